@@ -1,0 +1,162 @@
+"""`trailforge`: what a person starts. Each command parses, calls one function, and shows what came of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schemas.errors import TrailforgeError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="Training data for LLM search agents: from questions and documents to trajectories as Parquet.",
+)
+_INTERRUPTED = 130
+_RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR")]
+
+
+@app.command(
+    "mcts-trajectories",
+    epilog="""Examples:\n
+    trailforge mcts-trajectories --questions sample_data/musique_style_questions.jsonl --preset demo --out datasets_out/demo\n
+    trailforge mcts-trajectories --questions musique_train.jsonl.gz --model http://127.0.0.1:8000/v1 --out datasets_out/musique --limit 100\n
+    trailforge mcts-trajectories … (the same line again) goes on where it stopped and pays for nothing twice.\n
+    The key of a hosted model comes from TRAILFORGE_API_KEY (or OPENAI_API_KEY).""",
+)
+def mcts_trajectories_command(
+    questions: Annotated[
+        Path, typer.Option(help="Questions: MuSiQue, HotpotQA or 2WikiMultiHopQA as published, or our JSONL; .gz too.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    preset: Annotated[
+        str, typer.Option(help="msearcher (production), demo (embedded model), or a YAML file.")
+    ] = "msearcher",
+    model: Annotated[
+        str | None, typer.Option(help="URL of an OpenAI-compatible server, or 'embedded'. Default: the preset's.")
+    ] = None,
+    model_name: Annotated[str | None, typer.Option(help="Model as the server calls it. Default: the preset's.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Drop the rows of a run with other settings in --out; keep its ledger.")
+    ] = False,
+) -> None:
+    """Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher)."""
+    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
+    from flows.mcts_trajectories import mcts_trajectories
+
+    manifest = mcts_trajectories(
+        questions=questions,
+        out=out,
+        preset=preset,
+        model=model,
+        model_name=model_name,
+        limit=limit,
+        seed=seed,
+        replace_run=replace,
+    )
+    from rich.console import Console
+
+    from inspector import run_views, terminal
+
+    console = Console()
+    console.print(terminal.figures(manifest, terminal.kinds_of(run_views.trajectories(out))))
+    example = run_views.example(out)
+    if example is not None:
+        console.print(terminal.trajectory(example))
+    console.print(
+        f"\nRows: {out}/mcts_trajectories/*.parquet   Card: {out}/README.md\n"
+        f"Look further:\n  trailforge show {out} --kind reasoning\n  trailforge show {out} --tree\n"
+        f"  trailforge verify {out}",
+        highlight=False,
+    )
+
+
+@app.command(
+    epilog="""Examples:\n
+    trailforge verify datasets_out/demo""",
+)
+def verify(folder: _RunFolder) -> None:
+    """Check a finished run: schemas, books, hashes, and every filter and reward recomputed from the rows."""
+    from pipelines.verify import verify_run
+
+    report = verify_run(folder)
+    for problem in report.problems:
+        print(f"differs: {problem}")
+    print(f"{report.files} files, {report.rows} rows: {'all as the manifest says' if report.is_clean else 'NOT as they should be'}")
+    if not report.is_clean:
+        raise typer.Exit(8)
+
+
+@app.command(
+    epilog="""Examples:\n
+    trailforge show datasets_out/demo\n
+    trailforge show datasets_out/demo --kind decomposition --count 3\n
+    trailforge show datasets_out/demo --id 1f0c4a5be2d97a63\n
+    trailforge show datasets_out/demo --id 2hop__sample_001 --tree""",
+)
+def show(
+    folder: _RunFolder,
+    id: Annotated[str | None, typer.Option(help="A trajectory's uid, or a question's id.")] = None,
+    kind: Annotated[str | None, typer.Option(help="correct, retrieval, reasoning or decomposition.")] = None,
+    tree: Annotated[bool, typer.Option("--tree", help="Search trees instead of trajectories.")] = False,
+    count: Annotated[int, typer.Option(min=1, help="How many.")] = 1,
+) -> None:
+    """Show trajectories, or search trees, of a run in the terminal."""
+    from rich.console import Console
+
+    from inspector import run_views, terminal
+
+    console = Console()
+    if tree:
+        views = map(terminal.search_tree, run_views.find_trees(folder, id, count))
+    else:
+        views = map(terminal.trajectory, run_views.find_trajectories(folder, id, kind, count))
+    for view in views:
+        console.print(view)
+
+
+@app.command(
+    "index",
+    epilog="""Examples:\n
+    trailforge index passages.jsonl.gz --out indexes/wiki\n
+    then in a preset:  retrieval: {scope: corpus, corpus_index: indexes/wiki}""",
+)
+def index_command(
+    corpus: Annotated[Path, typer.Argument(help="Passages with title and text (JSONL, .gz too, or Parquet).")],
+    out: Annotated[Path, typer.Option(help="Folder of the index.")],
+    encoder: Annotated[str, typer.Option(help="'minilm' (packaged), or any sentence-transformers name or path.")] = "minilm",
+) -> None:
+    """Embed a corpus once, for searches over all of it instead of each question's own paragraphs."""
+    from retrieval import build_index
+
+    print(f"{build_index(corpus, out, encoder):,} passages in {out}")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: errors become one line and an exit code."""
+    try:
+        app(args=arguments, prog_name="trailforge")
+    except TrailforgeError as error:
+        _end(f"error: {error}", error.exit_code)
+    except KeyboardInterrupt:
+        _end("stopped; the same command goes on from here", _INTERRUPTED)
+
+
+def _end(line: str, exit_code: int) -> None:
+    """Print and leave at once: worker threads that still wait for a server must not hold the process."""
+    print(line, file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
+
+
+if __name__ == "__main__":
+    main()

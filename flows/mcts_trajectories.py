@@ -1,0 +1,135 @@
+"""The flow of MCTS trajectories: take in, run shards, finish. Running it again goes on where it stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from prefect import flow, task
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.client.schemas.objects import TaskRun
+from prefect.states import State
+from prefect.tasks import Task
+
+from flows.progress import shown
+from inference.servers import EmbeddedServer
+from pipelines.config import MctsRunConfig, run_config
+from pipelines.files import exclusive, remove_temporary_files
+from pipelines.finish import drop_run, finish_run, read_manifest
+from pipelines.intake import Settings, read_settings, refuse_other_run, write_settings
+from pipelines.mcts_trajectories import TABLES, MctsWork, take_in
+from pipelines.shards import receipt_path, run_pipeline
+from presets import load_preset
+from schemas import CountMismatch, InvalidInput, Manifest, OutputError, TrailforgeError
+
+EMBEDDED = "embedded"
+LOCAL_RUNNER = ("--runner=FnApiRunner",)
+"""Beam's in-process runner. Its default runner would try to download a binary first."""
+
+
+@flow(name="mcts-trajectories")
+def mcts_trajectories(
+    questions: Path,
+    out: Path,
+    preset: str = "msearcher",
+    model: str | None = None,
+    model_name: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    replace_run: bool = False,
+    beam_options: tuple[str, ...] = LOCAL_RUNNER,
+) -> Manifest:
+    """Make trajectories of the questions in a file.
+
+    `model`: base URL of an OpenAI-compatible server, or `embedded`; None keeps the preset's. `limit`: the first so
+    many valid questions. `replace_run`: drop the rows of a run with other settings in this folder, keep its ledger.
+    """
+    started = time.monotonic()
+    config = configured(preset, model, model_name, seed)
+    with exclusive(out):
+        remove_temporary_files(out)
+        settings = _prepare(questions, out, config, limit, replace_run)
+        finished = read_manifest(out)
+        if finished is not None and finished.run_id == settings.run_id:
+            return finished
+        with _model_server(config) as served:
+            run_shards(out, settings, served, beam_options)
+        manifest = finish_run(out, settings, TABLES, seconds=time.monotonic() - started)
+    _publish(manifest)
+    return manifest
+
+
+def configured(preset: str, model: str | None, model_name: str | None, seed: int) -> MctsRunConfig:
+    """A preset with what the command line says on top."""
+    config = run_config(load_preset(preset), source=f"preset {preset}")
+    changes = {k: v for k, v in (("url", model), ("name", model_name)) if v is not None}
+    return replace(config, model=replace(config.model, **changes), seed=seed)
+
+
+def _is_mendable(task_: Task, run: TaskRun, state: State) -> bool:
+    """A retry helps when a server failed or a worker died; not with wrong input, a full disk or unbalanced books."""
+    error = state.result(raise_on_failure=False)
+    return not isinstance(error, InvalidInput | OutputError | CountMismatch)
+
+
+@task(name="run-shards", retries=2, retry_delay_seconds=10, retry_condition_fn=_is_mendable)
+def run_shards(out: Path, settings: Settings, config: MctsRunConfig, beam_options: tuple[str, ...]) -> None:
+    """Run every shard without a receipt: a retry repeats only what is missing."""
+    done = sum(shard.rows for shard in settings.shards if receipt_path(out, shard).exists())
+    work = MctsWork(folder=str(out), run_id=settings.run_id, config=config, total=settings.items)
+    with shown(out, total=settings.items, done_before=done):
+        run_pipeline(work, out, settings.shards, beam_options)
+
+
+def _prepare(source: Path, out: Path, config: MctsRunConfig, limit: int | None, replace_run: bool) -> Settings:
+    """Take the questions in; a folder with another run is refused, or emptied but for its ledger."""
+    if replace_run and (earlier := read_settings(out)) is not None and earlier.config_hash != config.hash:
+        drop_run(out)
+    settings = take_in(source, out, config, limit)
+    try:
+        refuse_other_run(out, settings)
+    except OutputError:
+        if not replace_run:
+            raise
+        drop_run(out)
+        settings = take_in(source, out, config, limit)
+    write_settings(out, settings)
+    return settings
+
+
+@contextlib.contextmanager
+def _model_server(config: MctsRunConfig) -> Iterator[MctsRunConfig]:
+    """The configuration with the URL of a server that runs: for `embedded`, one that is started here."""
+    if config.model.url != EMBEDDED:
+        yield config
+        return
+    with EmbeddedServer() as server:
+        yield replace(config, model=replace(config.model, url=server.base_url))
+
+
+def _publish(manifest: Manifest) -> None:
+    """Funnel and cost as Prefect artifacts."""
+    funnel = [
+        {
+            "stage": line.name,
+            "in": line.inputs,
+            "accepted": line.accepted,
+            "rejected": sum(c.count for c in line.rejected),
+            "failed": sum(c.count for c in line.failed),
+        }
+        for line in manifest.stages
+    ]
+    per_row = manifest.calls_per_accepted_row
+    cost = (
+        f"| calls | prompt tokens | completion tokens | cost | calls per accepted row |\n|---|---|---|---|---|\n"
+        f"| {manifest.calls} | {manifest.prompt_tokens} | {manifest.completion_tokens} | {manifest.cost:.4f} "
+        f"| {'-' if per_row is None else per_row} |"
+    )
+    create_table_artifact(table=funnel, key="mcts-trajectories-funnel", description=manifest.run_id)
+    create_markdown_artifact(markdown=cost, key="mcts-trajectories-cost", description=manifest.run_id)
+
+
+__all__ = ["TrailforgeError", "configured", "mcts_trajectories", "run_shards"]

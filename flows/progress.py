@@ -1,0 +1,93 @@
+"""Shows how far a run is: a bar on the terminal, a progress artifact in Prefect."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from pipelines.progress import clear_progress, read_progress
+
+_EVERY_S = 0.5
+_ARTIFACT_EVERY_S = 5.0
+_LINE_EVERY_S = 30.0
+
+
+@contextlib.contextmanager
+def shown(folder: Path, *, total: int, done_before: int) -> Iterator[None]:
+    """Show the progress of a run until the block ends. `done_before`: items of shards that were finished earlier."""
+    clear_progress(folder)
+    artifact = create_progress_artifact(progress=0.0, description=f"{folder.name}: questions")
+    stop = threading.Event()
+    watcher = threading.Thread(
+        target=_watch, args=(folder, total, done_before, artifact, stop), name="trailforge-progress", daemon=True
+    )
+    watcher.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        watcher.join()
+
+
+def _watch(folder: Path, total: int, done_before: int, artifact: UUID | None, stop: threading.Event) -> None:
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("[bold]questions"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[status]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not sys.stderr.isatty(),
+    )
+    next_artifact = next_line = time.monotonic()
+    with bar:
+        task = bar.add_task("questions", total=total, completed=done_before, status="")
+        while True:
+            last = stop.wait(_EVERY_S)
+            counters = read_progress(folder)
+            done = done_before + counters["questions"]
+            bar.update(task, completed=done, status=_status(counters))
+            now = time.monotonic()
+            if artifact and (last or now >= next_artifact):
+                _update(artifact, 100 * done / max(1, total))
+                next_artifact = now + _ARTIFACT_EVERY_S
+            if bar.disable and (last or now >= next_line):
+                console.print(f"questions {done}/{total}  {_status(counters)}", highlight=False)
+                next_line = now + _LINE_EVERY_S
+            if last:
+                return
+
+
+def _status(counters: Counter[str]) -> str:
+    kinds = " ".join(f"{k} {counters[k]}" for k in ("correct", "retrieval", "reasoning", "decomposition"))
+    tokens = counters["prompt_tokens"] + counters["completion_tokens"]
+    return (
+        f"{kinds} | calls {counters['paid_calls']:,} (+{counters['ledger_hits']:,} from ledger), "
+        f"{counters['in_flight']} in flight, {tokens / 1000:,.0f}k tokens"
+    )
+
+
+def _update(artifact: UUID, percent: float) -> None:
+    """Progress is a courtesy: a Prefect server that went away must not end the run."""
+    with contextlib.suppress(Exception):
+        update_progress_artifact(artifact, progress=min(100.0, percent))

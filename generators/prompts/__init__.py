@@ -1,0 +1,38 @@
+"""Prompt templates and connective sentences: text files beside their user, versioned by their content."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+
+import yaml
+
+from schemas import InvalidInput
+
+_HERE = files(__name__)
+
+
+@cache
+def load_prompt(name: str) -> str:
+    """The text of `name`.txt. Raises `InvalidInput` when there is no such prompt."""
+    file = _HERE / f"{name}.txt"
+    if not file.is_file():
+        known = sorted(f.name[:-4] for f in _HERE.iterdir() if f.name.endswith(".txt"))
+        raise InvalidInput(f"no prompt of this name; there are {', '.join(known)}", field=name)
+    return file.read_text(encoding="utf-8").strip("\n")
+
+
+@cache
+def load_connectives() -> dict[str, tuple[str, ...]]:
+    """The pools of connective sentences, by role."""
+    pools = yaml.safe_load((_HERE / "connectives.yaml").read_text(encoding="utf-8"))
+    return {role: tuple(sentences) for role, sentences in pools.items()}
+
+
+def prompt_version(names: tuple[str, ...]) -> str:
+    """12 hex digits over the named prompts and the connectives: changes whenever one of them does."""
+    digest = hashlib.sha256()
+    for text in (*(load_prompt(name) for name in names), repr(load_connectives())):
+        digest.update(text.encode() + b"\0")
+    return digest.hexdigest()[:12]

@@ -1,0 +1,175 @@
+"""Steps to conversations (MSearcher, section 3.1.4 and appendix A): a plan thought, a search per step, a final answer.
+
+The sentences between the steps are drawn from `prompts/connectives.yaml` by a generator seeded with the trajectory's
+uid, so a trajectory always reads the same. Tool turns carry `train = False`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from generators.prompts import load_connectives
+from mcts.plan import references
+from protocols import react
+from rewards import mentions
+from schemas import ChatMessage, ErrorType, Message, Provenance, SftRow, Step, Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What a conversation tells: its steps, and where it turns."""
+
+    question: str
+    plan: tuple[str, ...]
+    """The plan that leads to the answer."""
+    first_plan: tuple[str, ...]
+    """The plan it begins with; differs from `plan` only for decomposition errors."""
+    steps: tuple[Step, ...]
+    error: ErrorType | None
+    answer: str
+
+
+def tell(story: Story, *, seed: str) -> tuple[Message, ...]:
+    """The conversation of a story."""
+    return _Narrator(story, random.Random(seed)).tell()
+
+
+def sft_rows(trajectory: Trajectory, *, per_turn: bool) -> list[SftRow]:
+    """The whole conversation as one row and, if wanted, one row per assistant turn with its prefix.
+
+    A per-turn row trains its last message alone (section 3.2.1: "split the dialogue into smaller segments").
+    """
+    turns = [i for i, m in enumerate(trajectory.messages) if m.train]
+    rows = [_sft_row(trajectory, trajectory.messages, segment=0, segments=1)]
+    if per_turn:
+        rows += [
+            _sft_row(trajectory, _train_last_only(trajectory.messages[: i + 1]), segment=n, segments=len(turns))
+            for n, i in enumerate(turns)
+            if len(turns) > 1
+        ]
+    return rows
+
+
+class _Narrator:
+    def __init__(self, story: Story, rng: random.Random) -> None:
+        self._story, self._rng = story, rng
+        self._pools = load_connectives()
+
+    def tell(self) -> tuple[Message, ...]:
+        steps = self._story.steps
+        messages = [
+            Message(role="system", content=react.SYSTEM_PROMPT, train=False),
+            Message(role="user", content=self._story.question + react.USER_SUFFIX, train=False),
+        ]
+        thought = self._opening()
+        for position, step in enumerate(steps):
+            if not self._rereads(position):
+                thought = [*thought, *self._ask(position)]
+                messages += [
+                    _assistant(react.render_search(" ".join(thought), step.query)),
+                    Message(role="tool", content=react.render_passages(step.passages), train=False),
+                ]
+                thought = []
+            thought.append(self._accept(step))
+            if step.is_mistake:
+                thought += self._reflect(steps[position + 1])
+        thought.append(self._say("final"))
+        messages.append(_assistant(react.render_answer(" ".join(thought), self._story.answer)))
+        return tuple(messages)
+
+    def _opening(self) -> list[str]:
+        plan = self._story.first_plan
+        if len(plan) == 1:
+            return [self._say("open_single")]
+        return [self._say("open_plan", plan=_listing(plan))]
+
+    def _rereads(self, position: int) -> bool:
+        """A mended reasoning error reads the same passages again: there is no new search."""
+        return (
+            self._story.error == "reasoning"
+            and position > 0
+            and self._story.steps[position - 1].is_mistake
+        )
+
+    def _ask(self, position: int) -> list[str]:
+        """Name the sub-question, resolve what it refers to, and say so if the query is worded otherwise."""
+        steps = self._story.steps
+        step = steps[position]
+        searches_again = position > 0 and steps[position - 1].is_mistake and self._story.error == "retrieval"
+        if searches_again or len(self._story.first_plan) == 1 == len(self._story.plan):
+            return [self._say("rephrased_query", query=step.query)] if step.query_rephrased or searches_again else []
+        said = [
+            self._say("next_subquestion", number=str(step.index + 1), sub_question=step.sub_question)
+        ]
+        if step.query_rephrased:
+            said.append(self._say("rephrased_query", query=step.query))
+        elif references(step.sub_question):
+            said.append(self._say("resolved_reference", query=step.query))
+        return said
+
+    def _accept(self, step: Step) -> str:
+        for passage in step.passages:
+            if mentions(passage.text, step.answer):
+                return self._say("accept_answer_from", answer=_plain(step.answer), title=passage.title)
+        return self._say("accept_answer", answer=_plain(step.answer))
+
+    def _reflect(self, following: Step) -> list[str]:
+        error = self._story.error
+        said = [self._say(f"reflect_{error}")]
+        if error == "decomposition":
+            said.append(self._say("replan", plan=_listing(self._story.plan)))
+            if following.index > 0:
+                said.append(self._say("keep_answers", number=str(following.index + 1)))
+        return said
+
+    def _say(self, role: str, **fields: str) -> str:
+        return self._rng.choice(self._pools[role]).format(**fields)
+
+
+def _listing(plan: Sequence[str]) -> str:
+    return " ".join(f"{number}. {text}" for number, text in enumerate(plan, start=1))
+
+
+def _plain(answer: str) -> str:
+    """Without a full stop at the end, for the sentence brings its own."""
+    return answer.rstrip(".")
+
+
+def _assistant(content: str) -> Message:
+    return Message(role="assistant", content=content, train=True)
+
+
+def _train_last_only(messages: Sequence[Message]) -> tuple[Message, ...]:
+    prefix = (Message(role=m.role, content=m.content, train=False) for m in messages[:-1])
+    return (*prefix, messages[-1])
+
+
+def _sft_row(
+    trajectory: Trajectory, messages: Sequence[Message], *, segment: int, segments: int
+) -> SftRow:
+    suffix = "" if segments == 1 else f"/{segment}"
+    provenance: Provenance = trajectory.provenance
+    return SftRow(
+        uid=f"{trajectory.uid}{suffix}",
+        trajectory_uid=trajectory.uid,
+        data_source="mcts_trajectories",
+        messages=tuple(ChatMessage(role=m.role, content=m.content) for m in messages),
+        train=tuple(m.train for m in messages),
+        protocol=react.NAME,
+        question_id=trajectory.question_id,
+        question=trajectory.question,
+        answer=trajectory.answer,
+        answer_aliases=trajectory.answer_aliases,
+        trajectory_kind=trajectory.kind,
+        reflection_error=trajectory.reflection_error,
+        origin=trajectory.origin,
+        segment_index=segment,
+        segment_count=segments,
+        num_tool_calls=sum(m.role == "tool" for m in messages),
+        num_hops=trajectory.num_hops,
+        token_estimate=sum(react.estimate_tokens(m.content) for m in messages),
+        reward=trajectory.reward,
+        provenance=provenance,
+    )

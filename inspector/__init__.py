@@ -1,0 +1,1 @@
+"""Views of finished datasets, for people."""

@@ -1,0 +1,70 @@
+"""Reads what the views show from a run's Parquet files, a row group at a time. A run need not be finished."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from schemas import InvalidInput, SearchTree, Trajectory, read_rows
+
+_KINDS = ("correct", "retrieval", "reasoning", "decomposition")
+
+
+def trajectories(folder: Path) -> Iterator[Trajectory]:
+    """All trajectories, in the order of the shards."""
+    return iter(read_rows(_parts(folder, "mcts_trajectories"), Trajectory))
+
+
+def trees(folder: Path) -> Iterator[SearchTree]:
+    """All search trees, in the order of the shards."""
+    return iter(read_rows(_parts(folder, "trees"), SearchTree))
+
+
+def example(folder: Path) -> Trajectory | None:
+    """A reflective trajectory to show, else a correct one; None when there is none."""
+    first = None
+    for row in trajectories(folder):
+        first = first or row
+        if row.kind == "reflective":
+            return row
+    return first
+
+
+def find_trajectories(folder: Path, id: str | None, kind: str | None, count: int) -> list[Trajectory]:
+    """The first `count` that match. Raises `InvalidInput` when none does."""
+    if kind is not None and kind not in _KINDS:
+        raise InvalidInput(f"no kind {kind!r}; there are {', '.join(_KINDS)}", field="kind")
+    _check(folder)
+    matching = (
+        row
+        for row in trajectories(folder)
+        if (id is None or id in (row.uid, row.question_id))
+        and (kind is None or kind == (row.reflection_error or row.kind))
+    )
+    return _some(list(islice(matching, count)), folder, "trajectory", id or kind)
+
+
+def find_trees(folder: Path, id: str | None, count: int) -> list[SearchTree]:
+    """The first `count` that match; `id` is a question's, or a trajectory's uid. Raises `InvalidInput` when none does."""
+    _check(folder)
+    wanted = {id} | {row.question_id for row in trajectories(folder) if id is not None and row.uid == id}
+    matching = (tree for tree in trees(folder) if id is None or tree.question_id in wanted)
+    return _some(list(islice(matching, count)), folder, "tree", id)
+
+
+def _parts(folder: Path, table: str) -> list[Path]:
+    return sorted((folder / table).glob("part-*.parquet"))
+
+
+def _check(folder: Path) -> None:
+    if not folder.is_dir():
+        raise InvalidInput("no such run folder", file=folder)
+    if not (folder / "run.json").is_file():
+        raise InvalidInput("not a run folder (no run.json)", file=folder)
+
+
+def _some(found: list, folder: Path, what: str, asked: str | None) -> list:
+    if not found:
+        raise InvalidInput(f"no {what} {asked or ''} in this run".replace("  ", " "), file=folder)
+    return found

@@ -1,0 +1,127 @@
+"""A finished run in the terminal: its figures, a trajectory, a search tree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from schemas import Manifest, Message, Node, Rollout, SearchTree, Trajectory
+
+_STYLES = {"system": "dim", "user": "bold cyan", "assistant": "green", "tool": "yellow"}
+
+
+def figures(manifest: Manifest, kinds: Counter[str]) -> RenderableType:
+    """Funnel, rows by kind, and what they cost."""
+    return Group(_funnel(manifest), _kinds(kinds), _cost(manifest))
+
+
+def trajectory(row: Trajectory) -> RenderableType:
+    """A conversation, turn by turn, with what it was made from."""
+    kind = f"{row.kind} ({row.reflection_error})" if row.reflection_error else row.kind
+    head = Text.assemble(
+        ("trajectory ", "dim"), (row.uid, "bold"), ("  kind ", "dim"), kind,
+        ("  plan by ", "dim"), row.origin, ("  searches ", "dim"), str(row.num_tool_calls),
+        ("  gold ", "dim"), row.answer, ("  question ", "dim"), row.question_id,
+    )  # fmt: skip
+    turns = [_turn(message) for message in row.messages]
+    return Group(Rule(style="dim"), head, *turns, _mistakes(row))
+
+
+def search_tree(tree: SearchTree) -> RenderableType:
+    """Plans with visits and values, and under each its rollouts."""
+    head = (
+        f"[bold]{escape(tree.question)}[/]  [dim]gold[/] {escape(tree.answer)}  [dim]stopped:[/] {tree.stop_reason}  "
+        f"[dim]{tree.rounds} rounds, {tree.calls} calls, depth {tree.max_depth}"
+        f"{', oracle' if tree.oracle_used else ''}[/]"
+    )
+    view = Tree(head)
+    branches: dict[int, Tree] = {}
+    for node in tree.nodes:
+        above = view if node.parent is None else branches[node.parent]
+        branches[node.id] = above.add(_node(node))
+        for rollout in tree.rollouts:
+            if rollout.node == node.id:
+                branches[node.id].add(_rollout(rollout))
+    return view
+
+
+def kinds_of(rows: Iterable[Trajectory]) -> Counter[str]:
+    """Rows by kind, reflective ones by their error."""
+    return Counter(row.reflection_error or row.kind for row in rows)
+
+
+def _funnel(manifest: Manifest) -> Table:
+    table = Table(title=f"{manifest.run_id}", title_justify="left")
+    for name, justify in (("stage", "left"), ("in", "right"), ("accepted", "right"), ("rejected", "left"), ("failed", "left")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for line in manifest.stages:
+        rejected = ", ".join(f"{c.reason} {c.count}" for c in line.rejected)
+        failed = ", ".join(f"{c.reason} {c.count}" for c in line.failed)
+        table.add_row(line.name, str(line.inputs), str(line.accepted), rejected, failed)
+    return table
+
+
+def _kinds(kinds: Counter[str]) -> Table:
+    table = Table()
+    order = ("correct", "retrieval", "reasoning", "decomposition")
+    for kind in order:
+        table.add_column(kind, justify="right")
+    table.add_row(*(str(kinds[kind]) for kind in order))
+    return table
+
+
+def _cost(manifest: Manifest) -> Table:
+    table = Table()
+    for name in ("calls", "prompt tokens", "completion tokens", "cost", "seconds", "calls per row"):
+        table.add_column(name, justify="right")
+    per_row = manifest.calls_per_accepted_row
+    table.add_row(
+        f"{manifest.calls:,}",
+        f"{manifest.prompt_tokens:,}",
+        f"{manifest.completion_tokens:,}",
+        f"{manifest.cost:.4f}",
+        f"{manifest.seconds:.0f}",
+        "-" if per_row is None else f"{per_row:.1f}",
+    )
+    return table
+
+
+def _turn(message: Message) -> RenderableType:
+    trained = "" if message.train else "  (not trained)"
+    title = Text(f"{message.role}{trained}", style=_STYLES[message.role])
+    return Panel(Text(message.content), title=title, title_align="left", border_style=_STYLES[message.role])
+
+
+def _mistakes(row: Trajectory) -> RenderableType:
+    lines = [
+        Text.assemble(
+            ("mistake at ", "red"), f"step {step.index + 1}: {step.query} ", ("-> ", "dim"), (step.answer, "red")
+        )
+        for step in row.steps
+        if step.is_mistake
+    ]
+    return Padding(Group(*lines), (0, 1)) if lines else Text("")
+
+
+def _node(node: Node) -> str:
+    plan = " | ".join(f"{n}. {escape(text)}" for n, text in enumerate(node.plan, start=1))
+    leaf = "" if any(node.decomposable) else " [dim]leaf[/]"
+    return f"[bold]{node.id}[/] [magenta]{node.origin}[/]{leaf} N={node.visits} V={node.value:.2f}  {plan}"
+
+
+def _rollout(rollout: Rollout) -> str:
+    mark = "[green]correct[/]" if rollout.reward else "[red]wrong[/]"
+    answers = " -> ".join(escape(step.answer) or "(nothing)" for step in rollout.steps)
+    varied = rollout.variation
+    if rollout.varied_step is not None:
+        varied += f" of step {rollout.varied_step + 1}"
+    return f"{mark} [dim]rollout {rollout.index} ({varied})[/] {answers}"

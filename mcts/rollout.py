@@ -1,0 +1,210 @@
+"""One execution of a plan: search and answer every sub-question in topological order (MSearcher, section 3.1.3).
+
+A plan is rolled out more than once, and must be able to come out differently. Repeat 0 is plain. After that two
+sources of variation take turns and are never mixed, since the kind of an error is read from which one differed:
+odd repeats draw every answer anew (`answer`), even ones rephrase the query of one step, each step in its turn (`query`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from inference import Sampling
+from mcts.asker import Asker, Style, fill
+from mcts.plan import execution_levels, normalized, references, resolve, sink
+from mcts.search import Simulation
+from retrieval import Retriever
+from rewards import mcts_reward
+from schemas import Passage, Plan, Step, VariationKind
+
+Reader = Callable[[str, Sequence[Passage]], Awaitable[str]]
+"""(question, passages) -> the context that the model reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutConfig:
+    """How a step is searched, read and answered."""
+
+    style: Style = "chat"
+    top_k: int = 3
+    """Passages per search."""
+    reader: Literal["passages", "sentences"] = "passages"
+    """What the model sees of the passages: all, or the sentences nearest to the question."""
+    num_sentences: int = 3
+    """For `sentences`: how many."""
+    answer_max_tokens: int = 8192
+    """Room for a reasoning model's thoughts."""
+    rephrase_max_tokens: int = 4096
+    stop: tuple[str, ...] = ()
+    plain_temperature: float = 0.6
+    sample_temperature: float = 0.6
+    """Of answers drawn again, and of rephrased queries."""
+    top_p: float = 0.95
+    max_answer_words: int = 30
+    """A longer reply is no short answer, and is cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutPrompts:
+    """Templates: `{{question}}` and `{{context}}` (answer), `{{query}}` (rephrase)."""
+
+    answer: str
+    rephrase: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variation:
+    """What makes a repeat differ from the plain rollout."""
+
+    kind: VariationKind
+    step: int | None
+    """0-based step whose query is rephrased; None for the other kinds."""
+    sample: int
+    """Number of the draw: distinguishes its calls from those of other repeats."""
+
+
+def variation_of(repeat: int, num_steps: int) -> Variation:
+    """0: plain; 1, 3, 5 …: answers anew; 2, 4, 6 …: query of step 0, 1, 2 … rephrased, round and round."""
+    if repeat == 0:
+        return Variation(kind="none", step=None, sample=0)
+    if repeat % 2:
+        return Variation(kind="answer", step=None, sample=repeat)
+    return Variation(kind="query", step=(repeat // 2 - 1) % num_steps, sample=repeat)
+
+
+class PlanRunner:
+    """Rolls out plans for one question. Calling it is a `mcts.search.RollOut`."""
+
+    def __init__(
+        self,
+        *,
+        golds: Sequence[str],
+        asker: Asker,
+        retriever: Retriever,
+        reader: Reader,
+        prompts: RolloutPrompts,
+        config: RolloutConfig,
+    ) -> None:
+        self._golds, self._asker, self._retriever = golds, asker, retriever
+        self._reader, self._prompts, self._config = reader, prompts, config
+
+    async def __call__(self, plan: Plan, repeat: int) -> Simulation:
+        """Run the plan. A level's sub-questions, which do not need each other, run at once."""
+        variation = variation_of(repeat, len(plan))
+        steps: dict[int, Step] = {}
+        for level in execution_levels(plan):
+            answers = {position + 1: step.answer for position, step in steps.items()}
+            done = await asyncio.gather(
+                *(self._step(i, plan.sub_questions[i], answers, variation) for i in level)
+            )
+            steps.update((step.index, step) for step in done)
+        answer = steps[sink(plan)].answer
+        return Simulation(
+            steps=tuple(steps[position] for position in sorted(steps)),
+            answer=answer,
+            reward=mcts_reward(answer, self._golds),
+            variation=variation.kind,
+            varied_step=variation.step,
+        )
+
+    async def _step(
+        self, index: int, sub_question: str, answers: dict[int, str], variation: Variation
+    ) -> Step:
+        """Search, then answer shortly from the passages (Eq. 8: dependencies enter by their answers)."""
+        question = resolve(sub_question, answers)
+        if any(not answers[k] for k in references(sub_question)):
+            return _unanswerable(index, sub_question, question)
+        query, keys = question, []
+        if variation.kind == "query" and variation.step == index:
+            query, key = await self._rephrase(question, variation.sample)
+            keys.append(key)
+        passages = tuple(await self._retriever.retrieve(query, self._config.top_k))
+        sample = variation.sample if variation.kind == "answer" else 0
+        answer, key = await self._answer(question, passages, sample)
+        return Step(
+            index=index,
+            sub_question=sub_question,
+            query=query,
+            passages=passages,
+            answer=answer,
+            query_rephrased=query != question,
+            answer_sample=sample,
+            call_keys=(*keys, key),
+        )
+
+    async def _rephrase(self, query: str, sample: int) -> tuple[str, str]:
+        """Another wording of the query, or the same one when the reply is of no use."""
+        reply = await self._asker.text(
+            fill(self._prompts.rephrase, query=query),
+            purpose="rephrase",
+            sampling=self._sampling(self._config.sample_temperature, self._config.rephrase_max_tokens),
+            sample=sample,
+        )
+        rephrased = first_line(reply.text)
+        return (rephrased if is_usable_query(rephrased, query) else query), reply.key
+
+    async def _answer(
+        self, question: str, passages: Sequence[Passage], sample: int
+    ) -> tuple[str, str]:
+        config = self._config
+        prompt = fill(
+            self._prompts.answer, question=question, context=await self._reader(question, passages)
+        )
+        temperature = config.sample_temperature if sample else config.plain_temperature
+        reply = await self._asker.text(
+            prompt,
+            purpose="answer",
+            sampling=self._sampling(temperature, config.answer_max_tokens),
+            sample=sample,
+        )
+        return short_answer(reply.text, config.max_answer_words), reply.key
+
+    def _sampling(self, temperature: float, max_tokens: int) -> Sampling:
+        config = self._config
+        return Sampling(
+            temperature=temperature, top_p=config.top_p, max_tokens=max_tokens, stop=config.stop
+        )
+
+
+async def read_passages(question: str, passages: Sequence[Passage]) -> str:
+    """Context of whole passages, numbered."""
+    return "\n".join(f"{n}. ({p.title}) {p.text}" for n, p in enumerate(passages, start=1))
+
+
+def first_line(text: str) -> str:
+    """The first line that says something, without quotes, list marks or a label before it."""
+    for line in text.splitlines():
+        line = re.sub(r"^\s*(?:[-*•]|\d+[.)]\s)?\s*(?:(?:answer|query|output)\s*:)?\s*", "", line, flags=re.I)
+        line = line.strip().strip("\"'`*“”").strip()
+        if line:
+            return line
+    return ""
+
+
+def short_answer(text: str, max_words: int) -> str:
+    """A reply as a short answer: first line, no full stop at its end, at most `max_words` words."""
+    answer = " ".join(first_line(text).split()[:max_words])
+    last_word = answer.rsplit(" ", 1)[-1]
+    is_abbreviation = "." in last_word[:-1] or len(last_word) <= 3
+    return answer if is_abbreviation else answer.rstrip(".").rstrip()
+
+
+def is_usable_query(rephrased: str, query: str) -> bool:
+    """One line that differs, keeps every name and number of the original, and is not much longer."""
+    names = re.findall(r"(?<!^)\b(?:[A-Z][\w'’-]*|\d[\w.,-]*)", query)
+    return (
+        bool(rephrased)
+        and normalized(rephrased) != normalized(query)
+        and len(rephrased) <= 2 * len(query) + 40
+        and all(normalized(name) in normalized(rephrased) for name in names)
+        and "#" not in rephrased.replace(query, "")
+    )
+
+
+def _unanswerable(index: int, sub_question: str, question: str) -> Step:
+    """A step that needs an answer which was not found: nothing is asked, the answer is empty."""
+    return Step(index=index, sub_question=sub_question, query=question, passages=(), answer="")

@@ -1,0 +1,151 @@
+"""The search tree: plans with visits and values, selection by UCT, and backpropagation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mcts.plan import plan_key
+from schemas import Node, Origin, Plan
+
+
+@dataclass(slots=True)
+class TreeNode:
+    """A plan while the search runs. `schemas.Node` is what is kept of it."""
+
+    id: int
+    parent: int | None
+    plan: Plan
+    origin: Origin
+    decomposable: tuple[bool, ...]
+    depth: int
+    """Edges from the root."""
+    visits: int = 0
+    """N: rollouts at this node or below."""
+    value: float = 0.0
+    """V: mean reward of those rollouts."""
+    own_rollouts: int = 0
+    """Rollouts of this very plan."""
+    pending: int = 0
+    """Virtual losses: selections under way through this node."""
+    expanding: bool = False
+    closed: bool = False
+    """Nothing is left to learn here: selection passes by."""
+    children: list[int] = field(default_factory=list)
+
+    @property
+    def is_leaf_plan(self) -> bool:
+        """True when no sub-question can be split further."""
+        return not any(self.decomposable)
+
+
+class Tree:
+    """Nodes of one search. Node 0 is the root: the undivided question."""
+
+    def __init__(self, question: str, *, decomposable: bool, origin: Origin) -> None:
+        root = TreeNode(0, None, Plan(sub_questions=(question,)), origin, (decomposable,), depth=0)
+        self.nodes: list[TreeNode] = [root]
+        self._plans = {plan_key(root.plan)}
+
+    @property
+    def root(self) -> TreeNode:
+        return self.nodes[0]
+
+    @property
+    def max_depth(self) -> int:
+        return max(node.depth for node in self.nodes)
+
+    def reserve(self, plan: Plan) -> bool:
+        """Claim a plan for a node to come. False when the tree has it already, wherever."""
+        key = plan_key(plan)
+        if key in self._plans:
+            return False
+        self._plans.add(key)
+        return True
+
+    def add_child(
+        self, parent: TreeNode, plan: Plan, decomposable: tuple[bool, ...], origin: Origin
+    ) -> TreeNode:
+        """Attach a reserved plan below `parent`."""
+        child = TreeNode(
+            len(self.nodes), parent.id, plan, origin, decomposable, depth=parent.depth + 1
+        )
+        self.nodes.append(child)
+        parent.children.append(child.id)
+        self._reopen(parent)
+        return child
+
+    def path_to_root(self, node: TreeNode) -> Iterator[TreeNode]:
+        """The node, its parent, …, the root."""
+        yield node
+        while node.parent is not None:
+            node = self.nodes[node.parent]
+            yield node
+
+    def backpropagate(self, node: TreeNode, reward: float) -> None:
+        """N <- N + 1 and V <- running mean, up to the root (MSearcher, Eq. 3)."""
+        node.own_rollouts += 1
+        for ancestor in self.path_to_root(node):
+            ancestor.visits += 1
+            ancestor.value += (reward - ancestor.value) / ancestor.visits
+
+    def uct(self, node: TreeNode, exploration: float) -> float:
+        """V + w * sqrt(2 ln N(parent) / N) (MSearcher, Eq. 2). Pending selections count as visits with reward 0."""
+        assert node.parent is not None, "the root is never compared"
+        visits = node.visits + node.pending
+        if visits == 0:
+            return math.inf
+        parent = self.nodes[node.parent]
+        value = node.value * node.visits / visits
+        return value + exploration * math.sqrt(
+            2 * math.log(max(1, parent.visits + parent.pending)) / visits
+        )
+
+    def select(self, exploration: float) -> TreeNode | None:
+        """Descend by highest UCT to a node without children; the eldest child wins ties. None when all is closed."""
+        node = self.root
+        if not self._open(node):
+            return None
+        while node.children:
+            children = [self.nodes[i] for i in node.children if self._open(self.nodes[i])]
+            node = max(children, key=lambda child: self.uct(child, exploration))
+        return node
+
+    def mark_pending(self, node: TreeNode, sign: int) -> None:
+        """Add (+1) or take back (-1) a virtual loss on the path to the root."""
+        for ancestor in self.path_to_root(node):
+            ancestor.pending += sign
+
+    def close(self, node: TreeNode) -> None:
+        """Close a node, and every ancestor whose children are all closed."""
+        node.closed = True
+        for ancestor in self.path_to_root(node):
+            if ancestor.children and all(self.nodes[i].closed for i in ancestor.children):
+                ancestor.closed = True
+
+    def records(self) -> tuple[Node, ...]:
+        """The tree as it is kept."""
+        return tuple(
+            Node(
+                id=node.id,
+                parent=node.parent,
+                plan=node.plan.sub_questions,
+                origin=node.origin,
+                visits=node.visits,
+                value=node.value,
+                decomposable=node.decomposable,
+                depth=node.depth,
+            )
+            for node in self.nodes
+        )
+
+    def _open(self, node: TreeNode) -> bool:
+        """Can a selection end at or below this node? Not while its own expansion is under way."""
+        if node.closed or node.expanding:
+            return False
+        return not node.children or any(self._open(self.nodes[i]) for i in node.children)
+
+    def _reopen(self, node: TreeNode) -> None:
+        for ancestor in self.path_to_root(node):
+            ancestor.closed = False

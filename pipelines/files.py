@@ -1,0 +1,92 @@
+"""Files that are either whole or not there, and a run folder that one process at a time writes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from schemas import OutputError
+
+_TEMPORARY = ".tmp-"
+_MENDS = {
+    errno.ENOSPC: "the disk is full; free some space and run the same command again",
+    errno.EDQUOT: "the disk quota is used up; free some space and run the same command again",
+    errno.EROFS: "the file system is read-only; give another --out",
+    errno.EACCES: "no permission to write there; give another --out",
+    errno.EPERM: "no permission to write there; give another --out",
+    errno.ENOTDIR: "part of the path is a file, not a folder; give another --out",
+    errno.EEXIST: "a file of that name is in the way; give another --out",
+}
+
+
+@contextlib.contextmanager
+def output_errors(path: Path) -> Iterator[None]:
+    """Turn the system's errors about a path we write to into `OutputError` with the mend."""
+    try:
+        yield
+    except OSError as error:
+        mend = _MENDS.get(error.errno or 0, error.strerror or str(error))
+        raise OutputError(f"cannot write {path}: {mend}") from error
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary file, bring it to disk, and give it its name. After a kill: all of it or nothing."""
+    temporary = path.with_name(f".{path.name}{_TEMPORARY}{uuid.uuid4().hex[:8]}")
+    with output_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            write(temporary)
+            _sync(temporary)
+            os.replace(temporary, path)
+            _sync(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """`write_atomically` for text."""
+    write_atomically(path, lambda temporary: _write_text(temporary, text))
+
+
+def remove_temporary_files(folder: Path) -> None:
+    """Remove what a killed process left half-written. Only under the folder's lock."""
+    for leftover in folder.rglob(f".*{_TEMPORARY}*"):
+        leftover.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Hold the run folder for this process. Raises `OutputError` when another one has it. A kill lets go of it."""
+    with output_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / ".lock", "a")  # noqa: SIM115 - held until the end of the block
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise OutputError(f"{folder}: another run is writing here; wait for it or give another --out") from error
+        yield
+
+
+def sha256_of(path: Path) -> str:
+    """Hex digest of a file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,119 @@
+"""The end of a run: the books are added up and checked, the card is written, and the manifest last."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from inference import Usage
+from pipelines.accounting import add_up, check_balance
+from pipelines.card import card
+from pipelines.config import MctsRunConfig, run_config
+from pipelines.files import write_text
+from pipelines.intake import INPUTS, Settings
+from pipelines.shards import RECEIPTS, Receipt, read_receipt, receipt_path
+from schemas import (
+    CountMismatch,
+    InvalidInput,
+    Manifest,
+    Question,
+    SchemaVersion,
+    from_dict,
+    read_rows,
+    to_dict,
+    version_of,
+)
+
+MANIFEST = "manifest.json"
+CARD = "README.md"
+
+
+def finish_run(
+    folder: Path, settings: Settings, tables: Mapping[str, type], *, seconds: float
+) -> Manifest:
+    """Write card and manifest of a run all of whose shards are done. Raises `CountMismatch` when the books do not balance."""
+    missing = [shard.name for shard in settings.shards if not receipt_path(folder, shard).exists()]
+    if missing:
+        raise CountMismatch(f"{len(missing)} of {len(settings.shards)} shards have no receipt, first {missing[0]}")
+    receipts = [read_receipt(folder, shard) for shard in settings.shards]
+    manifest = _manifest(settings, receipts, tables, seconds)
+    check_balance(manifest.stages)
+    rows = [path for path in (folder / entry.path for entry in manifest.files) if path.parent.name == settings.dataset]
+    record = tables[settings.dataset]
+    write_text(folder / CARD, card(manifest, configuration(settings), read_rows(rows, record)))
+    write_text(folder / MANIFEST, json.dumps(to_dict(manifest), indent=1))
+    return manifest
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a finished run; None when the run is not finished."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InvalidInput(f"not valid JSON ({error})", file=path) from error
+    found = content.get("schema_version") if isinstance(content, dict) else None
+    if found != version_of(Manifest):
+        raise InvalidInput(
+            f"manifest of schema version {found}; this trailforge reads {version_of(Manifest)}", file=path
+        )
+    return from_dict(Manifest, content)
+
+
+def configuration(settings: Settings) -> MctsRunConfig:
+    """The configuration that a run was made with."""
+    return run_config(json.loads(settings.config), source="run.json")
+
+
+def drop_run(folder: Path) -> None:
+    """Remove rows, receipts and manifest of a run, and keep its ledger."""
+    for name in (MANIFEST, CARD, "run.json"):
+        (folder / name).unlink(missing_ok=True)
+    for path in folder.iterdir():
+        if path.is_dir() and path.name != "ledger":
+            shutil.rmtree(path)
+
+
+def _manifest(
+    settings: Settings, receipts: list[Receipt], tables: Mapping[str, type], seconds: float
+) -> Manifest:
+    config = configuration(settings)
+    stages = add_up([settings.books, *(receipt.stages for receipt in receipts)])
+    usage = sum((receipt.usage for receipt in receipts), start=Usage())
+    accepted = next((line.accepted for line in stages if line.name == "filter"), 0)
+    recorded = {INPUTS: Question, **tables}
+    return Manifest(
+        run_id=settings.run_id,
+        dataset=settings.dataset,
+        schema_versions=tuple(
+            SchemaVersion(table=table, record=record.__name__, version=version_of(record))
+            for table, record in recorded.items()
+        ),
+        config_hash=settings.config_hash,
+        inputs=(settings.source,),
+        stages=stages,
+        files=tuple(sorted((*settings.files, *(f for r in receipts for f in r.files)), key=lambda f: f.path)),
+        model=config.model.name,
+        calls=usage.calls,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cost=usage.cost,
+        seconds=round(seconds, 1),
+        calls_per_accepted_row=round(usage.calls / accepted, 2) if accepted else None,
+        trailforge_version=_our_version(),
+    )
+
+
+def _our_version() -> str:
+    try:
+        return version("trailforge")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+__all__ = ["CARD", "MANIFEST", "RECEIPTS", "configuration", "drop_run", "finish_run", "read_manifest"]

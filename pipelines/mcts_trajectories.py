@@ -1,0 +1,203 @@
+"""Questions -> search trees -> trajectories -> SFT rows, by shards (the first straight way of the house).
+
+    read_questions | cut into shards | search, tell, filter (per question) | write shard | manifest
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from filters import FilterConfig, first_rejection, judge_trajectory
+from generators.mcts_trajectories import Context, Generated, generate
+from generators.textualize import sft_rows
+from inference import ModelClient, SqliteLedger, Usage
+from pipelines.accounting import stage
+from pipelines.config import MctsRunConfig
+from pipelines.intake import Settings, take_in_questions
+from pipelines.shards import ItemResult
+from retrieval import Retrieval, open_retrieval
+from schemas import (
+    Question,
+    RejectedRow,
+    SearchTree,
+    SftRow,
+    StageCount,
+    Trajectory,
+    Verdict,
+    to_dict,
+)
+
+DATASET = "mcts_trajectories"
+LEDGER = "ledger/calls.sqlite"
+TABLES: Mapping[str, type] = {
+    DATASET: Trajectory,
+    "trees": SearchTree,
+    "sft": SftRow,
+    "rejected": RejectedRow,
+}
+
+
+def take_in(source: Path, folder: Path, config: MctsRunConfig, limit: int | None) -> Settings:
+    """Questions of a file as shards in the run's folder."""
+    return take_in_questions(
+        source,
+        folder,
+        dataset=DATASET,
+        config_hash=config.hash,
+        config=json.dumps(to_dict(config)),
+        shard_size=config.output.shard_size,
+        limit=limit,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MctsWork:
+    """What a worker needs to know. Picklable; see `shards.Work`."""
+
+    folder: str
+    run_id: str
+    config: MctsRunConfig
+    total: int
+    """Questions of the whole input: the last ones are the tail."""
+
+    item = Question
+    tables = TABLES
+    stage = "search"
+
+    @property
+    def items_in_flight(self) -> int:
+        """Questions at a time."""
+        return self.config.schedule.questions_in_flight
+
+    async def open(self) -> MctsSession:
+        """Connect to ledger, model and index; fails at once when one of them is not there."""
+        ledger = SqliteLedger(Path(self.folder) / LEDGER)
+        client = ModelClient(self.config.model.client(), ledger)
+        await client.check()
+        return MctsSession(self, client, open_retrieval(self.config.retrieval))
+
+
+class MctsSession:
+    """A worker's connections, and what it has done so far."""
+
+    def __init__(self, work: MctsWork, client: ModelClient, retrieval: Retrieval) -> None:
+        config = work.config
+        self._work, self._client, self._retrieval = work, client, retrieval
+        self._context = Context(
+            run_id=work.run_id,
+            model=config.model.name,
+            seed=config.seed,
+            prices=config.model.prices,
+            config=config.generator,
+            client=client,
+            retrieval=retrieval,
+        )
+        self._done: Counter[str] = Counter()
+
+    async def run(self, item: Question, position: int) -> ItemResult:
+        """Search one question, filter its trajectories, keep the books."""
+        schedule = self._work.config.schedule
+        in_tail = position >= self._work.total - schedule.tail_questions
+        generated = await generate(item, self._context, parallel=schedule.tail_parallel if in_tail else 1)
+        result = rows_of(item, generated, self._work.config)
+        self._done["questions"] += 1
+        self._done["prompt_tokens"] += result.usage.prompt_tokens
+        self._done["completion_tokens"] += result.usage.completion_tokens
+        for row in result.rows[DATASET]:
+            self._done[row.reflection_error or row.kind] += 1
+        return result
+
+    def counters(self) -> dict[str, int]:
+        """Questions, accepted rows by kind, calls, tokens."""
+        counters = self._client.counters
+        return dict(self._done) | {
+            "paid_calls": counters.paid_calls,
+            "ledger_hits": counters.ledger_hits,
+            "retries": counters.retries,
+            "in_flight": counters.in_flight,
+        }
+
+    async def close(self) -> None:
+        """Close client and ledger."""
+        await self._client.aclose()
+
+
+def rows_of(question: Question, generated: Generated, config: MctsRunConfig) -> ItemResult:
+    """Filter a question's candidates and lay out its rows."""
+    accepted, rejected = sift(question, generated.candidates, config.filters)
+    tree = generated.tree
+    unsolved = not generated.is_solved
+    books = (
+        stage("search", inputs=1, accepted=1),
+        stage(
+            "solve",
+            inputs=1,
+            accepted=int(not unsolved),
+            rejected=["no_correct_rollout"] if unsolved else [],
+        ),
+        _filter_books(len(generated.candidates), len(accepted), [v for _, v in rejected]),
+    )
+    out = [_rejected_row("filter", row.uid, verdict, to_dict(row)) for row, verdict in rejected]
+    if unsolved:
+        out.append(_rejected_row("solve", question.id, _unsolved(tree), {"question_id": question.id}))
+    return ItemResult(
+        rows={
+            DATASET: accepted,
+            "trees": [tree],
+            "sft": [s for row in accepted for s in sft_rows(row, per_turn=config.output.per_turn_rows)],
+            "rejected": out,
+        },
+        stages=books,
+        usage=Usage(
+            calls=tree.calls,
+            prompt_tokens=tree.prompt_tokens,
+            completion_tokens=tree.completion_tokens,
+            cost=tree.cost,
+        ),
+    )
+
+
+def sift(
+    question: Question, candidates: Sequence[Trajectory], config: FilterConfig
+) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]]]:
+    """Candidates that every filter keeps, in order, and the others with the first verdict against them."""
+    accepted: list[Trajectory] = []
+    rejected: list[tuple[Trajectory, Verdict]] = []
+    for row in candidates:
+        verdict = first_rejection(judge_trajectory(row, question, accepted, config))
+        if verdict is None:
+            accepted.append(row)
+        else:
+            rejected.append((row, verdict))
+    return accepted, rejected
+
+
+def _filter_books(inputs: int, accepted: int, verdicts: Sequence[Verdict]) -> StageCount:
+    return stage("filter", inputs=inputs, accepted=accepted, rejected=[v.reason for v in verdicts])
+
+
+def _unsolved(tree: SearchTree) -> Verdict:
+    return Verdict(
+        keep=False,
+        reason="no_correct_rollout",
+        score=0.0,
+        detail=f"{len(tree.rollouts)} rollouts, none correct; last answer "
+        f"{tree.rollouts[-1].answer!r}, gold {tree.answer!r}"
+        if tree.rollouts
+        else "no rollout",
+    )
+
+
+def _rejected_row(stage_name: str, uid: str, verdict: Verdict, payload: object) -> RejectedRow:
+    return RejectedRow(
+        uid=uid,
+        stage=stage_name,
+        reason=verdict.reason,
+        score=verdict.score,
+        detail=verdict.detail,
+        payload=json.dumps(payload, ensure_ascii=False),
+    )

@@ -1,0 +1,54 @@
+"""How far a run is: each worker writes its counters to a small file, whoever wants to know adds them up.
+
+Files and not memory, since workers may be other processes on other machines that share only the run's folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections import Counter
+from pathlib import Path
+
+FOLDER = "progress"
+
+
+class ProgressFile:
+    """One worker's counters on disk."""
+
+    def __init__(self, run_folder: Path) -> None:
+        self._path = run_folder / FOLDER / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
+        self._last = ""
+
+    def write(self, counters: dict[str, int]) -> None:
+        """Replace the file if anything changed. Progress is a courtesy: a full disk must not end the run here."""
+        text = json.dumps(counters, sort_keys=True)
+        if text == self._last:
+            return
+        temporary = self._path.with_suffix(".new")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(text)
+            temporary.replace(self._path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            return
+        self._last = text
+
+
+def read_progress(run_folder: Path) -> Counter[str]:
+    """The sum over all workers."""
+    total: Counter[str] = Counter()
+    for path in (run_folder / FOLDER).glob("*.json"):
+        try:
+            total.update(json.loads(path.read_text()))
+        except (OSError, ValueError):
+            continue
+    return total
+
+
+def clear_progress(run_folder: Path) -> None:
+    """Forget the counters of earlier runs."""
+    for path in (run_folder / FOLDER).glob("*"):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,336 @@
+"""Shards, the unit of work: each is run once, by whichever worker, however often one is killed.
+
+A shard is a file of input items. Its name holds the hash of the items and of the configuration. A worker runs the
+items of all its shards on one event loop, then writes the shard's tables and, last, its *receipt* (`shards/NAME.json`).
+A shard with a receipt is not run again; without one its files are made anew, from the ledger and so at no cost,
+byte for byte the same. The DoFn of every pipeline is here, and so is the only place that makes an error a `failed` row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+import uuid
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
+from apache_beam.utils.windowed_value import WindowedValue
+
+from inference import Usage
+from pipelines.accounting import add_up, stage
+from pipelines.files import sha256_of, write_atomically, write_text
+from pipelines.progress import ProgressFile
+from schemas import (
+    ITEM_ERRORS,
+    FileEntry,
+    RejectedRow,
+    StageCount,
+    TrailforgeError,
+    errors,
+    from_dict,
+    read_parquet,
+    to_dict,
+    write_parquet,
+)
+
+RECEIPTS = "shards"
+ERRORS = "errors"
+_PROGRESS_EVERY_S = 0.5
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """A file of items to run."""
+
+    name: str
+    """Stem of every file the shard writes: `part-INDEX-HASH`."""
+    input: str
+    """Path of the items, relative to the run's folder."""
+    first: int
+    """Position of the first item in the whole input."""
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What a finished shard wrote."""
+
+    shard: str
+    files: tuple[FileEntry, ...]
+    stages: tuple[StageCount, ...]
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemResult:
+    """What one item gave: rows by table, its line in the books, its cost."""
+
+    rows: Mapping[str, Sequence[Any]]
+    stages: tuple[StageCount, ...]
+    usage: Usage
+
+
+class Session(Protocol):
+    """A worker's open connections. Lives on the worker's event loop."""
+
+    async def run(self, item: Any, position: int) -> ItemResult:
+        """Make the rows of one item. `position` is its place in the whole input, from 0."""
+        ...
+
+    def counters(self) -> dict[str, int]:
+        """What the progress bar shows."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class Work(Protocol):
+    """What to do with items: small, picklable, shipped to workers."""
+
+    @property
+    def item(self) -> type:
+        """Record class of the items."""
+        ...
+
+    @property
+    def tables(self) -> Mapping[str, type]:
+        """Record class of each table that is written, by the table's name; always with `rejected`."""
+        ...
+
+    @property
+    def stage(self) -> str:
+        """Name of the stage in which an item can fail."""
+        ...
+
+    @property
+    def items_in_flight(self) -> int:
+        """Items that one worker runs at a time."""
+        ...
+
+    async def open(self) -> Session:
+        """Connect. Called once per worker, on its event loop."""
+        ...
+
+
+def run_pipeline(work: Work, folder: Path, shards: Sequence[Shard], beam_options: Sequence[str]) -> None:
+    """Run the shards that have no receipt yet. Raises the first error that stopped a worker."""
+    missing = [shard for shard in shards if not receipt_path(folder, shard).exists()]
+    if not missing:
+        return
+    _clear_errors(folder)
+    options = beam.options.pipeline_options.PipelineOptions(list(beam_options))
+    pipeline = beam.Pipeline(options=options)
+    _ = (
+        pipeline
+        | "Shards" >> beam.Create(missing)
+        | "Spread" >> beam.Reshuffle()
+        | "Run" >> beam.ParDo(RunShards(work, str(folder)))
+    )
+    try:
+        pipeline.run().wait_until_finish()
+    except Exception as error:
+        raise _recorded_error(folder) or error from error
+
+
+class RunShards(beam.DoFn):
+    """Runs shards: all of a bundle at once on one event loop, so that the server does not idle at a shard's end."""
+
+    def __init__(self, work: Work, folder: str) -> None:
+        self._work, self._folder = work, Path(folder)
+
+    def setup(self) -> None:
+        """Start the loop. The session opens with the first bundle, whose errors Beam reports."""
+        self._loop = _LoopThread()
+        self._worker: _Worker | None = None
+
+    def start_bundle(self) -> None:
+        """Open the session if need be."""
+        self._running: list[Future[str]] = []
+        if self._worker is None:
+            self._worker = self._noting(_Worker.open(self._work, self._folder))
+
+    def process(self, shard: Shard) -> None:
+        """Submit a shard."""
+        assert self._worker is not None
+        self._running.append(self._loop.submit(self._worker.run(shard)))
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """Wait for the bundle's shards. An error cancels the others: the ledger keeps what they paid for."""
+        assert self._worker is not None
+        names = self._noting(_all_or_error([asyncio.wrap_future(f, loop=self._loop.loop) for f in self._running]))
+        for name in names:
+            yield WindowedValue(name, MIN_TIMESTAMP, [GlobalWindow()])
+
+    def teardown(self) -> None:
+        """Close the session and stop the loop."""
+        if self._worker is not None:
+            self._loop.call(self._worker.close())
+        self._loop.stop()
+
+    def _noting(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run on the loop; a typed error is noted in the run's folder, since runners pass on its text at best."""
+        try:
+            return self._loop.call(coroutine)
+        except TrailforgeError as error:
+            _note_error(self._folder, error)
+            raise
+
+
+class _Worker:
+    """An open session with its limits and its progress file."""
+
+    def __init__(self, work: Work, folder: Path, session: Session) -> None:
+        self._work, self._folder, self._session = work, folder, session
+        self._items = asyncio.Semaphore(work.items_in_flight)
+        self._shards = asyncio.Semaphore(work.items_in_flight + 1)
+        self._progress = ProgressFile(folder)
+        self._reporter = asyncio.create_task(self._report())
+
+    @classmethod
+    async def open(cls, work: Work, folder: Path) -> _Worker:
+        return cls(work, folder, await work.open())
+
+    async def close(self) -> None:
+        self._reporter.cancel()
+        self._progress.write(self._session.counters())
+        await self._session.close()
+
+    async def run(self, shard: Shard) -> str:
+        """Run a shard's items and write its files; its name when done."""
+        async with self._shards:
+            items = read_parquet(self._folder / shard.input, self._work.item)
+            results = await _together(
+                [self._item(item, shard.first + n) for n, item in enumerate(items)]
+            )
+            await asyncio.to_thread(write_shard, self._work, self._folder, shard, results)
+        return shard.name
+
+    async def _item(self, item: Any, position: int) -> ItemResult:
+        async with self._items:
+            try:
+                return await self._session.run(item, position)
+            except ITEM_ERRORS as error:
+                return _failed(self._work, item, error)
+
+    async def _report(self) -> None:
+        while True:
+            self._progress.write(self._session.counters())
+            await asyncio.sleep(_PROGRESS_EVERY_S)
+
+
+def write_shard(work: Work, folder: Path, shard: Shard, results: Sequence[ItemResult]) -> None:
+    """Write the shard's tables, then its receipt. Tables without rows are not written."""
+    files = []
+    for table, record in work.tables.items():
+        rows = [row for result in results for row in result.rows.get(table, ())]
+        if rows:
+            path = folder / table / f"{shard.name}.parquet"
+            write_atomically(path, lambda temporary, r=record, x=rows: write_parquet(temporary, r, x))
+            files.append(file_entry(folder, path, len(rows)))
+    receipt = Receipt(
+        shard=shard.name,
+        files=tuple(files),
+        stages=add_up(result.stages for result in results),
+        usage=sum((result.usage for result in results), start=Usage()),
+    )
+    write_text(receipt_path(folder, shard), json.dumps(to_dict(receipt), indent=1))
+
+
+def read_receipt(folder: Path, shard: Shard) -> Receipt:
+    """The receipt of a finished shard."""
+    return from_dict(Receipt, json.loads(receipt_path(folder, shard).read_text(encoding="utf-8")))
+
+
+def receipt_path(folder: Path, shard: Shard) -> Path:
+    """Where a shard's receipt stands once it is finished."""
+    return folder / RECEIPTS / f"{shard.name}.json"
+
+
+def file_entry(folder: Path, path: Path, rows: int) -> FileEntry:
+    """A file's line in receipt and manifest."""
+    return FileEntry(path=path.relative_to(folder).as_posix(), rows=rows, sha256=sha256_of(path))
+
+
+def _failed(work: Work, item: Any, error: TrailforgeError) -> ItemResult:
+    row = RejectedRow(
+        uid=item.id,
+        stage=work.stage,
+        reason=error.reason,
+        score=0.0,
+        detail=str(error),
+        payload=json.dumps(to_dict(item), ensure_ascii=False),
+    )
+    books = (stage(work.stage, inputs=1, accepted=0, failed=(error.reason,)),)
+    return ItemResult(rows={"rejected": [row]}, stages=books, usage=Usage())
+
+
+async def _together(coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results in order; the first error cancels the rest and is raised as it is."""
+    return await _all_or_error([asyncio.ensure_future(c) for c in coroutines])
+
+
+async def _all_or_error(futures: Sequence[asyncio.Future[T]]) -> list[T]:
+    try:
+        return list(await asyncio.gather(*futures))
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        await asyncio.gather(*futures, return_exceptions=True)
+        raise
+
+
+class _LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="trailforge-loop", daemon=True)
+        self._thread.start()
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.submit(coroutine).result()
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+_errors_here: dict[Path, TrailforgeError] = {}
+"""Errors of workers in this process, by run folder: they are known even when the disk is too full to note them."""
+
+
+def _note_error(folder: Path, error: TrailforgeError) -> None:
+    _errors_here[folder] = error
+    text = json.dumps({"class": type(error).__name__, "message": str(error)})
+    with contextlib.suppress(TrailforgeError):
+        write_text(folder / ERRORS / f"{uuid.uuid4().hex[:8]}.json", text)
+
+
+def _recorded_error(folder: Path) -> TrailforgeError | None:
+    if folder in _errors_here:
+        return _errors_here.pop(folder)
+    for path in sorted((folder / ERRORS).glob("*.json")):
+        noted = json.loads(path.read_text(encoding="utf-8"))
+        return getattr(errors, noted["class"], TrailforgeError)(noted["message"])
+    return None
+
+
+def _clear_errors(folder: Path) -> None:
+    _errors_here.pop(folder, None)
+    for path in (folder / ERRORS).glob("*.json"):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,19 @@
+"""The one home of every score: pure functions that data making, training and evaluation share."""
+
+from rewards.cover import cover_exact_match
+from rewards.exact_match import exact_match
+from rewards.f1 import f1
+from rewards.mcts import mcts_reward, mentions, same_answer
+from rewards.normalisation import normalize_answer
+from rewards.score import score_answer
+
+__all__ = [
+    "cover_exact_match",
+    "exact_match",
+    "f1",
+    "mcts_reward",
+    "mentions",
+    "normalize_answer",
+    "same_answer",
+    "score_answer",
+]

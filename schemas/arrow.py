@@ -1,0 +1,243 @@
+"""Records to Arrow and back. The dataclass is the one place where a row's shape stands; the Arrow schema follows from it.
+
+`str, int, float, bool` become `string, int64, double, bool`; `tuple[X, ...]` a list; a record a struct; `Literal` of
+strings a string; `X | None` a nullable field, everything else non-null. Each table's metadata names record and version.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.errors import CountMismatch, InvalidInput
+
+Record = TypeVar("Record")
+
+_SCALARS: dict[type, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+}
+_ROWS_PER_GROUP = 500
+
+
+def version_of(record: type) -> str:
+    """The record's schema version, `major.minor`."""
+    return record.SCHEMA_VERSION  # type: ignore[attr-defined]
+
+
+@cache
+def arrow_schema(record: type) -> pa.Schema:
+    """The Arrow schema of a record class, with its name and version as metadata."""
+    metadata = {"trailforge.record": record.__name__, "trailforge.version": version_of(record)}
+    return pa.schema(list(_fields(record)), metadata=metadata)
+
+
+def to_table(record: type[Record], rows: Sequence[Record]) -> pa.Table:
+    """Rows as an Arrow table. Raises `InvalidInput` naming row and field for a value of the wrong type or a missing one."""
+    schema = arrow_schema(record)
+    values = [to_dict(row) for row in rows]
+    try:
+        table = pa.Table.from_pylist(values, schema=schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+        _raise_bad_row(record, values, error)
+        raise
+    for number, value in enumerate(values):
+        _refuse_null(value, list(schema), number, "")
+    return table
+
+
+def from_table(record: type[Record], table: pa.Table, *, source: object = "table") -> list[Record]:
+    """Arrow rows as records. Raises `InvalidInput` when the table is of another record, shape or version."""
+    check_schema(record, table.schema, source=source)
+    return [from_dict(record, row) for row in table.to_pylist()]
+
+
+def check_schema(record: type, schema: pa.Schema, *, source: object) -> None:
+    """Refuse a table that is not exactly this record in exactly this version, and say why."""
+    metadata = schema.metadata or {}
+    name = metadata.get(b"trailforge.record", b"").decode()
+    version = metadata.get(b"trailforge.version", b"").decode()
+    if not name:
+        raise InvalidInput("not a trailforge table (no record name in its metadata)", file=source)
+    if name != record.__name__:
+        raise InvalidInput(f"holds {name} rows, expected {record.__name__}", file=source)
+    ours = version_of(record)
+    if version != ours:
+        newer = _as_numbers(version) > _as_numbers(ours)
+        mend = "upgrade trailforge" if newer else "make it again with this trailforge"
+        raise InvalidInput(
+            f"{name} rows of schema version {version}; this trailforge reads {ours}: {mend}",
+            file=source,
+        )
+    expected = arrow_schema(record)
+    if not schema.equals(expected, check_metadata=False):
+        odd = sorted(set(schema.names) ^ set(expected.names)) or ["types"]
+        raise InvalidInput(
+            f"columns differ from {name} {ours} in: {', '.join(odd)}", file=source, field=odd[0]
+        )
+
+
+def write_parquet(path: Path, record: type[Record], rows: Sequence[Record]) -> None:
+    """Write rows as Parquet (zstd-3, row groups of 500). The same rows give the same bytes."""
+    pq.write_table(
+        to_table(record, rows),
+        path,
+        compression="zstd",
+        compression_level=3,
+        row_group_size=_ROWS_PER_GROUP,
+    )
+
+
+def read_parquet(path: Path, record: type[Record]) -> list[Record]:
+    """Read a whole file that `write_parquet` made. Raises `InvalidInput` for anything else."""
+    return [row for batch in iter_parquet(path, record) for row in batch]
+
+
+def iter_parquet(path: Path, record: type[Record]) -> Iterable[list[Record]]:
+    """Read a file a row group at a time."""
+    try:
+        file = pq.ParquetFile(path)
+    except FileNotFoundError as error:
+        raise InvalidInput("no such file", file=path) from error
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InvalidInput(f"not a readable Parquet file ({error})", file=path) from error
+    with file:
+        check_schema(record, file.schema_arrow, source=path)
+        for group in range(file.num_row_groups):
+            yield [from_dict(record, row) for row in file.read_row_group(group).to_pylist()]
+
+
+def to_dict(value: Any) -> Any:
+    """A record as plain dicts and lists."""
+    if dataclasses.is_dataclass(value):
+        return {f.name: to_dict(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, (tuple, list)):
+        return [to_dict(item) for item in value]
+    return value
+
+
+def from_dict(record: type[Record], value: dict[str, Any]) -> Record:
+    """Plain dicts and lists as a record. Raises `InvalidInput` for missing, unknown or ill-typed fields."""
+    hints = _hints(record)
+    unknown = sorted(set(value) - set(hints))
+    if unknown:
+        raise InvalidInput(f"unknown field of {record.__name__}", field=unknown[0])
+    fields = {}
+    for field in dataclasses.fields(record):  # type: ignore[arg-type]
+        if field.name in value:
+            fields[field.name] = _revive(hints[field.name], value[field.name], field.name)
+        elif field.default is dataclasses.MISSING:
+            raise InvalidInput(f"missing in {record.__name__}", field=field.name)
+    return record(**fields)
+
+
+@cache
+def _hints(record: type) -> dict[str, Any]:
+    hints = get_type_hints(record)
+    return {f.name: hints[f.name] for f in dataclasses.fields(record)}
+
+
+def _fields(record: type) -> Iterable[pa.Field]:
+    for name, hint in _hints(record).items():
+        inner, nullable = _strip_none(hint)
+        yield pa.field(name, _arrow_type(inner), nullable=nullable)
+
+
+def _arrow_type(hint: Any) -> pa.DataType:
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    if get_origin(hint) is Literal:
+        return pa.string()
+    if get_origin(hint) is tuple:
+        return pa.list_(pa.field("item", _arrow_type(get_args(hint)[0]), nullable=False))
+    if dataclasses.is_dataclass(hint):
+        return pa.struct(list(_fields(hint)))  # type: ignore[arg-type]
+    raise TypeError(f"no Arrow type for {hint!r}")
+
+
+def _strip_none(hint: Any) -> tuple[Any, bool]:
+    if get_origin(hint) in (Union, types.UnionType):
+        rest = [arg for arg in get_args(hint) if arg is not type(None)]
+        return rest[0], True
+    return hint, False
+
+
+def _revive(hint: Any, value: Any, name: str) -> Any:
+    inner, nullable = _strip_none(hint)
+    if value is None:
+        if not nullable:
+            raise InvalidInput("must not be null", field=name)
+        return None
+    if get_origin(inner) is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise InvalidInput(f"expected a list, got {type(value).__name__}", field=name)
+        return tuple(_revive(get_args(inner)[0], item, name) for item in value)
+    if dataclasses.is_dataclass(inner):
+        if not isinstance(value, dict):
+            raise InvalidInput(f"expected an object, got {type(value).__name__}", field=name)
+        return from_dict(inner, value)  # type: ignore[arg-type]
+    if get_origin(inner) is Literal:
+        if value not in get_args(inner):
+            raise InvalidInput(f"{value!r} is none of {', '.join(get_args(inner))}", field=name)
+        return value
+    if inner is float and type(value) is int:
+        return float(value)
+    if type(value) is not inner:
+        raise InvalidInput(
+            f"expected {inner.__name__}, got {type(value).__name__}", field=name
+        )
+    return value
+
+
+def _refuse_null(value: Any, fields: list[pa.Field], row: int, prefix: str) -> None:
+    for field in fields:
+        _refuse_null_value(value[field.name], field, row, f"{prefix}{field.name}")
+
+
+def _refuse_null_value(value: Any, field: pa.Field, row: int, name: str) -> None:
+    if value is None:
+        if not field.nullable:
+            raise InvalidInput("must not be null", row=row, field=name)
+    elif pa.types.is_struct(field.type):
+        _refuse_null(value, list(field.type), row, f"{name}.")
+    elif pa.types.is_list(field.type):
+        for item in value:
+            _refuse_null_value(item, field.type.value_field, row, name)
+
+
+def _raise_bad_row(record: type, values: list[dict[str, Any]], error: Exception) -> None:
+    for number, value in enumerate(values):
+        for field in arrow_schema(record):
+            try:
+                pa.array([value[field.name]], type=field.type)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError):
+                raise InvalidInput(
+                    f"{record.__name__}: {error}", row=number, field=field.name
+                ) from error
+
+
+def _as_numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def read_rows(paths: Iterable[Path], record: type[Record]) -> Iterable[Record]:
+    """Stream the rows of several files in order."""
+    for path in paths:
+        for batch in iter_parquet(path, record):
+            yield from batch
+
+
+def check_row_count(path: Path, expected: int) -> None:
+    """Raise `CountMismatch` unless the Parquet file holds exactly `expected` rows."""
+    found = pq.read_metadata(path).num_rows
+    if found != expected:
+        raise CountMismatch(f"{path}: {found} rows, the manifest says {expected}")

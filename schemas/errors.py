@@ -1,0 +1,122 @@
+"""Every error that trailforge raises, and what happens to each: the one place where the policy stands.
+
+    TrailforgeError
+    ├── InvalidInput        a file, row or field that a person gave is wrong
+    ├── ProviderError       a model server refused or failed
+    │   ├── RateLimited     the server keeps saying 429 after every retry
+    │   ├── ServerUnavailable   nothing answers at the URL, or it keeps answering 5xx
+    │   └── ContextOverflow the prompt is longer than the model's window
+    ├── MalformedReply      the reply broke its schema or grammar, and the repair try did too
+    ├── RetrievalError      an index is missing, damaged or of another encoder
+    ├── BudgetExceeded      a hard cap was reached
+    ├── CountMismatch       inputs != accepted + rejected + failed, or a file is not what the manifest says
+    └── OutputError         the output folder cannot be written, or belongs to another run
+
+Policy. Plain code raises; nothing catches in order to go on, but for these three places:
+
+1. `inference.client` retries what a second try can mend (429, 5xx, broken connections), then raises.
+2. `pipelines.shards` turns an error that belongs to *one item* (`ITEM_ERRORS`: the prompt is too long,
+   the reply is malformed) into a `failed(reason)` row. Every other error stops the run: the ledger and
+   the finished shards stay, so that the same command goes on later.
+3. `cli` prints one line, `error: …`, with the mend, and exits with the error's `exit_code`.
+
+A wrong *answer* of a model is data, never an error; a malformed reply is an error, never a score of 0.
+"""
+
+
+class TrailforgeError(Exception):
+    """Base of all errors. `reason` is the word used in counts; `exit_code` is what the process returns."""
+
+    reason = "error"
+    exit_code = 1
+
+
+class InvalidInput(TrailforgeError):
+    """What a person gave is wrong. The message names the file, the row and the field where they are known."""
+
+    reason = "invalid_input"
+    exit_code = 2
+
+    def __init__(
+        self, problem: str, *, file: object = None, row: int | None = None, field: str | None = None
+    ) -> None:
+        self.problem, self.file, self.row, self.field = problem, file, row, field
+        where = [str(file)] if file is not None else []
+        if row is not None:
+            where.append(f"row {row}")
+        if field is not None:
+            where.append(f"field {field!r}")
+        super().__init__(f"{', '.join(where)}: {problem}" if where else problem)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_invalid_input, (self.problem, self.file, self.row, self.field)
+
+
+def _rebuild_invalid_input(
+    problem: str, file: object, row: int | None, field: str | None
+) -> InvalidInput:
+    return InvalidInput(problem, file=file, row=row, field=field)
+
+
+class ProviderError(TrailforgeError):
+    """The model server refused the request (wrong key, unknown model) or failed in a way no retry mends."""
+
+    reason = "provider_error"
+    exit_code = 4
+
+
+class RateLimited(ProviderError):
+    """The server still says 429 after every retry. Resumable."""
+
+    reason = "rate_limited"
+
+
+class ServerUnavailable(ProviderError):
+    """Nothing answers at the URL, or the server keeps failing. Resumable."""
+
+    reason = "server_unavailable"
+
+
+class ContextOverflow(ProviderError):
+    """The prompt does not fit the model's context window. Belongs to one item."""
+
+    reason = "context_overflow"
+
+
+class MalformedReply(TrailforgeError):
+    """The reply did not follow its schema or grammar, nor did the one repair. Belongs to one item."""
+
+    reason = "malformed_reply"
+    exit_code = 5
+
+
+class RetrievalError(TrailforgeError):
+    """An index or encoder is missing, damaged, or does not fit the other."""
+
+    reason = "retrieval_error"
+    exit_code = 6
+
+
+class BudgetExceeded(TrailforgeError):
+    """A hard cap (calls, tokens, cost) was reached before the work was done. Resumable."""
+
+    reason = "budget_exceeded"
+    exit_code = 7
+
+
+class CountMismatch(TrailforgeError):
+    """The books do not balance, or a file differs from its manifest."""
+
+    reason = "count_mismatch"
+    exit_code = 8
+
+
+class OutputError(TrailforgeError):
+    """The output folder cannot be written (read-only, full), or holds a run made with other settings."""
+
+    reason = "output_error"
+    exit_code = 9
+
+
+ITEM_ERRORS: tuple[type[TrailforgeError], ...] = (ContextOverflow, MalformedReply)
+"""Errors that concern one item only: `pipelines.shards` records them as `failed(reason)` and goes on."""

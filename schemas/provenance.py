@@ -1,0 +1,94 @@
+"""Where a row comes from, and the books of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Enough to make the row again."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    run_id: str
+    source_id: str
+    """Data set and id of the question or document the row was made from."""
+    model: str
+    prompt_version: str
+    """Hash of the prompt files and connective pools in use."""
+    seed: int
+    call_keys: tuple[str, ...]
+    """Ledger keys of the model calls behind the row, in the order of the steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """How many items left a stage for one reason."""
+
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageCount:
+    """One line of the books: inputs = accepted + rejected + failed."""
+
+    name: str
+    inputs: int
+    accepted: int
+    rejected: tuple[Count, ...] = ()
+    failed: tuple[Count, ...] = ()
+
+    @property
+    def balance(self) -> int:
+        """Inputs that are not accounted for; 0 when the books balance."""
+        return self.inputs - self.accepted - sum(c.count for c in self.rejected + self.failed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEntry:
+    """A file of the run."""
+
+    path: str
+    """Relative to the run's folder, with forward slashes."""
+    rows: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaVersion:
+    """The schema version of one table of the run."""
+
+    table: str
+    record: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A finished run, written last: `manifest.json`. A folder without one is not finished."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    run_id: str
+    dataset: str
+    schema_versions: tuple[SchemaVersion, ...]
+    config_hash: str
+    inputs: tuple[FileEntry, ...]
+    """The files a person gave; `path` as given."""
+    stages: tuple[StageCount, ...]
+    files: tuple[FileEntry, ...]
+    model: str
+    calls: int
+    """Distinct calls behind the rows, whether paid in this run or found in the ledger."""
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float
+    seconds: float
+    """Wall seconds of the process that finished the run; not a function of the rows."""
+    calls_per_accepted_row: float | None
+    """None when no row was accepted."""
+    trailforge_version: str
+    schema_version: str = SCHEMA_VERSION

@@ -1,0 +1,116 @@
+"""What a search makes: steps, rollouts, nodes, and the tree that holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from schemas.document import Passage
+from schemas.plan import Origin
+
+VariationKind = Literal["none", "query", "answer"]
+"""Why a rollout of a plan may differ from the plain one: `query`, one step's search query was rephrased;
+`answer`, every answer was sampled anew; `none`, the plain rollout. Never both, so that the source is known."""
+
+StopReason = Literal["satisfied", "budget", "exhausted"]
+"""`satisfied`: the tree has the rollouts its rows need. `budget`: calls or rounds ran out.
+`exhausted`: nothing is left that a further round could change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One sub-question asked, searched and answered: (q_j, c_j, tau_j) of MSearcher, Eq. 9."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    index: int
+    """0-based position of the sub-question in its plan."""
+    sub_question: str
+    """As it stands in the plan, with its `#k`."""
+    query: str
+    """What was searched: references resolved, perhaps rephrased."""
+    passages: tuple[Passage, ...]
+    """Best first."""
+    answer: str
+    query_rephrased: bool = False
+    answer_sample: int = 0
+    """0: the first answer drawn for this prompt; k > 0: the k-th further sample."""
+    is_mistake: bool = False
+    """True for the step of a reflective trajectory that is later mended."""
+    call_keys: tuple[str, ...] = ()
+    """Ledger keys of the model calls behind this step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """One execution of a plan (MSearcher, section 3.1.3). Steps are in the order they were run."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    index: int
+    """Position in the tree's list of rollouts."""
+    node: int
+    """Id of the node whose plan was run."""
+    variation: VariationKind
+    varied_step: int | None
+    """0-based step whose query was rephrased; None for the other variations."""
+    steps: tuple[Step, ...]
+    answer: str
+    """The answer of the plan's sink."""
+    reward: float
+    """0.0 or 1.0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A plan in the tree with its statistics (MSearcher, Eq. 3 and 4)."""
+
+    id: int
+    """Position in the tree's list of nodes; the root is 0."""
+    parent: int | None
+    plan: tuple[str, ...]
+    origin: Origin
+    visits: int
+    """Rollouts at this node or below it."""
+    value: float
+    """Mean reward of those rollouts; 0.0 when there are none."""
+    decomposable: tuple[bool, ...]
+    """Per sub-question: may it be split further? All False: a leaf plan."""
+    depth: int
+    """Edges from the root."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedSplits:
+    """How many proposed splits were not used, by reason."""
+
+    malformed: int = 0
+    identical: int = 0
+    no_progress: int = 0
+    invalid: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchTree:
+    """The whole search of one question: one row of `trees/`."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    question_id: str
+    question: str
+    answer: str
+    answer_aliases: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    rollouts: tuple[Rollout, ...]
+    stop_reason: StopReason
+    oracle_used: bool
+    """True when the gold decomposition had to join the tree."""
+    dropped_splits: DroppedSplits
+    rounds: int
+    max_depth: int
+    calls: int
+    """Distinct model calls of this search; a call found in the ledger counts like any other."""
+    prompt_tokens: int
+    completion_tokens: int
+    cost: float
+    """In the currency of the configured prices; 0.0 when none are configured."""

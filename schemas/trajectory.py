@@ -1,0 +1,127 @@
+"""What comes out: trajectories, and the rows a trainer reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from schemas.plan import Origin
+from schemas.provenance import Provenance
+from schemas.rollout import Step
+
+Role = Literal["system", "user", "assistant", "tool"]
+TrajectoryKind = Literal["correct", "reflective"]
+ErrorType = Literal["retrieval", "reasoning", "decomposition"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: Role
+    content: str
+    train: bool
+    """True when the loss is taken on this turn: assistant turns only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPair:
+    """The two steps that a reflective trajectory contrasts."""
+
+    wrong_rollout: int
+    """Index into the tree's rollouts."""
+    right_rollout: int
+    wrong_step: int
+    """0-based position in the wrong rollout's steps: the step that went wrong."""
+    right_step: int
+    """0-based position in the right rollout's steps: where the mended tail begins."""
+    diverges_at: int
+    """0-based step at which the two rollouts first differ; for decomposition, at which their plans do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrajectoryReward:
+    """The final answer against the gold answers; recomputed by `trailforge verify`."""
+
+    total: float
+    """MCTS reward of MSearcher: 1.0 or 0.0."""
+    exact_match: float
+    f1: float
+    cover_exact_match: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory:
+    """A finished trajectory: one row of `mcts_trajectories/`."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    uid: str
+    """Hash of question id, kind and steps: the same trajectory has the same uid in every run."""
+    question_id: str
+    question: str
+    answer: str
+    answer_aliases: tuple[str, ...]
+    kind: TrajectoryKind
+    reflection_error: ErrorType | None
+    """None for correct trajectories."""
+    origin: Origin
+    plan: tuple[str, ...]
+    """The plan that leads to the answer."""
+    wrong_plan: tuple[str, ...] | None
+    """The plan that was given up; None but for decomposition errors."""
+    steps: tuple[Step, ...]
+    messages: tuple[Message, ...]
+    final_answer: str
+    num_tool_calls: int
+    num_hops: int
+    token_estimate: int
+    """Length by the rule of `protocols.base.estimate_tokens`; a trainer counts with its own tokenizer."""
+    reward: TrajectoryReward
+    step_pair: StepPair | None
+    """None for correct trajectories."""
+    wrong_rollout: int | None
+    right_rollout: int
+    diverges_at: int | None
+    provenance: Provenance
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatMessage:
+    """A message in the shape that trainers read."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SftRow:
+    """One supervised example: a whole conversation, or one assistant turn with its prefix."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    uid: str
+    trajectory_uid: str
+    data_source: str
+    messages: tuple[ChatMessage, ...]
+    train: tuple[bool, ...]
+    """Parallel to `messages`: True where the loss is taken."""
+    protocol: str
+    question_id: str
+    question: str
+    answer: str
+    answer_aliases: tuple[str, ...]
+    trajectory_kind: TrajectoryKind
+    reflection_error: ErrorType | None
+    origin: Origin
+    segment_index: int
+    """0 for a whole conversation; otherwise which assistant turn this row trains, from 0."""
+    segment_count: int
+    """1 for a whole conversation; otherwise the number of assistant turns."""
+    num_tool_calls: int
+    num_hops: int
+    token_estimate: int
+    reward: TrajectoryReward
+    provenance: Provenance
+    schema_version: str = SCHEMA_VERSION

@@ -1,0 +1,144 @@
+"""Plans: references, validity, order, splitting."""
+
+from __future__ import annotations
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcts.plan import (
+    apply_split,
+    dependency_graph,
+    execution_levels,
+    gold_plan,
+    plan_key,
+    plan_problem,
+    references,
+    resolve,
+    shared_width,
+    sink,
+    split_problem,
+)
+from schemas import Hop, Plan, Split
+from tests.strategies import plans, plans_with_split
+
+
+def plan(*sub_questions: str) -> Plan:
+    return Plan(sub_questions=sub_questions)
+
+
+def test_split_renumbers_as_the_paper_says() -> None:
+    before = plan("Who founded X?", "Where did the wife of #1 die?", "What river crosses #2, not #1?")
+    after = apply_split(before, Split(index=1, first="Who was the wife of #1?", second="Where did [E] die?"))
+    assert after.sub_questions == (
+        "Who founded X?",
+        "Who was the wife of #1?",
+        "Where did #2 die?",
+        "What river crosses #3, not #1?",
+    )
+
+
+def test_split_of_the_first_shifts_all_that_follows() -> None:
+    before = plan("Who made the film of the year?", "When was #1 born?")
+    after = apply_split(before, Split(index=0, first="What is the film of the year?", second="Who made [E]?"))
+    assert after.sub_questions == ("What is the film of the year?", "Who made #1?", "When was #2 born?")
+
+
+@given(plans_with_split())
+def test_split_keeps_a_valid_plan_valid(given_split: tuple[Plan, Split]) -> None:
+    before, split = given_split
+    after = apply_split(before, split)
+    assert plan_problem(before) is None
+    assert plan_problem(after) is None
+    assert nx.is_directed_acyclic_graph(dependency_graph(after))
+    assert len(after) == len(before) + 1
+
+
+def _meaning(p: Plan, texts: dict[int, str]) -> list[str]:
+    """Each sub-question with its references written out, recursively: what the plan asks, without numbers."""
+    for position, sub_question in enumerate(p.sub_questions, start=1):
+        texts[position] = "(" + resolve(sub_question, texts) + ")"
+    return list(texts.values())
+
+
+@given(plans_with_split())
+def test_split_keeps_the_meaning_of_every_other_sub_question(given_split: tuple[Plan, Split]) -> None:
+    before, split = given_split
+    old = _meaning(before, {})
+    new = _meaning(apply_split(before, split), {})
+    position = split.index
+    assert new[:position] == old[:position]
+    replaced = {old[position]: new[position + 1]}
+    for was, now in zip(old[position + 1 :], new[position + 2 :], strict=True):
+        for inner, outer in replaced.items():
+            was = was.replace(inner, outer)
+        assert was == now
+
+
+@given(plans())
+def test_levels_cover_the_plan_and_respect_dependencies(p: Plan) -> None:
+    levels = execution_levels(p)
+    assert sorted(i for level in levels for i in level) == list(range(len(p)))
+    done: set[int] = set()
+    for level in levels:
+        for i in level:
+            assert {k - 1 for k in references(p.sub_questions[i])} <= done
+        done |= set(level)
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (plan("Who is #1?"), "not asked before it"),
+        (plan("Who is #2?", "What is A?"), "not asked before it"),
+        (plan("Who is A?", "What is #7?"), "does not exist"),
+        (plan("Who is A?", "What is #0?"), "does not exist"),
+        (plan("Who is A?", " ? "), "empty"),
+        (plan(), "no sub-question"),
+    ],
+)
+def test_invalid_plans_say_why(bad: Plan, why: str) -> None:
+    assert why in (plan_problem(bad) or "")
+
+
+@pytest.mark.parametrize(
+    ("whole", "first", "second", "reason"),
+    [
+        ("Who is the son of the king?", "Who is the king?", "Who is the son of [E]?", None),
+        ("Who is the son of the king?", "", "Who is the son of [E]?", "malformed"),
+        ("Who is the son of the king?", "Who is [E]?", "Who is the son of [E]?", "malformed"),
+        ("Who is the son of the king?", "Who is the king?", "Who is the son?", "malformed"),
+        ("Who is the son of #1?", "Who is #2?", "Who is the son of [E]?", "invalid"),
+        ("Who is the son of #1?", "Who is the king?", "Who is the son of [E]?", "invalid"),
+        ("Who is the son of the king?", "who is the son of the king", "Who is [E], then?", "no_progress"),
+        ("Who is the son of the king?", "Who is the king?", "[E]?", "no_progress"),
+    ],
+)
+def test_split_problem(whole: str, first: str, second: str, reason: str | None) -> None:
+    assert split_problem(whole, Split(index=0, first=first, second=second)) == reason
+
+
+@given(st.integers(0, 20), st.lists(st.booleans(), min_size=1, max_size=6))
+def test_width_is_shared_evenly_and_whole(width: int, decomposable: list[bool]) -> None:
+    shares = shared_width(width, tuple(decomposable))
+    assert sum(shares.values()) == (width if any(decomposable) else 0)
+    assert all(decomposable[i] for i in shares)
+    if width >= sum(decomposable) > 0:
+        assert max(shares.values()) - min(shares.values()) <= 1
+        assert len(shares) == sum(decomposable)
+
+
+def test_sink_is_what_nothing_refers_to() -> None:
+    assert sink(plan("A?", "B of #1?", "C?", "D of #2 and #3?")) == 3
+    assert sink(plan("A?", "B of #1?")) == 1
+
+
+def test_gold_relations_become_questions() -> None:
+    hops = (Hop(question="Maiden Japan >> performer", answer="Iron Maiden"), Hop(question="where did #1 form ?", answer="Leyton"))
+    assert gold_plan(hops).sub_questions == ("What is the performer of Maiden Japan?", "Where did #1 form?")
+
+
+def test_plans_are_the_same_when_only_case_and_punctuation_differ() -> None:
+    assert plan_key(plan("Who is A?", "What of #1?")) == plan_key(plan("who is a", "What, of #1"))
+    assert plan_key(plan("What of #1?")) != plan_key(plan("What of #2?"))

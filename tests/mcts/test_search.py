@@ -1,0 +1,197 @@
+"""The search: its invariants, its budget, its fallback, and that it is the same every time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcts.plan import plan_key
+from mcts.search import Proposal, SearchConfig, search
+from mcts.tree import Tree
+from schemas import Plan, Question, SearchTree
+from tests.mcts.toy import GOOD_SPLITS, QUESTION, ToyPolicy, coin_roll_out, simulation
+
+
+def run(roll_out, policy=None, config=None, parallel=1, calls=lambda: 0, question: Question = QUESTION) -> SearchTree:  # noqa: ANN001
+    return asyncio.run(
+        search(
+            question,
+            policy=policy or ToyPolicy(GOOD_SPLITS),
+            roll_out=roll_out,
+            calls=calls,
+            config=config or SearchConfig(),
+            parallel=parallel,
+        )
+    )
+
+
+def check_statistics(tree: SearchTree) -> None:
+    """N counts, and V is the mean of, the rollouts at and below each node."""
+    for node in tree.nodes:
+        below = [r.reward for r in tree.rollouts if node.id in _ancestry(tree, r.node)]
+        assert node.visits == len(below)
+        assert node.value == pytest.approx(sum(below) / len(below) if below else 0.0)
+    for node in tree.nodes:
+        children = [n for n in tree.nodes if n.parent == node.id]
+        own = sum(r.node == node.id for r in tree.rollouts)
+        assert node.visits == own + sum(child.visits for child in children)
+
+
+def _ancestry(tree: SearchTree, node: int | None) -> set[int]:
+    ids = set()
+    while node is not None:
+        ids.add(node)
+        node = tree.nodes[node].parent
+    return ids
+
+
+@settings(max_examples=60)
+@given(
+    chance=st.sampled_from([0.0, 0.2, 0.5, 0.9, 1.0]),
+    seed=st.integers(0, 1000),
+    parallel=st.integers(1, 4),
+    width=st.integers(1, 5),
+)
+def test_visits_add_up_and_values_are_means(chance: float, seed: int, parallel: int, width: int) -> None:
+    tree = run(coin_roll_out(chance, seed), config=SearchConfig(width=width), parallel=parallel)
+    check_statistics(tree)
+    assert [r.index for r in tree.rollouts] == list(range(len(tree.rollouts)))
+    assert len({plan_key(node.plan) for node in tree.nodes}) == len(tree.nodes)
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_the_same_replies_make_the_same_tree_whatever_their_timing(parallel: int) -> None:
+    def jittered(seed: int):  # noqa: ANN202
+        plain = coin_roll_out(0.4, 7)
+        order = iter(range(10_000))
+
+        async def roll_out(plan: Plan, repeat: int):  # noqa: ANN202
+            await asyncio.sleep(((next(order) * seed) % 5) / 1000)
+            return await plain(plan, repeat)
+
+        return roll_out
+
+    assert run(jittered(1), parallel=parallel) == run(jittered(3), parallel=parallel)
+
+
+def test_every_new_child_is_rolled_out_in_the_round_that_made_it() -> None:
+    tree = run(coin_roll_out(0.0, 1), config=SearchConfig(max_rounds=1, oracle_rollouts=0))
+    assert [node.parent for node in tree.nodes] == [None, 0, 0]
+    assert sorted(r.node for r in tree.rollouts) == [1, 2]
+    assert tree.stop_reason == "budget"
+
+
+def test_the_leaf_plan_is_found_and_repeated_until_it_has_right_and_wrong_rollouts() -> None:
+    async def alternating(plan: Plan, repeat: int):  # noqa: ANN202
+        right = len(plan) == 3 and repeat % 2 == 0
+        return simulation(plan, ["x"] * (len(plan) - 1) + ["Vienna" if right else f"w{repeat}"], float(right), repeat)
+
+    tree = run(alternating)
+    assert tree.stop_reason == "satisfied"
+    leaf = next(n for n in tree.nodes if len(n.plan) == 3 and n.visits >= 4)
+    assert leaf.plan == ("What is the film of the year?", "Who directed #1?", "Where was #2 born?")
+    rewards = [r.reward for r in tree.rollouts if r.node == leaf.id]
+    assert rewards.count(1.0) >= 2 and rewards.count(0.0) >= 2
+
+
+def test_identical_splits_and_plans_are_dropped_and_counted() -> None:
+    splits = {QUESTION.question: [*GOOD_SPLITS[QUESTION.question][:1] * 2, ("no entity", "here"), ("A?", "[E]?")]}
+    tree = run(coin_roll_out(0.5, 1), policy=ToyPolicy(splits))
+    assert (tree.dropped_splits.identical, tree.dropped_splits.malformed, tree.dropped_splits.no_progress) == (1, 1, 1)
+
+
+def test_two_roads_to_the_same_plan_make_one_node() -> None:
+    tree = run(coin_roll_out(0.0, 1), config=SearchConfig(oracle_rollouts=0))
+    assert sum(len(node.plan) == 3 for node in tree.nodes) == 1
+    assert tree.dropped_splits.identical == 1
+
+
+def test_each_wording_is_judged_once() -> None:
+    policy = ToyPolicy(GOOD_SPLITS)
+    run(coin_roll_out(0.3, 2), policy=policy)
+    assert len(policy.judged) == len(set(policy.judged))
+
+
+def test_oracle_joins_when_the_policy_has_no_valid_split_for_the_root() -> None:
+    policy = ToyPolicy({QUESTION.question: [("no entity", "here")]})
+    tree = run(coin_roll_out(1.0, 1), policy=policy)
+    assert tree.oracle_used
+    oracle = tree.nodes[1]
+    assert (oracle.origin, oracle.parent, oracle.plan[2]) == ("oracle", 0, "Where was #2 born?")
+    assert all(r.node == 1 for r in tree.rollouts)
+
+
+def test_oracle_joins_when_the_budget_ends_without_a_correct_rollout() -> None:
+    async def only_the_oracle(plan: Plan, repeat: int):  # noqa: ANN202
+        right = plan.sub_questions[1] == "Who made #1?" and repeat in (1, 3)
+        return simulation(plan, ["x"] * (len(plan) - 1) + ["Vienna" if right else f"w{repeat}"], float(right), repeat)
+
+    hops = (QUESTION.decomposition[0], type(QUESTION.decomposition[1])(question="Who made #1?", answer="Lang"), QUESTION.decomposition[2])
+    question = Question(id="toy", question=QUESTION.question, answer="Vienna", decomposition=hops)
+    tree = run(only_the_oracle, question=question)
+    assert tree.oracle_used and tree.stop_reason == "satisfied"
+    assert {n.origin for n in tree.nodes} == {"policy", "oracle"}
+    check_statistics(tree)
+
+
+def test_no_oracle_without_a_gold_decomposition() -> None:
+    question = Question(id="toy", question=QUESTION.question, answer="Vienna")
+    tree = run(coin_roll_out(0.0, 1), question=question)
+    assert not tree.oracle_used
+    assert tree.stop_reason in ("budget", "exhausted")
+
+
+def test_the_call_budget_ends_the_search() -> None:
+    spent = 0
+
+    async def costly(plan: Plan, repeat: int):  # noqa: ANN202
+        nonlocal spent
+        spent += 10
+        return simulation(plan, ["x"] * len(plan), 0.0, repeat)
+
+    tree = run(costly, calls=lambda: spent, config=SearchConfig(max_calls=45, oracle_rollouts=0))
+    assert tree.stop_reason == "budget"
+    assert spent <= 45 + 10 * SearchConfig().width
+
+
+def test_a_tree_whose_leaf_plans_are_all_tried_out_is_exhausted() -> None:
+    config = SearchConfig(max_leaf_rollouts=2, oracle_rollouts=0, max_rounds=100)
+    tree = run(coin_roll_out(0.0, 1), config=config)
+    assert tree.stop_reason == "exhausted"
+
+
+def test_a_plan_at_the_length_limit_is_a_leaf() -> None:
+    tree = run(coin_roll_out(0.0, 1), config=SearchConfig(max_sub_questions=2, oracle_rollouts=0))
+    assert max(len(node.plan) for node in tree.nodes) == 2
+    assert all(not any(node.decomposable) for node in tree.nodes if len(node.plan) == 2)
+
+
+def test_malformed_proposals_are_counted() -> None:
+    class Broken(ToyPolicy):
+        async def propose(self, sub_question: str, count: int) -> Proposal:
+            return Proposal(splits=(), malformed=2)
+
+    assert run(coin_roll_out(1.0, 1), policy=Broken(GOOD_SPLITS)).dropped_splits.malformed == 2
+
+
+def test_uct_is_the_papers_formula() -> None:
+    tree = Tree("q", decomposable=True, origin="policy")
+    for text in ("a", "b"):
+        plan = Plan(sub_questions=(text, "#1 x"))
+        assert tree.reserve(plan)
+        tree.add_child(tree.root, plan, (False, False), "policy")
+    first, second = tree.nodes[1:]
+    assert tree.uct(first, 0.6) == float("inf")
+    for reward in (1.0, 0.0, 1.0):
+        tree.backpropagate(first, reward)
+    tree.backpropagate(second, 0.0)
+    assert tree.uct(first, 0.6) == pytest.approx(2 / 3 + 0.6 * (2 * 1.3862943611 / 3) ** 0.5)
+    assert tree.select(0.6) is first
+    tree.mark_pending(first, +1)
+    assert tree.uct(first, 0.6) == pytest.approx(2 / 4 + 0.6 * (2 * 1.6094379124 / 4) ** 0.5)
+    assert tree.select(0.6) is second
+    tree.mark_pending(first, -1)
+    assert (first.pending, tree.root.pending) == (0, 0)

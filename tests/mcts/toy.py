@@ -1,0 +1,74 @@
+"""A toy world for search tests: no model, only tables."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from mcts.plan import resolve
+from mcts.search import Proposal, Simulation
+from schemas import Hop, Passage, Plan, Question, Step
+
+QUESTION = Question(
+    id="toy",
+    question="Where was the director of the film of the year born?",
+    answer="Vienna",
+    decomposition=(
+        Hop(question="What is the film of the year?", answer="Metropolis"),
+        Hop(question="Who directed #1?", answer="Lang"),
+        Hop(question="Where was #2 born?", answer="Vienna"),
+    ),
+)
+
+
+class ToyPolicy:
+    """Splits by table; everything in the table is decomposable."""
+
+    def __init__(self, splits: dict[str, list[tuple[str, str]]]) -> None:
+        self.splits = splits
+        self.judged: list[str] = []
+
+    async def is_decomposable(self, sub_question: str) -> bool:
+        self.judged.append(sub_question)
+        return sub_question in self.splits
+
+    async def propose(self, sub_question: str, count: int) -> Proposal:
+        return Proposal(splits=tuple(self.splits[sub_question][:count]))
+
+
+GOOD_SPLITS = {
+    QUESTION.question: [
+        ("Who is the director of the film of the year?", "Where was [E] born?"),
+        ("What is the film of the year?", "Where was the director of [E] born?"),
+    ],
+    "Who is the director of the film of the year?": [("What is the film of the year?", "Who directed [E]?")],
+    "Where was the director of #1 born?": [("Who directed #1?", "Where was [E] born?")],
+}
+
+
+def simulation(plan: Plan, answers: list[str], reward: float, repeat: int = 0) -> Simulation:
+    """A rollout with one passage a step."""
+    known = {i + 1: answer for i, answer in enumerate(answers)}
+    steps = tuple(
+        Step(
+            index=i,
+            sub_question=text,
+            query=resolve(text, known),
+            passages=(Passage(id=f"p{i}", title="t", text=answers[i], score=1.0),),
+            answer=answers[i],
+        )
+        for i, text in enumerate(plan.sub_questions)
+    )
+    return Simulation(steps=steps, answer=answers[-1], reward=reward, variation="answer" if repeat else "none", varied_step=None)
+
+
+def coin_roll_out(chance: float, seed: int) -> Callable:
+    """Rollouts that are right with a chance, the same for the same plan and repeat."""
+
+    async def roll_out(plan: Plan, repeat: int) -> Simulation:
+        rng = random.Random(f"{seed}:{plan.sub_questions}:{repeat}")
+        right = rng.random() < chance
+        answers = [f"a{rng.randrange(3)}" for _ in plan.sub_questions[:-1]] + ["Vienna" if right else f"no{rng.randrange(9)}"]
+        return simulation(plan, answers, float(right), repeat)
+
+    return roll_out
