@@ -1,23 +1,44 @@
-"""Cover exact match (CEM, also called contain-EM or sub-EM)."""
+"""Cover exact match (also contain-EM, CEM): the gold answer stands in the prediction."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from rewards.normalisation import contains_words, normalize_answer
+from rewards.normalisation import normalize_answer
+
+_NO_WORD = re.compile(r"[\W_]+")
 
 
 def cover_exact_match(prediction: str, golds: Sequence[str], *, word_boundary: bool = False) -> float:
-    """1.0 when the normalised prediction contains any normalised gold answer, else 0.0 (max over golds).
+    """1.0 if a normalised gold answer is part of the normalised prediction, else 0.0 (max over golds).
 
-    By default characters are compared, as Search-R1, R1-Searcher and RAGSearch do: "Berliner" covers "Berlin".
-    With `word_boundary` the gold answer has to begin and end at a word boundary. CEM pays for verbosity: read it
-    beside F1. An empty normalised gold answer is covered by nothing.
+    By characters, as the published evaluators do it ("in" is covered by "Berlin"); `word_boundary` asks for whole
+    words. Empty texts never match. CEM pays for verbosity: read it beside F1.
     """
-    text = normalize_answer(prediction)
-    covers = contains_words if word_boundary else _contains_characters
-    return float(any(covers(text, normalize_answer(gold)) for gold in golds))
+    predicted = normalize_answer(prediction)
+    covers = _has_words if word_boundary else _has_characters
+    return float(any(covers(predicted, normalize_answer(gold)) for gold in golds))
 
 
-def _contains_characters(text: str, part: str) -> bool:
+def mentions(text: str, answer: str) -> bool:
+    """Does the text mention the answer, as whole words after normalisation? An empty answer is never mentioned.
+
+    By either reading of punctuation: deleted, as in every score ("U.S." is in "US troops"), or taken for a space
+    ("Oslo" is in "Oslo's harbour" and "Oslo-based", which deleting would make "oslos" and "oslobased").
+    """
+    deleted = _has_words(normalize_answer(text), normalize_answer(answer))
+    return deleted or _has_words(_spaced(text), _spaced(answer))
+
+
+def _has_characters(text: str, part: str) -> bool:
     return bool(part) and part in text
+
+
+def _has_words(text: str, words: str) -> bool:
+    """Both normalised: words are parted by single spaces."""
+    return bool(words) and f" {words} " in f" {text} "
+
+
+def _spaced(text: str) -> str:
+    return normalize_answer(_NO_WORD.sub(" ", text))

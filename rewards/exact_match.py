@@ -1,4 +1,4 @@
-"""Exact match (EM)."""
+"""Exact match after normalisation."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from rewards.normalisation import normalize_answer
 
 
 def exact_match(prediction: str, golds: Sequence[str]) -> float:
-    """1.0 when prediction and any gold answer are equal after normalising, else 0.0 (SQuAD; max over golds).
-
-    A prediction that normalises to nothing scores 0.0, also against a gold answer that does.
-    """
-    normalized = normalize_answer(prediction)
-    return float(bool(normalized) and normalized in map(normalize_answer, golds))
+    """1.0 if the normalised prediction equals a normalised gold answer, else 0.0. Empty texts never match."""
+    predicted = normalize_answer(prediction)
+    return float(bool(predicted) and any(predicted == normalize_answer(gold) for gold in golds))

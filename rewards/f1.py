@@ -1,4 +1,4 @@
-"""Token F1."""
+"""Word overlap after normalisation."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ from rewards.normalisation import normalize_answer
 
 
 def f1(prediction: str, golds: Sequence[str]) -> float:
-    """Harmonic mean of precision and recall over bags of normalised words (SQuAD; max over golds), in [0, 1].
-
-    A prediction or gold answer that normalises to nothing scores 0.0.
-    """
-    predicted = normalize_answer(prediction).split()
-    return max((_f1(predicted, normalize_answer(gold).split()) for gold in golds), default=0.0)
+    """The best F1 over the gold answers, in [0, 1]: words as bags, as SQuAD counts them. Empty texts give 0.0."""
+    return max((_f1(prediction, gold) for gold in golds), default=0.0)
 
 
-def _f1(predicted: list[str], gold: list[str]) -> float:
-    """With c words in common: precision c/|p|, recall c/|g|, and so F1 = 2c / (|p| + |g|)."""
-    common = (Counter(predicted) & Counter(gold)).total()
-    return 2 * common / (len(predicted) + len(gold)) if common else 0.0
+def _f1(prediction: str, gold: str) -> float:
+    predicted, wanted = normalize_answer(prediction).split(), normalize_answer(gold).split()
+    common = (Counter(predicted) & Counter(wanted)).total()
+    return 2 * common / (len(predicted) + len(wanted)) if common else 0.0

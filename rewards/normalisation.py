@@ -1,26 +1,14 @@
-"""What counts as the same answer: SQuAD's normalisation (Rajpurkar et al., 2016), which every score here applies."""
+"""SQuAD's answer normalisation, on which every metric here stands."""
 
 from __future__ import annotations
 
 import re
 import string
 
-_ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case, ASCII punctuation deleted (not spaced), a/an/the dropped, runs of white space made one space.
-
-    The order is SQuAD's. The result may be empty (`"The"`); scores treat an empty answer as no answer.
-    """
-    without_punctuation = text.lower().translate(_ASCII_PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", without_punctuation).split())
-
-
-def contains_words(text: str, words: str) -> bool:
-    """Whether `words` occurs in `text` from word boundary to word boundary.
-
-    Both are normalised already, so that words are parted by single spaces. Nothing contains an empty `words`.
-    """
-    return bool(words) and f" {words} " in f" {text} "
+    """Lower case; ASCII punctuation deleted; a, an, the deleted; white space collapsed (Rajpurkar et al., 2016)."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())

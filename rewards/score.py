@@ -1,4 +1,4 @@
-"""All scores of a final answer, as they stand in a trajectory's row."""
+"""A final answer against its gold answers, by every metric at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schemas import TrajectoryReward
 
 
 def score_answer(prediction: str, golds: Sequence[str]) -> TrajectoryReward:
-    """Score a final answer against the gold answer and its aliases. `total` is the MCTS reward."""
+    """The reward columns of a trajectory; `total` is the MCTS reward."""
     return TrajectoryReward(
         total=mcts_reward(prediction, golds),
         exact_match=exact_match(prediction, golds),

@@ -1,0 +1,286 @@
+"""The one client for every model: an OpenAI-compatible URL, with ledger, limits, retries and counts.
+
+A reply is in the ledger before anyone sees it. A call under way is shared by all who ask the same; it is finished and
+kept even if they no longer want it. Waiting for a retry holds no slot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import json
+import os
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from inference.ledger import Ledger
+from inference.request import Reply, Request
+from inference.usage import Counters, Meter
+from schemas import ContextOverflow, ProviderError, RateLimited, ServerUnavailable
+
+Dialect = Literal["openai", "llama_cpp", "vllm"]
+"""How a server takes grammars, and schemas for raw completions."""
+
+_RETRIED = {408, 409, 425, 429}
+_OVERFLOW_MARKS = ("exceed_context_size", "maximum context length", "context length", "context size")
+_KEY_VARIABLES = ("TRAILFORGE_API_KEY", "OPENAI_API_KEY")
+_CLOSING_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """Where the model is and how it is treated."""
+
+    base_url: str
+    model: str
+    dialect: Dialect = "openai"
+    max_in_flight: int = 64
+    timeout_s: float = 600.0
+    max_attempts: int = 6
+    backoff_s: float = 0.5
+    """Before the second attempt; doubles each time."""
+    backoff_cap_s: float = 30.0
+    extra_body: str = ""
+    """JSON object sent with every call; part of its key."""
+
+
+class ModelClient:
+    """Answers requests. Use it on one event loop."""
+
+    def __init__(self, config: ClientConfig, ledger: Ledger | None = None) -> None:
+        self._config, self._ledger = config, ledger
+        self.counters = Counters()
+        self._flights: dict[str, asyncio.Task[Reply]] = {}
+        self._slots = asyncio.Semaphore(config.max_in_flight)
+        self._sdk: Any = None
+
+    async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
+        """The reply, from the ledger or the server. Raises `ProviderError` and its kinds (see `schemas.errors`)."""
+        if self._config.extra_body:
+            request = replace(request, extra_body=self._config.extra_body)
+        reply = self._ledger.get(request.key) if self._ledger else None
+        if reply is None:
+            reply = await asyncio.shield(self._flight(request))
+        else:
+            self.counters.ledger_hits += 1
+        if meter is not None:
+            meter.add(reply)
+        return reply
+
+    async def check(self) -> list[str]:
+        """Ids of the models that are served. Raises `ServerUnavailable` when nothing answers."""
+        import openai
+
+        try:
+            page = await self._client().models.list()
+        except openai.APIConnectionError as error:
+            raise self._unavailable("nothing answers") from error
+        except openai.APIStatusError as error:
+            if error.status_code == 404:
+                return []  # not every server lists its models
+            raise self._refusal(error) from error
+        return [model.id for model in page.data]
+
+    async def aclose(self) -> None:
+        """Wait a little for calls under way, then close connections and ledger."""
+        flights = list(self._flights.values())
+        if flights:
+            await asyncio.wait(flights, timeout=_CLOSING_S)
+        for flight in flights:
+            flight.cancel()
+        if self._sdk is not None:
+            await self._sdk.close()
+            self._sdk = None
+        if self._ledger is not None:
+            self._ledger.close()
+
+    def _flight(self, request: Request) -> asyncio.Task[Reply]:
+        flight = self._flights.get(request.key)
+        if flight is None:
+            flight = asyncio.create_task(self._call(request))
+            self._flights[request.key] = flight
+            flight.add_done_callback(lambda done: self._landed(request.key, done))
+        return flight
+
+    def _landed(self, key: str, flight: asyncio.Task[Reply]) -> None:
+        self._flights.pop(key, None)
+        if not flight.cancelled():
+            flight.exception()  # seen, also when nobody waits for it any more
+
+    async def _call(self, request: Request) -> Reply:
+        reply = await self._attempts(request)
+        self.counters.paid_calls += 1
+        return await self._ledger.put(request, reply) if self._ledger else reply
+
+    async def _attempts(self, request: Request) -> Reply:
+        import openai
+
+        rng = random.Random(request.key)
+        for attempt in range(1, self._config.max_attempts + 1):
+            try:
+                return await self._send(request)
+            except openai.APIConnectionError as error:
+                failure: Exception = error
+                asked_wait = None
+            except openai.APIStatusError as error:
+                if error.status_code not in _RETRIED and error.status_code < 500:
+                    raise self._refusal(error) from error
+                failure = error
+                asked_wait = retry_after(error.response.headers)
+            if attempt < self._config.max_attempts:
+                self.counters.retries += 1
+                await asyncio.sleep(asked_wait if asked_wait is not None else self._backoff(attempt, rng))
+        raise self._given_up(failure) from failure
+
+    async def _send(self, request: Request) -> Reply:
+        async with self._slots:
+            self.counters.in_flight += 1
+            try:
+                if isinstance(request.prompt, str):
+                    return _completion_reply(await self._client().completions.create(**self._body(request)), request.key)
+                return _chat_reply(await self._client().chat.completions.create(**self._body(request)), request.key)
+            finally:
+                self.counters.in_flight -= 1
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        sampling = request.sampling
+        body: dict[str, Any] = {
+            "model": request.model,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "max_tokens": sampling.max_tokens,
+            "seed": request.sampling_seed,
+        }
+        if sampling.stop:
+            body["stop"] = list(sampling.stop)
+        extra: dict[str, Any] = json.loads(request.extra_body) if request.extra_body else {}
+        if isinstance(request.prompt, str):
+            body["prompt"] = request.prompt
+        else:
+            body["messages"] = [{"role": turn.role, "content": turn.content} for turn in request.prompt]
+        self._constrain(request, body, extra)
+        if extra:
+            body["extra_body"] = extra
+        return body
+
+    def _constrain(self, request: Request, body: dict[str, Any], extra: dict[str, Any]) -> None:
+        """Schema and grammar, as the server wants them."""
+        dialect = self._config.dialect
+        if request.grammar is not None:
+            extra |= (
+                {"structured_outputs": {"grammar": request.grammar}} if dialect == "vllm" else {"grammar": request.grammar}
+            )
+        if request.json_schema is not None:
+            schema = json.loads(request.json_schema)
+            if "messages" in body:
+                body["response_format"] = {
+                    "type": "json_schema",
+                    "json_schema": {"name": "reply", "schema": schema, "strict": True},
+                }
+            else:
+                extra |= {"structured_outputs": {"json": schema}} if dialect == "vllm" else {"json_schema": schema}
+
+    def _client(self) -> Any:
+        if self._sdk is None:
+            from openai import AsyncOpenAI, DefaultAioHttpClient
+
+            key = next((os.environ[name] for name in _KEY_VARIABLES if os.environ.get(name)), "none")
+            self._sdk = AsyncOpenAI(
+                base_url=self._config.base_url,
+                api_key=key,
+                max_retries=0,
+                timeout=self._config.timeout_s,
+                http_client=DefaultAioHttpClient(timeout=self._config.timeout_s),
+            )
+        return self._sdk
+
+    def _backoff(self, attempt: int, rng: random.Random) -> float:
+        """Exponential with full jitter, seconds."""
+        ceiling = min(self._config.backoff_cap_s, self._config.backoff_s * 2 ** (attempt - 1))
+        return ceiling * (0.5 + rng.random() / 2)
+
+    def _refusal(self, error: Any) -> ProviderError:
+        """What a status that no retry mends means."""
+        text = _first_line(error.message)
+        where = f"{self._config.base_url}, model {self._config.model}"
+        if error.status_code == 400 and any(mark in str(error.body or text).lower() for mark in _OVERFLOW_MARKS):
+            return ContextOverflow(f"the prompt is too long for the model ({text})")
+        if error.status_code in (401, 403):
+            return ProviderError(f"{where}: the key is refused; set {_KEY_VARIABLES[0]}")
+        if error.status_code == 404:
+            return ProviderError(f"{where}: not found; check the URL (it ends in /v1) and --model-name ({text})")
+        return ProviderError(f"{where}: refused with status {error.status_code} ({text})")
+
+    def _given_up(self, failure: Exception) -> ProviderError:
+        status = getattr(failure, "status_code", None)
+        attempts = self._config.max_attempts
+        if status == 429:
+            return RateLimited(
+                f"{self._config.base_url} still says 429 after {attempts} attempts; "
+                "lower model.max_in_flight, then run the same command again"
+            )
+        if status is not None:
+            return self._unavailable(f"status {status} after {attempts} attempts")
+        return self._unavailable(f"no reply after {attempts} attempts ({_first_line(str(failure))})")
+
+    def _unavailable(self, what: str) -> ServerUnavailable:
+        return ServerUnavailable(
+            f"model server {self._config.base_url}: {what}; start it (or use --model embedded), "
+            "then run the same command again"
+        )
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait by `retry-after-ms` or `Retry-After` (seconds or HTTP date); None without them."""
+    if (milliseconds := headers.get("retry-after-ms")) is not None:
+        try:
+            return max(0.0, float(milliseconds) / 1000)
+        except ValueError:
+            pass
+    value = headers.get("retry-after")
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None
+
+
+def split_reasoning(text: str) -> tuple[str, str]:
+    """(reasoning, answer) of a chat reply that carries its thoughts in `<think>`; without thoughts, ("", text)."""
+    head, mark, tail = text.partition("</think>")
+    return (head.replace("<think>", "", 1).strip(), tail.strip()) if mark else ("", text)
+
+
+def _chat_reply(response: Any, key: str) -> Reply:
+    choice = response.choices[0]
+    thoughts = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None) or ""
+    inline, text = split_reasoning(choice.message.content or "")
+    return _reply(text, thoughts or inline, choice.finish_reason, response.usage, key)
+
+
+def _completion_reply(response: Any, key: str) -> Reply:
+    choice = response.choices[0]
+    return _reply(choice.text or "", "", choice.finish_reason, response.usage, key)
+
+
+def _reply(text: str, reasoning: str, finish_reason: str | None, usage: Any, key: str) -> Reply:
+    return Reply(
+        text=text,
+        reasoning=reasoning,
+        finish_reason=finish_reason or "",
+        prompt_tokens=usage.prompt_tokens if usage else 0,
+        completion_tokens=usage.completion_tokens if usage else 0,
+        key=key,
+    )
+
+
+def _first_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[0][:200]

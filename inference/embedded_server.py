@@ -1,0 +1,34 @@
+"""Runs llama.cpp's server on a GGUF file, as a process of its own: `python -m inference.embedded_server PORT SLOTS WEIGHTS`.
+
+It ends when its standard input does, so it never outlives the process that started it, however that one died.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_CONTEXT_PER_SLOT = 2048
+_THREADS = 2
+
+
+def main(port: int, slots: int, weights: str) -> None:
+    """Serve until standard input ends."""
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = weights
+    params.hostnames = ["127.0.0.1"]
+    params.port = port
+    params.n_parallel = slots
+    params.n_ctx = slots * _CONTEXT_PER_SLOT
+    threads = min(_THREADS, os.cpu_count() or 1)
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    server = xllamacpp.Server(params)  # serves while it lives
+    sys.stdin.buffer.read()
+    del server
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

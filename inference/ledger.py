@@ -1,0 +1,198 @@
+"""The durable record of every model call, by content: what was answered once is never paid again.
+
+SQLite in WAL mode with `synchronous=NORMAL`: a committed call survives kill -9 of every process that uses the file, and
+several processes of one machine may use it at once. (A power cut may take the last commits; the file stays sound.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import queue
+import sqlite3
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from inference.request import Reply, Request
+from schemas import InvalidInput, OutputError
+
+_FORMAT = 1
+_PAGE_BYTES = 16_384
+_BUSY_MS = 60_000
+_MOST_PER_COMMIT = 256
+
+
+class Ledger(Protocol):
+    """Keeps replies by the key of their request."""
+
+    def get(self, key: str) -> Reply | None:
+        """The reply to an earlier call, or None."""
+        ...
+
+    async def put(self, request: Request, reply: Reply) -> Reply:
+        """Keep a reply; back when it is safe. Who came first wins: the reply that is kept is the one that is returned."""
+        ...
+
+    def close(self) -> None:
+        """Finish what is under way."""
+        ...
+
+
+@dataclass(slots=True)
+class _Entry:
+    key: str
+    blob: bytes
+    loop: asyncio.AbstractEventLoop
+    kept: asyncio.Future[bytes]
+
+
+class SqliteLedger:
+    """The ledger of one machine. Opens on first use; a thread of its own commits what is waiting together."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._reader: sqlite3.Connection | None = None
+        self._writer: threading.Thread | None = None
+        self._waiting: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+
+    def get(self, key: str) -> Reply | None:
+        """See `Ledger`."""
+        row = self._open().execute("SELECT value FROM calls WHERE key = ?", (key,)).fetchone()
+        return _reply(key, row[0]) if row else None
+
+    async def put(self, request: Request, reply: Reply) -> Reply:
+        """See `Ledger`. Raises `OutputError` when it cannot be written."""
+        self._open()
+        if self._writer is None:
+            self._writer = threading.Thread(target=self._write, name="trailforge-ledger", daemon=True)
+            self._writer.start()
+        loop = asyncio.get_running_loop()
+        entry = _Entry(reply.key, _packed(request, reply), loop, loop.create_future())
+        self._waiting.put(entry)
+        kept = await entry.kept
+        return reply if kept is entry.blob else _reply(reply.key, kept)
+
+    def entries(self) -> int:
+        """How many calls are kept."""
+        return self._open().execute("SELECT count(*) FROM calls").fetchone()[0]
+
+    def close(self) -> None:
+        """See `Ledger`."""
+        if self._writer is not None:
+            self._waiting.put(None)
+            self._writer.join()
+            self._writer = None
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._reader is None:
+            self._reader = _connect(self.path)
+        return self._reader
+
+    def _write(self) -> None:
+        connection = _connect(self.path)
+        try:
+            while (first := self._waiting.get()) is not None:
+                batch, last = [first], False
+                while len(batch) < _MOST_PER_COMMIT and not self._waiting.empty():
+                    entry = self._waiting.get()
+                    if entry is None:
+                        last = True
+                        break
+                    batch.append(entry)
+                self._commit(connection, batch)
+                if last:
+                    return
+        finally:
+            connection.close()
+
+    def _commit(self, connection: sqlite3.Connection, batch: list[_Entry]) -> None:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            kept = [_insert(connection, entry) for entry in batch]
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            for entry in batch:
+                _resolve(entry, None, _output_error(self.path, error))
+            return
+        for entry, blob in zip(batch, kept, strict=True):
+            _resolve(entry, blob, None)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # before WAL, or it is ignored
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("CREATE TABLE IF NOT EXISTS calls (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
+        connection.execute("CREATE TABLE IF NOT EXISTS meta (format INTEGER NOT NULL)")
+        connection.execute("INSERT INTO meta SELECT ? WHERE NOT EXISTS (SELECT 1 FROM meta)", (_FORMAT,))
+        found = connection.execute("SELECT format FROM meta").fetchone()[0]
+    except (sqlite3.Error, OSError) as error:
+        raise _output_error(path, error) from error
+    if found != _FORMAT:
+        connection.close()
+        raise InvalidInput(f"ledger of format {found}; this trailforge reads {_FORMAT}: upgrade trailforge", file=path)
+    return connection
+
+
+def _insert(connection: sqlite3.Connection, entry: _Entry) -> bytes:
+    """The blob that the ledger holds under this key from now on."""
+    cursor = connection.execute("INSERT OR IGNORE INTO calls VALUES (?, ?)", (entry.key, entry.blob))
+    if cursor.rowcount:
+        return entry.blob
+    return connection.execute("SELECT value FROM calls WHERE key = ?", (entry.key,)).fetchone()[0]
+
+
+def _resolve(entry: _Entry, blob: bytes | None, error: Exception | None) -> None:
+    def resolve() -> None:
+        if entry.kept.done():
+            return
+        if error is not None:
+            entry.kept.set_exception(error)
+        else:
+            assert blob is not None
+            entry.kept.set_result(blob)
+
+    if not entry.loop.is_closed():
+        entry.loop.call_soon_threadsafe(resolve)
+
+
+def _packed(request: Request, reply: Reply) -> bytes:
+    import zstandard
+
+    content = {
+        "request": request.content,
+        "reply": {
+            "text": reply.text,
+            "reasoning": reply.reasoning,
+            "finish_reason": reply.finish_reason,
+            "prompt_tokens": reply.prompt_tokens,
+            "completion_tokens": reply.completion_tokens,
+        },
+    }
+    return zstandard.compress(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"), level=3)
+
+
+def _reply(key: str, blob: bytes) -> Reply:
+    import zstandard
+
+    content: dict[str, Any] = json.loads(zstandard.decompress(blob).decode("utf-8", "surrogatepass"))
+    return Reply(key=key, from_ledger=True, **content["reply"])
+
+
+def _output_error(path: Path, error: Exception) -> OutputError:
+    text = str(error)
+    mend = "give another --out"
+    if "full" in text or "disk I/O" in text or getattr(error, "errno", None) == 28:
+        mend = "the disk is full: free some space and run the same command again"
+    return OutputError(f"cannot write the ledger {path} ({text}): {mend}")

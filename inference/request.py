@@ -1,0 +1,91 @@
+"""A model call and its reply, and the key under which the ledger knows them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatTurn:
+    """A turn of a chat prompt."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How the reply is drawn."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_tokens: int = 256
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One call. Two requests with the same key are the same call, and are made once."""
+
+    model: str
+    prompt: str | tuple[ChatTurn, ...]
+    """Text goes to the completions endpoint, turns to the chat endpoint."""
+    sampling: Sampling
+    json_schema: str | None = None
+    """JSON schema that the reply has to follow, as JSON text."""
+    grammar: str | None = None
+    """Grammar (GBNF) that the reply has to follow."""
+    sample: int = 0
+    """Number of the draw: tells repeated draws of one prompt apart."""
+    seed: int = 0
+    """Seed of the run."""
+    extra_body: str = ""
+    """JSON object of server-specific parameters; the client fills it in."""
+    purpose: str = ""
+    """What the call is for, in figures and logs; not part of the key."""
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """All that decides the reply."""
+        prompt = self.prompt
+        return {
+            "model": self.model,
+            "prompt": prompt if isinstance(prompt, str) else [[turn.role, turn.content] for turn in prompt],
+            "temperature": self.sampling.temperature,
+            "top_p": self.sampling.top_p,
+            "max_tokens": self.sampling.max_tokens,
+            "stop": list(self.sampling.stop),
+            "json_schema": self.json_schema,
+            "grammar": self.grammar,
+            "sample": self.sample,
+            "seed": self.seed,
+            "extra_body": self.extra_body,
+        }
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 over `content`, in hex."""
+        return hashlib.sha256(json.dumps(self.content, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def sampling_seed(self) -> int:
+        """The seed sent to the server: another for every draw of every prompt, always the same for the same one."""
+        return int(self.key[:7], 16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What the model said."""
+
+    text: str
+    reasoning: str = ""
+    """A reasoning model's thoughts, apart from its answer."""
+    finish_reason: str
+    prompt_tokens: int
+    completion_tokens: int
+    key: str
+    from_ledger: bool = False

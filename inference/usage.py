@@ -1,0 +1,66 @@
+"""What calls cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inference.request import Reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """In any one currency, per million tokens."""
+
+    prompt_per_million: float = 0.0
+    completion_per_million: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """A sum over calls."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            calls=self.calls + other.calls,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cost=self.cost + other.cost,
+        )
+
+
+class Meter:
+    """Counts the distinct calls of one piece of work: the same figure whether they were paid or found in the ledger."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, tuple[int, int]] = {}
+
+    def add(self, reply: Reply) -> None:
+        """Count a reply; one that was counted before changes nothing."""
+        self._tokens[reply.key] = (reply.prompt_tokens, reply.completion_tokens)
+
+    @property
+    def calls(self) -> int:
+        """Distinct calls so far."""
+        return len(self._tokens)
+
+    def usage(self, prices: Prices) -> Usage:
+        """The sum, and its cost at these prices."""
+        prompt = sum(tokens for tokens, _ in self._tokens.values())
+        completion = sum(tokens for _, tokens in self._tokens.values())
+        cost = (prompt * prices.prompt_per_million + completion * prices.completion_per_million) / 1e6
+        return Usage(calls=self.calls, prompt_tokens=prompt, completion_tokens=completion, cost=cost)
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a client has done in this process."""
+
+    paid_calls: int = 0
+    ledger_hits: int = 0
+    retries: int = 0
+    in_flight: int = 0

@@ -1,0 +1,86 @@
+"""Question files in the shapes they are published in, read into `schemas.Question`: one module per data set.
+
+A row that cannot be used comes out as an `InvalidRow` in its place; only a file that cannot be read at all raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from pipelines.sources import hotpotqa, jsonl, musique, twowiki
+from pipelines.sources.fields import Fields
+from pipelines.sources.rows import InvalidRow, JsonRow, iter_rows
+from schemas import InvalidInput, Question
+
+__all__ = ["FORMATS", "InvalidRow", "read_questions"]
+
+
+class _Reader(Protocol):
+    """What a data set's module has."""
+
+    NAME: str
+    KEYS: frozenset[str]
+    """Fields by which a row of this format is known."""
+
+    def read(self, row: Fields) -> Question:
+        """A row as a question. Raises `InvalidInput` naming the field."""
+        ...
+
+
+_READERS: tuple[_Reader, ...] = (musique, twowiki, hotpotqa, jsonl)
+"""In the order in which they are tried: what a later one needs, an earlier one may have too."""
+
+FORMATS = ("auto", *(reader.NAME for reader in _READERS))
+"""What `read_questions` takes as `format`."""
+
+
+def read_questions(
+    path: Path, *, limit: int | None = None, format: str = "auto"
+) -> Iterator[Question | InvalidRow]:
+    """The questions of a file in its order, and the rows that are none, until `limit` questions are read.
+
+    JSON Lines or one JSON list, plain or gzip, told apart by content. `auto` takes the format that the keys of the
+    first row with known keys show. Two questions never have the same id: the second is an invalid row.
+    Raises `InvalidInput` for an unknown format, and for a file that is missing or cannot be read to its end.
+    """
+    reader = _reader_named(format)
+    seen: set[str] = set()
+    for row in iter_rows(path):
+        if limit is not None and len(seen) >= limit:
+            return
+        if isinstance(row, JsonRow):
+            reader = reader or _reader_for(row)
+            row = _read(row, reader, path, seen)
+        yield row
+
+
+def _reader_named(format: str) -> _Reader | None:
+    """None for `auto`."""
+    if format not in FORMATS:
+        raise InvalidInput(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
+    return next((reader for reader in _READERS if reader.NAME == format), None)
+
+
+def _reader_for(row: JsonRow) -> _Reader | None:
+    """The first reader whose keys the row has; None when there is none."""
+    if not isinstance(row.value, dict):
+        return None
+    return next((reader for reader in _READERS if reader.KEYS <= row.value.keys()), None)
+
+
+def _read(row: JsonRow, reader: _Reader | None, path: Path, seen: set[str]) -> Question | InvalidRow:
+    """The row's question, whose id joins `seen`. The one place where a bad row stops being an exception."""
+    try:
+        fields = Fields(row.value)
+        if reader is None:
+            names = ", ".join(FORMATS[1:])
+            raise InvalidInput(f"its fields are those of no known format ({names})")
+        question = reader.read(fields)
+        if question.id in seen:
+            raise InvalidInput(f"a question with the id {question.id!r} came before", field="id")
+    except InvalidInput as error:
+        return InvalidRow(file=str(path), row=row.row, field=error.field, problem=error.problem, payload=row.text)
+    seen.add(question.id)
+    return question

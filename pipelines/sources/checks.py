@@ -1,0 +1,40 @@
+"""What holds for every question, whichever file it comes from."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from schemas import Hop, InvalidInput, Question
+
+_REFERENCE = re.compile(r"#(\d{1,9})")
+"""Nine digits suffice to be out of range, and keep `int` from refusing a longer number."""
+
+
+def check_question(question: Question, *, hops: str = "decomposition", paragraphs: str = "paragraphs") -> Question:
+    """The question, when its parts fit together; `hops` and `paragraphs` are the fields' names in the file.
+
+    Raises `InvalidInput` for two paragraphs of one id, a supporting paragraph that is not there, and a hop that
+    refers to itself, to a later one, or to none.
+    """
+    ids = [paragraph.id for paragraph in question.paragraphs]
+    twice = next((i for i, count in Counter(ids).items() if count > 1), None)
+    if twice is not None:
+        raise InvalidInput(f"two paragraphs have the id {twice}", field=paragraphs)
+    for number, hop in enumerate(question.decomposition):
+        _check_references(hop, number + 1, f"{hops}[{number}]")
+        if hop.support_id is not None and hop.support_id not in ids:
+            raise InvalidInput(f"supporting paragraph {hop.support_id} is not among the paragraphs", field=f"{hops}[{number}]")
+    return question
+
+
+def distinct_aliases(aliases: Iterable[str], answer: str) -> tuple[str, ...]:
+    """Aliases in order, without empty ones, repeats, and the answer itself."""
+    return tuple(alias for alias in dict.fromkeys(aliases) if alias and alias != answer)
+
+
+def _check_references(hop: Hop, position: int, name: str) -> None:
+    for target in map(int, _REFERENCE.findall(hop.question)):
+        if not 1 <= target < position:
+            raise InvalidInput(f"hop {position} refers to #{target}, which is not an earlier hop", field=f"{name}.question")

@@ -1,0 +1,204 @@
+"""Files to JSON values: gzip or plain, JSON Lines or one JSON list, with the place of every row kept.
+
+A file that cannot be read raises `InvalidInput`; a row that is no JSON is an `InvalidRow`, and the next one is read.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from schemas import InvalidInput
+
+_GZIP = b"\x1f\x8b"
+_HEAD = 4096
+_CHUNK = 1 << 20
+_NOT_SPACE = re.compile(r"[^ \t\r\n]")
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvalidRow:
+    """A row that cannot be used, and why."""
+
+    file: str
+    row: int
+    """1-based: the line of a JSON Lines file, the position in a JSON list."""
+    field: str | None
+    """The field at fault, as `question_decomposition[1].answer`; None when it is the row as a whole."""
+    problem: str
+    payload: str
+    """The row as it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonRow:
+    """A row that is JSON."""
+
+    row: int
+    value: Any
+    text: str
+    """As it stands in the file."""
+
+
+def iter_rows(path: Path) -> Iterator[JsonRow | InvalidRow]:
+    """The rows of a file in order, empty lines left out. Streams: of a list, a few MB are held at a time.
+
+    Raises `InvalidInput` for a file that is missing, a folder, not to be opened, no UTF-8 text or cut short,
+    and for a broken JSON list, in which nothing after the fault can be told apart.
+    """
+    with _readable(path), path.open("rb") as raw:
+        packed = raw.peek(len(_GZIP)).startswith(_GZIP)
+        file = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw
+        yield from _list_rows(file, path) if _starts_as_list(file) else _line_rows(file, path)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what may go wrong while reading into `InvalidInput` that names the file."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InvalidInput("no such file", file=path) from error
+    except IsADirectoryError as error:
+        raise InvalidInput("is a folder, expected a file", file=path) from error
+    except EOFError as error:
+        raise InvalidInput("the gzip file is cut short", file=path) from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InvalidInput(f"the gzip file is damaged ({error})", file=path) from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput("not UTF-8 text; expected JSON Lines or a JSON list", file=path) from error
+    except OSError as error:
+        raise InvalidInput(f"cannot be read ({error.strerror or error})", file=path) from error
+
+
+def _starts_as_list(file: io.BufferedReader) -> bool:
+    """Whether the file, of which nothing is consumed, holds a JSON list; if not, it is JSON Lines.
+
+    Raises `UnicodeDecodeError` for a binary file: one with a zero byte near its start, or no UTF-8 in its first line.
+    """
+    head = file.peek(_HEAD)[:_HEAD].removeprefix(codecs.BOM_UTF8)
+    if b"\0" in head:
+        raise UnicodeDecodeError("utf-8", head, head.index(b"\0"), head.index(b"\0") + 1, "binary")
+    codecs.getincrementaldecoder("utf-8")().decode(head.partition(b"\n")[0])
+    return head.lstrip().startswith(b"[")
+
+
+def _line_rows(file: io.BufferedReader, path: Path) -> Iterator[JsonRow | InvalidRow]:
+    for number, line in enumerate(file, start=1):
+        if line.strip():
+            yield _line_row(line.removeprefix(codecs.BOM_UTF8).strip(), number, path)
+
+
+def _line_row(line: bytes, number: int, path: Path) -> JsonRow | InvalidRow:
+    try:
+        text = line.decode("utf-8")
+        return _checked(path, number, json.loads(text), text)
+    except UnicodeDecodeError:
+        return _invalid(path, number, "not UTF-8 text", line.decode("utf-8", errors="replace"))
+    except RecursionError:
+        return _invalid(path, number, "JSON nested too deep", text)
+    except ValueError as error:
+        return _invalid(path, number, f"not JSON ({error})", text)
+
+
+def _list_rows(file: io.BufferedReader, path: Path) -> Iterator[JsonRow | InvalidRow]:
+    buffer = _ListBuffer(io.TextIOWrapper(file, encoding="utf-8-sig"))
+    number = 1
+    try:
+        while (element := buffer.next_element()) is not None:
+            yield _checked(path, number, *element)
+            number += 1
+    except RecursionError as error:
+        raise InvalidInput("JSON nested too deep", file=path, row=number) from error
+    except json.JSONDecodeError as error:
+        raise InvalidInput(f"the JSON list is broken or cut short here ({error.msg})", file=path, row=number) from error
+
+
+class _ListBuffer:
+    """Takes one JSON list apart element by element, holding only what it has not given out yet."""
+
+    def __init__(self, text: TextIO) -> None:
+        self._text = text
+        self._buffer, self._start = "", 0
+        self._separator = "["
+        """What has to stand before the next element."""
+
+    def next_element(self) -> tuple[Any, str] | None:
+        """The next element and its text; None after the last. Raises `json.JSONDecodeError`."""
+        first = self._separator == "["
+        mark = self._skip_space()
+        if mark == "]" and not first:
+            return self._finish()
+        if mark != self._separator:
+            raise self._error(f"expected {self._separator!r}")
+        self._start, self._separator = self._start + 1, ","
+        if self._skip_space() == "]" and first:
+            return self._finish()
+        return self._decode()
+
+    def _decode(self) -> tuple[Any, str]:
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._buffer, self._start)
+            except json.JSONDecodeError:
+                if not self._read_more():
+                    raise
+                continue
+            except ValueError as error:
+                raise self._error(str(error)) from error
+            if end < len(self._buffer) or not self._read_more():
+                text = self._buffer[self._start : end]
+                self._start = end
+                return value, text
+
+    def _skip_space(self) -> str:
+        """Move to the next character that is no white space, and tell it; empty at the end of the file."""
+        while not (match := _NOT_SPACE.search(self._buffer, self._start)):
+            if not self._read_more():
+                return ""
+        self._start = match.start()
+        return match[0]
+
+    def _read_more(self) -> bool:
+        """Read as much again as is held, at least 1 MB, so that a large element is not tried often. False at the end."""
+        self._buffer, self._start = self._buffer[self._start :], 0
+        more = self._text.read(max(_CHUNK, len(self._buffer)))
+        self._buffer += more
+        return bool(more)
+
+    def _finish(self) -> None:
+        self._start += 1
+        if self._skip_space():
+            raise self._error("text after the end of the list")
+
+    def _error(self, problem: str) -> json.JSONDecodeError:
+        return json.JSONDecodeError(problem, self._buffer, self._start)
+
+
+def _checked(path: Path, number: int, value: Any, text: str) -> JsonRow | InvalidRow:
+    if _SURROGATE_ESCAPE.search(text) and not _is_text(value):
+        return _invalid(path, number, "holds half a surrogate pair (\\ud800 to \\udfff), which is no text", text)
+    return JsonRow(row=number, value=value, text=text)
+
+
+def _is_text(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _invalid(path: Path, number: int, problem: str, payload: str) -> InvalidRow:
+    return InvalidRow(file=str(path), row=number, field=None, problem=problem, payload=payload)

@@ -1,0 +1,1 @@
+"""How an agent talks: one grammar per protocol, and what all protocols share."""

