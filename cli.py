@@ -25,8 +25,8 @@ _RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DI
 @app.command(
     "mcts-trajectories",
     epilog="""Examples:\n
-    trailforge mcts-trajectories --questions sample_data/musique_style_questions.jsonl --preset demo --out datasets_out/demo\n
-    trailforge mcts-trajectories --questions musique_train.jsonl.gz --model http://127.0.0.1:8000/v1 --out datasets_out/musique --limit 100\n
+    trailforge mcts-trajectories --preset demo --questions sample_data/musique_style_questions.jsonl --out out/demo\n
+    trailforge mcts-trajectories --model http://127.0.0.1:8000/v1 --questions train.jsonl.gz --out out/musique\n
     trailforge mcts-trajectories … (the same line again) goes on where it stopped and pays for nothing twice.\n
     The key of a hosted model comes from TRAILFORGE_API_KEY (or OPENAI_API_KEY).""",
 )
@@ -90,7 +90,8 @@ def verify(folder: _RunFolder) -> None:
     report = verify_run(folder)
     for problem in report.problems:
         print(f"differs: {problem}")
-    print(f"{report.files} files, {report.rows} rows: {'all as the manifest says' if report.is_clean else 'NOT as they should be'}")
+    state = "all as the manifest says" if report.is_clean else "NOT as they should be"
+    print(f"{report.files} files, {report.rows} rows: {state}")
     if not report.is_clean:
         raise typer.Exit(8)
 
@@ -132,7 +133,9 @@ def show(
 def index_command(
     corpus: Annotated[Path, typer.Argument(help="Passages with title and text (JSONL, .gz too, or Parquet).")],
     out: Annotated[Path, typer.Option(help="Folder of the index.")],
-    encoder: Annotated[str, typer.Option(help="'minilm' (packaged), or any sentence-transformers name or path.")] = "minilm",
+    encoder: Annotated[
+        str, typer.Option(help="'minilm' (packaged), or any sentence-transformers name or path.")
+    ] = "minilm",
 ) -> None:
     """Embed a corpus once, for searches over all of it instead of each question's own paragraphs."""
     from retrieval import build_index

@@ -12,6 +12,7 @@ from filters import (
     answer_correctness,
     answer_leaked,
     duplicate_trajectory,
+    evidence_was_there,
     length,
     malformed_tags,
     undue_reflection,
@@ -48,6 +49,7 @@ def judge_trajectory(
         answer_leaked.check(row),
         wrong_intermediate.check(row, question, scope=config.intermediate_answers),
         undue_reflection.check(row, question),
+        evidence_was_there.check(row),
         duplicate_trajectory.check(row, earlier),
         length.check(row, max_tokens=config.max_tokens, max_tool_calls=config.max_tool_calls),
     ]

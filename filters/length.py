@@ -13,7 +13,10 @@ def check(row: Trajectory, *, max_tokens: int, max_tool_calls: int) -> Verdict:
     too_many = row.num_tool_calls > max_tool_calls
     detail = ""
     if too_long or too_many:
-        detail = f"about {row.token_estimate} tokens (at most {max_tokens}), {row.num_tool_calls} searches (at most {max_tool_calls})"
+        detail = (
+            f"about {row.token_estimate} tokens (at most {max_tokens}), "
+            f"{row.num_tool_calls} searches (at most {max_tool_calls})"
+        )
     return Verdict(
         keep=not (too_long or too_many),
         reason=REASON,

@@ -87,11 +87,7 @@ class _Narrator:
 
     def _rereads(self, position: int) -> bool:
         """A mended reasoning error reads the same passages again: there is no new search."""
-        return (
-            self._story.error == "reasoning"
-            and position > 0
-            and self._story.steps[position - 1].is_mistake
-        )
+        return self._story.error == "reasoning" and position > 0 and self._story.steps[position - 1].is_mistake
 
     def _ask(self, position: int) -> list[str]:
         """Name the sub-question, resolve what it refers to, and say so if the query is worded otherwise."""
@@ -100,9 +96,7 @@ class _Narrator:
         searches_again = position > 0 and steps[position - 1].is_mistake and self._story.error == "retrieval"
         if searches_again or len(self._story.first_plan) == 1 == len(self._story.plan):
             return [self._say("rephrased_query", query=step.query)] if step.query_rephrased or searches_again else []
-        said = [
-            self._say("next_subquestion", number=str(step.index + 1), sub_question=step.sub_question)
-        ]
+        said = [self._say("next_subquestion", number=str(step.index + 1), sub_question=step.sub_question)]
         if step.query_rephrased:
             said.append(self._say("rephrased_query", query=step.query))
         elif references(step.sub_question):
@@ -146,9 +140,7 @@ def _train_last_only(messages: Sequence[Message]) -> tuple[Message, ...]:
     return (*prefix, messages[-1])
 
 
-def _sft_row(
-    trajectory: Trajectory, messages: Sequence[Message], *, segment: int, segments: int
-) -> SftRow:
+def _sft_row(trajectory: Trajectory, messages: Sequence[Message], *, segment: int, segments: int) -> SftRow:
     suffix = "" if segments == 1 else f"/{segment}"
     provenance: Provenance = trajectory.provenance
     return SftRow(

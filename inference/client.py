@@ -119,11 +119,12 @@ class ModelClient:
         import openai
 
         rng = random.Random(request.key)
+        failure: Exception = ValueError("max_attempts has to be at least 1")
         for attempt in range(1, self._config.max_attempts + 1):
             try:
                 return await self._send(request)
             except openai.APIConnectionError as error:
-                failure: Exception = error
+                failure = error
                 asked_wait = None
             except openai.APIStatusError as error:
                 if error.status_code not in _RETRIED and error.status_code < 500:
@@ -140,7 +141,9 @@ class ModelClient:
             self.counters.in_flight += 1
             try:
                 if isinstance(request.prompt, str):
-                    return _completion_reply(await self._client().completions.create(**self._body(request)), request.key)
+                    return _completion_reply(
+                        await self._client().completions.create(**self._body(request)), request.key
+                    )
                 return _chat_reply(await self._client().chat.completions.create(**self._body(request)), request.key)
             finally:
                 self.counters.in_flight -= 1
@@ -171,7 +174,9 @@ class ModelClient:
         dialect = self._config.dialect
         if request.grammar is not None:
             extra |= (
-                {"structured_outputs": {"grammar": request.grammar}} if dialect == "vllm" else {"grammar": request.grammar}
+                {"structured_outputs": {"grammar": request.grammar}}
+                if dialect == "vllm"
+                else {"grammar": request.grammar}
             )
         if request.json_schema is not None:
             schema = json.loads(request.json_schema)

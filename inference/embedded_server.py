@@ -1,6 +1,7 @@
-"""Runs llama.cpp's server on a GGUF file, as a process of its own: `python -m inference.embedded_server PORT SLOTS WEIGHTS`.
+"""Runs llama.cpp's server on a GGUF file: `python -m inference.embedded_server PORT SLOTS WEIGHTS`.
 
-It ends when its standard input does, so it never outlives the process that started it, however that one died.
+It is a process of its own and ends when its standard input does, so it never outlives the process that started it,
+however that one died.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ def main(port: int, slots: int, weights: str) -> None:
     """Serve until standard input ends."""
     import xllamacpp
 
-    params = xllamacpp.CommonParams()
+    params = xllamacpp.CommonParams()  # pyright: ignore[reportAttributeAccessIssue]
     params.model.path = weights
     params.hostnames = ["127.0.0.1"]
     params.port = port
@@ -24,7 +25,7 @@ def main(port: int, slots: int, weights: str) -> None:
     params.n_ctx = slots * _CONTEXT_PER_SLOT
     threads = min(_THREADS, os.cpu_count() or 1)
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
-    server = xllamacpp.Server(params)  # serves while it lives
+    server = xllamacpp.Server(params)  # pyright: ignore[reportAttributeAccessIssue]  # serves while it lives
     sys.stdin.buffer.read()
     del server
     os._exit(0)

@@ -32,7 +32,7 @@ class Ledger(Protocol):
         ...
 
     async def put(self, request: Request, reply: Reply) -> Reply:
-        """Keep a reply; back when it is safe. Who came first wins: the reply that is kept is the one that is returned."""
+        """Keep a reply; back when it is safe. Who came first wins: what is kept is what is returned."""
         ...
 
     def close(self) -> None:

@@ -63,7 +63,9 @@ class EmbeddedServer:
 
     def __init__(self, model: str = SMOLLM2.name, *, slots: int = 8) -> None:
         if model not in EMBEDDED_MODELS:
-            raise InvalidInput(f"no embedded model {model!r}; there are {', '.join(EMBEDDED_MODELS)}", field="model.name")
+            raise InvalidInput(
+                f"no embedded model {model!r}; there are {', '.join(EMBEDDED_MODELS)}", field="model.name"
+            )
         self.model = EMBEDDED_MODELS[model]
         self._slots = slots
         self._process: subprocess.Popen[bytes] | None = None
@@ -86,7 +88,7 @@ class EmbeddedServer:
         if importlib.util.find_spec("xllamacpp") is None:
             raise ServerUnavailable("the embedded model needs the package xllamacpp: run `make install`")
         self._port = _free_port()
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115, closed by stop()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "inference.embedded_server", str(self._port), str(self._slots), str(weights)],
             stdin=subprocess.PIPE,

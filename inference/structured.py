@@ -63,7 +63,10 @@ def _repair(request: Request, reply: Reply, problem: str) -> Request:
     turns = (
         *request.prompt,
         ChatTurn(role="assistant", content=reply.text),
-        ChatTurn(role="user", content=f"That reply cannot be used: {problem}. Reply again, in the form asked for and with nothing else."),
+        ChatTurn(
+            role="user",
+            content=f"That reply cannot be used: {problem}. Reply again, in the form asked for and with nothing else.",
+        ),
     )
     return replace(request, prompt=turns)
 

@@ -46,7 +46,7 @@ def find_trajectories(folder: Path, id: str | None, kind: str | None, count: int
 
 
 def find_trees(folder: Path, id: str | None, count: int) -> list[SearchTree]:
-    """The first `count` that match; `id` is a question's, or a trajectory's uid. Raises `InvalidInput` when none does."""
+    """The first `count` that match; `id` is a question's or a trajectory's. Raises `InvalidInput` when none does."""
     _check(folder)
     wanted = {id} | {row.question_id for row in trajectories(folder) if id is not None and row.uid == id}
     matching = (tree for tree in trees(folder) if id is None or tree.question_id in wanted)

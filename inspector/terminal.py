@@ -61,7 +61,13 @@ def kinds_of(rows: Iterable[Trajectory]) -> Counter[str]:
 
 def _funnel(manifest: Manifest) -> Table:
     table = Table(title=f"{manifest.run_id}", title_justify="left")
-    for name, justify in (("stage", "left"), ("in", "right"), ("accepted", "right"), ("rejected", "left"), ("failed", "left")):
+    for name, justify in (
+        ("stage", "left"),
+        ("in", "right"),
+        ("accepted", "right"),
+        ("rejected", "left"),
+        ("failed", "left"),
+    ):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for line in manifest.stages:
         rejected = ", ".join(f"{c.reason} {c.count}" for c in line.rejected)

@@ -36,21 +36,13 @@ class Asker:
         """The model's reply to a prompt, as it comes."""
         return await self.client.complete(self._request(prompt, purpose, sampling, sample), self.meter)
 
-    async def matching(
-        self, prompt: str, parse: Callable[[str], T | None], *, purpose: str, sampling: Sampling
-    ) -> T:
+    async def matching(self, prompt: str, parse: Callable[[str], T | None], *, purpose: str, sampling: Sampling) -> T:
         """The parsed reply. Raises `MalformedReply` when it does not parse, nor its repair."""
-        return await ask_matching(
-            self.client, self._request(prompt, purpose, sampling, 0), parse, self.meter
-        )
+        return await ask_matching(self.client, self._request(prompt, purpose, sampling, 0), parse, self.meter)
 
-    async def json(
-        self, prompt: str, schema: dict[str, Any], *, purpose: str, sampling: Sampling
-    ) -> Any:
+    async def json(self, prompt: str, schema: dict[str, Any], *, purpose: str, sampling: Sampling) -> Any:
         """A reply that follows a JSON schema. Raises `MalformedReply` when it does not, nor its repair."""
-        return await ask_json(
-            self.client, self._request(prompt, purpose, sampling, 0), schema, self.meter
-        )
+        return await ask_json(self.client, self._request(prompt, purpose, sampling, 0), schema, self.meter)
 
     def _request(self, prompt: str, purpose: str, sampling: Sampling, sample: int) -> Request:
         return Request(
@@ -64,7 +56,7 @@ class Asker:
 
 
 def fill(template: str, **values: str) -> str:
-    """Put values in the place of `{{name}}`. A value is never searched for placeholders, since it may be retrieved text."""
+    """Put values in the place of `{{name}}`. A value is not searched for placeholders: it may be retrieved text."""
     parts = []
     rest = template
     while (start := rest.find("{{")) >= 0 and (end := rest.find("}}", start)) >= 0:

@@ -59,9 +59,7 @@ class ModelPolicy:
         prompt = fill(self._prompts.split, question=sub_question, count=str(count))
         sampling = self._sampling(self._config.split_max_tokens)
         try:
-            reply = await self._asker.json(
-                prompt, split_schema(count), purpose="split", sampling=sampling
-            )
+            reply = await self._asker.json(prompt, split_schema(count), purpose="split", sampling=sampling)
         except MalformedReply:
             return Proposal(splits=(), malformed=1)
         halves = tuple((split["first"], split["second"]) for split in reply["decompositions"])
@@ -69,9 +67,7 @@ class ModelPolicy:
 
     def _sampling(self, max_tokens: int) -> Sampling:
         config = self._config
-        return Sampling(
-            temperature=config.temperature, top_p=config.top_p, max_tokens=max_tokens
-        )
+        return Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=max_tokens)
 
 
 class RulePolicy:
@@ -95,13 +91,10 @@ class RulePolicy:
     async def _choose(self, sub_question: str, candidates: list[tuple[str, str]]) -> int:
         """0-based choice; the rules' first when the model names none."""
         listing = "\n".join(
-            f"{number}. {first} / {second}"
-            for number, (first, second) in enumerate(candidates, start=1)
+            f"{number}. {first} / {second}" for number, (first, second) in enumerate(candidates, start=1)
         )
         prompt = fill(self._prompts.choose_split, question=sub_question, candidates=listing)
-        reply = await self._asker.text(
-            prompt, purpose="choose", sampling=Sampling(max_tokens=4, stop=("\n",))
-        )
+        reply = await self._asker.text(prompt, purpose="choose", sampling=Sampling(max_tokens=4, stop=("\n",)))
         number = re.search(r"\d+", reply.text)
         chosen = int(number[0]) - 1 if number else 0
         return chosen if 0 <= chosen < len(candidates) else 0
@@ -118,9 +111,7 @@ def split_schema(count: int) -> dict[str, Any]:
     }
     return {
         "type": "object",
-        "properties": {
-            "decompositions": {"type": "array", "items": split, "minItems": 1, "maxItems": count}
-        },
+        "properties": {"decompositions": {"type": "array", "items": split, "minItems": 1, "maxItems": count}},
         "required": ["decompositions"],
         "additionalProperties": False,
     }

@@ -1,10 +1,10 @@
 """Which wrong rollout can be mended by which correct one, and where (MSearcher, section 3.1.4).
 
-| error         | pair                                  | first difference j                  | tail taken from the right rollout |
-|---------------|---------------------------------------|-------------------------------------|-----------------------------------|
-| retrieval     | same leaf plan                        | the passages c_j differ             | from j, with its passages         |
-| reasoning     | same leaf plan                        | same c_j, the answers differ        | from j, same passages             |
-| decomposition | leaf plans that agree before step j   | the sub-questions at j differ       | from j, under the new plan        |
+| error         | pair                                | first difference j            | tail of the right rollout  |
+|---------------|-------------------------------------|-------------------------------|----------------------------|
+| retrieval     | same leaf plan                      | the passages c_j differ       | from j, with its passages  |
+| reasoning     | same leaf plan                      | same c_j, the answers differ  | from j, same passages      |
+| decomposition | leaf plans that agree before step j | the sub-questions at j differ | from j, under the new plan |
 
 The diff is deterministic and asks no model. A pair counts only if the wrong step's answer really is wrong given the
 right rollout, and the right rollout ends in the right answer.
@@ -32,7 +32,7 @@ class ReflectionConfig:
     max_pairs: int = 2
     """n: pairs per question and error type."""
     min_failed_rollouts: int = 2
-    """A plan is blamed (decomposition) only after this many rollouts, all wrong (section 3.1.4: "multiple rollouts")."""
+    """A plan is blamed (decomposition) only after this many rollouts, all wrong (section 3.1.4)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +64,7 @@ def correct_rollouts(tree: SearchTree, config: ReflectionConfig) -> list[Rollout
     return [rollout for _, rollout in ranked[: config.max_correct]]
 
 
-def reflections(
-    tree: SearchTree, same_answer: SameAnswer, config: ReflectionConfig
-) -> list[Reflection]:
+def reflections(tree: SearchTree, same_answer: SameAnswer, config: ReflectionConfig) -> list[Reflection]:
     """The usable pairs of a tree: at most `max_pairs` per error type, the most different first."""
     found: dict[ErrorType, list[Reflection]] = {
         "retrieval": [],
@@ -90,9 +88,7 @@ def mended_steps(reflection: Reflection) -> tuple[Step, ...]:
     return (*before, mistake, *reflection.right.steps[pair.right_step :])
 
 
-def _candidates(
-    tree: SearchTree, same_answer: SameAnswer, config: ReflectionConfig
-) -> Iterator[Reflection]:
+def _candidates(tree: SearchTree, same_answer: SameAnswer, config: ReflectionConfig) -> Iterator[Reflection]:
     plans = {node.id: node.plan for node in tree.nodes}
     rollouts = _without_repeats(leaf_rollouts(tree))
     right_ones = [r for r in rollouts if r.reward > 0]
@@ -102,9 +98,7 @@ def _candidates(
             if wrong.node == right.node:
                 reflection = _same_plan(wrong, right, same_answer)
             elif wrong.node in blamed:
-                reflection = _other_plan(
-                    wrong, right, plans[wrong.node], plans[right.node], same_answer
-                )
+                reflection = _other_plan(wrong, right, plans[wrong.node], plans[right.node], same_answer)
             else:
                 reflection = None
             if reflection is not None:
@@ -131,7 +125,7 @@ def _other_plan(
     right_plan: tuple[str, ...],
     same_answer: SameAnswer,
 ) -> Reflection | None:
-    """The plans agree before j, and so do the answers; the wrong step is the first from j that the right tail refutes."""
+    """The plans and answers agree before j; the wrong step is the first from j that the right tail refutes."""
     j = _first_difference(plan_key(wrong_plan), plan_key(right_plan))
     if j >= min(len(wrong.steps), len(right.steps)):
         return None
@@ -141,9 +135,7 @@ def _other_plan(
     tail = right.steps[j:]
     for m in range(j, len(wrong.steps)):
         if all(_is_wrong(wrong.steps[m], good, same_answer) for good in tail):
-            return _reflection(
-                "decomposition", wrong, right, wrong_step=m, right_step=j, diverges_at=j
-            )
+            return _reflection("decomposition", wrong, right, wrong_step=m, right_step=j, diverges_at=j)
     return None
 
 

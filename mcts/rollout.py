@@ -2,7 +2,7 @@
 
 A plan is rolled out more than once, and must be able to come out differently. Repeat 0 is plain. After that two
 sources of variation take turns and are never mixed, since the kind of an error is read from which one differed:
-odd repeats draw every answer anew (`answer`), even ones rephrase the query of one step, each step in its turn (`query`).
+odd repeats draw every answer anew (`answer`), even ones rephrase the query of one step, each in its turn (`query`).
 """
 
 from __future__ import annotations
@@ -98,9 +98,7 @@ class PlanRunner:
         steps: dict[int, Step] = {}
         for level in execution_levels(plan):
             answers = {position + 1: step.answer for position, step in steps.items()}
-            done = await asyncio.gather(
-                *(self._step(i, plan.sub_questions[i], answers, variation) for i in level)
-            )
+            done = await asyncio.gather(*(self._step(i, plan.sub_questions[i], answers, variation) for i in level))
             steps.update((step.index, step) for step in done)
         answer = steps[sink(plan)].answer
         return Simulation(
@@ -111,9 +109,7 @@ class PlanRunner:
             varied_step=variation.step,
         )
 
-    async def _step(
-        self, index: int, sub_question: str, answers: dict[int, str], variation: Variation
-    ) -> Step:
+    async def _step(self, index: int, sub_question: str, answers: dict[int, str], variation: Variation) -> Step:
         """Search, then answer shortly from the passages (Eq. 8: dependencies enter by their answers)."""
         question = resolve(sub_question, answers)
         if any(not answers[k] for k in references(sub_question)):
@@ -147,13 +143,9 @@ class PlanRunner:
         rephrased = first_line(reply.text)
         return (rephrased if is_usable_query(rephrased, query) else query), reply.key
 
-    async def _answer(
-        self, question: str, passages: Sequence[Passage], sample: int
-    ) -> tuple[str, str]:
+    async def _answer(self, question: str, passages: Sequence[Passage], sample: int) -> tuple[str, str]:
         config = self._config
-        prompt = fill(
-            self._prompts.answer, question=question, context=await self._reader(question, passages)
-        )
+        prompt = fill(self._prompts.answer, question=question, context=await self._reader(question, passages))
         temperature = config.sample_temperature if sample else config.plain_temperature
         reply = await self._asker.text(
             prompt,
@@ -165,9 +157,7 @@ class PlanRunner:
 
     def _sampling(self, temperature: float, max_tokens: int) -> Sampling:
         config = self._config
-        return Sampling(
-            temperature=temperature, top_p=config.top_p, max_tokens=max_tokens, stop=config.stop
-        )
+        return Sampling(temperature=temperature, top_p=config.top_p, max_tokens=max_tokens, stop=config.stop)
 
 
 async def read_passages(question: str, passages: Sequence[Passage]) -> str:

@@ -52,6 +52,9 @@ class SearchConfig:
     """Stop anyway when this many rollouts of leaf plans are correct."""
     oracle_rollouts: int = 6
     """Rollouts of the gold decomposition when the search ended with no correct one; 0: no oracle fallback."""
+    confirmed_failures: int = 2
+    """At the end, so many leaf plans that were rolled out once, and wrongly, are rolled out again: a plan is not to be
+    blamed for one unlucky rollout (section 3.1.4: "both branches have undergone multiple rollouts")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +139,7 @@ class _Search:
             await self.simulate(self.select())
         if self.has_no_correct_rollout():
             stop = await self.fall_back_on_oracle() or stop
+        await self.confirm_failures()
         return self.record(stop)
 
     def select(self) -> list[TreeNode]:
@@ -158,21 +162,24 @@ class _Search:
         for node, proposed in zip(selected, proposals, strict=True):
             self.tree.mark_pending(node, -1)
             node.expanding = False
-            targets += await self.expand(node, proposed) or [node]
+            targets += await self.expand(node, proposed)
         await self.roll_out_all(targets)
 
     async def propose(self, node: TreeNode) -> list[tuple[int, Proposal]]:
         """Ask for splits of each decomposable sub-question, one reply each."""
         shares = shared_width(self.config.width, node.decomposable)
-        replies = await asyncio.gather(
-            *(self.policy.propose(node.plan.sub_questions[i], n) for i, n in shares.items())
-        )
+        replies = await asyncio.gather(*(self.policy.propose(node.plan.sub_questions[i], n) for i, n in shares.items()))
         return list(zip(shares, replies, strict=True))
 
-    async def expand(
-        self, node: TreeNode, proposals: list[tuple[int, Proposal]]
-    ) -> list[TreeNode]:
-        """Attach the usable splits as children. With none, the node becomes a leaf plan (at the root: the oracle)."""
+    async def expand(self, node: TreeNode, proposals: list[tuple[int, Proposal]]) -> list[TreeNode]:
+        """Attach the usable splits as children; which plans to roll out now.
+
+        A leaf plan is rolled out again. A plan whose splits only lead to plans that the tree has is closed. One that
+        cannot be split after all becomes a leaf plan; at the root the gold decomposition takes its place.
+        """
+        if node.is_leaf_plan:
+            return [node]
+        duplicates = self.dropped["identical"]
         usable: list[tuple[Split, Plan, Origin]] = []
         for index, proposal in proposals:
             self.dropped["malformed"] += proposal.malformed
@@ -185,11 +192,14 @@ class _Search:
             self.tree.add_child(node, plan, verdict, origin)
             for (_, plan, origin), verdict in zip(usable, verdicts, strict=True)
         ]
-        if not children and not node.is_leaf_plan:
-            node.decomposable = (False,) * len(node.plan)
-            if node.parent is None and (oracle := self.add_oracle()) is not None:
-                return [oracle]
-        return children
+        if children:
+            return children
+        if self.dropped["identical"] > duplicates:
+            self.tree.close(node)
+            return []
+        node.decomposable = (False,) * len(node.plan)
+        oracle = self.add_oracle() if node.parent is None else None
+        return [oracle or node]
 
     def usable(self, node: TreeNode, split: Split) -> Plan | None:
         """The refined plan, now reserved in the tree, or None with the reason counted."""
@@ -227,9 +237,7 @@ class _Search:
         for node in targets:
             repeats.append(node.own_rollouts + planned[node.id])
             planned[node.id] += 1
-        simulations = await asyncio.gather(
-            *(self.roll_out(n.plan, r) for n, r in zip(targets, repeats, strict=True))
-        )
+        simulations = await asyncio.gather(*(self.roll_out(n.plan, r) for n, r in zip(targets, repeats, strict=True)))
         for node, simulation in zip(targets, simulations, strict=True):
             self.rollouts.append(
                 Rollout(
@@ -260,8 +268,7 @@ class _Search:
         wrong = Counter(r.node for r in self.leaf_rollouts() if r.reward == 0)
         wanted = self.config
         contrasted = any(
-            count >= wanted.wanted_correct and wrong[node] >= wanted.wanted_wrong
-            for node, count in correct.items()
+            count >= wanted.wanted_correct and wrong[node] >= wanted.wanted_wrong for node, count in correct.items()
         )
         return contrasted or correct.total() >= wanted.enough_correct
 
@@ -290,6 +297,13 @@ class _Search:
             left = self.config.oracle_rollouts - oracle.own_rollouts
             await self.roll_out_all([oracle] * min(self.config.width, left))
         return "satisfied" if self.is_satisfied() else None
+
+    async def confirm_failures(self) -> None:
+        """Roll out failed leaf plans once more, if there is a correct rollout to contrast them with."""
+        if self.has_no_correct_rollout():
+            return
+        failed = [n for n in self.tree.nodes if n.is_leaf_plan and n.own_rollouts == 1 and n.value == 0]
+        await self.roll_out_all(failed[: self.config.confirmed_failures])
 
     def record(self, stop: StopReason) -> SearchTree:
         return SearchTree(

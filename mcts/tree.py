@@ -50,10 +50,12 @@ class Tree:
 
     @property
     def root(self) -> TreeNode:
+        """The node of the undivided question."""
         return self.nodes[0]
 
     @property
     def max_depth(self) -> int:
+        """Splits on the longest path."""
         return max(node.depth for node in self.nodes)
 
     def reserve(self, plan: Plan) -> bool:
@@ -64,13 +66,9 @@ class Tree:
         self._plans.add(key)
         return True
 
-    def add_child(
-        self, parent: TreeNode, plan: Plan, decomposable: tuple[bool, ...], origin: Origin
-    ) -> TreeNode:
+    def add_child(self, parent: TreeNode, plan: Plan, decomposable: tuple[bool, ...], origin: Origin) -> TreeNode:
         """Attach a reserved plan below `parent`."""
-        child = TreeNode(
-            len(self.nodes), parent.id, plan, origin, decomposable, depth=parent.depth + 1
-        )
+        child = TreeNode(len(self.nodes), parent.id, plan, origin, decomposable, depth=parent.depth + 1)
         self.nodes.append(child)
         parent.children.append(child.id)
         self._reopen(parent)
@@ -98,9 +96,7 @@ class Tree:
             return math.inf
         parent = self.nodes[node.parent]
         value = node.value * node.visits / visits
-        return value + exploration * math.sqrt(
-            2 * math.log(max(1, parent.visits + parent.pending)) / visits
-        )
+        return value + exploration * math.sqrt(2 * math.log(max(1, parent.visits + parent.pending)) / visits)
 
     def select(self, exploration: float) -> TreeNode | None:
         """Descend by highest UCT to a node without children; the eldest child wins ties. None when all is closed."""

@@ -56,9 +56,7 @@ def check_balance(stages: Iterable[StageCount]) -> None:
     """Raise `CountMismatch` naming the first stage that does not balance."""
     for line in stages:
         if line.balance:
-            raise CountMismatch(
-                f"stage {line.name}: {line.inputs} in, {line.inputs - line.balance} accounted for"
-            )
+            raise CountMismatch(f"stage {line.name}: {line.inputs} in, {line.inputs - line.balance} accounted for")
 
 
 def _counts(tally: Counter[str]) -> tuple[Count, ...]:

@@ -31,10 +31,8 @@ MANIFEST = "manifest.json"
 CARD = "README.md"
 
 
-def finish_run(
-    folder: Path, settings: Settings, tables: Mapping[str, type], *, seconds: float
-) -> Manifest:
-    """Write card and manifest of a run all of whose shards are done. Raises `CountMismatch` when the books do not balance."""
+def finish_run(folder: Path, settings: Settings, tables: Mapping[str, type], *, seconds: float) -> Manifest:
+    """Write card and manifest once all shards are done. Raises `CountMismatch` when the books do not balance."""
     missing = [shard.name for shard in settings.shards if not receipt_path(folder, shard).exists()]
     if missing:
         raise CountMismatch(f"{len(missing)} of {len(settings.shards)} shards have no receipt, first {missing[0]}")
@@ -79,9 +77,7 @@ def drop_run(folder: Path) -> None:
             shutil.rmtree(path)
 
 
-def _manifest(
-    settings: Settings, receipts: list[Receipt], tables: Mapping[str, type], seconds: float
-) -> Manifest:
+def _manifest(settings: Settings, receipts: list[Receipt], tables: Mapping[str, type], seconds: float) -> Manifest:
     config = configuration(settings)
     stages = add_up([settings.books, *(receipt.stages for receipt in receipts)])
     usage = sum((receipt.usage for receipt in receipts), start=Usage())

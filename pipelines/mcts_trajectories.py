@@ -1,6 +1,6 @@
 """Questions -> search trees -> trajectories -> SFT rows, by shards (the first straight way of the house).
 
-    read_questions | cut into shards | search, tell, filter (per question) | write shard | manifest
+read_questions | cut into shards | search, tell, filter (per question) | write shard | manifest
 """
 
 from __future__ import annotations

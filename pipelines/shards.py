@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
@@ -129,7 +130,7 @@ def run_pipeline(work: Work, folder: Path, shards: Sequence[Shard], beam_options
     if not missing:
         return
     _clear_errors(folder)
-    options = beam.options.pipeline_options.PipelineOptions(list(beam_options))
+    options = PipelineOptions(list(beam_options))
     pipeline = beam.Pipeline(options=options)
     _ = (
         pipeline
@@ -170,7 +171,7 @@ class RunShards(beam.DoFn):
         assert self._worker is not None
         names = self._noting(_all_or_error([asyncio.wrap_future(f, loop=self._loop.loop) for f in self._running]))
         for name in names:
-            yield WindowedValue(name, MIN_TIMESTAMP, [GlobalWindow()])
+            yield WindowedValue(name, MIN_TIMESTAMP, (GlobalWindow(),))
 
     def teardown(self) -> None:
         """Close the session and stop the loop."""
@@ -210,9 +211,7 @@ class _Worker:
         """Run a shard's items and write its files; its name when done."""
         async with self._shards:
             items = read_parquet(self._folder / shard.input, self._work.item)
-            results = await _together(
-                [self._item(item, shard.first + n) for n, item in enumerate(items)]
-            )
+            results = await _together([self._item(item, shard.first + n) for n, item in enumerate(items)])
             await asyncio.to_thread(write_shard, self._work, self._folder, shard, results)
         return shard.name
 

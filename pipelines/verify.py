@@ -46,7 +46,7 @@ class Report:
 
 
 def verify_run(folder: Path) -> Report:
-    """Check a run. Raises `InvalidInput` when the folder holds no finished run; every difference goes into the report."""
+    """Check a run; differences go into the report. Raises `InvalidInput` when the folder holds no finished run."""
     manifest, settings = read_manifest(folder), read_settings(folder)
     if manifest is None or settings is None:
         raise InvalidInput("holds no finished run (no manifest.json); run the command that made it again", file=folder)
@@ -127,9 +127,7 @@ class _Rows:
             if question is None:
                 self._problem(name, row.uid, f"its question {row.question_id!r} is not among the inputs")
                 continue
-            verdict = first_rejection(
-                judge_trajectory(row, question, earlier[row.question_id], self._config.filters)
-            )
+            verdict = first_rejection(judge_trajectory(row, question, earlier[row.question_id], self._config.filters))
             if verdict is not None:
                 self._problem(name, row.uid, f"filter {verdict.reason} rejects it: {verdict.detail}")
             if row.reward != score_answer(row.final_answer, question.golds):
@@ -184,13 +182,15 @@ def tree_problems(tree: SearchTree) -> list[str]:
     problems = []
     rewards: dict[int, list[float]] = defaultdict(list)
     for rollout in tree.rollouts:
-        node: int | None = rollout.node
-        while node is not None:
-            rewards[node].append(rollout.reward)
-            node = tree.nodes[node].parent
+        at: int | None = rollout.node
+        while at is not None:
+            rewards[at].append(rollout.reward)
+            at = tree.nodes[at].parent
     for node in tree.nodes:
         below = rewards[node.id]
         mean = sum(below) / len(below) if below else 0.0
         if node.visits != len(below) or abs(node.value - mean) > 1e-9:
-            problems.append(f"node {node.id}: {node.visits} visits of value {node.value}, its rollouts say {len(below)}, {mean}")
+            problems.append(
+                f"node {node.id}: {node.visits} visits of value {node.value}, its rollouts say {len(below)}, {mean}"
+            )
     return problems

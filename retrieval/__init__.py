@@ -1,18 +1,27 @@
-"""Finding passages: dense and lexical retrievers over a question's paragraphs or a corpus."""
+"""Finding passages: dense and lexical retrievers over a question's paragraphs or a corpus.
+
+torch, faiss and bm25s are loaded when they are first needed, not by importing this package.
+"""
 
 from retrieval.base import Retriever
 from retrieval.bm25 import Bm25Retriever
-from retrieval.corpus import build_index
+from retrieval.corpus import build_index, read_corpus
+from retrieval.dense import DenseIndex, DenseRetriever
+from retrieval.encoder import Encoder
 from retrieval.scope import Retrieval, RetrievalConfig, open_retrieval
 from retrieval.sentences import SentenceReader, split_sentences
 
 __all__ = [
     "Bm25Retriever",
+    "DenseIndex",
+    "DenseRetriever",
+    "Encoder",
     "Retrieval",
     "RetrievalConfig",
     "Retriever",
     "SentenceReader",
     "build_index",
     "open_retrieval",
+    "read_corpus",
     "split_sentences",
 ]

@@ -1,36 +1,41 @@
-"""Lexical retrieval (BM25, by the bm25s package): no neural encoder, nothing to download."""
+"""Lexical retrieval (BM25 in Lucene's variant, by the bm25s package): no neural encoder, nothing to download."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from schemas import Document, Passage
+from retrieval.words import words_of
+from schemas import Document, Passage, RetrievalError
 
-_WORD = re.compile(r"\w+")
+_NO_WORD = ""
+"""Stands for the words of a document that has none: bm25s cannot index an empty list, and no query asks for it."""
 
 
 class Bm25Retriever:
-    """BM25 over titles and texts."""
+    """BM25 over titles and texts, held in memory."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
-        import bm25s
-
+        """Index the documents. Raises `RetrievalError` when bm25s is not installed."""
+        try:
+            import bm25s
+        except ImportError as error:
+            raise RetrievalError("lexical retrieval needs bm25s: run `make install`") from error
         self._documents = tuple(documents)
         self._index = bm25s.BM25()
-        words = [_words(f"{d.title} {d.text}") or [""] for d in documents]
+        words = [words_of(f"{d.title} {d.text}") or [_NO_WORD] for d in documents]
         self._index.index(words, show_progress=False)
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """See `base.Retriever`."""
-        scores = self._index.get_scores(_words(query) or [""]).tolist()
-        best = sorted(range(len(scores)), key=lambda row: (-scores[row], row))[:k]
+        scores = self._scores(words_of(query))
+        best = sorted(range(len(scores)), key=lambda row: (-scores[row], row))[: max(k, 0)]
         return [self._passage(row, scores[row]) for row in best]
+
+    def _scores(self, words: list[str]) -> list[float]:
+        if not words:
+            return [0.0] * len(self._documents)
+        return [round(float(score), 6) for score in self._index.get_scores(words)]
 
     def _passage(self, row: int, score: float) -> Passage:
         document = self._documents[row]
-        return Passage(id=document.id, title=document.title, text=document.text, score=round(score, 6))
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
+        return Passage(id=document.id, title=document.title, text=document.text, score=score)

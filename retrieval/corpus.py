@@ -4,68 +4,98 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from retrieval.dense import DenseIndex, embedded_text
-from retrieval.encoder import Encoder
+from retrieval.encoder import PACKAGED, Encoder
 from schemas import Document, InvalidInput
 
+Row = tuple[int, dict[str, Any]]
+"""Number, 1-based (the line of a JSON Lines file), and content."""
+
 _GZIP = b"\x1f\x8b"
-_PER_BATCH = 1024
+_PER_CHUNK = 1024
+"""Documents encoded at once: fixed, so that a corpus always gives the same bits."""
 
 
-def build_index(source: Path, folder: Path, encoder_name: str) -> int:
-    """Embed a corpus and save its index; how many passages it has. Raises `InvalidInput` naming file and row."""
+def build_index(source: Path, folder: Path, encoder_name: str = PACKAGED, *, passage_prefix: str = "") -> int:
+    """Embed a corpus and save its index; how many passages it has. Texts and vectors are held in memory meanwhile.
+
+    Raises `InvalidInput` naming file and row, and `RetrievalError` for a missing encoder or a folder that exists.
+    """
     import numpy as np
     from rich.progress import track
 
     documents = list(read_corpus(source))
     if not documents:
         raise InvalidInput("holds no passages", file=source)
-    encoder = Encoder(encoder_name)
-    starts = track(range(0, len(documents), _PER_BATCH), description="embedding", disable=len(documents) < _PER_BATCH)
-    batches = [encoder.encode_documents([embedded_text(d) for d in documents[s : s + _PER_BATCH]]) for s in starts]
-    DenseIndex.build(documents, np.concatenate(batches)).save(folder, encoder_name)
+    encoder = Encoder(encoder_name, passage_prefix=passage_prefix)
+    starts = range(0, len(documents), _PER_CHUNK)
+    chunks = ([embedded_text(d) for d in documents[start : start + _PER_CHUNK]] for start in starts)
+    watched = track(chunks, description="embedding", total=len(starts), disable=len(starts) == 1)
+    vectors = np.concatenate([encoder.encode_documents(chunk) for chunk in watched])
+    DenseIndex.build(documents, vectors).save(folder, encoder)
     return len(documents)
 
 
 def read_corpus(source: Path) -> Iterator[Document]:
-    """Passages of a JSONL file (gzip too) or a Parquet file with title and text; the row number is the id where none is."""
-    if not source.is_file():
-        raise InvalidInput("no such file", file=source)
-    rows = _parquet_rows(source) if source.suffix == ".parquet" else _json_rows(source)
-    for number, row in rows:
-        text = row.get("text", row.get("paragraph_text"))
-        if not isinstance(text, str) or not text.strip():
-            raise InvalidInput("must be a text that is not empty", file=source, row=number, field="text")
-        yield Document(
-            id=str(row.get("id", number)), title=str(row.get("title") or ""), text=text, source=str(row.get("source") or "")
-        )
+    """Passages of a JSON Lines file (gzip too) or a Parquet file: `text`, and if there are any, `title` and `id`.
+
+    Without an `id` the row's number is one. Raises `InvalidInput` for a file that cannot be read, for a row without
+    text, and for an id that came before.
+    """
+    seen: set[str] = set()
+    for number, row in _rows(source):
+        document = _document(row, number, source)
+        if document.id in seen:
+            raise InvalidInput(f"{document.id!r} is the id of an earlier row", file=source, row=number, field="id")
+        seen.add(document.id)
+        yield document
 
 
-def _json_rows(source: Path) -> Iterator[tuple[int, dict]]:
-    with open(source, "rb") as raw:
-        packed = raw.read(2) == _GZIP
-    with gzip.open(source, "rt", encoding="utf-8") if packed else open(source, encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise InvalidInput(f"not valid JSON ({error})", file=source, row=number) from error
-            if not isinstance(row, dict):
-                raise InvalidInput("not a JSON object", file=source, row=number)
-            yield number, row
+def _document(row: dict[str, Any], number: int, source: Path) -> Document:
+    text = row.get("text", row.get("paragraph_text"))
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidInput("must be a text that is not empty", file=source, row=number, field="text")
+    title, key = str(row.get("title") or ""), row.get("id")
+    return Document(id=str(number if key is None else key), title=title.strip(), text=text.strip())
 
 
-def _parquet_rows(source: Path) -> Iterator[tuple[int, dict]]:
-    import pyarrow.parquet as pq
+def _rows(source: Path) -> Iterator[Row]:
+    try:
+        yield from _parquet_rows(source) if source.suffix == ".parquet" else _json_rows(source)
+    except FileNotFoundError as error:
+        raise InvalidInput("no such file", file=source) from error
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, pa.ArrowInvalid) as error:
+        raise InvalidInput(f"cannot be read as JSON Lines, .gz too, or .parquet ({error})", file=source) from error
 
+
+def _json_rows(source: Path) -> Iterator[Row]:
+    with source.open("rb") as raw:
+        packed = raw.peek(len(_GZIP)).startswith(_GZIP)
+        with gzip.open(raw) if packed else raw as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield number, _object(line.decode("utf-8"), number, source)
+
+
+def _object(line: str, number: int, source: Path) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise InvalidInput(f"not JSON ({error})", file=source, row=number) from error
+    if not isinstance(row, dict):
+        raise InvalidInput("not a JSON object", file=source, row=number)
+    return row
+
+
+def _parquet_rows(source: Path) -> Iterator[Row]:
     with pq.ParquetFile(source) as file:
-        number = 0
-        for batch in file.iter_batches():
-            for row in batch.to_pylist():
-                number += 1
-                yield number, row
+        rows = (row for batch in file.iter_batches() for row in batch.to_pylist())
+        yield from enumerate(rows, start=1)

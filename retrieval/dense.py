@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -19,9 +20,13 @@ from schemas import Document, Passage, RetrievalError
 if TYPE_CHECKING:
     import numpy as np
 
+Hit = tuple[float, int]
+"""Score, rounded as in a passage, and row."""
+
 _FORMAT = 1
 _VECTORS, _TEXTS, _META = "vectors.faiss", "texts.arrow", "meta.json"
 _COLUMNS = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string())])
+_SPARE_HITS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,66 +41,75 @@ class DenseIndex:
     @classmethod
     def build(cls, documents: Sequence[Document], vectors: np.ndarray) -> DenseIndex:
         """From documents and their vectors, shape (len(documents), dimension)."""
-        import faiss
-
-        index = faiss.IndexFlatIP(vectors.shape[1])
-        index.add(vectors)  # type: ignore[call-arg]
+        index = _faiss().IndexFlatIP(vectors.shape[1])
+        index.add(vectors)
         return cls(index, _texts(documents))
 
-    def save(self, folder: Path, encoder_name: str) -> None:
+    def save(self, folder: Path, encoder: Encoder) -> None:
         """Write to a folder, all of it or nothing. Raises `RetrievalError` when the folder exists."""
-        import faiss
-
         if folder.exists():
             raise RetrievalError(f"{folder} exists; give another folder, or remove it first")
         temporary = folder.with_name(f".{folder.name}.tmp-{uuid.uuid4().hex[:8]}")
         temporary.mkdir(parents=True)
         try:
-            faiss.write_index(self.vectors, str(temporary / _VECTORS))
-            with pa.ipc.new_file(str(temporary / _TEXTS), self.texts.schema) as writer:
-                writer.write_table(self.texts)
-            meta = {
-                "format": _FORMAT,
-                "encoder": encoder_name,
-                "dimension": self.vectors.d,
-                "documents": self.texts.num_rows,
-            }
-            (temporary / _META).write_text(json.dumps(meta, indent=1))
+            self._write(temporary, encoder)
             os.replace(temporary, folder)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
-    @classmethod
-    def open(cls, folder: Path, encoder_name: str) -> DenseIndex:
-        """Open memory-mapped. Raises `RetrievalError` when the index is missing, damaged, or of another encoder."""
-        import faiss
+    def _write(self, folder: Path, encoder: Encoder) -> None:
+        _faiss().write_index(self.vectors, str(folder / _VECTORS))
+        with pa.ipc.new_file(str(folder / _TEXTS), self.texts.schema) as writer:
+            writer.write_table(self.texts)
+        meta = {
+            "format": _FORMAT,
+            "encoder": encoder.name,
+            "passage_prefix": encoder.passage_prefix,
+            "dimension": self.vectors.d,
+            "documents": self.texts.num_rows,
+            "sha256": {name: _sha256(folder / name) for name in (_VECTORS, _TEXTS)},
+        }
+        (folder / _META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
+    @classmethod
+    def open(cls, folder: Path, encoder: Encoder) -> DenseIndex:
+        """Open memory-mapped, so that processes share one copy.
+
+        Every byte is read once for its checksum, as the first search would do: a flat index is scanned whole.
+        Raises `RetrievalError` when the index is missing, damaged, or of another encoder.
+        """
         meta = _read_meta(folder)
-        if meta["encoder"] != encoder_name:
-            raise RetrievalError(
-                f"{folder} was made with the encoder {meta['encoder']!r}, not {encoder_name!r}: build it again"
-            )
-        try:
-            vectors = faiss.read_index(str(folder / _VECTORS), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
-            texts = pa.ipc.open_file(pa.memory_map(str(folder / _TEXTS))).read_all()
-        except (RuntimeError, OSError, pa.ArrowInvalid) as error:
-            raise RetrievalError(f"{folder} is damaged ({str(error).splitlines()[0]}): build it again") from error
-        if not vectors.ntotal == texts.num_rows == meta["documents"]:
-            raise RetrievalError(f"{folder} is damaged (vectors and texts differ in number): build it again")
+        _refuse_other_encoder(folder, meta, encoder)
+        for name, expected in meta["sha256"].items():
+            if not (folder / name).is_file() or _sha256(folder / name) != expected:
+                raise RetrievalError(f"{folder / name} is missing or damaged: build the index again")
+        faiss = _faiss()
+        vectors = faiss.read_index(str(folder / _VECTORS), faiss.IO_FLAG_MMAP_IFC)  # IO_FLAG_MMAP copies a flat index
+        texts = pa.ipc.open_file(pa.memory_map(str(folder / _TEXTS))).read_all()
         return cls(vectors, texts)
 
     def search(self, vector: np.ndarray, k: int) -> list[Passage]:
-        """The best `k` by cosine; ties in the order of the documents."""
-        k = min(k, self.texts.num_rows)
+        """The best `k` by cosine with `vector`, shape (dimension,); ties in the order of the documents."""
+        rows = self.texts.num_rows
+        k = min(k, rows)
         if k <= 0:
             return []
-        scores, rows = self.vectors.search(vector.reshape(1, -1), k)
-        ranked = sorted(zip(scores[0].tolist(), rows[0].tolist(), strict=True), key=lambda hit: (-hit[0], hit[1]))
-        return [self._passage(row, score) for score, row in ranked]
+        width = min(k + _SPARE_HITS, rows)
+        hits = self._hits(vector, width)
+        while width < rows and hits[-1][0] == hits[k - 1][0]:
+            width = min(2 * width, rows)
+            hits = self._hits(vector, width)
+        return [self._passage(row, score) for score, row in hits[:k]]
+
+    def _hits(self, vector: np.ndarray, width: int) -> list[Hit]:
+        """The `width` best rows, best first. Rows that tie with the last one may be missing."""
+        scores, rows = self.vectors.search(vector.reshape(1, -1), width)
+        hits = [(round(float(score), 6), int(row)) for score, row in zip(scores[0], rows[0], strict=True)]
+        return sorted(hits, key=lambda hit: (-hit[0], hit[1]))
 
     def _passage(self, row: int, score: float) -> Passage:
         fields = {name: self.texts.column(name)[row].as_py() for name in _COLUMNS.names}
-        return Passage(**fields, score=round(score, 6))
+        return Passage(**fields, score=score)
 
 
 class DenseRetriever:
@@ -106,12 +120,25 @@ class DenseRetriever:
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """See `base.Retriever`."""
-        return self._index.search(await self._encoder.query(query), k)
+        return await self._encoder.in_thread(self._search, query, k)
+
+    def _search(self, query: str, k: int) -> list[Passage]:
+        return self._index.search(self._encoder.encode_query(query), k)
 
 
 def embedded_text(document: Document) -> str:
     """What of a document is embedded: title and text."""
-    return f"{document.title}. {document.text}" if document.title else document.text
+    return f"{document.title}\n{document.text}" if document.title else document.text
+
+
+def _faiss() -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise RetrievalError(
+            "dense retrieval needs faiss: run `make install`, or set retrieval.kind to bm25"
+        ) from error
+    return faiss
 
 
 def _texts(documents: Sequence[Document]) -> pa.Table:
@@ -121,11 +148,23 @@ def _texts(documents: Sequence[Document]) -> pa.Table:
 
 def _read_meta(folder: Path) -> dict[str, Any]:
     try:
-        meta = json.loads((folder / _META).read_text())
-    except FileNotFoundError as error:
+        meta = json.loads((folder / _META).read_text(encoding="utf-8"))
+    except OSError as error:
         raise RetrievalError(f"{folder} holds no index: make one with `trailforge index`") from error
     except ValueError as error:
         raise RetrievalError(f"{folder / _META} is damaged: build the index again") from error
-    if meta.get("format") != _FORMAT:
-        raise RetrievalError(f"{folder} has index format {meta.get('format')}, this trailforge reads {_FORMAT}")
+    if not isinstance(meta, dict) or meta.get("format") != _FORMAT:
+        raise RetrievalError(f"{folder / _META} is not of index format {_FORMAT}: build the index again")
     return meta
+
+
+def _refuse_other_encoder(folder: Path, meta: dict[str, Any], encoder: Encoder) -> None:
+    ours = {"encoder": encoder.name, "passage_prefix": encoder.passage_prefix, "dimension": encoder.dimension}
+    for name, value in ours.items():
+        if meta[name] != value:
+            raise RetrievalError(f"{folder} was made with the {name} {meta[name]!r}, not {value!r}: build it again")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

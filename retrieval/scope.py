@@ -9,39 +9,40 @@ from typing import Literal
 
 from retrieval.base import Retriever
 from retrieval.bm25 import Bm25Retriever
+from retrieval.corpus import read_corpus
 from retrieval.dense import DenseIndex, DenseRetriever, embedded_text
 from retrieval.encoder import PACKAGED, Encoder
 from retrieval.sentences import SentenceReader
-from schemas import InvalidInput, Passage, Question, RetrievalError
+from schemas import Document, InvalidInput, Passage, Question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalConfig:
-    """How passages are found."""
+    """How passages are found. Raises `InvalidInput` for a corpus scope without a corpus."""
 
     kind: Literal["dense", "bm25"] = "dense"
     encoder: str = PACKAGED
     """For `dense`: `minilm`, or any sentence-transformers name or path."""
     scope: Literal["question", "corpus"] = "question"
     corpus_index: str | None = None
-    """For `corpus`: folder that `trailforge index` made."""
+    """For the scope `corpus`. `dense`: the folder that `trailforge index` made. `bm25`: a file as `trailforge index`
+    reads it, indexed in memory when the run starts."""
     query_prefix: str = ""
     """What the encoder wants before a query, e.g. `query: ` for e5."""
     passage_prefix: str = ""
+    """What the encoder wants before a passage, e.g. `passage: ` for e5."""
+
+    def __post_init__(self) -> None:
+        if self.scope == "corpus" and not self.corpus_index:
+            raise InvalidInput("the scope corpus needs an index (see `trailforge index`)", field="corpus_index")
 
 
 class Retrieval:
-    """A worker's retrieval: its encoder and, for the corpus scope, its index."""
+    """A worker's retrieval: its encoder (None for `bm25`), its corpus (None for the scope `question`)."""
 
-    def __init__(self, config: RetrievalConfig) -> None:
-        self._config = config
-        self._encoder: Encoder | None = None
-        if config.kind == "dense":
-            self._encoder = Encoder(
-                config.encoder, query_prefix=config.query_prefix, passage_prefix=config.passage_prefix
-            )
-        self._corpus = self._open_corpus()
-        self._reader = SentenceReader(self._encoder)
+    def __init__(self, encoder: Encoder | None, corpus: Retriever | None) -> None:
+        self._encoder, self._corpus = encoder, corpus
+        self._reader = SentenceReader(encoder)
 
     async def for_question(self, question: Question) -> Retriever:
         """The retriever of a question. Raises `InvalidInput` when it has no paragraphs to search."""
@@ -49,26 +50,30 @@ class Retrieval:
             return self._corpus
         if not question.paragraphs:
             raise InvalidInput(
-                f"question {question.id} has no paragraphs; search a corpus instead (retrieval.scope: corpus)"
+                f"question {question.id} has no paragraphs; search a corpus instead (retrieval.scope: corpus)",
+                field="paragraphs",
             )
-        if self._encoder is None:
-            return Bm25Retriever(question.paragraphs)
-        vectors = await self._encoder.documents([embedded_text(d) for d in question.paragraphs])
-        return DenseRetriever(DenseIndex.build(question.paragraphs, vectors), self._encoder)
+        return await self._over(question.paragraphs)
 
     async def best_sentences(self, query: str, passages: Sequence[Passage], n: int) -> list[tuple[Passage, str]]:
         """The `n` sentences of the passages that are nearest to the query."""
         return await self._reader.best(query, passages, n)
 
-    def _open_corpus(self) -> Retriever | None:
-        config = self._config
-        if config.scope == "question":
-            return None
-        if self._encoder is None or config.corpus_index is None:
-            raise RetrievalError("the corpus scope needs retrieval.kind dense and retrieval.corpus_index")
-        return DenseRetriever(DenseIndex.open(Path(config.corpus_index), config.encoder), self._encoder)
+    async def _over(self, documents: Sequence[Document]) -> Retriever:
+        if self._encoder is None:
+            return Bm25Retriever(documents)
+        vectors = await self._encoder.documents([embedded_text(d) for d in documents])
+        return DenseRetriever(DenseIndex.build(documents, vectors), self._encoder)
 
 
 def open_retrieval(config: RetrievalConfig) -> Retrieval:
-    """Load what the configuration asks for. Raises `RetrievalError` when it is not there."""
-    return Retrieval(config)
+    """Load what the configuration asks for.
+
+    Raises `RetrievalError` for a missing package, a missing model, or an index that is missing, damaged or of another
+    encoder, and `InvalidInput` for a corpus file that cannot be read.
+    """
+    corpus = Path(config.corpus_index or "") if config.scope == "corpus" else None
+    if config.kind == "bm25":
+        return Retrieval(None, Bm25Retriever(list(read_corpus(corpus))) if corpus else None)
+    encoder = Encoder(config.encoder, query_prefix=config.query_prefix, passage_prefix=config.passage_prefix)
+    return Retrieval(encoder, DenseRetriever(DenseIndex.open(corpus, encoder), encoder) if corpus else None)

@@ -3,76 +3,89 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from retrieval.encoder import Encoder
+from retrieval.words import words_of
 from schemas import Passage
 
 if TYPE_CHECKING:
     import numpy as np
 
-Scored = tuple[float, Passage, str]
-
-_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[A-Z0-9])")
-_ABBREVIATION = re.compile(
-    r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|Sr|Jr|Inc|Ltd|Co|Corp|No|vs|etc|approx|ca|c|b|d|Gen|Col|Capt|Lt|Rev|Hon|Mt|Ft)"
-    r"|\b[A-Z]|\b(?:[A-Za-z]\.)+[A-Za-z])\.$"
+_BREAK = re.compile(r"(?<=[.!?…])[\"'\u201d\u2019)\]]*\s+(?=[\"'\u201c\u2018(\[]*[^\W_a-z])|\n\s*\n\s*")
+"""White space after a closing mark, before a capital or a figure; or an empty line."""
+_NO_END = re.compile(
+    r"(?:^|[(\[\"'\u201c\u2018-])(?:"
+    r"Mr|Mrs|Ms|Dr|Prof|Rev|Hon|Gen|Col|Maj|Capt|Cmdr|Lt|Sgt|Adm|Gov|Sen|Rep|Pres|St|Ste|Mt|Ft|Sr|Jr|Bros"
+    r"|Inc|Ltd|Co|Corp|Dept|Univ|Jan|Feb|Aug|Sept|Oct|Nov|Dec|vs|etc|approx|ca|cf|al|ed|eds|fl|est|vol|pp"
+    r"|[^\W\d_]|(?:[^\W\d_]{1,3}\.)+[^\W\d_]{1,3}"
+    r")\.$"
 )
-_WORD = re.compile(r"\w+")
+"""A last word that ends no sentence: an abbreviation, an initial, letters with stops between them ("U.S.", "Ph.D.")."""
+_NUMBERED = re.compile(r"(?:^|[(\[])(?:No|Nos|Art|Fig|Op)\.$")
+"""Abbreviations only when a figure follows: "No. 5", but "He said no. Then"."""
 _CACHED_PASSAGES = 4096
 
 
 def split_sentences(text: str) -> list[str]:
-    """Sentences by rule: a full stop, and a capital or a figure after it, but not after an abbreviation or an initial."""
-    sentences: list[str] = []
+    """Sentences by rule, trimmed; nothing but white space is lost.
+
+    In doubt two sentences stay one: after an abbreviation or an initial no sentence ends, though it might
+    ("He left the U.S. She stayed.").
+    """
+    pieces: list[str] = []
     start = 0
-    for end in _END.finditer(text):
-        piece = text[start : end.start()]
-        if not _ABBREVIATION.search(piece):
-            sentences.append(text[start : end.end()].strip())
-            start = end.end()
-    rest = text[start:].strip()
-    return [*sentences, rest] if rest else sentences
+    for gap in _BREAK.finditer(text):
+        if gap[0].count("\n") > 1 or not _goes_on(text[start : gap.start()], text[gap.end()]):
+            pieces.append(text[start : gap.end()].strip())
+            start = gap.end()
+    return [piece for piece in (*pieces, text[start:].strip()) if piece]
+
+
+def _goes_on(piece: str, following: str) -> bool:
+    """Whether the full stop at the end of a piece belongs to its last word."""
+    last_word = piece.rsplit(maxsplit=1)[-1]
+    return bool(_NO_END.search(last_word) or (following.isdigit() and _NUMBERED.search(last_word)))
 
 
 class SentenceReader:
-    """Ranks sentences by cosine, or by shared words when there is no encoder."""
+    """Ranks sentences by cosine, or by shared words when there is no encoder. A sentence is read with its title."""
 
     def __init__(self, encoder: Encoder | None) -> None:
         self._encoder = encoder
-        self._vectors: dict[tuple[str, str], np.ndarray] = {}
+        self._vectors: OrderedDict[tuple[str, ...], np.ndarray] = OrderedDict()
 
     async def best(self, query: str, passages: Sequence[Passage], n: int) -> list[tuple[Passage, str]]:
         """The `n` nearest sentences with their passages, nearest first; ties in reading order."""
-        scored: list[Scored] = []
-        for passage in passages:
-            sentences = split_sentences(passage.text)
-            scores = await self._scores(query, passage, sentences)
-            scored += [(s, passage, sentence) for s, sentence in zip(scores, sentences, strict=True)]
-        scored.sort(key=lambda item: -item[0])
-        return [(passage, sentence) for _, passage, sentence in scored[:n]]
+        sentences = [(passage, sentence) for passage in passages for sentence in split_sentences(passage.text)]
+        scores = await self._scores(query, passages)
+        nearest = sorted(range(len(sentences)), key=lambda i: -scores[i])
+        return [sentences[i] for i in nearest[:n]]
 
-    async def _scores(self, query: str, passage: Passage, sentences: list[str]) -> list[float]:
-        if not sentences:
-            return []
+    async def _scores(self, query: str, passages: Sequence[Passage]) -> list[float]:
+        """A score for every sentence of every passage, in reading order."""
+        read = [tuple(f"{p.title}. {sentence}" for sentence in split_sentences(p.text)) for p in passages]
         if self._encoder is None:
-            return [_overlap(query, f"{passage.title} {sentence}") for sentence in sentences]
-        vectors = await self._sentence_vectors(passage, sentences)
-        return (vectors @ await self._encoder.query(query)).round(6).tolist()
+            return [_overlap(query, sentence) for sentences in read for sentence in sentences]
+        return await self._encoder.in_thread(self._cosines, self._encoder, query, [r for r in read if r])
 
-    async def _sentence_vectors(self, passage: Passage, sentences: list[str]) -> np.ndarray:
-        """A passage's sentences as one batch, always the same one: see `Encoder`."""
-        assert self._encoder is not None
-        key = (passage.title, passage.text)
-        if key not in self._vectors:
-            if len(self._vectors) >= _CACHED_PASSAGES:
-                del self._vectors[next(iter(self._vectors))]
-            titled = [f"{passage.title}. {sentence}" for sentence in sentences]
-            self._vectors[key] = await self._encoder.documents(titled)
-        return self._vectors[key]
+    def _cosines(self, encoder: Encoder, query: str, read: Sequence[tuple[str, ...]]) -> list[float]:
+        wanted = encoder.encode_query(query)
+        return [round(float(v @ wanted), 6) for sentences in read for v in self._encoded(encoder, sentences)]
+
+    def _encoded(self, encoder: Encoder, sentences: tuple[str, ...]) -> np.ndarray:
+        """A passage's sentences, encoded as one batch, always the same one (see `Encoder`), and kept."""
+        if sentences not in self._vectors:
+            self._vectors[sentences] = encoder.encode_documents(sentences)
+            if len(self._vectors) > _CACHED_PASSAGES:
+                self._vectors.popitem(last=False)
+        self._vectors.move_to_end(sentences)
+        return self._vectors[sentences]
 
 
 def _overlap(query: str, text: str) -> float:
-    asked = set(_WORD.findall(query.casefold()))
-    return len(asked & set(_WORD.findall(text.casefold()))) / (len(asked) or 1)
+    """Share of the query's words that the text has."""
+    asked = set(words_of(query))
+    return len(asked & set(words_of(text))) / (len(asked) or 1)

@@ -1,4 +1,4 @@
-"""Records to Arrow and back. The dataclass is the one place where a row's shape stands; the Arrow schema follows from it.
+"""Records to Arrow and back. A row's shape stands in one place, its dataclass; the Arrow schema follows from it.
 
 `str, int, float, bool` become `string, int64, double, bool`; `tuple[X, ...]` a list; a record a struct; `Literal` of
 strings a string; `X | None` a nullable field, everything else non-null. Each table's metadata names record and version.
@@ -42,7 +42,7 @@ def arrow_schema(record: type) -> pa.Schema:
 
 
 def to_table(record: type[Record], rows: Sequence[Record]) -> pa.Table:
-    """Rows as an Arrow table. Raises `InvalidInput` naming row and field for a value of the wrong type or a missing one."""
+    """Rows as an Arrow table. Raises `InvalidInput` naming row and field for a value missing or of a wrong type."""
     schema = arrow_schema(record)
     values = [to_dict(row) for row in rows]
     try:
@@ -81,9 +81,7 @@ def check_schema(record: type, schema: pa.Schema, *, source: object) -> None:
     expected = arrow_schema(record)
     if not schema.equals(expected, check_metadata=False):
         odd = sorted(set(schema.names) ^ set(expected.names)) or ["types"]
-        raise InvalidInput(
-            f"columns differ from {name} {ours} in: {', '.join(odd)}", file=source, field=odd[0]
-        )
+        raise InvalidInput(f"columns differ from {name} {ours} in: {', '.join(odd)}", file=source, field=odd[0])
 
 
 def write_parquet(path: Path, record: type[Record], rows: Sequence[Record]) -> None:
@@ -192,9 +190,7 @@ def _revive(hint: Any, value: Any, name: str) -> Any:
     if inner is float and type(value) is int:
         return float(value)
     if type(value) is not inner:
-        raise InvalidInput(
-            f"expected {inner.__name__}, got {type(value).__name__}", field=name
-        )
+        raise InvalidInput(f"expected {inner.__name__}, got {type(value).__name__}", field=name)
     return value
 
 
@@ -220,9 +216,7 @@ def _raise_bad_row(record: type, values: list[dict[str, Any]], error: Exception)
             try:
                 pa.array([value[field.name]], type=field.type)
             except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError):
-                raise InvalidInput(
-                    f"{record.__name__}: {error}", row=number, field=field.name
-                ) from error
+                raise InvalidInput(f"{record.__name__}: {error}", row=number, field=field.name) from error
 
 
 def _as_numbers(version: str) -> tuple[int, ...]:

@@ -37,9 +37,7 @@ class InvalidInput(TrailforgeError):
     reason = "invalid_input"
     exit_code = 2
 
-    def __init__(
-        self, problem: str, *, file: object = None, row: int | None = None, field: str | None = None
-    ) -> None:
+    def __init__(self, problem: str, *, file: object = None, row: int | None = None, field: str | None = None) -> None:
         self.problem, self.file, self.row, self.field = problem, file, row, field
         where = [str(file)] if file is not None else []
         if row is not None:
@@ -52,9 +50,7 @@ class InvalidInput(TrailforgeError):
         return _rebuild_invalid_input, (self.problem, self.file, self.row, self.field)
 
 
-def _rebuild_invalid_input(
-    problem: str, file: object, row: int | None, field: str | None
-) -> InvalidInput:
+def _rebuild_invalid_input(problem: str, file: object, row: int | None, field: str | None) -> InvalidInput:
     return InvalidInput(problem, file=file, row=row, field=field)
 
 

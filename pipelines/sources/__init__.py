@@ -36,9 +36,7 @@ FORMATS = ("auto", *(reader.NAME for reader in _READERS))
 """What `read_questions` takes as `format`."""
 
 
-def read_questions(
-    path: Path, *, limit: int | None = None, format: str = "auto"
-) -> Iterator[Question | InvalidRow]:
+def read_questions(path: Path, *, limit: int | None = None, format: str = "auto") -> Iterator[Question | InvalidRow]:
     """The questions of a file in its order, and the rows that are none, until `limit` questions are read.
 
     JSON Lines or one JSON list, plain or gzip, told apart by content. `auto` takes the format that the keys of the
@@ -60,14 +58,14 @@ def _reader_named(format: str) -> _Reader | None:
     """None for `auto`."""
     if format not in FORMATS:
         raise InvalidInput(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
-    return next((reader for reader in _READERS if reader.NAME == format), None)
+    return next((reader for reader in _READERS if format == reader.NAME), None)
 
 
 def _reader_for(row: JsonRow) -> _Reader | None:
     """The first reader whose keys the row has; None when there is none."""
     if not isinstance(row.value, dict):
         return None
-    return next((reader for reader in _READERS if reader.KEYS <= row.value.keys()), None)
+    return next((reader for reader in _READERS if row.value.keys() >= reader.KEYS), None)
 
 
 def _read(row: JsonRow, reader: _Reader | None, path: Path, seen: set[str]) -> Question | InvalidRow:

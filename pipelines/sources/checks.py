@@ -22,10 +22,11 @@ def check_question(question: Question, *, hops: str = "decomposition", paragraph
     twice = next((i for i, count in Counter(ids).items() if count > 1), None)
     if twice is not None:
         raise InvalidInput(f"two paragraphs have the id {twice}", field=paragraphs)
-    for number, hop in enumerate(question.decomposition):
-        _check_references(hop, number + 1, f"{hops}[{number}]")
+    for position, hop in enumerate(question.decomposition, start=1):
+        name = f"{hops}[{position - 1}]"
+        _check_references(hop, position, name)
         if hop.support_id is not None and hop.support_id not in ids:
-            raise InvalidInput(f"supporting paragraph {hop.support_id} is not among the paragraphs", field=f"{hops}[{number}]")
+            raise InvalidInput(f"supporting paragraph {hop.support_id} is not among the paragraphs", field=name)
     return question
 
 
@@ -37,4 +38,5 @@ def distinct_aliases(aliases: Iterable[str], answer: str) -> tuple[str, ...]:
 def _check_references(hop: Hop, position: int, name: str) -> None:
     for target in map(int, _REFERENCE.findall(hop.question)):
         if not 1 <= target < position:
-            raise InvalidInput(f"hop {position} refers to #{target}, which is not an earlier hop", field=f"{name}.question")
+            problem = f"hop {position} refers to #{target}, which is not an earlier hop"
+            raise InvalidInput(problem, field=f"{name}.question")

@@ -16,7 +16,7 @@ from typing import Any
 from pipelines.sources.fields import Fields, expect
 from schemas import Document, InvalidInput, Question
 
-NAME = "hotpotqa"
+NAME: str = "hotpotqa"
 KEYS = frozenset({"question", "context", "supporting_facts"})
 
 

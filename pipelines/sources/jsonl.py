@@ -8,7 +8,7 @@ from pipelines.sources.checks import check_question, distinct_aliases
 from pipelines.sources.fields import Fields
 from schemas import Document, Hop, InvalidInput, Question, from_dict
 
-NAME = "jsonl"
+NAME: str = "jsonl"
 KEYS = frozenset({"id", "question", "answer"})
 
 

@@ -16,7 +16,7 @@ from pipelines.sources.checks import check_question, distinct_aliases
 from pipelines.sources.fields import Fields
 from schemas import Document, Hop, InvalidInput, Question
 
-NAME = "musique"
+NAME: str = "musique"
 KEYS = frozenset({"question", "question_decomposition", "paragraphs"})
 
 

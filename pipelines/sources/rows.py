@@ -59,7 +59,7 @@ def iter_rows(path: Path) -> Iterator[JsonRow | InvalidRow]:
     """
     with _readable(path), path.open("rb") as raw:
         packed = raw.peek(len(_GZIP)).startswith(_GZIP)
-        file = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw
+        file: io.BufferedReader[Any] = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw
         yield from _list_rows(file, path) if _starts_as_list(file) else _line_rows(file, path)
 
 
@@ -82,7 +82,7 @@ def _readable(path: Path) -> Iterator[None]:
         raise InvalidInput(f"cannot be read ({error.strerror or error})", file=path) from error
 
 
-def _starts_as_list(file: io.BufferedReader) -> bool:
+def _starts_as_list(file: io.BufferedReader[Any]) -> bool:
     """Whether the file, of which nothing is consumed, holds a JSON list; if not, it is JSON Lines.
 
     Raises `UnicodeDecodeError` for a binary file: one with a zero byte near its start, or no UTF-8 in its first line.
@@ -94,25 +94,25 @@ def _starts_as_list(file: io.BufferedReader) -> bool:
     return head.lstrip().startswith(b"[")
 
 
-def _line_rows(file: io.BufferedReader, path: Path) -> Iterator[JsonRow | InvalidRow]:
+def _line_rows(file: io.BufferedReader[Any], path: Path) -> Iterator[JsonRow | InvalidRow]:
     for number, line in enumerate(file, start=1):
         if line.strip():
             yield _line_row(line.removeprefix(codecs.BOM_UTF8).strip(), number, path)
 
 
 def _line_row(line: bytes, number: int, path: Path) -> JsonRow | InvalidRow:
+    text = line.decode("utf-8", errors="replace")
     try:
-        text = line.decode("utf-8")
-        return _checked(path, number, json.loads(text), text)
+        return _checked(path, number, json.loads(line.decode("utf-8")), text)
     except UnicodeDecodeError:
-        return _invalid(path, number, "not UTF-8 text", line.decode("utf-8", errors="replace"))
+        return _invalid(path, number, "not UTF-8 text", text)
     except RecursionError:
         return _invalid(path, number, "JSON nested too deep", text)
     except ValueError as error:
         return _invalid(path, number, f"not JSON ({error})", text)
 
 
-def _list_rows(file: io.BufferedReader, path: Path) -> Iterator[JsonRow | InvalidRow]:
+def _list_rows(file: io.BufferedReader[Any], path: Path) -> Iterator[JsonRow | InvalidRow]:
     buffer = _ListBuffer(io.TextIOWrapper(file, encoding="utf-8-sig"))
     number = 1
     try:
@@ -171,7 +171,7 @@ class _ListBuffer:
         return match[0]
 
     def _read_more(self) -> bool:
-        """Read as much again as is held, at least 1 MB, so that a large element is not tried often. False at the end."""
+        """Read as much again as is held, at least 1 MB: a large element is tried a few times only. False at the end."""
         self._buffer, self._start = self._buffer[self._start :], 0
         more = self._text.read(max(_CHUNK, len(self._buffer)))
         self._buffer += more

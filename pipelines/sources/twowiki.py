@@ -13,7 +13,7 @@ from pipelines.sources.fields import Fields
 from pipelines.sources.hotpotqa import context_paragraphs
 from schemas import Question
 
-NAME = "2wikimultihopqa"
+NAME: str = "2wikimultihopqa"
 KEYS = frozenset({"question", "evidences"})
 
 

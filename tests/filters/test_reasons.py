@@ -11,6 +11,7 @@ from filters import (
     answer_correctness,
     answer_leaked,
     duplicate_trajectory,
+    evidence_was_there,
     first_rejection,
     judge_trajectory,
     length,
@@ -32,10 +33,10 @@ from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, QUESTION, SECON
         trajectory(FIRST, MISLED, AGAIN, error="retrieval"),
     ],
 )
-def test_good_rows_pass_every_filter(row) -> None:  # noqa: ANN001
+def test_good_rows_pass_every_filter(row) -> None:
     verdicts = judge_trajectory(row, QUESTION, [], FilterConfig())
     assert first_rejection(verdicts) is None
-    assert len({v.reason for v in verdicts}) == 9
+    assert len({v.reason for v in verdicts}) == 10
 
 
 def test_wrong_answer() -> None:
@@ -125,3 +126,11 @@ def test_undue_reflection() -> None:
     assert undue_reflection.check(trajectory(FIRST, DIED, SECOND, error="reasoning"), QUESTION).keep
     gold_step = trajectory(FIRST, replace(DIED, answer="Vienna"), SECOND, error="reasoning", origin="oracle")
     assert not undue_reflection.check(gold_step, QUESTION).keep
+
+
+def test_evidence_was_there() -> None:
+    had_it = replace(MISLED, passages=DIED.passages)
+    verdict = evidence_was_there.check(trajectory(FIRST, had_it, AGAIN, error="retrieval"))
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "evidence_was_there", 1.0)
+    assert evidence_was_there.check(trajectory(FIRST, DIED, SECOND, error="reasoning")).keep
+    assert evidence_was_there.check(trajectory(FIRST, MISLED, AGAIN, error="retrieval")).keep

@@ -135,7 +135,10 @@ def test_sink_is_what_nothing_refers_to() -> None:
 
 
 def test_gold_relations_become_questions() -> None:
-    hops = (Hop(question="Maiden Japan >> performer", answer="Iron Maiden"), Hop(question="where did #1 form ?", answer="Leyton"))
+    hops = (
+        Hop(question="Maiden Japan >> performer", answer="Iron Maiden"),
+        Hop(question="where did #1 form ?", answer="Leyton"),
+    )
     assert gold_plan(hops).sub_questions == ("What is the performer of Maiden Japan?", "Where did #1 form?")
 
 

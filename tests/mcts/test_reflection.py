@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcts.reflection import ReflectionConfig, correct_rollouts, mended_steps, reflections
+from mcts.reflection import Reflection, ReflectionConfig, correct_rollouts, mended_steps, reflections
 from schemas import DroppedSplits, Node, Passage, Rollout, SearchTree, Step
 
 PLAN = ("Who made A?", "Where was #1 born?", "What river crosses #2?")
@@ -26,7 +26,9 @@ def rollout(index: int, node: int, plan: tuple[str, ...], answers: str, passages
         )
         for i, (text, answer, found) in enumerate(zip(plan, answers.split(), passages.split(), strict=True))
     )
-    return Rollout(index=index, node=node, variation="none", varied_step=None, steps=steps, answer=steps[-1].answer, reward=reward)
+    return Rollout(
+        index=index, node=node, variation="none", varied_step=None, steps=steps, answer=steps[-1].answer, reward=reward
+    )
 
 
 def tree(*rollouts: Rollout) -> SearchTree:
@@ -46,7 +48,7 @@ def tree(*rollouts: Rollout) -> SearchTree:
 RIGHT = rollout(0, 1, PLAN, "Ann Turin Po", "ab cd ef", 1.0)
 
 
-def only(found: list) -> object:
+def only(found: list[Reflection]) -> Reflection:
     assert len(found) == 1
     return found[0]
 

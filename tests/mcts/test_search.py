@@ -15,7 +15,7 @@ from schemas import Plan, Question, SearchTree
 from tests.mcts.toy import GOOD_SPLITS, QUESTION, ToyPolicy, coin_roll_out, simulation
 
 
-def run(roll_out, policy=None, config=None, parallel=1, calls=lambda: 0, question: Question = QUESTION) -> SearchTree:  # noqa: ANN001
+def run(roll_out, policy=None, config=None, parallel=1, calls=lambda: 0, question: Question = QUESTION) -> SearchTree:
     return asyncio.run(
         search(
             question,
@@ -64,11 +64,11 @@ def test_visits_add_up_and_values_are_means(chance: float, seed: int, parallel: 
 
 @pytest.mark.parametrize("parallel", [1, 3])
 def test_the_same_replies_make_the_same_tree_whatever_their_timing(parallel: int) -> None:
-    def jittered(seed: int):  # noqa: ANN202
+    def jittered(seed: int):
         plain = coin_roll_out(0.4, 7)
         order = iter(range(10_000))
 
-        async def roll_out(plan: Plan, repeat: int):  # noqa: ANN202
+        async def roll_out(plan: Plan, repeat: int):
             await asyncio.sleep(((next(order) * seed) % 5) / 1000)
             return await plain(plan, repeat)
 
@@ -85,7 +85,7 @@ def test_every_new_child_is_rolled_out_in_the_round_that_made_it() -> None:
 
 
 def test_the_leaf_plan_is_found_and_repeated_until_it_has_right_and_wrong_rollouts() -> None:
-    async def alternating(plan: Plan, repeat: int):  # noqa: ANN202
+    async def alternating(plan: Plan, repeat: int):
         right = len(plan) == 3 and repeat % 2 == 0
         return simulation(plan, ["x"] * (len(plan) - 1) + ["Vienna" if right else f"w{repeat}"], float(right), repeat)
 
@@ -125,11 +125,15 @@ def test_oracle_joins_when_the_policy_has_no_valid_split_for_the_root() -> None:
 
 
 def test_oracle_joins_when_the_budget_ends_without_a_correct_rollout() -> None:
-    async def only_the_oracle(plan: Plan, repeat: int):  # noqa: ANN202
+    async def only_the_oracle(plan: Plan, repeat: int):
         right = plan.sub_questions[1] == "Who made #1?" and repeat in (1, 3)
         return simulation(plan, ["x"] * (len(plan) - 1) + ["Vienna" if right else f"w{repeat}"], float(right), repeat)
 
-    hops = (QUESTION.decomposition[0], type(QUESTION.decomposition[1])(question="Who made #1?", answer="Lang"), QUESTION.decomposition[2])
+    hops = (
+        QUESTION.decomposition[0],
+        type(QUESTION.decomposition[1])(question="Who made #1?", answer="Lang"),
+        QUESTION.decomposition[2],
+    )
     question = Question(id="toy", question=QUESTION.question, answer="Vienna", decomposition=hops)
     tree = run(only_the_oracle, question=question)
     assert tree.oracle_used and tree.stop_reason == "satisfied"
@@ -147,7 +151,7 @@ def test_no_oracle_without_a_gold_decomposition() -> None:
 def test_the_call_budget_ends_the_search() -> None:
     spent = 0
 
-    async def costly(plan: Plan, repeat: int):  # noqa: ANN202
+    async def costly(plan: Plan, repeat: int):
         nonlocal spent
         spent += 10
         return simulation(plan, ["x"] * len(plan), 0.0, repeat)

@@ -59,7 +59,9 @@ def simulation(plan: Plan, answers: list[str], reward: float, repeat: int = 0) -
         )
         for i, text in enumerate(plan.sub_questions)
     )
-    return Simulation(steps=steps, answer=answers[-1], reward=reward, variation="answer" if repeat else "none", varied_step=None)
+    return Simulation(
+        steps=steps, answer=answers[-1], reward=reward, variation="answer" if repeat else "none", varied_step=None
+    )
 
 
 def coin_roll_out(chance: float, seed: int) -> Callable:
@@ -68,7 +70,9 @@ def coin_roll_out(chance: float, seed: int) -> Callable:
     async def roll_out(plan: Plan, repeat: int) -> Simulation:
         rng = random.Random(f"{seed}:{plan.sub_questions}:{repeat}")
         right = rng.random() < chance
-        answers = [f"a{rng.randrange(3)}" for _ in plan.sub_questions[:-1]] + ["Vienna" if right else f"no{rng.randrange(9)}"]
+        answers = [f"a{rng.randrange(3)}" for _ in plan.sub_questions[:-1]] + [
+            "Vienna" if right else f"no{rng.randrange(9)}"
+        ]
         return simulation(plan, answers, float(right), repeat)
 
     return roll_out

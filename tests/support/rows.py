@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from generators import textualize
 from rewards import score_answer
@@ -33,11 +34,9 @@ def passages(*ids: str) -> tuple[Passage, ...]:
     return tuple(Passage(id=d.id, title=d.title, text=d.text, score=0.5) for d in found)
 
 
-def step(index: int, query: str, answer: str, *ids: str, plan: tuple[str, ...] = PLAN, **more: object) -> Step:
+def step(index: int, query: str, answer: str, *ids: str, plan: tuple[str, ...] = PLAN, **more: Any) -> Step:
     """A step of the plan."""
-    return Step(
-        index=index, sub_question=plan[index], query=query, passages=passages(*ids), answer=answer, **more
-    )  # type: ignore[arg-type]
+    return Step(index=index, sub_question=plan[index], query=query, passages=passages(*ids), answer=answer, **more)
 
 
 FIRST = step(0, "Who directed Metropolis?", "Fritz Lang", "0", "2")

@@ -125,7 +125,9 @@ def test_2wiki_without_paragraphs_is_for_a_corpus(tmp_path: Path) -> None:
 
 def test_our_own_form_round_trips(tmp_path: Path) -> None:
     assert question(tmp_path, to_dict(OURS)) == OURS
-    assert question(tmp_path, {"id": " 1", "question": "q ", "answer": " a"}) == Question(id="1", question="q", answer="a")
+    assert question(tmp_path, {"id": " 1", "question": "q ", "answer": " a"}) == Question(
+        id="1", question="q", answer="a"
+    )
 
 
 BAD_ROWS: list[tuple[dict[str, Any], Edit, str | None, str]] = [
@@ -237,14 +239,14 @@ def test_a_format_can_be_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "rows"), FILES.items())
-def test_real_files_hold_no_invalid_row(data: Path, name: str, rows: int) -> None:
-    found = list(read_questions(data / name))
+def test_real_files_hold_no_invalid_row(data_dir: Path, name: str, rows: int) -> None:
+    found = list(read_questions(data_dir / name))
     assert [row for row in found if isinstance(row, InvalidRow)] == []
     assert len(found) == rows
 
 
-def test_rows_of_partial_musique_without_any_paragraph_are_invalid(data: Path) -> None:
-    found = list(read_questions(data / "musique" / "musique_partial.jsonl.gz"))
+def test_rows_of_partial_musique_without_any_paragraph_are_invalid(data_dir: Path) -> None:
+    found = list(read_questions(data_dir / "musique" / "musique_partial.jsonl.gz"))
     invalid = [row for row in found if isinstance(row, InvalidRow)]
     assert len(found) == 1161
     assert {(row.field, row.problem) for row in invalid} == {("paragraphs", "empty list")}

@@ -1,0 +1,83 @@
+# Everything a person or CI runs here. `make` alone lists it.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP_FLAGS ?= -qq
+LOCK := requirements.lock
+LOCK_HEADER := \# Core, dense, embedded and dev, pinned. Made by `make lock`; install with `pip install --no-deps -r`.
+OUT ?= datasets_out/demo
+
+# Nothing here reports home or asks a model hub for anything; everything runs on this machine.
+export DO_NOT_TRACK := 1
+export HF_HUB_OFFLINE := 1
+export PREFECT_SERVER_ANALYTICS_ENABLED := false
+export PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS := 120
+export TOKENIZERS_PARALLELISM := false
+# Without compiled files every start of a command compiles all it imports again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help install demo test lint types check bench lock clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP)  ## .venv with all that demo and tests need, at locked versions (about 3 minutes, 3 GB)
+
+# torch is named again with its dependencies: the CPU build has all of them in the lock and this changes nothing, the
+# CUDA build that other platforms get brings its own libraries.
+$(STAMP): $(LOCK) pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
+	  || { echo "trailforge needs Python 3.11: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing $$(grep -c == $(LOCK)) packages into $(VENV)/ (about 3 minutes)"
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --disable-pip-version-check --no-deps -r $(LOCK)
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --disable-pip-version-check -c $(LOCK) torch
+	@$(BIN)/python -m pip install $(PIP_FLAGS) --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: install  ## trajectories from the sample questions with a packaged model: no key, no GPU, no network
+	@$(BIN)/trailforge mcts-trajectories --questions sample_data/musique_style_questions.jsonl --preset demo --out $(OUT)
+
+test: install  ## the tests; ARGS="-m 'not slow'" leaves out the slow ones
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: install  ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: install  ## pyright
+	@$(BIN)/pyright
+
+check: lint types test  ## what CI runs
+
+bench: install  ## list the benchmarks, or run one: make bench B=name ARGS="…"
+ifdef B
+	@$(BIN)/python benchmarks/$(B).py $(ARGS)
+else
+	@$(BIN)/python -c 'import ast, pathlib; \
+	files = sorted(pathlib.Path("benchmarks").glob("[!_]*.py")); \
+	docs = {f.stem: ast.get_docstring(ast.parse(f.read_text())) for f in files}; \
+	print("\n".join(f"  make bench B={n:<24} {(d or str()).partition(chr(10))[0]}" for n, d in docs.items()) \
+	or "no benchmarks yet")'
+endif
+
+# The lock holds the CPU build of torch, by its plain version. Where the index offers CUDA builds, set UV_FIND_LINKS or
+# PIP_FIND_LINKS to a folder with the CPU build. Pins stay as they are unless ARGS="--upgrade" or "-P name".
+lock: install  ## pin the dependencies of pyproject.toml anew
+	@cp $(LOCK) $(LOCK).new
+	@UV_FIND_LINKS="$${UV_FIND_LINKS:-$$(echo $${PIP_FIND_LINKS:-} | tr ' ' ',')}" $(BIN)/uv pip compile pyproject.toml \
+	  --extra dense --extra embedded --extra dev --python-version 3.11 --quiet --no-header --no-annotate $(ARGS) \
+	  --output-file $(LOCK).new || { rm -f $(LOCK).new; exit 1; }
+	@! grep -iE '^(nvidia|cuda|triton)' $(LOCK).new \
+	  || { echo "these come with a CUDA build of torch; name the folder of a CPU build in UV_FIND_LINKS" >&2; \
+	       rm -f $(LOCK).new; exit 1; }
+	@{ echo '$(LOCK_HEADER)'; sed 's/+cpu$$//' $(LOCK).new; } > $(LOCK)
+	@rm -f $(LOCK).new
+
+clean:  ## remove what tools and builds leave (not .venv, not datasets_out)
+	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,56 @@
+"""For all tests: no call leaves this machine, Prefect has a home of its own, examples are the same in every CI run."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+_SECRETS = ("TRAILFORGE_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "HF_TOKEN")
+_ELSEWHERE = ("PREFECT_API_URL", "PREFECT_API_KEY", "PREFECT_PROFILE")
+_PINNED = {
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_OFFLINE": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+_prefect_home = tempfile.TemporaryDirectory(prefix="trailforge-tests-", ignore_cleanup_errors=True)
+
+# At import and not in a fixture: test modules import Prefect and tokenizers, which read the environment once.
+os.environ.update(_PINNED, PREFECT_HOME=_prefect_home.name)
+for _name in (*_SECRETS, *_ELSEWHERE):
+    os.environ.pop(_name, None)
+
+# No deadline: on two shared cores the first example of a test may wait for an import.
+settings.register_profile("local", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_unconfigure() -> None:
+    """Remove Prefect's home, after its server has gone."""
+    _prefect_home.cleanup()
+
+
+@pytest.fixture(autouse=True)
+def _environment_as_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test may set what it likes in `os.environ`, even without monkeypatch: the next one finds the values above."""
+    for name in (*_SECRETS, *_ELSEWHERE):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {**_PINNED, "PREFECT_HOME": _prefect_home.name}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of public data sets that TRAILFORGE_DATA names; the test is skipped when there is none."""
+    folder = os.environ.get("TRAILFORGE_DATA")
+    if not folder:
+        pytest.skip("TRAILFORGE_DATA is not set")
+    path = Path(folder).resolve()
+    assert path.is_dir(), f"TRAILFORGE_DATA names {folder}, which is no folder"
+    return path

@@ -1,0 +1,126 @@
+"""The dense index: ranking, ties, and its files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from retrieval import DenseIndex, DenseRetriever, Encoder
+from retrieval.dense import embedded_text
+from schemas import Document, RetrievalError
+from tests.retrieval.support import DOCUMENTS, ids, run
+
+pytestmark = pytest.mark.real_model
+
+
+@pytest.fixture(scope="module")
+def index(encoder: Encoder) -> DenseIndex:
+    """Over DOCUMENTS."""
+    return DenseIndex.build(DOCUMENTS, encoder.encode_documents([embedded_text(d) for d in DOCUMENTS]))
+
+
+@pytest.fixture
+def folder(index: DenseIndex, encoder: Encoder, tmp_path: Path) -> Path:
+    """The saved index."""
+    index.save(tmp_path / "index", encoder)
+    return tmp_path / "index"
+
+
+def test_the_nearest_comes_first_with_its_cosine(index: DenseIndex, encoder: Encoder) -> None:
+    passages = run(DenseRetriever(index, encoder).retrieve("Who directed Metropolis?", 2))
+    assert ids(passages) == ["0", "1"]
+    assert passages[0].text == DOCUMENTS[0].text
+    cosine = encoder.encode_documents([embedded_text(d) for d in DOCUMENTS])[0] @ encoder.encode_query(
+        "Who directed Metropolis?"
+    )
+    assert passages[0].score == pytest.approx(float(cosine), abs=1e-5)
+    assert all(passage.score == round(passage.score, 6) for passage in passages)
+
+
+@pytest.mark.parametrize(("k", "found"), [(1, 1), (5, 5), (99, 5), (0, 0), (-1, 0)])
+def test_k_may_be_anything(index: DenseIndex, encoder: Encoder, k: int, found: int) -> None:
+    assert len(run(DenseRetriever(index, encoder).retrieve("capital", k))) == found
+
+
+def test_ties_keep_the_order_of_the_documents_also_at_the_cut() -> None:
+    """40 equal documents and 2 better ones: more ties than the search looks at in one go."""
+    documents = [Document(id=str(n), title="", text="") for n in range(42)]
+    vectors = np.tile(np.array([[0.6, 0.8]], dtype=np.float32), (42, 1))
+    vectors[[30, 41]] = [1.0, 0.0]
+    index = DenseIndex.build(documents, vectors)
+    query = np.array([1.0, 0.0], dtype=np.float32)
+    for k in (1, 2, 3, 12, 42):
+        expected = ["30", "41", *(str(n) for n in range(41) if n != 30)][:k]
+        assert ids(index.search(query, k)) == expected
+
+
+def test_scores_that_differ_after_the_sixth_decimal_are_ties() -> None:
+    documents = [Document(id=str(n), title="", text="") for n in range(2)]
+    index = DenseIndex.build(documents, np.array([[0.5, 0.0], [0.5000001, 0.0]], dtype=np.float32))
+    assert ids(index.search(np.array([1.0, 0.0], dtype=np.float32), 2)) == ["0", "1"]
+
+
+def test_a_saved_index_answers_alike_and_is_mapped(index: DenseIndex, encoder: Encoder, folder: Path) -> None:
+    opened = DenseIndex.open(folder, encoder)
+    for query in ("Who directed Metropolis?", "capital of Austria", "???"):
+        vector = encoder.encode_query(query)
+        assert opened.search(vector, 5) == index.search(vector, 5)
+    maps = Path("/proc/self/maps")
+    if maps.exists():
+        mapped = maps.read_text()
+        assert str(folder / "vectors.faiss") in mapped and str(folder / "texts.arrow") in mapped
+
+
+def test_saving_is_all_or_nothing(index: DenseIndex, encoder: Encoder, tmp_path: Path, folder: Path) -> None:
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+    with pytest.raises(RetrievalError, match="exists; give another folder"):
+        index.save(folder, encoder)
+
+
+def test_the_same_documents_give_the_same_files(index: DenseIndex, encoder: Encoder, folder: Path) -> None:
+    index.save(folder.parent / "again", encoder)
+    for path in folder.iterdir():
+        assert (folder.parent / "again" / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(("field", "value"), [("encoder", "e5"), ("passage_prefix", "passage: "), ("dimension", 768)])
+def test_another_encoder_is_refused(encoder: Encoder, folder: Path, field: str, value: object) -> None:
+    meta = json.loads((folder / "meta.json").read_text())
+    (folder / "meta.json").write_text(json.dumps({**meta, field: value}))
+    with pytest.raises(RetrievalError, match=f"was made with the {field} '?{value}"):
+        DenseIndex.open(folder, encoder)
+
+
+@pytest.mark.parametrize("name", ["vectors.faiss", "texts.arrow"])
+def test_a_damaged_or_missing_file_is_named(encoder: Encoder, folder: Path, name: str) -> None:
+    path = folder / name
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(RetrievalError, match=f"{name} is missing or damaged: build the index again"):
+        DenseIndex.open(folder, encoder)
+    path.unlink()
+    with pytest.raises(RetrievalError, match=f"{name} is missing or damaged"):
+        DenseIndex.open(folder, encoder)
+
+
+@pytest.mark.parametrize("meta", ["{", "[]", "{}", '{"format": 99}'])
+def test_a_damaged_description_is_named(encoder: Encoder, folder: Path, meta: str) -> None:
+    (folder / "meta.json").write_text(meta)
+    with pytest.raises(RetrievalError, match=r"meta\.json is .*: build the index again"):
+        DenseIndex.open(folder, encoder)
+
+
+def test_a_folder_without_an_index(encoder: Encoder, tmp_path: Path) -> None:
+    with pytest.raises(RetrievalError, match="holds no index: make one with `trailforge index`"):
+        DenseIndex.open(tmp_path, encoder)
+
+
+def test_a_missing_package_comes_with_its_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(RetrievalError, match="needs faiss: run `make install`"):
+        DenseIndex.build([], np.zeros((0, 2), dtype=np.float32))

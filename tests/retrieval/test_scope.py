@@ -1,0 +1,133 @@
+"""Retrieval over a question's paragraphs and over a corpus, and building a corpus."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines.sources import read_questions
+from retrieval import Encoder, Retrieval, RetrievalConfig, build_index, open_retrieval, read_corpus
+from retrieval.encoder import PACKAGED
+from schemas import InvalidInput, Passage, Question
+from tests.retrieval.support import DOCUMENTS, ids, run
+
+QUESTION = Question(id="q", question="q", answer="a", paragraphs=DOCUMENTS)
+ROWS = [{"id": d.id, "title": d.title, "text": d.text} for d in DOCUMENTS]
+
+
+def corpus(path: Path, rows: list[dict[str, str]]) -> Path:
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
+    return path
+
+
+async def found(retrieval: Retrieval, query: str, question: Question = QUESTION) -> list[str]:
+    return ids(await (await retrieval.for_question(question)).retrieve(query, 2))
+
+
+@pytest.mark.real_model
+def test_dense_and_lexical_over_the_questions_paragraphs(encoder: Encoder) -> None:
+    assert run(found(Retrieval(encoder, None), "capital of Austria")) == ["2", "3"]
+    assert run(found(open_retrieval(RetrievalConfig(kind="bm25")), "capital of Austria")) == ["2", "3"]
+
+
+def test_a_question_without_paragraphs_is_refused() -> None:
+    retrieval = open_retrieval(RetrievalConfig(kind="bm25"))
+    with pytest.raises(InvalidInput, match="question q has no paragraphs"):
+        run(found(retrieval, "x", Question(id="q", question="q", answer="a")))
+
+
+@pytest.mark.real_model
+@pytest.mark.usefixtures("encoder")
+def test_one_corpus_for_all_questions(tmp_path: Path) -> None:
+    source = corpus(tmp_path / "passages.jsonl.gz", ROWS)
+    assert build_index(source, tmp_path / "index") == 5
+    dense = open_retrieval(RetrievalConfig(scope="corpus", corpus_index=str(tmp_path / "index")))
+    lexical = open_retrieval(RetrievalConfig(kind="bm25", scope="corpus", corpus_index=str(source)))
+    for retrieval in (dense, lexical):
+        assert run(found(retrieval, "capital of Austria", Question(id="q", question="q", answer="a"))) == ["2", "3"]
+    ((passage, sentence),) = run(_best_sentence(dense))
+    assert (passage.id, sentence) == ("1", "Fritz Lang was born in Vienna.")
+
+
+async def _best_sentence(retrieval: Retrieval) -> list[tuple[Passage, str]]:
+    retriever = await retrieval.for_question(QUESTION)
+    passages = await retriever.retrieve("Where was Fritz Lang born?", 3)
+    return await retrieval.best_sentences("Where was Fritz Lang born?", passages, 1)
+
+
+def test_the_corpus_scope_needs_an_index() -> None:
+    with pytest.raises(InvalidInput, match="the scope corpus needs an index"):
+        RetrievalConfig(scope="corpus")
+
+
+def test_a_corpus_is_json_lines_or_parquet(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "rows.parquet")
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)) + "\n\n")
+    expected = [(d.id, d.title, d.text) for d in DOCUMENTS]
+    for path in (tmp_path / "rows.parquet", tmp_path / "rows.jsonl", corpus(tmp_path / "rows", ROWS)):
+        assert [(d.id, d.title, d.text) for d in read_corpus(path)] == expected
+
+
+def test_a_passage_needs_a_text_alone(tmp_path: Path) -> None:
+    (only,) = read_corpus(corpus(tmp_path / "rows", [{"text": " text "}]))
+    assert (only.id, only.title, only.text) == ("1", "", "text")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b'{"text": " "}', "row 1, field 'text': must be a text that is not empty"),
+        (b'{"title": "t"}', "row 1, field 'text': must be a text"),
+        (b'{"text": "a", "id": 1}\n{"text": "b", "id": "1"}', "row 2, field 'id': '1' is the id of an earlier row"),
+        (b'{"text": "a"}\n{', "row 2: not JSON"),
+        (b"[1]", "row 1: not a JSON object"),
+        (b"\xff", "cannot be read"),
+        (gzip.compress(b'{"text": "a"}' * 99)[:-9], "cannot be read"),
+    ],
+)
+def test_a_bad_corpus_is_named(tmp_path: Path, content: bytes, problem: str) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(content)
+    with pytest.raises(InvalidInput, match=re.escape(str(path))) as caught:
+        list(read_corpus(path))
+    assert problem in str(caught.value)
+
+
+def test_a_corpus_that_is_not_there_or_empty(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="no such file"):
+        list(read_corpus(tmp_path / "none"))
+    (tmp_path / "rows.parquet").write_bytes(b"no parquet")
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        list(read_corpus(tmp_path / "rows.parquet"))
+    with pytest.raises(InvalidInput, match="holds no passages"):
+        build_index(corpus(tmp_path / "rows", []), tmp_path / "index", PACKAGED)
+
+
+@pytest.mark.slow
+@pytest.mark.real_model
+def test_gold_paragraphs_of_real_hops_are_found(data_dir: Path, encoder: Encoder) -> None:
+    """30 MuSiQue questions, 20 paragraphs each, gold answers in the place of `#k`: recall at 3 is at least 0.7."""
+    rows = read_questions(data_dir / "musique" / "musique_original20.jsonl.gz")
+    questions = [row for row in islice(rows, 30) if isinstance(row, Question)]
+    hits = run(_hits(Retrieval(encoder, None), questions))
+    assert len(hits) == 60
+    assert sum(hits) / len(hits) >= 0.7
+
+
+async def _hits(retrieval: Retrieval, questions: list[Question]) -> list[bool]:
+    """Per hop, whether its paragraph is among the best three."""
+    hits = []
+    for question in questions:
+        retriever = await retrieval.for_question(question)
+        answers = [hop.answer for hop in question.decomposition]
+        for hop in question.decomposition:
+            query = re.sub(r"#(\d+)", lambda match, known=answers: known[int(match[1]) - 1], hop.question)
+            hits.append(hop.support_id in ids(await retriever.retrieve(query, 3)))
+    return hits

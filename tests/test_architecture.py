@@ -1,0 +1,432 @@
+"""The house held against its plan: who imports whom, what loads what, names, sizes, docstrings, and the lock.
+
+Every check returns a list of `file:line: what is wrong`; a test fails with that list. `MAY_IMPORT` is the plan itself:
+an edge that is not in it does not exist, so a new one is added here first, in one reviewed line.
+"""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import importlib.metadata
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+
+_KNOWLEDGE = frozenset({"schemas", "inference", "retrieval", "rewards"})
+MAY_IMPORT: dict[str, frozenset[str]] = {
+    "schemas": frozenset(),
+    "presets": frozenset({"schemas"}),
+    "rewards": frozenset({"schemas"}),
+    "inference": frozenset({"schemas"}),
+    "retrieval": frozenset({"schemas", "inference"}),
+    "protocols": _KNOWLEDGE,
+    "mcts": frozenset({"schemas"}),  # see FILES_MAY_IMPORT
+    "generators": _KNOWLEDGE | {"protocols", "mcts"},
+    "filters": _KNOWLEDGE | {"protocols"},
+    "pipelines": _KNOWLEDGE | {"generators", "filters"},
+    "training": _KNOWLEDGE | {"protocols"},
+    "evaluation": _KNOWLEDGE | {"protocols"},
+    "inspector": frozenset({"schemas", "rewards"}),
+    "flows": frozenset(
+        {"schemas", "presets", "inference", "retrieval", "pipelines", "training", "evaluation", "inspector"}
+    ),
+    "cli": frozenset(
+        {"schemas", "presets", "inference", "retrieval", "pipelines", "training", "evaluation", "inspector", "flows"}
+    ),
+}
+"""Root packages (and `cli.py`) and the ones they may import. What is absent is forbidden."""
+
+FILES_MAY_IMPORT: dict[str, frozenset[str]] = {
+    f"mcts/{name}.py": _KNOWLEDGE for name in ("asker", "policy", "rollout", "rules")
+}
+"""Files that may import more than their folder: the search knows no model, these bring it in."""
+
+SEARCH_ONLY = frozenset({"mcts.plan", "mcts.tree", "mcts.search", "mcts.reflection"})
+"""These import schemas and each other alone; the model reaches them as callables."""
+
+AT_HOME = {"apache_beam": "pipelines", "prefect": "flows", "openai": "inference"}
+"""Distributions that one folder alone imports."""
+
+HEAVY = frozenset(
+    {"torch", "apache_beam", "prefect", "openai", "sentence_transformers", "transformers", "faiss", "sklearn"}
+)
+"""Modules that cost a second or more; loaded by the commands that need them."""
+
+MAX_FUNCTION_LINES = 60
+MAX_FILE_LINES = 400
+_NOT_OURS = {"tests", "build", "dist", "benchmarks"}
+
+
+# What the tree holds
+
+
+class Import(NamedTuple):
+    """An import statement, resolved to the module it loads."""
+
+    file: Path
+    line: int
+    module: str
+
+    @property
+    def top(self) -> str:
+        """The root package or distribution."""
+        return self.module.partition(".")[0]
+
+
+def packages(root: Path) -> list[str]:
+    """Names of the root packages."""
+    return sorted(path.parent.name for path in root.glob("[a-z]*/__init__.py") if path.parent.name not in _NOT_OURS)
+
+
+def sources(root: Path) -> list[Path]:
+    """Files of the root packages and the modules beside them."""
+    files = [file for package in packages(root) for file in (root / package).rglob("*.py")]
+    return sorted([*files, *root.glob("*.py")])
+
+
+def imports(root: Path, file: Path) -> Iterator[Import]:
+    """All imports of a file, wherever they stand, those by name at run time included."""
+    package = list(file.relative_to(root).parent.parts)
+    for node in ast.walk(parse(file)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(file, node.lineno, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                yield Import(file, node.lineno, inner if is_module(root, inner) else base)
+        elif isinstance(node, ast.Call) and name_of(node.func) in {"import_module", "__import__"} and node.args:
+            named = node.args[0]
+            if isinstance(named, ast.Constant) and isinstance(named.value, str):
+                yield Import(file, node.lineno, named.value)
+
+
+def is_module(root: Path, dotted: str) -> bool:
+    """Whether a name is a module of ours."""
+    path = root.joinpath(*dotted.split("."))
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def parse(file: Path) -> ast.Module:
+    """The syntax tree of a file."""
+    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+
+
+def name_of(node: ast.expr) -> str:
+    """Last part of a dotted name; empty for other expressions."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def where(root: Path, file: Path, line: int, what: str) -> str:
+    """A line of a report."""
+    return f"{file.relative_to(root).as_posix()}:{line}: {what}"
+
+
+# The checks
+
+
+def forbidden_edges(root: Path) -> list[str]:
+    """Imports of ours that the plan does not hold."""
+    ours, found = {*packages(root), *(f.stem for f in root.glob("*.py"))}, []
+    for file in sources(root):
+        relative = file.relative_to(root)
+        home = relative.parts[0].removesuffix(".py")
+        if home not in MAY_IMPORT:
+            found.append(where(root, file, 1, f"{home} is not in MAY_IMPORT"))
+            continue
+        allowed = FILES_MAY_IMPORT.get(relative.as_posix(), MAY_IMPORT[home]) | {home}
+        for each in imports(root, file):
+            if each.top in ours | {"tests", "benchmarks"} and each.top not in allowed:
+                found.append(where(root, file, each.line, f"{home} must not import {each.module}"))
+    return found
+
+
+def search_knows_a_model(root: Path) -> list[str]:
+    """Imports by which plan, tree, search or reflection would see policy, rollout or what these import."""
+    return [
+        where(root, file, each.line, f"imports {each.module}")
+        for file in (root / f"{module.replace('.', '/')}.py" for module in sorted(SEARCH_ONLY))
+        if file.is_file()
+        for each in imports(root, file)
+        if each.top == "mcts" and each.module not in SEARCH_ONLY
+    ]
+
+
+def away_from_home(root: Path) -> list[str]:
+    """Imports of Beam, Prefect or the OpenAI client outside of the one folder that knows them."""
+    return [
+        where(root, file, each.line, f"{each.module} is imported in {AT_HOME[each.top]}/ alone")
+        for file in sources(root)
+        for each in imports(root, file)
+        if each.top in AT_HOME and file.relative_to(root).parts[0] != AT_HOME[each.top]
+    ]
+
+
+def do_fns_elsewhere(root: Path) -> list[str]:
+    """DoFn classes outside of `pipelines/shards.py`."""
+    return [
+        where(root, file, node.lineno, f"{node.name} is a DoFn; the one DoFn is in pipelines/shards.py")
+        for file in sources(root)
+        if file.relative_to(root).as_posix() != "pipelines/shards.py"
+        for node in ast.walk(parse(file))
+        if isinstance(node, ast.ClassDef) and any(name_of(base).endswith("DoFn") for base in node.bases)
+    ]
+
+
+def mutual_imports(root: Path) -> list[str]:
+    """Pairs of root packages that import each other."""
+    edges = {}
+    for file in sources(root):
+        home = file.relative_to(root).parts[0].removesuffix(".py")
+        for each in imports(root, file):
+            edges.setdefault((home, each.top), where(root, file, each.line, f"imports {each.module}"))
+    return [f"{at} and back: {edges[b, a]}" for (a, b), at in sorted(edges.items()) if a < b and (b, a) in edges]
+
+
+def long_ones(root: Path) -> list[str]:
+    """Functions and files past their limits: a second idea is hiding in each."""
+    found = []
+    for file in sources(root):
+        lines = len(file.read_text(encoding="utf-8").splitlines())
+        if lines > MAX_FILE_LINES:
+            found.append(where(root, file, 1, f"{lines} lines (at most {MAX_FILE_LINES})"))
+        for node in functions(parse(file)):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > MAX_FUNCTION_LINES:
+                found.append(where(root, file, node.lineno, f"{node.name}: {length} lines ({MAX_FUNCTION_LINES})"))
+    return found
+
+
+def undocumented(root: Path) -> list[str]:
+    """Modules, and public classes, functions and methods, without a docstring."""
+    found = []
+    for file in sources(root):
+        tree = parse(file)
+        if tree.body and not ast.get_docstring(tree):
+            found.append(where(root, file, 1, "module"))
+        found += [where(root, file, n.lineno, n.name) for n in public(tree) if not ast.get_docstring(n)]
+    return found
+
+
+def unannotated(root: Path) -> list[str]:
+    """Functions, private ones too, with a parameter or a return value of no stated type."""
+    found = []
+    for file in sources(root):
+        for node in functions(parse(file)):
+            arguments = node.args
+            named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+            stars = [a for a in (arguments.vararg, arguments.kwarg) if a]
+            bare = [a.arg for a in [*named, *stars] if a.annotation is None and a.arg not in {"self", "cls"}]
+            bare += [] if node.returns else ["return"]
+            found += [where(root, file, node.lineno, f"{node.name}: {', '.join(bare)}")] if bare else []
+    return found
+
+
+def unfinished(root: Path) -> list[str]:
+    """Marks of work that was put off."""
+    mark = re.compile(r"\b(TODO|FIXME|XXX|HACK|NotImplementedError)\b")
+    return [
+        where(root, file, number, line.strip())
+        for file in sources(root)
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if mark.search(line)
+    ]
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """All functions, nested ones too."""
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def public(node: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Classes, functions and methods whose names, and whose classes' names, do not begin with an underscore."""
+    for child in node.body:
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and child.name[0] != "_":
+            yield child
+            if isinstance(child, ast.ClassDef):
+                yield from public(child)
+
+
+CHECKS: list[Callable[[Path], list[str]]] = [
+    forbidden_edges,
+    search_knows_a_model,
+    away_from_home,
+    do_fns_elsewhere,
+    mutual_imports,
+    long_ones,
+    undocumented,
+    unannotated,
+    unfinished,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_tree_has_no(check: Callable[[Path], list[str]]) -> None:
+    """Each check over every file of the root packages."""
+    found = check(ROOT)
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_plan_has_no_cycle() -> None:
+    """The allowed edges alone cannot make a circle."""
+    graphlib.TopologicalSorter(MAY_IMPORT).prepare()
+
+
+# The checks themselves, against a small tree with one fault each
+
+FAULTS: list[tuple[Callable[[Path], list[str]], dict[str, str], str]] = [
+    (forbidden_edges, {"filters/a.py": "from generators import textualize"}, "filters/a.py:1: filters must not import"),
+    (forbidden_edges, {"filters/a.py": "def f():\n    import pipelines.shards"}, "filters/a.py:2:"),
+    (forbidden_edges, {"filters/a.py": "import importlib\nimportlib.import_module('flows')"}, "filters/a.py:2:"),
+    (forbidden_edges, {"schemas/a.py": "from ..cli import main"}, "schemas/a.py:1: schemas must not import cli"),
+    (forbidden_edges, {"schemas/a.py": "import tests.strategies"}, "schemas/a.py:1:"),
+    (forbidden_edges, {"mcts/search.py": "import rewards"}, "mcts/search.py:1: mcts must not import rewards"),
+    (forbidden_edges, {"utils/__init__.py": '"""Odds and ends."""'}, "utils/__init__.py:1: utils is not in MAY_IMPORT"),
+    (search_knows_a_model, {"mcts/tree.py": "from mcts import policy"}, "mcts/tree.py:1: imports mcts.policy"),
+    (search_knows_a_model, {"mcts/plan.py": "from .policy import Policy"}, "mcts/plan.py:1: imports mcts.policy"),
+    (away_from_home, {"generators/a.py": "from apache_beam import Map"}, "generators/a.py:1: apache_beam is"),
+    (away_from_home, {"cli.py": "import prefect.artifacts"}, "cli.py:1: prefect.artifacts is"),
+    (do_fns_elsewhere, {"pipelines/a.py": "class A(beam.DoFn): ..."}, "pipelines/a.py:1: A is a DoFn"),
+    (mutual_imports, {"rewards/a.py": "import filters", "filters/a.py": "import rewards"}, "filters/a.py:1: imports"),
+    (long_ones, {"filters/a.py": "def f():\n" + "    a = 1\n" * 60}, "filters/a.py:1: f: 61 lines"),
+    (long_ones, {"filters/a.py": "a = 1\n" * 401}, "filters/a.py:1: 401 lines"),
+    (undocumented, {"filters/a.py": '"""A."""\nclass A:\n    """A."""\n    def f(self): ...'}, "filters/a.py:4: f"),
+    (undocumented, {"filters/a.py": "a = 1"}, "filters/a.py:1: module"),
+    (unannotated, {"filters/a.py": "def _f(a, *b: int, c): ..."}, "filters/a.py:1: _f: a, c, return"),
+    (unfinished, {"filters/a.py": "a = 1  # TODO: two"}, "filters/a.py:1: a = 1  # TODO: two"),
+]
+
+
+@pytest.mark.parametrize(("check", "files", "expected"), FAULTS)
+def test_a_check_finds(
+    tmp_path: Path, check: Callable[[Path], list[str]], files: dict[str, str], expected: str
+) -> None:
+    """A fault is reported with its file and line, so an empty report means something."""
+    names = ("schemas", "rewards", "mcts", "generators", "filters", "pipelines", "flows")
+    small = {f"{name}/__init__.py": "" for name in names} | {"cli.py": "", "mcts/policy.py": ""}
+    for name, text in (small | files).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert [line for line in check(tmp_path) if line.startswith(expected)]
+
+
+# What starting the command loads and costs
+
+
+def loaded_by(statements: str) -> set[str]:
+    """Top-level modules in memory after some statements in a fresh interpreter."""
+    script = (
+        f"import sys\n{statements}\nprint('\\n'.join({{m.partition('.')[0] for m in sys.modules}}), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "import schemas",
+        "import rewards",
+        "import mcts.search, mcts.reflection",
+        "import cli\ntry:\n    cli.main(['--help'])\nexcept SystemExit as end:\n    assert not end.code, end.code",
+    ],
+    ids=["schemas", "rewards", "search", "help"],
+)
+def test_loads_nothing_heavy(statements: str) -> None:
+    """Records, scores, the search and `--help` come without torch, Beam, Prefect or the model client."""
+    loaded = loaded_by(statements)
+    assert loaded & {"schemas", "rewards", "mcts", "cli"}
+    assert not loaded & HEAVY
+
+
+def test_help_answers_within_a_second() -> None:
+    """Median of three starts of the installed command, after one that warms the caches."""
+    command = Path(sys.executable).with_name("trailforge")
+    if not command.exists():
+        missing = pytest.fail if os.environ.get("CI") else pytest.skip
+        missing("the command is not installed beside this interpreter: make install")
+    seconds = []
+    for _ in range(4):
+        start = time.perf_counter()
+        done = subprocess.run([command, "--help"], capture_output=True, text=True, timeout=60)
+        seconds.append(time.perf_counter() - start)
+        assert done.returncode == 0, done.stderr
+        assert "mcts-trajectories" in done.stdout
+    assert statistics.median(seconds[1:]) < 1.0, seconds
+
+
+# Names and declarations
+
+
+def declared() -> dict[str, list[Requirement]]:
+    """Requirements of pyproject.toml: the core's under an empty name, the extras' under theirs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lists = {"": project["dependencies"], **project["optional-dependencies"]}
+    return {name: [Requirement(text) for text in texts] for name, texts in lists.items()}
+
+
+def locked() -> dict[str, str]:
+    """Versions in requirements.lock by distribution."""
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("==") for line in lines if line and not line.startswith("#"))
+
+
+def test_no_root_package_shadows_another_module() -> None:
+    """Nothing at our root is called like a module of the standard library or of an installed distribution."""
+    ours = {*packages(ROOT), *(file.stem for file in ROOT.glob("*.py")), "tests"}
+    assert not ours & sys.stdlib_module_names
+    installed = importlib.metadata.packages_distributions()
+    others = {name: set(installed.get(name, ())) - {"trailforge"} for name in ours}
+    assert not {name: homes for name, homes in others.items() if homes}
+
+
+def test_every_package_is_shipped() -> None:
+    """pyproject.toml lists each folder with modules, and nothing else."""
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    folders = {".".join(file.parent.relative_to(ROOT).parts) for file in sources(ROOT) if file.parent != ROOT}
+    assert set(tool["packages"]) == folders
+    assert set(tool["py-modules"]) == {file.stem for file in ROOT.glob("*.py")}
+
+
+def test_every_import_is_declared() -> None:
+    """What a file imports stands in pyproject.toml itself and does not come by way of something else."""
+    names = {canonicalize_name(r.name) for requirements in declared().values() for r in requirements}
+    known, found = importlib.metadata.packages_distributions(), []
+    for file in sources(ROOT):
+        for each in imports(ROOT, file):
+            homes = {canonicalize_name(name) for name in known.get(each.top, ())} - {"trailforge"}
+            if homes and not homes & names:
+                found.append(where(ROOT, file, each.line, f"{each.module} comes with {', '.join(sorted(homes))}"))
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_lock_holds_what_is_declared() -> None:
+    """Every requirement of core, dense, embedded and dev is pinned at a version within its bounds."""
+    pins = locked()
+    wanted = [r for extra in ("", "dense", "embedded", "dev") for r in declared()[extra] if r.name != "trailforge"]
+    assert not [str(r) for r in wanted if pins.get(canonicalize_name(r.name), "none") not in r.specifier]
+
+
+def test_lock_holds_no_machine() -> None:
+    """Plain `name==version` lines: no CUDA, no local builds, no paths, no addresses."""
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    plain = re.compile(r"(?!nvidia|cuda|triton)[a-z0-9-]+==[0-9][0-9a-z.]*")
+    assert lines[0].startswith("#")
+    assert not [line for line in lines[1:] if not plain.fullmatch(line)]
