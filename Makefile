@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test lint types check bench lock clean
+.PHONY: help install demo test lint types check bench golden lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ else
 	print("\n".join(f"  make bench B={n:<24} {(d or str()).partition(chr(10))[0]}" for n, d in docs.items()) \
 	or "no benchmarks yet")'
 endif
+
+golden: install  ## write the golden files of the record schemas anew, after a change on purpose
+	@$(BIN)/python -m tests.schemas.test_arrow
 
 # The lock holds the CPU build of torch, by its plain version. Where the index offers CUDA builds, set UV_FIND_LINKS or
 # PIP_FIND_LINKS to a folder with the CPU build. Pins stay as they are unless ARGS="--upgrade" or "-P name".

@@ -104,8 +104,8 @@ async def generate(question: Question, context: Context, *, parallel: int = 1) -
     )
     tree = await search(
         question,
-        policy=_policy(asker, context.config),
-        roll_out=await _plan_runner(question, asker, context),
+        policy=open_policy(asker, context.config),
+        roll_out=await plan_runner(question, asker, context),
         calls=lambda: meter.calls,
         config=context.config.search,
         parallel=parallel,
@@ -217,7 +217,8 @@ class _Writer:
         return self._tree.nodes[rollout.node].origin
 
 
-def _policy(asker: Asker, config: GeneratorConfig) -> Policy:
+def open_policy(asker: Asker, config: GeneratorConfig) -> Policy:
+    """Who splits questions, as configured."""
     names = config.prompts
     prompts = PolicyPrompts(
         split=load_prompt(names.split),
@@ -228,7 +229,8 @@ def _policy(asker: Asker, config: GeneratorConfig) -> Policy:
     return kind(asker, prompts, config.policy)
 
 
-async def _plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunner:
+async def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunner:
+    """What rolls out plans of one question."""
     config = context.config
     return PlanRunner(
         golds=question.golds,

@@ -19,9 +19,10 @@ _IRREGULAR_BASES = {
 _KEEP_E = re.compile(r"(?:[aeiou][cszvgu]|[^aeiou]l|[rn][csgv]|at|ut|ir|in|id|ak|ok|am)ed$")
 _THIRD_PERSON = {
     "containing": "contains", "featuring": "features", "starring": "stars", "including": "includes", "having": "has",
-    "hosting": "hosts", "bordering": "borders", "lying": "lies", "owning": "owns",
-    "holding": "holds", "playing": "plays", "serving": "serves", "surrounding": "surrounds", "covering": "covers",
-    "publishing": "publishes", "operating": "operates", "producing": "produces", "singing": "sings", "leading": "leads", "using": "uses",
+    "hosting": "hosts", "bordering": "borders", "lying": "lies", "owning": "owns", "holding": "holds",
+    "playing": "plays", "serving": "serves", "surrounding": "surrounds", "covering": "covers",
+    "publishing": "publishes", "operating": "operates", "producing": "produces", "singing": "sings",
+    "leading": "leads", "using": "uses",
 }  # fmt: skip
 
 

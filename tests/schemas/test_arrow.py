@@ -88,7 +88,11 @@ GOLDEN = Path(__file__).parent / "arrow_schemas.txt"
 
 def test_arrow_schemas_change_only_on_purpose() -> None:
     """A changed schema needs a new version. Then renew the golden file: `make golden`."""
-    assert GOLDEN.read_text() == "\n\n".join(describe(r) for r in RECORDS) + "\n"
+    assert GOLDEN.read_text() == described()
+
+
+def described() -> str:
+    return "\n\n".join(describe(r) for r in RECORDS) + "\n"
 
 
 def describe(record: type) -> str:
@@ -173,3 +177,7 @@ def test_errors_survive_pickling() -> None:
 
     error = InvalidInput("bad", file="f.jsonl", row=3, field="answer")
     assert str(pickle.loads(pickle.dumps(error))) == "f.jsonl, row 3, field 'answer': bad"
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(described())
