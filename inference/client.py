@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import json
+import math
 import os
 import random
 import time
@@ -47,6 +48,10 @@ class ClientConfig:
     """JSON object sent with every call; part of its key."""
 
 
+class _NoReply(Exception):
+    """Status 200, but no reply in it."""
+
+
 class ModelClient:
     """Answers requests. Use it on one event loop."""
 
@@ -82,6 +87,8 @@ class ModelClient:
             if error.status_code == 404:
                 return []  # not every server lists its models
             raise self._refusal(error) from error
+        except (AttributeError, TypeError, json.JSONDecodeError, openai.APIResponseValidationError) as error:
+            raise self._not_understood() from error
         return [model.id for model in page.data]
 
     async def aclose(self) -> None:
@@ -123,7 +130,7 @@ class ModelClient:
         for attempt in range(1, self._config.max_attempts + 1):
             try:
                 return await self._send(request)
-            except openai.APIConnectionError as error:
+            except (openai.APIConnectionError, _NoReply) as error:
                 failure = error
                 asked_wait = None
             except openai.APIStatusError as error:
@@ -140,13 +147,23 @@ class ModelClient:
         async with self._slots:
             self.counters.in_flight += 1
             try:
-                if isinstance(request.prompt, str):
-                    return _completion_reply(
-                        await self._client().completions.create(**self._body(request)), request.key
-                    )
-                return _chat_reply(await self._client().chat.completions.create(**self._body(request)), request.key)
+                return await self._exchange(request)
             finally:
                 self.counters.in_flight -= 1
+
+    async def _exchange(self, request: Request) -> Reply:
+        import openai
+
+        body, client = self._body(request), self._client()
+        is_text = isinstance(request.prompt, str)
+        try:
+            response = await (client.completions if is_text else client.chat.completions).create(**body)
+        except (json.JSONDecodeError, openai.APIResponseValidationError) as error:
+            raise _NoReply from error
+        try:
+            return (_completion_reply if is_text else _chat_reply)(response, request.key)
+        except (AttributeError, IndexError, TypeError) as error:  # the SDK passes on whatever came with a 200
+            raise _NoReply from error
 
     def _body(self, request: Request) -> dict[str, Any]:
         sampling = request.sampling
@@ -161,9 +178,9 @@ class ModelClient:
             body["stop"] = list(sampling.stop)
         extra: dict[str, Any] = json.loads(request.extra_body) if request.extra_body else {}
         if isinstance(request.prompt, str):
-            body["prompt"] = request.prompt
+            body["prompt"] = _sendable(request.prompt)
         else:
-            body["messages"] = [{"role": turn.role, "content": turn.content} for turn in request.prompt]
+            body["messages"] = [{"role": turn.role, "content": _sendable(turn.content)} for turn in request.prompt]
         self._constrain(request, body, extra)
         if extra:
             body["extra_body"] = extra
@@ -192,7 +209,9 @@ class ModelClient:
         if self._sdk is None:
             from openai import AsyncOpenAI, DefaultAioHttpClient
 
-            key = next((os.environ[name] for name in _KEY_VARIABLES if os.environ.get(name)), "none")
+            key = _api_key() or "none"
+            if not (key.isascii() and key.isprintable()):
+                raise ProviderError(f"the API key holds characters that no key has; set {_KEY_VARIABLES[0]} anew")
             self._sdk = AsyncOpenAI(
                 base_url=self._config.base_url,
                 api_key=key,
@@ -210,6 +229,8 @@ class ModelClient:
     def _refusal(self, error: Any) -> ProviderError:
         """What a status that no retry mends means."""
         text = _first_line(error.message)
+        if key := _api_key():
+            text = text.replace(key, "<key>")  # some servers repeat what they were sent
         where = f"{self._config.base_url}, model {self._config.model}"
         if error.status_code == 400 and any(mark in str(error.body or text).lower() for mark in _OVERFLOW_MARKS):
             return ContextOverflow(f"the prompt is too long for the model ({text})")
@@ -227,9 +248,19 @@ class ModelClient:
                 f"{self._config.base_url} still says 429 after {attempts} attempts; "
                 "lower model.max_in_flight, then run the same command again"
             )
+        if isinstance(failure, _NoReply):
+            return self._not_understood()
         if status is not None:
             return self._unavailable(f"status {status} after {attempts} attempts")
-        return self._unavailable(f"no reply after {attempts} attempts ({_first_line(str(failure))})")
+        return self._unavailable(
+            f"no reply after {attempts} attempts ({_first_line(str(failure.__cause__ or failure))})"
+        )
+
+    def _not_understood(self) -> ProviderError:
+        return ProviderError(
+            f"{self._config.base_url}, model {self._config.model}: what it sends is no OpenAI-compatible reply; "
+            "check the URL (it ends in /v1)"
+        )
 
     def _unavailable(self, what: str) -> ServerUnavailable:
         return ServerUnavailable(
@@ -240,22 +271,34 @@ class ModelClient:
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds to wait by `retry-after-ms` or `Retry-After` (seconds or HTTP date); None without them."""
-    if (milliseconds := headers.get("retry-after-ms")) is not None:
-        try:
-            return max(0.0, float(milliseconds) / 1000)
-        except ValueError:
-            pass
-    value = headers.get("retry-after")
-    if value is None:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
+    milliseconds, value = _number(headers.get("retry-after-ms")), headers.get("retry-after")
+    if milliseconds is not None:
+        return milliseconds / 1000
+    seconds = _number(value)
+    if seconds is not None or value is None:
+        return seconds
     try:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
+
+
+def _number(text: str | None) -> float | None:
+    """A finite number from 0 on; None for what is none, as `inf`, which would be waited for."""
+    try:
+        number = float(text) if text is not None else math.nan
+    except ValueError:
+        return None
+    return max(0.0, number) if math.isfinite(number) else None
+
+
+def _api_key() -> str | None:
+    return next((key for name in _KEY_VARIABLES if (key := os.environ.get(name, "").strip())), None)
+
+
+def _sendable(text: str) -> str:
+    """Without halves of surrogate pairs, which models write in JSON escapes and UTF-8 cannot hold."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def split_reasoning(text: str) -> tuple[str, str]:

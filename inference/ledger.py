@@ -11,6 +11,7 @@ import json
 import queue
 import sqlite3
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -94,21 +95,26 @@ class SqliteLedger:
         return self._reader
 
     def _write(self) -> None:
-        connection = _connect(self.path)
+        connection, last = None, False
         try:
-            while (first := self._waiting.get()) is not None:
-                batch, last = [first], False
+            while not last and (first := self._waiting.get()) is not None:
+                batch = [first]
                 while len(batch) < _MOST_PER_COMMIT and not self._waiting.empty():
                     entry = self._waiting.get()
                     if entry is None:
                         last = True
                         break
                     batch.append(entry)
-                self._commit(connection, batch)
-                if last:
-                    return
+                try:
+                    connection = connection or _connect(self.path)
+                except (InvalidInput, OutputError) as error:
+                    for entry in batch:
+                        _resolve(entry, None, error)
+                else:
+                    self._commit(connection, batch)
         finally:
-            connection.close()
+            if connection is not None:
+                connection.close()
 
     def _commit(self, connection: sqlite3.Connection, batch: list[_Entry]) -> None:
         try:
@@ -126,23 +132,45 @@ class SqliteLedger:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # before WAL, or it is ignored
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("CREATE TABLE IF NOT EXISTS calls (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
-        connection.execute("CREATE TABLE IF NOT EXISTS meta (format INTEGER NOT NULL)")
-        connection.execute("INSERT INTO meta SELECT ? WHERE NOT EXISTS (SELECT 1 FROM meta)", (_FORMAT,))
-        found = connection.execute("SELECT format FROM meta").fetchone()[0]
-    except (sqlite3.Error, OSError) as error:
-        raise _output_error(path, error) from error
-    if found != _FORMAT:
-        connection.close()
-        raise InvalidInput(f"ledger of format {found}; this trailforge reads {_FORMAT}: upgrade trailforge", file=path)
-    return connection
+    deadline = time.monotonic() + _BUSY_MS / 1000
+    while True:
+        connection = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            _prepare(connection, path)
+            return connection
+        except (sqlite3.Error, OSError, InvalidInput) as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, InvalidInput):
+                raise
+            # SQLite does not wait for its turn to WAL mode: of two who make the file at once, one is refused.
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise _output_error(path, error) from error
+        time.sleep(0.01)
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Look at the format before anything is written: a newer trailforge's ledger stays as it is."""
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+        _check_format(connection, path)
+    connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")  # before WAL, or it is ignored
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("CREATE TABLE IF NOT EXISTS calls (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
+    connection.execute("CREATE TABLE IF NOT EXISTS meta (format INTEGER NOT NULL)")
+    connection.execute("INSERT INTO meta SELECT ? WHERE NOT EXISTS (SELECT 1 FROM meta)", (_FORMAT,))
+    _check_format(connection, path)
+
+
+def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+    found = connection.execute("SELECT format FROM meta").fetchone()
+    if found is not None and found[0] != _FORMAT:
+        raise InvalidInput(
+            f"ledger of format {found[0]}; this trailforge reads {_FORMAT}: upgrade trailforge", file=path
+        )
 
 
 def _insert(connection: sqlite3.Connection, entry: _Entry) -> bytes:

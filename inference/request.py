@@ -55,8 +55,8 @@ class Request:
         return {
             "model": self.model,
             "prompt": prompt if isinstance(prompt, str) else [[turn.role, turn.content] for turn in prompt],
-            "temperature": self.sampling.temperature,
-            "top_p": self.sampling.top_p,
+            "temperature": float(self.sampling.temperature),  # 0 is 0.0
+            "top_p": float(self.sampling.top_p),
             "max_tokens": self.sampling.max_tokens,
             "stop": list(self.sampling.stop),
             "json_schema": self.json_schema,

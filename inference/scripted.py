@@ -18,19 +18,17 @@ class ScriptedModel:
     def __init__(self, script: Script, *, latency_s: float = 0.0) -> None:
         self._script, self._latency_s = script, latency_s
         self._replies: dict[str, Reply] = {}
+        self._flights: dict[str, asyncio.Task[Reply]] = {}
         self.requests: list[Request] = []
         self.counters = Counters()
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
         """As `ModelClient.complete`; the same request is answered once and remembered."""
-        if request.key in self._replies:
-            self.counters.ledger_hits += 1
+        reply = self._replies.get(request.key)
+        if reply is None:
+            reply = await asyncio.shield(self._flight(request))
         else:
-            self.requests.append(request)
-            self.counters.paid_calls += 1
-            await asyncio.sleep(self._latency_s)
-            self._replies[request.key] = self._reply(request)
-        reply = self._replies[request.key]
+            self.counters.ledger_hits += 1
         if meter is not None:
             meter.add(reply)
         return reply
@@ -41,6 +39,26 @@ class ScriptedModel:
 
     async def aclose(self) -> None:
         """As `ModelClient.aclose`."""
+
+    def _flight(self, request: Request) -> asyncio.Task[Reply]:
+        """The call that all who ask the same at once share."""
+        flight = self._flights.get(request.key)
+        if flight is None:
+            self.requests.append(request)
+            flight = self._flights[request.key] = asyncio.create_task(self._call(request))
+            flight.add_done_callback(lambda done: self._landed(request.key, done))
+        return flight
+
+    def _landed(self, key: str, flight: asyncio.Task[Reply]) -> None:
+        self._flights.pop(key, None)
+        if not flight.cancelled():
+            flight.exception()  # seen, also when nobody waits for it any more
+
+    async def _call(self, request: Request) -> Reply:
+        self.counters.paid_calls += 1
+        await asyncio.sleep(self._latency_s)
+        reply = self._replies[request.key] = self._reply(request)
+        return reply
 
     def _reply(self, request: Request) -> Reply:
         text = self._script(request)

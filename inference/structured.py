@@ -73,13 +73,20 @@ def _repair(request: Request, reply: Reply, problem: str) -> Request:
 
 def _parse_json(text: str, schema: str) -> Any:
     try:
-        value = json.loads(_json_part(text))
-    except ValueError as error:
+        value = _loaded(text)
+    except (ValueError, RecursionError) as error:  # a model that repeats itself nests without end
         raise MalformedReply(f"it is not valid JSON ({error})") from error
     problem = next(iter(_validator(schema).iter_errors(value)), None)
     if problem is not None:
         raise MalformedReply(f"it does not follow the schema ({problem.message[:120]})")
     return value
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(_json_part(text))
 
 
 def _json_part(text: str) -> str:

@@ -184,15 +184,21 @@ def short_answer(text: str, max_words: int) -> str:
 
 
 def is_usable_query(rephrased: str, query: str) -> bool:
-    """One line that differs, keeps every name and number of the original, and is not much longer."""
+    """One line that differs, keeps every name, number and some word of the original, and is not much longer."""
     names = re.findall(r"(?<!^)\b(?:[A-Z][\w'’-]*|\d[\w.,-]*)", query)
     return (
         bool(rephrased)
         and normalized(rephrased) != normalized(query)
         and len(rephrased) <= 2 * len(query) + 40
         and all(normalized(name) in normalized(rephrased) for name in names)
+        and bool(_long_words(rephrased) & _long_words(query))
         and "#" not in rephrased.replace(query, "")
     )
+
+
+def _long_words(text: str) -> set[str]:
+    """Words that are more than grammar, by their length."""
+    return {word for word in normalized(text).split() if len(word) > 3}
 
 
 def _unanswerable(index: int, sub_question: str, question: str) -> Step:

@@ -87,11 +87,13 @@ def _load(name_or_path: str) -> Any:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         from sentence_transformers import SentenceTransformer
+        from transformers.utils.logging import disable_progress_bar
     except ImportError as error:
         raise RetrievalError(
             "dense retrieval needs sentence-transformers: run `make install`, or set retrieval.kind to bm25"
         ) from error
     path = _packaged_weights() if name_or_path == PACKAGED else name_or_path
+    disable_progress_bar()  # for weights that load within a second
     try:
         return SentenceTransformer(path, device="cpu")
     except Exception as error:  # the loaders behind it share no base class: OSError, ValueError, SafetensorError …

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from pathlib import Path
@@ -32,7 +33,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def pytest_unconfigure() -> None:
-    """Remove Prefect's home, after its server has gone."""
+    """Remove Prefect's home."""
+    logging.raiseExceptions = False  # its server says goodbye at exit, to a stream that pytest has closed
     _prefect_home.cleanup()
 
 

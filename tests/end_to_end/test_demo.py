@@ -1,0 +1,79 @@
+"""What `make demo` runs: the sample questions, the embedded model, and every kind of trajectory at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pipelines.finish import read_manifest
+from schemas import SftRow, Trajectory, read_rows
+
+pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(1200)]
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "sample_data" / "musique_style_questions.jsonl"
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The finished run and what it printed."""
+    out = tmp_path_factory.mktemp("demo") / "run"
+    done = trailforge("mcts-trajectories", "--questions", SAMPLE, "--preset", "demo", "--out", out, timeout=900)
+    assert done.returncode == 0, done.stderr
+    return out, done.stdout
+
+
+def trailforge(*arguments: object, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "cli.py", *map(str, arguments)], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=timeout,
+    )  # fmt: skip
+
+
+def test_every_kind_of_trajectory_comes_out(demo: tuple[Path, str]) -> None:
+    rows = list(read_rows(sorted(demo[0].glob("mcts_trajectories/*.parquet")), Trajectory))
+    kinds = Counter(row.reflection_error or "correct" for row in rows)
+    assert set(kinds) == {"correct", "retrieval", "reasoning", "decomposition"}, kinds
+    assert all(row.reward.cover_exact_match == 1.0 for row in rows)
+    assert len({row.uid for row in rows}) == len(rows)
+
+
+def test_the_end_shows_table_trajectory_and_the_way_on(demo: tuple[Path, str]) -> None:
+    out, printed = demo
+    manifest = read_manifest(out)
+    assert manifest is not None
+    for wanted in ("search", "filter", "retrieval", f"{manifest.calls:,}", "<answer>", "trailforge verify", str(out)):
+        assert wanted in printed.replace("\n", "") or wanted in printed, wanted
+
+
+def test_it_verifies_and_can_be_looked_at(demo: tuple[Path, str]) -> None:
+    out, _ = demo
+    assert trailforge("verify", out).returncode == 0
+    tree = trailforge("show", out, "--tree")
+    assert tree.returncode == 0 and "V" in tree.stdout and "N" in tree.stdout
+    shown = trailforge("show", out, "--kind", "retrieval")
+    assert shown.returncode == 0 and "<tool_response>" in shown.stdout
+
+
+def test_sft_rows_train_assistant_turns_only(demo: tuple[Path, str]) -> None:
+    for row in read_rows(sorted(demo[0].glob("sft/*.parquet")), SftRow):
+        roles = [message.role for message in row.messages]
+        assert [role == "assistant" for role in roles] == list(row.train)
+        assert roles[:2] == ["system", "user"] and roles[-1] == "assistant"
+
+
+def test_the_sample_is_as_its_readme_says() -> None:
+    rows = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
+    hops = Counter(len(row["question_decomposition"]) for row in rows)
+    assert len(rows) >= 24 and set(hops) == {2, 3, 4}
+    for row in rows:
+        assert 8 <= len(row["paragraphs"]) <= 20, row["id"]
+        for hop in row["question_decomposition"]:
+            support = row["paragraphs"][hop["paragraph_support_idx"]]
+            assert support["is_supporting"] and hop["answer"].lower() in support["paragraph_text"].lower(), row["id"]

@@ -1,0 +1,86 @@
+"""The flow under Prefect: artifacts, retries of what is missing, a second start that finds everything done."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from prefect import get_client
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+from prefect.client.schemas.objects import Artifact
+
+from flows import mcts_trajectories as module
+from flows.mcts_trajectories import configured, mcts_trajectories
+from pipelines.finish import MANIFEST
+from schemas import InvalidInput, Manifest, ServerUnavailable
+from tests.support.model_server import fail_next, running, stats
+from tests.support.world import write_questions
+
+pytestmark = pytest.mark.slow
+
+PRESET = """
+model: {name: scripted, max_in_flight: 8}
+retrieval: {kind: bm25}
+output: {shard_size: 3}
+"""
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> tuple[Path, str]:
+    write_questions(tmp_path / "questions.jsonl", 6)
+    (tmp_path / "preset.yaml").write_text(PRESET)
+    return tmp_path / "questions.jsonl", str(tmp_path / "preset.yaml")
+
+
+def run(inputs: tuple[Path, str], out: Path, url: str) -> Manifest:
+    return mcts_trajectories(inputs[0], out, preset=inputs[1], model=url)
+
+
+async def artifacts(key: str) -> list[Artifact]:
+    async with get_client() as client:
+        wanted = ArtifactFilter(key=ArtifactFilterKey(any_=[key]))
+        return await client.read_artifacts(artifact_filter=wanted)
+
+
+def test_a_run_leaves_funnel_cost_and_progress_and_a_second_one_finds_it_done(
+    inputs: tuple[Path, str], tmp_path: Path
+) -> None:
+    with running() as url:
+        manifest = run(inputs, tmp_path / "out", url)
+        calls = stats(url)["calls"]
+        assert run(inputs, tmp_path / "out", url) == manifest
+        assert stats(url)["calls"] == calls
+    funnel = asyncio.run(artifacts("mcts-trajectories-funnel"))
+    cost = asyncio.run(artifacts("mcts-trajectories-cost"))
+    assert funnel and '"stage": "search"' in str(funnel[-1].data)
+    assert cost and str(manifest.calls) in str(cost[-1].data)
+    assert [stage.name for stage in manifest.stages] == ["read", "search", "solve", "filter"]
+
+
+def test_a_server_that_fails_for_a_while_costs_a_retry_and_no_row(
+    inputs: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "run_shards", module.run_shards.with_options(retry_delay_seconds=0))
+    with running() as url:
+        calm = run(inputs, tmp_path / "calm", url)
+        fail_next(url, *[{"status": 401}] * 3)
+        shaken = run(inputs, tmp_path / "shaken", url)
+    assert [(f.path, f.sha256) for f in shaken.files] == [(f.path, f.sha256) for f in calm.files]
+
+
+def test_a_server_that_refuses_for_good_ends_the_run_without_a_manifest(
+    inputs: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "run_shards", module.run_shards.with_options(retries=0))
+    with pytest.raises(ServerUnavailable, match="http://127"):
+        run(inputs, tmp_path / "out", "http://127.0.0.1:9/v1")
+    assert not (tmp_path / "out" / MANIFEST).exists()
+
+
+def test_the_command_line_goes_over_the_preset() -> None:
+    config = configured("demo", "http://127.0.0.1:1/v1", "other", 7)
+    assert (config.model.url, config.model.name, config.seed) == ("http://127.0.0.1:1/v1", "other", 7)
+    assert configured("demo", None, None, 0).model.url == "embedded"
+    with pytest.raises(InvalidInput, match="nowhere"):
+        configured("nowhere", None, None, 0)

@@ -1,0 +1,133 @@
+"""What the tests of this folder share: requests, replies, and a model server inside the test's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+from inference import ChatTurn, ClientConfig, Reply, Request, Sampling
+
+MODEL = "some-model"
+
+
+def chat(text: str = "Who directed Metropolis?", **changes: Any) -> Request:
+    """A chat request."""
+    return Request(
+        **{"model": MODEL, "prompt": (ChatTurn(role="user", content=text),), "sampling": Sampling()} | changes
+    )
+
+
+def completion(text: str = "Metropolis was directed by", **changes: Any) -> Request:
+    """A request for the completions endpoint."""
+    return Request(**{"model": MODEL, "prompt": text, "sampling": Sampling()} | changes)
+
+
+def reply_to(request: Request, text: str = "Fritz Lang", **changes: Any) -> Reply:
+    """A reply with that request's key."""
+    content = {"text": text, "finish_reason": "stop", "prompt_tokens": 7, "completion_tokens": 2, "key": request.key}
+    return Reply(**content | changes)
+
+
+def config(url: str, **changes: Any) -> ClientConfig:
+    """Of a client that does not wait long between attempts."""
+    settings = {"base_url": url, "model": MODEL, "backoff_s": 0.001, "max_attempts": 3, "timeout_s": 20.0}
+    return ClientConfig(**settings | changes)
+
+
+def answer(text: str = "Fritz Lang", *, usage: Any = (11, 3), **message: Any) -> Any:
+    """The body of a reply that both endpoints may give."""
+    body: dict[str, Any] = {
+        "id": "x", "object": "chat.completion", "created": 0, "model": MODEL,
+        "choices": [
+            {"index": 0, "finish_reason": "stop", "text": text,
+             "message": {"role": "assistant", "content": text} | message}
+        ],
+    }  # fmt: skip
+    if usage is not None:
+        body["usage"] = {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
+    return body
+
+
+def failure(status: int, message: str = "no", **headers: str) -> web.Response:
+    """A reply with that status and an error in OpenAI's form."""
+    return web.json_response({"error": {"message": message}}, status=status, headers=headers)
+
+
+class ModelServer:
+    """Gives its `replies` in order, then `Fritz Lang` to every call. Holds replies back while `gate` is not set."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.replies: list[Any] = []
+        self.bodies: list[dict[str, Any]] = []
+        self.paths: list[str] = []
+        self.keys: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.in_flight = self.most_in_flight = 0
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def calls(self) -> int:
+        """Calls received."""
+        return len(self.bodies)
+
+    async def reached(self, calls: int) -> None:
+        """Wait until so many calls were received."""
+        async with asyncio.timeout(10):
+            while self.calls < calls:
+                await asyncio.sleep(0.002)
+
+    async def start(self) -> None:
+        """Listen on a free port."""
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", self._answer)
+        app.router.add_post("/v1/completions", self._answer)
+        app.router.add_get("/v1/models", self._models)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+
+    async def stop(self) -> None:
+        """Nothing answers at `url` any more."""
+        self.gate.set()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        self.bodies.append(await request.json())
+        self.paths.append(request.path)
+        self.keys.append(request.headers.get("Authorization", ""))
+        planned = self.replies.pop(0) if self.replies else answer()
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            await self.gate.wait()
+            await asyncio.sleep(0.002)
+        finally:
+            self.in_flight -= 1
+        return planned if isinstance(planned, web.Response) else web.json_response(planned)
+
+    async def _models(self, request: web.Request) -> web.Response:
+        self.keys.append(request.headers.get("Authorization", ""))
+        if self.replies:
+            planned = self.replies.pop(0)
+            return planned if isinstance(planned, web.Response) else web.json_response(planned)
+        return web.json_response({"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0}]})
+
+
+@asynccontextmanager
+async def model_server() -> AsyncIterator[ModelServer]:
+    """A server that listens."""
+    server = ModelServer()
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()

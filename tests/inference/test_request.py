@@ -1,0 +1,156 @@
+"""Requests: what their keys and sampling seeds depend on."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference import ChatTurn, Request, Sampling
+from tests.inference.support import chat, completion
+
+BASE = completion("Who?", sampling=Sampling(temperature=0.5))
+CHANGED: dict[str, Any] = {
+    "model": "another-model",
+    "prompt": "Whom?",
+    "sampling": Sampling(temperature=0.6),
+    "json_schema": '{"type": "object"}',
+    "grammar": 'root ::= "yes"',
+    "sample": 1,
+    "seed": 1,
+    "extra_body": '{"top_k": 1}',
+}
+SAMPLING_CHANGED: dict[str, Any] = {"temperature": 0.7, "top_p": 0.9, "max_tokens": 1, "stop": ("\n",)}
+
+# Few values, so that equal requests are drawn as well; some look alike, so that a key that runs them together shows.
+texts = st.sampled_from(["", "a", "b", "a b", "ü", "\ud800", '[["user", "a"]]', "0"]) | st.text(max_size=3)
+turns = st.builds(ChatTurn, role=st.sampled_from(["user", "assistant"]), content=texts)
+samplings = st.builds(
+    Sampling,
+    temperature=st.sampled_from([0.0, 0, 1.0, 1, 0.7]),
+    top_p=st.sampled_from([1.0, 1, 0.9]),
+    max_tokens=st.integers(1, 2),
+    stop=st.sampled_from([(), ("a",), ("b",), ("a", "b"), ("a b",)]),
+)
+requests = st.builds(
+    Request,
+    model=st.sampled_from(["a", "b"]),
+    prompt=texts | st.lists(turns, max_size=2).map(tuple),
+    sampling=samplings,
+    json_schema=st.sampled_from([None, "", "{}"]),
+    grammar=st.sampled_from([None, "", "{}"]),
+    sample=st.integers(0, 1),
+    seed=st.integers(0, 1),
+    extra_body=st.sampled_from(["", "{}"]),
+    purpose=st.sampled_from(["", "answer", "split"]),
+)
+
+
+@st.composite
+def neighbours(draw: st.DrawFn) -> tuple[Request, Request]:
+    """Two requests that differ in no field, in one or in two."""
+    one, other = draw(requests), draw(requests)
+    taken = draw(st.lists(st.sampled_from(dataclasses.fields(Request)), max_size=2))
+    changes = {field.name: getattr(other, field.name) for field in taken if field.name != "sampling"}
+    if len(changes) < len(taken):
+        name = draw(st.sampled_from(dataclasses.fields(Sampling))).name
+        changes["sampling"] = dataclasses.replace(one.sampling, **{name: getattr(other.sampling, name)})
+    return one, dataclasses.replace(one, **changes)
+
+
+@given(neighbours())
+def test_keys_are_equal_exactly_when_all_but_the_purpose_is(pair: tuple[Request, Request]) -> None:
+    one, other = pair
+    same = dataclasses.replace(one, purpose="") == dataclasses.replace(other, purpose="")
+    assert (one.key == other.key) is same
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Request) if f.name != "purpose"])
+def test_every_field_of_a_request_changes_its_key(field: str) -> None:
+    changed = dataclasses.replace(BASE, **{field: CHANGED[field]})
+    assert changed.key != BASE.key
+    assert changed.sampling_seed != BASE.sampling_seed
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Sampling)])
+def test_every_field_of_the_sampling_changes_the_key(field: str) -> None:
+    sampling = dataclasses.replace(BASE.sampling, **{field: SAMPLING_CHANGED[field]})
+    assert dataclasses.replace(BASE, sampling=sampling).key != BASE.key
+
+
+def test_a_temperature_of_0_is_one_of_0_0() -> None:
+    """A preset may spell it either way."""
+    whole, decimal = Sampling(temperature=0, top_p=1), Sampling(temperature=0.0, top_p=1.0)
+    assert dataclasses.replace(BASE, sampling=whole).key == dataclasses.replace(BASE, sampling=decimal).key
+
+
+def test_the_purpose_does_not_change_the_key() -> None:
+    assert dataclasses.replace(BASE, purpose="answer").key == BASE.key
+
+
+def test_a_text_and_a_turn_with_the_same_words_are_two_calls() -> None:
+    assert completion("Who?").key != chat("Who?").key
+
+
+def test_who_says_a_turn_is_part_of_the_key() -> None:
+    asked = chat(prompt=(ChatTurn(role="system", content="Who?"),))
+    assert asked.key != chat(prompt=(ChatTurn(role="user", content="Who?"),)).key
+
+
+def test_the_order_of_turns_is_part_of_the_key() -> None:
+    first, second = ChatTurn(role="user", content="a"), ChatTurn(role="user", content="b")
+    assert chat(prompt=(first, second)).key != chat(prompt=(second, first)).key
+
+
+def test_the_key_of_a_known_request_never_changes() -> None:
+    """Else every ledger there is would be worthless; with such a change the ledger's format goes up by one."""
+    known = Request(
+        model="m",
+        prompt=(ChatTurn(role="user", content="Größe?"),),
+        sampling=Sampling(temperature=0.7, top_p=0.9, max_tokens=8, stop=("\n",)),
+        json_schema="{}",
+        sample=2,
+        seed=3,
+    )
+    assert known.key == "cc610b99861bb64a0dafb9d927bea217bef4b18a6947003a4d74fa787bda8a4d"
+
+
+def test_another_process_finds_the_same_key_and_seed() -> None:
+    script = (
+        "import pickle, sys; request = pickle.load(sys.stdin.buffer); "
+        "sys.stdout.write(f'{request.key} {request.sampling_seed}')"
+    )
+    fresh = dataclasses.replace(BASE)  # pickled without a key that was worked out before
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        input=pickle.dumps(fresh),
+        capture_output=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+        env={"PYTHONHASHSEED": "7"},
+    )
+    assert done.stdout.decode() == f"{BASE.key} {BASE.sampling_seed}"
+
+
+@given(requests)
+def test_the_sampling_seed_fits_every_server_and_is_always_the_same(request_: Request) -> None:
+    again = dataclasses.replace(request_, purpose="another")
+    assert request_.sampling_seed == again.sampling_seed
+    assert 0 <= request_.sampling_seed < 2**31
+
+
+def test_every_draw_of_a_prompt_has_a_seed_of_its_own() -> None:
+    seeds = {dataclasses.replace(BASE, sample=sample).sampling_seed for sample in range(1000)}
+    assert len(seeds) == 1000
+
+
+def test_every_run_has_other_seeds() -> None:
+    seeds = {dataclasses.replace(BASE, seed=seed).sampling_seed for seed in range(1000)}
+    assert len(seeds) == 1000

@@ -1,0 +1,84 @@
+"""Usage: what is counted, and what it costs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference import Meter, Prices, Reply, Usage
+
+PRICES = Prices(prompt_per_million=2.0, completion_per_million=10.0)
+
+
+def reply(key: str, prompt: int, completion: int, *, from_ledger: bool = False) -> Reply:
+    return Reply(
+        text="x",
+        finish_reason="stop",
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        key=key,
+        from_ledger=from_ledger,
+    )
+
+
+def metered(*replies: Reply) -> Meter:
+    meter = Meter()
+    for each in replies:
+        meter.add(each)
+    return meter
+
+
+def test_an_empty_meter_has_used_nothing() -> None:
+    assert Meter().usage(PRICES) == Usage()
+
+
+def test_distinct_calls_add_up() -> None:
+    usage = metered(reply("a", 100, 10), reply("b", 1, 2)).usage(PRICES)
+    assert (usage.calls, usage.prompt_tokens, usage.completion_tokens) == (2, 101, 12)
+
+
+def test_a_call_that_is_seen_again_counts_once() -> None:
+    meter = metered(reply("a", 100, 10), reply("b", 1, 2), reply("a", 100, 10), reply("a", 100, 10))
+    assert meter.calls == 2
+    assert meter.usage(PRICES) == metered(reply("a", 100, 10), reply("b", 1, 2)).usage(PRICES)
+
+
+def test_a_reply_from_the_ledger_counts_as_one_that_was_paid() -> None:
+    paid = metered(reply("a", 100, 10)).usage(PRICES)
+    assert metered(reply("a", 100, 10, from_ledger=True)).usage(PRICES) == paid
+
+
+def test_two_calls_of_the_same_size_are_two_calls() -> None:
+    assert metered(reply("a", 5, 5), reply("b", 5, 5)).usage(PRICES).prompt_tokens == 10
+
+
+def test_the_cost_follows_from_the_prices_per_million() -> None:
+    usage = metered(reply("a", 1_500_000, 0), reply("b", 0, 300_000)).usage(PRICES)
+    assert usage.cost == pytest.approx(1.5 * 2 + 0.3 * 10)
+
+
+def test_without_prices_nothing_costs_anything() -> None:
+    assert metered(reply("a", 1_500_000, 9)).usage(Prices()).cost == 0.0
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 10**6)), max_size=20), st.integers(0, 20))
+def test_work_that_is_cut_in_two_costs_the_sum_of_both_parts(calls: list[tuple[str, int]], cut: int) -> None:
+    distinct = {key: reply(key, tokens, tokens // 3) for key, tokens in calls}
+    replies = list(distinct.values())
+    whole = metered(*replies).usage(PRICES)
+    parts = metered(*replies[:cut]).usage(PRICES) + metered(*replies[cut:]).usage(PRICES)
+    assert (parts.calls, parts.prompt_tokens, parts.completion_tokens) == (
+        whole.calls,
+        whole.prompt_tokens,
+        whole.completion_tokens,
+    )
+    assert parts.cost == pytest.approx(whole.cost)
+    assert whole.calls == len(distinct)
+
+
+def test_usages_add_in_every_field() -> None:
+    one = Usage(calls=1, prompt_tokens=2, completion_tokens=3, cost=4.0)
+    assert one + Usage(calls=10, prompt_tokens=20, completion_tokens=30, cost=40.0) == Usage(
+        calls=11, prompt_tokens=22, completion_tokens=33, cost=44.0
+    )

@@ -1,0 +1,99 @@
+"""Who proposes splits: the model by JSON schema, or rules among which it chooses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from inference import Meter
+from inference.scripted import Script, ScriptedModel, prompt_text
+from mcts.asker import Asker, fill
+from mcts.policy import ModelPolicy, PolicyConfig, PolicyPrompts, RulePolicy, split_schema
+from schemas import MalformedReply
+
+PROMPTS = PolicyPrompts(
+    split="Split {{question}} {{count}} ways",
+    decomposable="Split? {{question}}",
+    choose_split="{{question}}\n{{candidates}}",
+)
+QUESTION = "In which city was the director of Metropolis born?"
+NESTED = "What is the capital of the country where the director of Metropolis was born?"
+
+
+def asker(script: Script) -> tuple[Asker, ScriptedModel]:
+    client = ScriptedModel(script)
+    return Asker(client=client, model="m", style="chat", seed=0, meter=Meter()), client
+
+
+async def test_the_model_gives_all_splits_in_one_reply() -> None:
+    reply = {"decompositions": [{"first": "a", "second": "b [E]"}, {"first": "c", "second": "d [E]"}]}
+    made, client = asker(lambda request: json.dumps(reply))
+    proposal = await ModelPolicy(made, PROMPTS, PolicyConfig()).propose(QUESTION, 2)
+    assert proposal.splits == (("a", "b [E]"), ("c", "d [E]")) and proposal.origin == "policy"
+    assert len(client.requests) == 1 and prompt_text(client.requests[0]) == f"Split {QUESTION} 2 ways"
+
+
+async def test_a_reply_that_stays_malformed_is_counted_and_costs_one_repair() -> None:
+    made, client = asker(lambda request: "not JSON")
+    proposal = await ModelPolicy(made, PROMPTS, PolicyConfig()).propose(QUESTION, 2)
+    assert proposal.splits == () and proposal.malformed == 1
+    assert len(client.requests) == 2
+
+
+@pytest.mark.parametrize(("reply", "judged"), [("Yes.", True), ("no", False), ("**No**, since", False)])
+async def test_the_model_judges_by_yes_and_no(reply: str, judged: bool) -> None:
+    made, _ = asker(lambda request: reply)
+    assert await ModelPolicy(made, PROMPTS, PolicyConfig()).is_decomposable(QUESTION) is judged
+
+
+async def test_neither_yes_nor_no_twice_is_malformed() -> None:
+    made, _ = asker(lambda request: "perhaps")
+    with pytest.raises(MalformedReply):
+        await ModelPolicy(made, PROMPTS, PolicyConfig()).is_decomposable(QUESTION)
+
+
+async def test_the_models_choice_among_the_rules_splits_comes_first() -> None:
+    made, _ = asker(lambda request: "2")
+    chosen = (await RulePolicy(made, PROMPTS, PolicyConfig(kind="rules")).propose(NESTED, 4)).splits
+    unasked, client = asker(lambda request: "2")
+    listed = (
+        await RulePolicy(unasked, PROMPTS, PolicyConfig(kind="rules", model_chooses=False)).propose(NESTED, 4)
+    ).splits
+    assert len(listed) > 1 and not client.requests
+    assert chosen == (listed[1], listed[0], *listed[2:])
+
+
+@pytest.mark.parametrize("reply", ["", "none of them", "99"])
+async def test_a_choice_that_names_none_leaves_the_rules_order(reply: str) -> None:
+    made, _ = asker(lambda request: reply)
+    proposal = await RulePolicy(made, PROMPTS, PolicyConfig(kind="rules")).propose(NESTED, 4)
+    unasked, _ = asker(lambda request: reply)
+    config = PolicyConfig(kind="rules", model_chooses=False)
+    assert proposal == await RulePolicy(unasked, PROMPTS, config).propose(NESTED, 4)
+    assert proposal.origin == "rule"
+
+
+async def test_one_candidate_needs_no_choice() -> None:
+    made, client = asker(lambda request: "1")
+    assert (
+        len(
+            (
+                await RulePolicy(made, PROMPTS, PolicyConfig(kind="rules")).propose(
+                    "Metropolis >> director >> birthplace", 4
+                )
+            ).splits
+        )
+        == 1
+    )
+    assert not client.requests
+
+
+def test_the_schema_asks_for_at_most_so_many_splits() -> None:
+    assert split_schema(3)["properties"]["decompositions"]["maxItems"] == 3
+
+
+def test_a_value_is_never_searched_for_placeholders() -> None:
+    assert fill("{{a}} {{b}}", a="{{b}}", b="x") == "{{b}} x"
+    with pytest.raises(Exception, match="c"):
+        fill("{{c}}", a="x")

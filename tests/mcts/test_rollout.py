@@ -1,0 +1,151 @@
+"""Executing a plan: what varies between repeats, what is asked, and how replies become answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference import Meter, Request
+from inference.scripted import ScriptedModel, prompt_text
+from mcts.asker import Asker
+from mcts.rollout import (
+    PlanRunner,
+    RolloutConfig,
+    RolloutPrompts,
+    first_line,
+    is_usable_query,
+    read_passages,
+    short_answer,
+    variation_of,
+)
+from schemas import Passage, Plan
+
+PLAN = Plan(sub_questions=("Who directed Metropolis?", "Where was #1 born?"))
+PROMPTS = RolloutPrompts(answer="{{context}}\nQ: {{question}}", rephrase="Reword: {{query}}")
+
+
+class Echo:
+    """A retriever whose one passage repeats the query."""
+
+    async def retrieve(self, query: str, k: int) -> list[Passage]:
+        return [Passage(id=query, title="T", text=f"About {query}", score=1.0)][:k]
+
+
+def runner(script: Callable[[Request], str]) -> tuple[PlanRunner, ScriptedModel]:
+    client = ScriptedModel(script)
+    asker = Asker(client=client, model="m", style="chat", seed=0, meter=Meter())
+    made = PlanRunner(
+        golds=["Vienna"], asker=asker, retriever=Echo(), reader=read_passages, prompts=PROMPTS, config=RolloutConfig()
+    )
+    return made, client
+
+
+def knows(request: Request) -> str:
+    """Answers both hops, and rewords by a prefix."""
+    prompt = prompt_text(request)
+    if prompt.startswith("Reword: "):
+        return f"please tell: {prompt.removeprefix('Reword: ')}"
+    return "Fritz Lang" if prompt.endswith("Who directed Metropolis?") else "Vienna."
+
+
+async def test_dependencies_enter_a_step_by_their_answers() -> None:
+    run, _ = runner(knows)
+    done = await run(PLAN, 0)
+    assert [step.query for step in done.steps] == ["Who directed Metropolis?", "Where was Fritz Lang born?"]
+    assert (done.answer, done.reward, done.variation) == ("Vienna", 1.0, "none")
+
+
+async def test_a_step_whose_dependency_has_no_answer_asks_nothing() -> None:
+    run, client = runner(lambda request: "")
+    done = await run(PLAN, 0)
+    assert [step.answer for step in done.steps] == ["", ""]
+    assert len(client.requests) == 1 and done.reward == 0.0
+
+
+async def test_the_two_sources_of_variation_are_never_mixed() -> None:
+    run, _ = runner(knows)
+    for repeat in range(7):
+        done = await run(PLAN, repeat)
+        rephrased = [step.index for step in done.steps if step.query_rephrased]
+        sampled = [step.index for step in done.steps if step.answer_sample]
+        if done.variation == "query":
+            assert rephrased == [done.varied_step] and not sampled
+        elif done.variation == "answer":
+            assert sampled == [0, 1] and not rephrased
+        else:
+            assert not rephrased and not sampled
+
+
+async def test_a_rephrased_query_searches_in_other_words_but_answers_the_same_question() -> None:
+    run, client = runner(knows)
+    done = await run(PLAN, 2)
+    assert done.steps[0].query == "please tell: Who directed Metropolis?"
+    assert done.steps[0].passages[0].text == "About please tell: Who directed Metropolis?"
+    assert prompt_text(client.requests[1]).endswith("Q: Who directed Metropolis?")
+
+
+@given(st.integers(0, 40), st.integers(1, 6))
+def test_variations_take_turns_over_the_steps(repeat: int, steps: int) -> None:
+    variation = variation_of(repeat, steps)
+    assert variation.kind == ("none" if repeat == 0 else "answer" if repeat % 2 else "query")
+    assert (variation.step is not None) == (variation.kind == "query")
+    if variation.step is not None:
+        assert variation.step == (repeat // 2 - 1) % steps
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("Vienna.", "Vienna"),
+        ("\n\nAnswer: Vienna\nbecause", "Vienna"),
+        ('1. "Fritz Lang"', "Fritz Lang"),
+        ("Washington D.C.", "Washington D.C."),
+        ("Robert Downey Jr.", "Robert Downey Jr."),
+        ("one two three four five", "one two three"),
+        ("  \n ", ""),
+    ],
+)
+def test_a_reply_becomes_a_short_answer(reply: str, answer: str) -> None:
+    assert short_answer(reply, 3) == answer
+
+
+def test_the_first_line_that_says_something_counts() -> None:
+    assert first_line("\n - Output: the river Po\nmore") == "the river Po"
+
+
+@pytest.mark.parametrize(
+    ("rephrased", "usable"),
+    [
+        ("Metropolis film directed by", False),
+        ("director of Metropolis 1927", False),
+        ("Fritz Lang birthplace of Metropolis director 1927", True),
+        ("who directed metropolis, by fritz lang, in 1927?", True),
+        ("Fritz Lang #1 Metropolis 1927", False),
+        ("Fritz Lang Metropolis 1927 director " * 9, False),
+        ("", False),
+    ],
+)
+def test_a_query_is_usable_when_it_differs_and_keeps_names_and_numbers(rephrased: str, usable: bool) -> None:
+    assert is_usable_query(rephrased, "Is the director of Metropolis of 1927 Fritz Lang?") is usable
+
+
+def test_a_query_on_something_else_is_not_usable() -> None:
+    assert not is_usable_query("The Smiths of Rye", "Who is the author of the play?")
+    assert is_usable_query("play author", "Who is the author of the play?")
+
+
+@given(st.text(), st.integers(1, 20))
+def test_a_short_answer_is_one_line_of_at_most_so_many_words(reply: str, most: int) -> None:
+    answer = short_answer(reply, most)
+    assert len(answer.split()) <= most and len(answer.splitlines()) <= 1
+
+
+async def test_passages_are_numbered_with_their_titles() -> None:
+    passages = [
+        Passage(id="1", title="A", text="x", score=1.0),
+        Passage(id="2", title="B", text="y", score=0.5),
+    ]
+    assert await read_passages("q", passages) == "1. (A) x\n2. (B) y"
