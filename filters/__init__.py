@@ -1,6 +1,6 @@
 """Reasons to reject a trajectory, one per module. A filter answers with a `Verdict`; the pipeline does the rejecting.
 
-`REASONS` is the order in which they are asked; the first that says no gives the reason.
+`judge_trajectory` asks them in its order; the first that says no gives the reason.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from filters import (
     answer_correctness,
     answer_leaked,
+    circular_step,
     duplicate_trajectory,
     evidence_was_there,
     length,
     malformed_tags,
     undue_reflection,
     ungrounded_answer,
+    ungrounded_mistake,
     unresolved_reference,
     wrong_intermediate,
 )
@@ -33,7 +35,7 @@ class FilterConfig:
     max_tool_calls: int = 10
     """As in the paper's RL stage (section 4.4)."""
     grounded: bool = True
-    """Every accepted answer has to stand in a passage of its step."""
+    """Every answer, accepted or mended, has to stand in a passage of its step."""
     intermediate_answers: Scope = "oracle"
     """For which plans the intermediate answers are held against the gold decomposition."""
 
@@ -50,11 +52,12 @@ def judge_trajectory(
         wrong_intermediate.check(row, question, scope=config.intermediate_answers),
         undue_reflection.check(row, question),
         evidence_was_there.check(row),
+        circular_step.check(row),
         duplicate_trajectory.check(row, earlier),
         length.check(row, max_tokens=config.max_tokens, max_tool_calls=config.max_tool_calls),
     ]
     if config.grounded:
-        verdicts.insert(3, ungrounded_answer.check(row))
+        verdicts[3:3] = [ungrounded_answer.check(row), ungrounded_mistake.check(row)]
     return verdicts
 
 

@@ -1,7 +1,7 @@
 """Reject trajectories that accept an answer which none of the step's passages contains.
 
 Such rows teach an agent to make answers up. The paper lets the model fall back on its own knowledge; we do not.
-Steps marked as mistakes may be ungrounded: being mended is what they are for. Yes and no are exempt.
+Steps marked as mistakes are `ungrounded_mistake`'s. Yes and no are exempt.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NEVER_QUOTED = {"yes", "no"}
 def check(row: Trajectory) -> Verdict:
     """Score: share of the accepted answers that a passage of their step contains."""
     accepted = [step for step in row.steps if not step.is_mistake]
-    ungrounded = [step for step in accepted if not _is_grounded(step)]
+    ungrounded = [step for step in accepted if not is_grounded(step)]
     detail = f"no passage says {ungrounded[0].answer!r} ({ungrounded[0].query!r})" if ungrounded else ""
     return Verdict(
         keep=not ungrounded,
@@ -26,7 +26,8 @@ def check(row: Trajectory) -> Verdict:
     )
 
 
-def _is_grounded(step: Step) -> bool:
+def is_grounded(step: Step) -> bool:
+    """Does a passage of the step contain its answer?"""
     if normalize_answer(step.answer) in _NEVER_QUOTED:
         return True
     return any(mentions(f"{p.title}. {p.text}", step.answer) for p in step.passages)

@@ -72,7 +72,7 @@ def _watch(folder: Path, total: int, done_before: int, artifact: UUID | None, st
                 _update(artifact, 100 * done / max(1, total))
                 next_artifact = now + _ARTIFACT_EVERY_S
             if bar.disable and (last or now >= next_line):
-                console.print(f"questions {done}/{total}  {_status(counters)}", highlight=False)
+                console.print(f"questions {done}/{total}  {_status(counters)}", highlight=False, soft_wrap=True)
                 next_line = now + _LINE_EVERY_S
             if last:
                 return

@@ -22,6 +22,7 @@ def main(port: int, slots: int, weights: str) -> None:
     params.hostnames = ["127.0.0.1"]
     params.port = port
     params.n_parallel = slots
+    params.cache_ram_mib = 0  # by default it keeps up to 8 GiB of old prompts
     params.n_ctx = slots * _CONTEXT_PER_SLOT
     threads = min(_THREADS, os.cpu_count() or 1)
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads

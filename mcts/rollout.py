@@ -21,6 +21,9 @@ from retrieval import Retriever
 from rewards import mcts_reward
 from schemas import Passage, Plan, Step, VariationKind
 
+_SAMPLES_PER_TRY = 1000
+"""More than a leaf plan has repeats: keeps the draws of different repeats apart."""
+
 Reader = Callable[[str, Sequence[Passage]], Awaitable[str]]
 """(question, passages) -> the context that the model reads."""
 
@@ -39,6 +42,8 @@ class RolloutConfig:
     answer_max_tokens: int = 8192
     """Room for a reasoning model's thoughts."""
     rephrase_max_tokens: int = 4096
+    rephrase_tries: int = 3
+    """Replies asked for until one is usable as a query."""
     stop: tuple[str, ...] = ()
     plain_temperature: float = 0.6
     sample_temperature: float = 0.6
@@ -114,10 +119,9 @@ class PlanRunner:
         question = resolve(sub_question, answers)
         if any(not answers[k] for k in references(sub_question)):
             return _unanswerable(index, sub_question, question)
-        query, keys = question, []
+        query, keys = question, list[str]()
         if variation.kind == "query" and variation.step == index:
-            query, key = await self._rephrase(question, variation.sample)
-            keys.append(key)
+            query, keys = await self._rephrase(question, variation.sample)
         passages = tuple(await self._retriever.retrieve(query, self._config.top_k))
         sample = variation.sample if variation.kind == "answer" else 0
         answer, key = await self._answer(question, passages, sample)
@@ -132,16 +136,21 @@ class PlanRunner:
             call_keys=(*keys, key),
         )
 
-    async def _rephrase(self, query: str, sample: int) -> tuple[str, str]:
-        """Another wording of the query, or the same one when the reply is of no use."""
-        reply = await self._asker.text(
-            fill(self._prompts.rephrase, query=query),
-            purpose="rephrase",
-            sampling=self._sampling(self._config.sample_temperature, self._config.rephrase_max_tokens),
-            sample=sample,
-        )
-        rephrased = first_line(reply.text)
-        return (rephrased if is_usable_query(rephrased, query) else query), reply.key
+    async def _rephrase(self, query: str, sample: int) -> tuple[str, list[str]]:
+        """Another wording of the query, and the calls it took; the same one when no reply is of use."""
+        keys = []
+        for attempt in range(self._config.rephrase_tries):
+            reply = await self._asker.text(
+                fill(self._prompts.rephrase, query=query),
+                purpose="rephrase",
+                sampling=self._sampling(self._config.sample_temperature, self._config.rephrase_max_tokens),
+                sample=sample + attempt * _SAMPLES_PER_TRY,
+            )
+            keys.append(reply.key)
+            rephrased = first_line(reply.text)
+            if is_usable_query(rephrased, query):
+                return rephrased, keys
+        return query, keys
 
     async def _answer(self, question: str, passages: Sequence[Passage], sample: int) -> tuple[str, str]:
         config = self._config
@@ -184,16 +193,21 @@ def short_answer(text: str, max_words: int) -> str:
 
 
 def is_usable_query(rephrased: str, query: str) -> bool:
-    """One line that differs, keeps every name, number and some word of the original, and is not much longer."""
-    names = re.findall(r"(?<!^)\b(?:[A-Z][\w'’-]*|\d[\w.,-]*)", query)
+    """One line that differs, not much longer, with all names and numbers, some words, and no name of its own."""
     return (
         bool(rephrased)
         and normalized(rephrased) != normalized(query)
         and len(rephrased) <= 2 * len(query) + 40
-        and all(normalized(name) in normalized(rephrased) for name in names)
+        and all(normalized(name) in normalized(rephrased) for name in _names(query))
+        and all(normalized(name) in normalized(query) for name in _names(rephrased))
         and bool(_long_words(rephrased) & _long_words(query))
         and "#" not in rephrased.replace(query, "")
     )
+
+
+def _names(text: str) -> list[str]:
+    """Numbers, and capitalised words but the first."""
+    return re.findall(r"(?<!^)\b[A-Z][\w'’-]*|\b\d[\w.,-]*", text)
 
 
 def _long_words(text: str) -> set[str]:

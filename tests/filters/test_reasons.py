@@ -10,6 +10,7 @@ from filters import (
     FilterConfig,
     answer_correctness,
     answer_leaked,
+    circular_step,
     duplicate_trajectory,
     evidence_was_there,
     first_rejection,
@@ -18,6 +19,7 @@ from filters import (
     malformed_tags,
     undue_reflection,
     ungrounded_answer,
+    ungrounded_mistake,
     unresolved_reference,
     wrong_intermediate,
 )
@@ -36,7 +38,7 @@ from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, QUESTION, SECON
 def test_good_rows_pass_every_filter(row) -> None:
     verdicts = judge_trajectory(row, QUESTION, [], FilterConfig())
     assert first_rejection(verdicts) is None
-    assert len({v.reason for v in verdicts}) == 10
+    assert len({v.reason for v in verdicts}) == len(verdicts) == 12
 
 
 def test_wrong_answer() -> None:
@@ -134,3 +136,19 @@ def test_evidence_was_there() -> None:
     assert (verdict.keep, verdict.reason, verdict.score) == (False, "evidence_was_there", 1.0)
     assert evidence_was_there.check(trajectory(FIRST, DIED, SECOND, error="reasoning")).keep
     assert evidence_was_there.check(trajectory(FIRST, MISLED, AGAIN, error="retrieval")).keep
+
+
+def test_a_mistake_that_no_passage_holds_is_made_up() -> None:
+    invented = replace(DIED, answer="Mombasa")
+    verdict = ungrounded_mistake.check(trajectory(FIRST, invented, SECOND, error="reasoning"))
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "ungrounded_mistake", 1.0)
+    assert "Mombasa" in verdict.detail
+    assert ungrounded_mistake.check(trajectory(FIRST, DIED, SECOND, error="reasoning")).keep
+
+
+def test_a_step_that_only_repeats_what_it_was_given_is_circular() -> None:
+    repeated = replace(SECOND, answer="Fritz  lang")
+    verdict = circular_step.check(trajectory(FIRST, repeated))
+    assert (verdict.keep, verdict.reason) == (False, "circular_step")
+    assert circular_step.check(trajectory(FIRST, replace(repeated, sub_question="Is #1 older, or Murnau?"))).keep
+    assert circular_step.check(trajectory(FIRST, SECOND)).keep

@@ -79,7 +79,10 @@ def _misreads_last_hop(question: Question) -> Callable[[Request, str], str | Non
         misread = (
             request.purpose == "answer" and request.sample > 0 and prompt.rsplit("Question: ", 1)[1].startswith(last)
         )
-        return f"Wrong{request.sample}" if misread else None
+        if not misread:
+            return None
+        context = prompt.rsplit("Passages:\n", 1)[1].splitlines()
+        return world.misread(context, last, question.answer, request.sample)
 
     return flaw
 
@@ -91,7 +94,7 @@ def test_a_misreading_gives_reasoning_errors_and_nothing_else() -> None:
     assert {row.reflection_error for row in reflective} == {"reasoning"}
     for row in reflective:
         mistake = next(i for i, step in enumerate(row.steps) if step.is_mistake)
-        assert row.steps[mistake].answer.startswith("Wrong")
+        assert row.steps[mistake].answer != row.steps[mistake + 1].answer == question.answer
         assert row.steps[mistake].passages == row.steps[mistake + 1].passages
         assert row.steps[-1].answer == question.answer
         assert row.num_tool_calls == row.num_hops
@@ -107,7 +110,7 @@ def test_a_misleading_query_gives_retrieval_errors_and_nothing_else() -> None:
         if request.purpose != "rephrase":
             return None
         query = prompt.rsplit("Query: ", 1)[1].strip()
-        return " ".join([query, *sorted(decoys)])
+        return " ".join([query, *(decoy.lower() for decoy in sorted(decoys))])
 
     rows = accepted(question, run(planted(flaw), question, top_k=1))
     reflective = [row for row in rows if row.kind == "reflective"]
@@ -134,7 +137,8 @@ def test_a_wrong_split_gives_decomposition_errors_and_nothing_else() -> None:
         wrong = {"first": right[0]["first"], "second": f"What is the {other} of [E]?"}
         return json.dumps({"decompositions": [wrong, *right]})
 
-    rows = accepted(question, run(planted(flaw), question, search=SearchConfig(wanted_wrong=9, enough_correct=5)))
+    search = SearchConfig(wanted_wrong=9, enough_correct=5)
+    rows = accepted(question, run(planted(flaw), question, top_k=4, search=search))
     reflective = [row for row in rows if row.kind == "reflective"]
     assert {row.reflection_error for row in reflective} == {"decomposition"}
     for row in reflective:

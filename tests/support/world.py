@@ -107,8 +107,16 @@ class Model:
         chain = chain_of(asked)
         right = answer_of(chain) if chain else "nobody"
         if not any(right in line for line in context) or random.Random(seed).random() < self.error_rate:
-            return name_of("wrong", asked, str(seed % 3))
+            return misread(context, asked, right, seed)
         return right
+
+
+def misread(context: list[str], asked: str, right: str, seed: int) -> str:
+    """The answer of a passage on somebody else, as a careless reader takes it; an invented one when there is none."""
+    entity = chain_of(asked)[-1] if chain_of(asked) else ""
+    names = {name for line in context if entity not in line for name in re.findall(r" is (\w+)\.", line)}
+    others = sorted(names - {right})
+    return others[seed % len(others)] if others else name_of("wrong", asked, str(seed % 3))
 
 
 def write_questions(path, count: int, *, hops: tuple[int, ...] = (2, 3)) -> None:
