@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -49,7 +50,6 @@ def mcts_trajectories_command(
     ] = False,
 ) -> None:
     """Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher)."""
-    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "ERROR")
     from flows.mcts_trajectories import mcts_trajectories
 
     manifest = mcts_trajectories(
@@ -145,6 +145,7 @@ def index_command(
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: errors become one line and an exit code."""
+    _quiet()
     try:
         app(args=arguments, prog_name="trailforge")
     except TrailforgeError as error:
@@ -153,9 +154,20 @@ def main(arguments: list[str] | None = None) -> None:
         _end("stopped; the same command goes on from here", _INTERRUPTED)
 
 
+def _quiet() -> None:
+    """No logs of libraries, which tell every exception with its traceback. PREFECT_LOGGING_LEVEL brings them back."""
+    if "PREFECT_LOGGING_LEVEL" not in os.environ:
+        os.environ["PREFECT_LOGGING_LEVEL"] = "CRITICAL"
+        logging.disable(logging.ERROR)
+
+
 def _end(line: str, exit_code: int) -> None:
     """Print and leave at once: worker threads that still wait for a server must not hold the process."""
     print(line, file=sys.stderr)
+    if "flows" in sys.modules:
+        from flows import stop_server
+
+        stop_server()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_code)

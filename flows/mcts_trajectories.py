@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Iterator
@@ -18,8 +19,8 @@ from inference.servers import EmbeddedServer
 from pipelines.config import MctsRunConfig, run_config
 from pipelines.files import exclusive, remove_temporary_files
 from pipelines.finish import drop_run, finish_run, read_manifest
-from pipelines.intake import Settings, read_settings, refuse_other_run, write_settings
-from pipelines.mcts_trajectories import TABLES, MctsWork, take_in
+from pipelines.intake import Settings, discard_staged, read_settings, refuse_other_run, write_settings
+from pipelines.mcts_trajectories import TABLES, MctsWork, check_model, take_in
 from pipelines.shards import receipt_path, run_pipeline
 from presets import load_preset
 from schemas import CountMismatch, InvalidInput, Manifest, OutputError, TrailforgeError
@@ -55,6 +56,7 @@ def mcts_trajectories(
         if finished is not None and finished.run_id == settings.run_id:
             return finished
         with _model_server(config) as served:
+            asyncio.run(check_model(served))  # before the first try: what is not there at all needs no retries
             run_shards(out, settings, served, beam_options)
         manifest = finish_run(out, settings, TABLES, seconds=time.monotonic() - started)
     _publish(manifest)
@@ -85,18 +87,19 @@ def run_shards(out: Path, settings: Settings, config: MctsRunConfig, beam_option
 
 def _prepare(source: Path, out: Path, config: MctsRunConfig, limit: int | None, replace_run: bool) -> Settings:
     """Take the questions in; a folder with another run is refused, or emptied but for its ledger."""
-    if replace_run and (earlier := read_settings(out)) is not None and earlier.config_hash != config.hash:
-        drop_run(out)
-    settings = take_in(source, out, config, limit)
     try:
-        refuse_other_run(out, settings)
-    except OutputError:
-        if not replace_run:
-            raise
-        drop_run(out)
         settings = take_in(source, out, config, limit)
-    write_settings(out, settings)
-    return settings
+        earlier = read_settings(out)
+        if earlier is not None and earlier.run_id == settings.run_id and read_manifest(out) is not None:
+            return earlier  # finished: not a byte of it changes
+        if earlier is not None and replace_run:
+            drop_run(out)
+            settings = take_in(source, out, config, limit)
+        refuse_other_run(out, settings)
+        write_settings(out, settings)
+        return settings
+    finally:
+        discard_staged(out)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from inference.ledger import Ledger
 from inference.request import Reply, Request
 from inference.usage import Counters, Meter
-from schemas import ContextOverflow, ProviderError, RateLimited, ServerUnavailable
+from schemas import ContextOverflow, OutputError, ProviderError, RateLimited, ServerUnavailable, TrailforgeError
 
 Dialect = Literal["openai", "llama_cpp", "vllm"]
 """How a server takes grammars, and schemas for raw completions."""
@@ -61,6 +61,7 @@ class ModelClient:
         self._flights: dict[str, asyncio.Task[Reply]] = {}
         self._slots = asyncio.Semaphore(config.max_in_flight)
         self._sdk: Any = None
+        self._stopped: TrailforgeError | None = None
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
         """The reply, from the ledger or the server. Raises `ProviderError` and its kinds (see `schemas.errors`)."""
@@ -92,7 +93,8 @@ class ModelClient:
         return [model.id for model in page.data]
 
     async def aclose(self) -> None:
-        """Wait a little for calls under way, then close connections and ledger."""
+        """Wait a little for calls under way, then close connections and ledger. What waits for a slot is not sent."""
+        self._stopped = self._stopped or ServerUnavailable("the client was closed")
         flights = list(self._flights.values())
         if flights:
             await asyncio.wait(flights, timeout=_CLOSING_S)
@@ -120,7 +122,13 @@ class ModelClient:
     async def _call(self, request: Request) -> Reply:
         reply = await self._attempts(request)
         self.counters.paid_calls += 1
-        return await self._ledger.put(request, reply) if self._ledger else reply
+        if self._ledger is None:
+            return reply
+        try:
+            return await self._ledger.put(request, reply)
+        except OutputError as error:
+            self._stopped = error  # what cannot be kept must not be paid for
+            raise
 
     async def _attempts(self, request: Request) -> Reply:
         import openai
@@ -145,6 +153,8 @@ class ModelClient:
 
     async def _send(self, request: Request) -> Reply:
         async with self._slots:
+            if self._stopped is not None:
+                raise self._stopped
             self.counters.in_flight += 1
             try:
                 return await self._exchange(request)

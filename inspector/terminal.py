@@ -1,4 +1,7 @@
-"""A finished run in the terminal: its figures, a trajectory, a search tree."""
+"""A finished run in the terminal: its figures, a trajectory, a search tree.
+
+Passages and answers are anyone's text: nothing of them is read as markup, no control character reaches the terminal.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.rule import Rule
@@ -16,6 +18,12 @@ from rich.tree import Tree
 
 from schemas import Manifest, Message, Node, Rollout, SearchTree, Trajectory
 
+_CONTROLS = (
+    {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
+    | {0x7F: "\u2421"}
+    | dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
+)
+"""What is shown in place of C0 and C1 controls, and of those that turn the direction of writing."""
 _STYLES = {"system": "dim", "user": "bold cyan", "assistant": "green", "tool": "yellow"}
 
 
@@ -27,7 +35,7 @@ def figures(manifest: Manifest, kinds: Counter[str]) -> RenderableType:
 def trajectory(row: Trajectory) -> RenderableType:
     """A conversation, turn by turn, with what it was made from."""
     kind = f"{row.kind} ({row.reflection_error})" if row.reflection_error else row.kind
-    head = Text.assemble(
+    head = _line(
         ("trajectory ", "dim"), (row.uid, "bold"), ("  kind ", "dim"), kind,
         ("  plan by ", "dim"), row.origin, ("  searches ", "dim"), str(row.num_tool_calls),
         ("  gold ", "dim"), row.answer, ("  question ", "dim"), row.question_id,
@@ -38,11 +46,12 @@ def trajectory(row: Trajectory) -> RenderableType:
 
 def search_tree(tree: SearchTree) -> RenderableType:
     """Plans with visits and values, and under each its rollouts."""
-    head = (
-        f"[bold]{escape(tree.question)}[/]  [dim]gold[/] {escape(tree.answer)}  [dim]stopped:[/] {tree.stop_reason}  "
-        f"[dim]{tree.rounds} rounds, {tree.calls} calls, depth {tree.max_depth}"
-        f"{', oracle' if tree.oracle_used else ''}[/]"
-    )
+    oracle = ", oracle" if tree.oracle_used else ""
+    figures = f"{tree.rounds} rounds, {tree.calls} calls, depth {tree.max_depth}{oracle}"
+    head = _line(
+        (tree.question, "bold"), ("  gold ", "dim"), tree.answer,
+        ("  stopped: ", "dim"), tree.stop_reason, (f"  {figures}", "dim"),
+    )  # fmt: skip
     view = Tree(head)
     branches: dict[int, Tree] = {}
     for node in tree.nodes:
@@ -60,7 +69,7 @@ def kinds_of(rows: Iterable[Trajectory]) -> Counter[str]:
 
 
 def _funnel(manifest: Manifest) -> Table:
-    table = Table(title=f"{manifest.run_id}", title_justify="left")
+    table = Table(title=_line(manifest.run_id), title_justify="left")
     for name, justify in (
         ("stage", "left"),
         ("in", "right"),
@@ -72,7 +81,8 @@ def _funnel(manifest: Manifest) -> Table:
     for line in manifest.stages:
         rejected = ", ".join(f"{c.reason} {c.count}" for c in line.rejected)
         failed = ", ".join(f"{c.reason} {c.count}" for c in line.failed)
-        table.add_row(line.name, str(line.inputs), str(line.accepted), rejected, failed)
+        row = (line.name, str(line.inputs), str(line.accepted), rejected, failed)
+        table.add_row(*map(_line, row))
     return table
 
 
@@ -104,30 +114,35 @@ def _cost(manifest: Manifest) -> Table:
 def _turn(message: Message) -> RenderableType:
     trained = "" if message.train else "  (not trained)"
     title = Text(f"{message.role}{trained}", style=_STYLES[message.role])
-    return Panel(Text(message.content), title=title, title_align="left", border_style=_STYLES[message.role])
+    return Panel(_line(message.content), title=title, title_align="left", border_style=_STYLES[message.role])
 
 
 def _mistakes(row: Trajectory) -> RenderableType:
     lines = [
-        Text.assemble(
-            ("mistake at ", "red"), f"step {step.index + 1}: {step.query} ", ("-> ", "dim"), (step.answer, "red")
-        )
+        _line(("mistake at ", "red"), f"step {step.index + 1}: {step.query} ", ("-> ", "dim"), (step.answer, "red"))
         for step in row.steps
         if step.is_mistake
     ]
     return Padding(Group(*lines), (0, 1)) if lines else Text("")
 
 
-def _node(node: Node) -> str:
-    plan = " | ".join(f"{n}. {escape(text)}" for n, text in enumerate(node.plan, start=1))
-    leaf = "" if any(node.decomposable) else " [dim]leaf[/]"
-    return f"[bold]{node.id}[/] [magenta]{node.origin}[/]{leaf} N={node.visits} V={node.value:.2f}  {plan}"
+def _node(node: Node) -> Text:
+    plan = " | ".join(f"{n}. {text}" for n, text in enumerate(node.plan, start=1))
+    leaf = "" if any(node.decomposable) else " leaf"
+    statistics = f" N={node.visits} V={node.value:.2f}  "
+    return _line((str(node.id), "bold"), " ", (node.origin, "magenta"), (leaf, "dim"), statistics, plan)
 
 
-def _rollout(rollout: Rollout) -> str:
-    mark = "[green]correct[/]" if rollout.reward else "[red]wrong[/]"
-    answers = " -> ".join(escape(step.answer) or "(nothing)" for step in rollout.steps)
+def _rollout(rollout: Rollout) -> Text:
+    mark = ("correct", "green") if rollout.reward else ("wrong", "red")
+    answers = " -> ".join(step.answer or "(nothing)" for step in rollout.steps)
     varied = rollout.variation
     if rollout.varied_step is not None:
         varied += f" of step {rollout.varied_step + 1}"
-    return f"{mark} [dim]rollout {rollout.index} ({varied})[/] {answers}"
+    return _line(mark, (f" rollout {rollout.index} ({varied}) ", "dim"), answers)
+
+
+def _line(*parts: str | tuple[str, str]) -> Text:
+    """Parts, with or without a style, as they stand: no markup, no control characters."""
+    pairs = ((part, "") if isinstance(part, str) else part for part in parts)
+    return Text.assemble(*((text.translate(_CONTROLS), style) for text, style in pairs))

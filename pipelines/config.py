@@ -105,7 +105,10 @@ class MctsRunConfig:
 
 
 def run_config(content: dict[str, Any], *, source: str) -> MctsRunConfig:
-    """A configuration from a preset's sections. Raises `InvalidInput` naming the preset and the field."""
+    """A configuration from a preset's sections. Raises `InvalidInput` naming the preset and the field.
+
+    What is left out, at any depth, keeps the default of its class.
+    """
     try:
         return from_dict(MctsRunConfig, content)
     except InvalidInput as error:

@@ -33,17 +33,21 @@ CARD = "README.md"
 
 def finish_run(folder: Path, settings: Settings, tables: Mapping[str, type], *, seconds: float) -> Manifest:
     """Write card and manifest once all shards are done. Raises `CountMismatch` when the books do not balance."""
-    missing = [shard.name for shard in settings.shards if not receipt_path(folder, shard).exists()]
-    if missing:
-        raise CountMismatch(f"{len(missing)} of {len(settings.shards)} shards have no receipt, first {missing[0]}")
-    receipts = [read_receipt(folder, shard) for shard in settings.shards]
-    manifest = _manifest(settings, receipts, tables, seconds)
+    manifest = manifest_of(folder, settings, tables, seconds=seconds)
     check_balance(manifest.stages)
     rows = [path for path in (folder / entry.path for entry in manifest.files) if path.parent.name == settings.dataset]
     record = tables[settings.dataset]
     write_text(folder / CARD, card(manifest, configuration(settings), read_rows(rows, record)))
     write_text(folder / MANIFEST, json.dumps(to_dict(manifest), indent=1))
     return manifest
+
+
+def manifest_of(folder: Path, settings: Settings, tables: Mapping[str, type], *, seconds: float) -> Manifest:
+    """What the receipts add up to. Raises `CountMismatch` when there is none for some shard."""
+    missing = [shard.name for shard in settings.shards if not receipt_path(folder, shard).exists()]
+    if missing:
+        raise CountMismatch(f"{len(missing)} of {len(settings.shards)} shards have no receipt, first {missing[0]}")
+    return _manifest(settings, [read_receipt(folder, shard) for shard in settings.shards], tables, seconds)
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -112,4 +116,4 @@ def _our_version() -> str:
         return "unknown"
 
 
-__all__ = ["CARD", "MANIFEST", "RECEIPTS", "configuration", "drop_run", "finish_run", "read_manifest"]
+__all__ = ["CARD", "MANIFEST", "RECEIPTS", "configuration", "drop_run", "finish_run", "manifest_of", "read_manifest"]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from pipelines.accounting import stage
-from pipelines.files import sha256_of, write_atomically, write_text
+from pipelines.files import output_errors, sha256_of, write_atomically, write_text
 from pipelines.shards import Shard, file_entry
 from pipelines.sources import InvalidRow, read_questions
+from pipelines.sources.rows import iter_rows
 from schemas import (
     FileEntry,
     InvalidInput,
@@ -28,6 +30,7 @@ from schemas import (
 SETTINGS = "run.json"
 INPUTS = "inputs"
 INVALID_ROWS = "rejected/part-inputs.parquet"
+_STAGED = ".intake"
 _MOST_INVALID = 0.05
 
 
@@ -55,34 +58,64 @@ class Settings:
 
 
 def take_in_questions(
-    source: Path, folder: Path, *, dataset: str, config_hash: str, config: str, shard_size: int, limit: int | None
+    source: Path,
+    folder: Path,
+    *,
+    dataset: str,
+    config_hash: str,
+    config: str,
+    shard_size: int,
+    limit: int | None,
+    needs_paragraphs: bool = False,
 ) -> Settings:
     """Read, check and cut the questions. Raises `InvalidInput` for an unreadable file or over 5 % invalid rows.
 
-    The same file, limit and configuration give the same shards. Nothing of an earlier run is touched here but
-    equal files.
+    The same file, limit and configuration give the same shards. They are set aside until `write_settings` puts them in
+    their place, so that a run that is already in the folder stays as it is. `needs_paragraphs`: a question without any
+    is an invalid row.
     """
-    intake = _Intake(folder, config_hash)
-    questions = _valid(source, limit, intake.invalid)
-    while batch := list(islice(questions, shard_size)):
-        intake.add(batch)
-    intake.check(source)
-    return Settings(
-        dataset=dataset,
-        run_id=intake.run_id(dataset),
-        config_hash=config_hash,
-        config=config,
-        source=FileEntry(path=str(source), rows=intake.rows_read, sha256=sha256_of(source)),
-        limit=limit,
-        shards=tuple(intake.shards),
-        files=tuple(intake.files + intake.write_invalid()),
-        books=(intake.books(),),
-    )
+    discard_staged(folder)
+    try:
+        intake = _Intake(source, folder, config_hash)
+        questions = intake.valid(limit, needs_paragraphs)
+        while batch := list(islice(questions, shard_size)):
+            intake.add(batch)
+        intake.check()
+        return Settings(
+            dataset=dataset,
+            run_id=intake.run_id(dataset),
+            config_hash=config_hash,
+            config=config,
+            source=FileEntry(path=str(source), rows=intake.rows_read, sha256=sha256_of(source)),
+            limit=limit,
+            shards=tuple(intake.shards),
+            files=tuple(intake.files + intake.write_invalid()),
+            books=(intake.books(),),
+        )
+    except BaseException:
+        discard_staged(folder)
+        raise
 
 
 def write_settings(folder: Path, settings: Settings) -> None:
-    """Write `run.json`."""
+    """Put the files of the intake in their place, then write `run.json`: from here on the folder holds this run."""
+    known = [folder / entry.path for entry in settings.files]
+    with output_errors(folder):
+        for path in known:
+            staged = folder / _STAGED / path.relative_to(folder)
+            if staged.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                staged.replace(path)
+        for path in [*(folder / INPUTS).glob("*.parquet"), folder / INVALID_ROWS]:
+            if path not in known:  # of an intake that was killed just here
+                path.unlink(missing_ok=True)
+    discard_staged(folder)
     write_text(folder / SETTINGS, json.dumps(to_dict(settings), indent=1))
+
+
+def discard_staged(folder: Path) -> None:
+    """Forget an intake that was not put in its place."""
+    shutil.rmtree(folder / _STAGED, ignore_errors=True)
 
 
 def read_settings(folder: Path) -> Settings | None:
@@ -92,7 +125,7 @@ def read_settings(folder: Path) -> Settings | None:
         return None
     try:
         return from_dict(Settings, json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, InvalidInput) as error:
+    except (TypeError, ValueError, InvalidInput) as error:
         raise OutputError(f"{path} was not written by this trailforge ({error}); give another --out") from error
 
 
@@ -109,8 +142,8 @@ def refuse_other_run(folder: Path, settings: Settings) -> None:
 
 
 class _Intake:
-    def __init__(self, folder: Path, config_hash: str) -> None:
-        self._folder, self._config_hash = folder, config_hash
+    def __init__(self, source: Path, folder: Path, config_hash: str) -> None:
+        self._source, self._folder, self._config_hash = source, folder, config_hash
         self.invalid: list[InvalidRow] = []
         self.shards: list[Shard] = []
         self.files: list[FileEntry] = []
@@ -119,39 +152,57 @@ class _Intake:
     def rows_read(self) -> int:
         return sum(shard.rows for shard in self.shards) + len(self.invalid)
 
+    def valid(self, limit: int | None, needs_paragraphs: bool) -> Iterator[Question]:
+        """The first `limit` valid questions; invalid rows met on the way are put aside."""
+        taken = 0
+        bare: set[int] = set()
+        for position, row in enumerate(read_questions(self._source)):
+            if limit is not None and taken >= limit:
+                break
+            if isinstance(row, InvalidRow):
+                self.invalid.append(row)
+            elif needs_paragraphs and not row.paragraphs:
+                bare.add(position)
+            else:
+                taken += 1
+                yield row
+        if bare:
+            self.invalid += _without_paragraphs(self._source, bare)
+            self.invalid.sort(key=lambda row: row.row)
+
     def add(self, questions: list[Question]) -> None:
         content = json.dumps([to_dict(q) for q in questions], sort_keys=True)
         digest = hashlib.sha256(f"{self._config_hash}\0{content}".encode()).hexdigest()[:12]
         name = f"part-{len(self.shards):05d}-{digest}"
-        path = self._folder / INPUTS / f"{name}.parquet"
-        if not path.exists():
-            write_atomically(path, lambda temporary: write_parquet(temporary, Question, questions))
-        entry = file_entry(self._folder, path, len(questions))
+        root, path = self._folder, f"{INPUTS}/{name}.parquet"
+        if not (root / path).exists():
+            root = self._folder / _STAGED
+            write_atomically(root / path, lambda temporary: write_parquet(temporary, Question, questions))
+        entry = file_entry(root, root / path, len(questions))
         first = sum(shard.rows for shard in self.shards)
         self.files.append(entry)
         self.shards.append(Shard(name=name, input=entry.path, first=first, rows=entry.rows))
 
-    def check(self, source: Path) -> None:
+    def check(self) -> None:
         if not self.rows_read:
-            raise InvalidInput("holds no questions", file=source)
+            raise InvalidInput("holds no questions", file=self._source)
         if len(self.invalid) > _MOST_INVALID * self.rows_read or not self.shards:
             first = self.invalid[0]
             raise InvalidInput(
                 f"{first.problem} ({len(self.invalid)} of {self.rows_read} rows are invalid; "
                 f"more than {_MOST_INVALID:.0%} stops the run)",
-                file=source,
+                file=self._source,
                 row=first.row,
                 field=first.field,
             )
 
     def write_invalid(self) -> list[FileEntry]:
-        path = self._folder / INVALID_ROWS
         if not self.invalid:
-            path.unlink(missing_ok=True)
             return []
+        root = self._folder / _STAGED
         rows = [_rejected(row) for row in self.invalid]
-        write_atomically(path, lambda temporary: write_parquet(temporary, RejectedRow, rows))
-        return [file_entry(self._folder, path, len(rows))]
+        write_atomically(root / INVALID_ROWS, lambda temporary: write_parquet(temporary, RejectedRow, rows))
+        return [file_entry(root, root / INVALID_ROWS, len(rows))]
 
     def books(self) -> StageCount:
         accepted = self.rows_read - len(self.invalid)
@@ -167,17 +218,19 @@ class _Intake:
         return f"{dataset}-{hashlib.sha256(names.encode()).hexdigest()[:12]}"
 
 
-def _valid(source: Path, limit: int | None, invalid: list[InvalidRow]) -> Iterator[Question]:
-    """The first `limit` valid questions; invalid rows met on the way are put aside."""
-    taken = 0
-    for row in read_questions(source):
-        if limit is not None and taken >= limit:
-            return
-        if isinstance(row, InvalidRow):
-            invalid.append(row)
-        else:
-            taken += 1
-            yield row
+def _without_paragraphs(source: Path, positions: set[int]) -> list[InvalidRow]:
+    """The rows at these positions, read once more for their place and text."""
+    return [
+        InvalidRow(
+            file=str(source),
+            row=row.row,
+            field="paragraphs",
+            problem="nothing to search: no paragraphs; search a corpus instead (retrieval.scope: corpus)",
+            payload=row.text,
+        )
+        for position, row in enumerate(iter_rows(source))
+        if position in positions and not isinstance(row, InvalidRow)
+    ]
 
 
 def _rejected(row: InvalidRow) -> RejectedRow:

@@ -51,7 +51,17 @@ def take_in(source: Path, folder: Path, config: MctsRunConfig, limit: int | None
         config=json.dumps(to_dict(config)),
         shard_size=config.output.shard_size,
         limit=limit,
+        needs_paragraphs=config.retrieval.scope == "question",
     )
+
+
+async def check_model(config: MctsRunConfig) -> None:
+    """Raises `ProviderError` and its kinds when the model server does not answer, or refuses us."""
+    client = ModelClient(config.model.client())
+    try:
+        await client.check()
+    finally:
+        await client.aclose()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +87,12 @@ class MctsWork:
         """Connect to ledger, model and index; fails at once when one of them is not there."""
         ledger = SqliteLedger(Path(self.folder) / LEDGER)
         client = ModelClient(self.config.model.client(), ledger)
-        await client.check()
-        return MctsSession(self, client, open_retrieval(self.config.retrieval))
+        try:
+            await client.check()
+            return MctsSession(self, client, open_retrieval(self.config.retrieval))
+        except BaseException:
+            await client.aclose()
+            raise
 
 
 class MctsSession:

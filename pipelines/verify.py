@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from filters import first_rejection, judge_trajectory
+from generators.textualize import sft_rows
 from pipelines.accounting import check_balance
 from pipelines.config import MctsRunConfig
 from pipelines.files import sha256_of
-from pipelines.finish import configuration, read_manifest
-from pipelines.intake import INPUTS, read_settings
+from pipelines.finish import MANIFEST, configuration, manifest_of, read_manifest
+from pipelines.intake import INPUTS, Settings, read_settings
 from pipelines.mcts_trajectories import DATASET, TABLES
 from rewards import mcts_reward, score_answer
 from schemas import (
@@ -26,9 +27,12 @@ from schemas import (
     Trajectory,
     check_row_count,
     iter_parquet,
+    to_dict,
 )
 
 _MOST_SHOWN = 20
+_OF_THE_PROCESS = {"seconds", "trailforge_version"}
+"""What a manifest says of the process that wrote it; the rest follows from the receipts."""
 
 
 @dataclass(slots=True)
@@ -55,11 +59,22 @@ def verify_run(folder: Path) -> Report:
     _check_strays(folder, manifest, report)
     if len(sound) == len(manifest.files):
         _Rows(folder, manifest, configuration(settings), report).check()
+    for problem in _manifest_problems(folder, manifest, settings):
+        report.problems.append(f"{MANIFEST}: {problem}")
+    return report
+
+
+def _manifest_problems(folder: Path, manifest: Manifest, settings: Settings) -> Iterator[str]:
+    """Books that do not balance, and whatever differs from what the receipts add up to."""
     try:
         check_balance(manifest.stages)
-    except CountMismatch as error:
-        report.problems.append(str(error))
-    return report
+        expected = to_dict(manifest_of(folder, settings, TABLES, seconds=manifest.seconds))
+    except (CountMismatch, InvalidInput, ValueError) as error:
+        yield str(error)
+        return
+    for name, found in to_dict(manifest).items():
+        if name not in _OF_THE_PROCESS and found != expected[name]:
+            yield f"{name} is not what run.json and the receipts add up to"
 
 
 def _files(folder: Path, manifest: Manifest) -> list[Path]:
@@ -105,7 +120,7 @@ class _Rows:
 
     def __init__(self, folder: Path, manifest: Manifest, config: MctsRunConfig, report: Report) -> None:
         self._folder, self._manifest, self._config, self._report = folder, manifest, config, report
-        self._accepted: Counter[str] = Counter()
+        self._accepted: Counter[str] = Counter(read=0, search=0, filter=0)
         self._rejected: Counter[tuple[str, str]] = Counter()
 
     def check(self) -> None:
@@ -145,14 +160,18 @@ class _Rows:
                 self._problem(name, tree.question_id, problem)
 
     def _check_sft(self, name: str) -> None:
-        known = {row.uid for row in self._rows(DATASET, name, Trajectory)}
+        per_turn = self._config.output.per_turn_rows
+        expected = {s.uid: s for t in self._rows(DATASET, name, Trajectory) for s in sft_rows(t, per_turn=per_turn)}
         for row in self._rows("sft", name, SftRow):
-            if row.trajectory_uid not in known:
-                self._problem(name, row.uid, "its trajectory is not in the data set")
-            if len(row.train) != len(row.messages):
-                self._problem(name, row.uid, "train flags and messages differ in number")
+            if row != expected.pop(row.uid, None):
+                self._problem(name, row.uid, "this SFT row is not what its trajectory gives")
+        for uid in expected:
+            self._problem(name, uid, "this SFT row of a trajectory is missing")
 
     def _check_books(self) -> None:
+        for stage_name in self._accepted.keys() - {line.name for line in self._manifest.stages}:
+            if self._accepted[stage_name]:
+                self._report.problems.append(f"stage {stage_name}: {self._accepted[stage_name]} rows, not in the books")
         for line in self._manifest.stages:
             counted = self._accepted.get(line.name)
             if counted is not None and counted != line.accepted:

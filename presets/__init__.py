@@ -22,13 +22,15 @@ def load_preset(name_or_path: str) -> dict[str, Any]:
     if path.suffix in {".yaml", ".yml"}:
         if not path.is_file():
             raise InvalidInput("no such preset file", file=path)
-        text = path.read_text(encoding="utf-8")
+        source = path
     elif name_or_path in preset_names():
-        text = (files(__name__) / f"{name_or_path}.yaml").read_text(encoding="utf-8")
+        source = files(__name__) / f"{name_or_path}.yaml"
     else:
         raise InvalidInput(f"no preset {name_or_path!r}; there are {', '.join(preset_names())}, or give a .yaml file")
     try:
-        content = yaml.safe_load(text)
+        content = yaml.safe_load(source.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"not UTF-8 at byte {error.start}", file=name_or_path) from error
     except yaml.YAMLError as error:
         raise InvalidInput(f"not valid YAML: {str(error).splitlines()[0]}", file=name_or_path) from error
     if not isinstance(content, dict):

@@ -125,6 +125,8 @@ def to_dict(value: Any) -> Any:
 
 def from_dict(record: type[Record], value: dict[str, Any]) -> Record:
     """Plain dicts and lists as a record. Raises `InvalidInput` for missing, unknown or ill-typed fields."""
+    if not isinstance(value, dict):
+        raise InvalidInput(f"expected an object, got {type(value).__name__}", field=record.__name__)
     hints = _hints(record)
     unknown = sorted(set(value) - set(hints))
     if unknown:
@@ -133,7 +135,7 @@ def from_dict(record: type[Record], value: dict[str, Any]) -> Record:
     for field in dataclasses.fields(record):  # type: ignore[arg-type]
         if field.name in value:
             fields[field.name] = _revive(hints[field.name], value[field.name], field.name)
-        elif field.default is dataclasses.MISSING:
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise InvalidInput(f"missing in {record.__name__}", field=field.name)
     return record(**fields)
 

@@ -9,7 +9,7 @@ from pipelines.sources.fields import Fields
 from schemas import Document, Hop, InvalidInput, Question, from_dict
 
 NAME: str = "jsonl"
-KEYS = frozenset({"id", "question", "answer"})
+KEYS = frozenset({"question"})
 
 
 def read(row: Fields) -> Question:

@@ -20,9 +20,9 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference import ChatTurn, Meter, ModelClient, Prices, Sampling, SqliteLedger
+from inference import ChatTurn, Meter, ModelClient, Prices, Reply, Request, Sampling, SqliteLedger
 from inference.client import retry_after, split_reasoning
-from schemas import ContextOverflow, ProviderError, RateLimited, ServerUnavailable
+from schemas import ContextOverflow, OutputError, ProviderError, RateLimited, ServerUnavailable
 from tests.inference.support import ModelServer, answer, chat, completion, config, failure, model_server, reply_to
 from tests.support.model_server import fail_next, running, stats
 
@@ -507,6 +507,39 @@ async def test_closing_does_not_wait_for_ever(server: ModelServer, monkeypatch: 
     await asyncio.wait_for(client.aclose(), 5)
     with pytest.raises(asyncio.CancelledError):
         await asked
+
+
+async def test_closing_sends_nothing_more_of_what_waits_for_a_slot(server: ModelServer) -> None:
+    client = ModelClient(config(server.url, max_in_flight=1))
+    server.gate.clear()
+    asked = [asyncio.create_task(client.complete(chat(str(n)))) for n in range(5)]
+    await server.reached(1)
+    closing = asyncio.create_task(client.aclose())
+    await asyncio.sleep(0)
+    server.gate.set()
+    await closing
+    replies = await asyncio.gather(*asked, return_exceptions=True)
+    assert server.calls == 1
+    assert [isinstance(reply, ServerUnavailable) for reply in replies] == [False, True, True, True, True]
+
+
+async def test_a_ledger_that_cannot_keep_a_reply_stops_further_calls(server: ModelServer) -> None:
+    class FullDisk:
+        """A ledger that holds nothing and takes nothing."""
+
+        def get(self, key: str) -> None:
+            return None
+
+        async def put(self, request: Request, reply: Reply) -> Reply:
+            raise OutputError("the disk is full")
+
+        def close(self) -> None: ...
+
+    client = ModelClient(config(server.url, max_in_flight=2), FullDisk())
+    replies = await asyncio.gather(*(client.complete(chat(str(n))) for n in range(20)), return_exceptions=True)
+    await client.aclose()
+    assert all(isinstance(reply, OutputError) for reply in replies)
+    assert server.calls <= 4
 
 
 # The ledger

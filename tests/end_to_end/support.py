@@ -1,0 +1,105 @@
+"""The real command in a process of its own, as a person runs it. Prefect's home is that of the test session."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PRESET = """\
+model: {name: scripted, max_in_flight: 8}
+generator: {rollout: {top_k: 2}}
+retrieval: {kind: bm25}
+output: {shard_size: 16}
+"""
+"""For the scripted model of `tests.support.model_server`."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def error_line(self) -> str:
+        """The one line on stderr, checked to be one and no traceback. Lines of progress are left out."""
+        lines = [line for line in self.err.splitlines() if line.strip() and not _is_progress(line)]
+        assert len(lines) == 1, f"expected one line on stderr, got:\n{self.err}"
+        return lines[0]
+
+
+def trailforge(*arguments: object, timeout_s: float = 120, environment: Mapping[str, str] | None = None) -> Ended:
+    """Run `trailforge` and wait. Prefect's database is made once a session: `tests.conftest` sets PREFECT_HOME."""
+    assert "PREFECT_HOME" in os.environ
+    done = subprocess.run(
+        [sys.executable, "cli.py", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "400", **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@contextmanager
+def prefect_server(log: Path) -> Iterator[dict[str, str]]:
+    """A Prefect server for several commands, which otherwise start one each; gives the environment that names it."""
+    port = _free_port()
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "prefect", "server", "start", "--no-ui", "--host", "127.0.0.1", "--port", str(port)],
+            env={**os.environ, "PREFECT_LOGGING_LEVEL": "ERROR"},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            url = f"http://127.0.0.1:{port}/api"
+            _wait_for(f"{url}/health", process, log)
+            yield {"PREFECT_API_URL": url}
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def leftovers(folder: Path) -> list[str]:
+    """What a command that failed must not leave: half-written files, a staged intake, a manifest."""
+    odd = (".tmp-", ".intake", "manifest.json", "README.md")
+    return [str(path) for path in folder.rglob("*") if any(mark in path.name for mark in odd)]
+
+
+def _is_progress(line: str) -> bool:
+    return line.startswith("questions ") and "calls" in line
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path, *, seconds: float = 60) -> None:
+    import time
+    import urllib.request
+
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        assert process.poll() is None, log.read_text()
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError(f"{url} does not answer:\n{log.read_text()}")

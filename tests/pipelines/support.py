@@ -1,0 +1,110 @@
+"""A small finished run of the scripted world, made without a server: what the tests of the run's folder hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from generators.mcts_trajectories import GeneratorConfig
+from inference import ModelClient, Request
+from inference.scripted import ScriptedModel, prompt_text
+from mcts.rollout import RolloutConfig
+from pipelines.config import MctsRunConfig, ModelConfig, OutputConfig
+from pipelines.files import sha256_of
+from pipelines.finish import MANIFEST, finish_run
+from pipelines.intake import Settings, write_settings
+from pipelines.mcts_trajectories import TABLES, MctsSession, MctsWork, take_in
+from pipelines.shards import run_pipeline
+from retrieval import RetrievalConfig, open_retrieval
+from schemas import Manifest, read_parquet, write_parquet
+from tests.support import world
+
+IN_PROCESS = ("--runner=FnApiRunner",)
+CONFIG = MctsRunConfig(
+    model=ModelConfig(name="scripted", prompt_price_per_million=1.0, completion_price_per_million=2.0),
+    generator=GeneratorConfig(rollout=RolloutConfig(top_k=2)),
+    retrieval=RetrievalConfig(kind="bm25"),
+    output=OutputConfig(shard_size=8),
+)
+QUESTIONS = 21
+"""Of which one is no JSON: few enough to go on."""
+
+
+class ScriptedWork(MctsWork):
+    """The work of the pipeline, with a model that errs now and then in place of a server."""
+
+    async def open(self) -> MctsSession:
+        """As `MctsWork.open`."""
+        model: Any = ScriptedModel(_reply)
+        client: ModelClient = model
+        return MctsSession(self, client, open_retrieval(self.config.retrieval))
+
+
+def questions_file(path: Path, *, count: int = QUESTIONS, broken_row: int | None = 5) -> Path:
+    """Questions of the world; the row `broken_row` (1-based) is cut short."""
+    world.write_questions(path, count)
+    if broken_row is not None:
+        lines = path.read_text().splitlines()
+        lines[broken_row - 1] = lines[broken_row - 1][:40]
+        path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def make_run(folder: Path, source: Path, config: MctsRunConfig = CONFIG) -> tuple[Settings, Manifest]:
+    """Take in, run all shards, finish."""
+    settings = take_in(source, folder, config, None)
+    write_settings(folder, settings)
+    work = ScriptedWork(folder=str(folder), run_id=settings.run_id, config=config, total=settings.items)
+    run_pipeline(work, folder, settings.shards, IN_PROCESS)
+    return settings, finish_run(folder, settings, TABLES, seconds=1.0)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder but the lock, by its path."""
+    files = (p for p in sorted(folder.rglob("*")) if p.is_file() and p.name != ".lock")
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in files}
+
+
+def edit_manifest(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Change `manifest.json` in place."""
+    path = folder / MANIFEST
+    content = json.loads(path.read_text())
+    edit(content)
+    path.write_text(json.dumps(content))
+
+
+def forge(folder: Path, table: str, edit: Callable[[list[Any]], list[Any]]) -> Path:
+    """Change the rows of a table's first file, and the manifest so that hash and number of rows fit again."""
+    path = sorted((folder / table).glob("part-0*.parquet"))[0]
+    rows = edit(read_parquet(path, TABLES[table]))
+    write_parquet(path, TABLES[table], rows)
+    name = path.relative_to(folder).as_posix()
+
+    def refit(content: dict[str, Any]) -> None:
+        entry = next(e for e in content["files"] if e["path"] == name)
+        entry.update(rows=len(rows), sha256=sha256_of(path))
+
+    edit_manifest(folder, refit)
+    return path
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run, the file it was made of, and its books."""
+
+    folder: Path
+    source: Path
+    settings: Settings
+    manifest: Manifest
+
+
+def _reply(request: Request) -> str:
+    return world.Model(error_rate=0.3)(prompt_text(request), request.sampling_seed)
+
+
+def config_with(**sections: Any) -> MctsRunConfig:
+    """`CONFIG` with other sections."""
+    return replace(CONFIG, **sections)

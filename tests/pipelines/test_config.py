@@ -1,0 +1,110 @@
+"""Configurations: what decides the rows decides the hash; a mistake in a preset is named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from filters import FilterConfig
+from generators.mcts_trajectories import GeneratorConfig, PromptNames
+from mcts.search import SearchConfig
+from pipelines.config import MctsRunConfig, ModelConfig, OutputConfig, ScheduleConfig, run_config
+from presets import load_preset, preset_names
+from retrieval import RetrievalConfig
+from schemas import InvalidInput, SftRow, from_dict, to_dict
+
+DEFAULT = MctsRunConfig()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"model": ModelConfig(name="another")},
+        {"model": ModelConfig(dialect="vllm")},
+        {"model": ModelConfig(extra_body='{"top_k": 5}')},
+        {"model": ModelConfig(prompt_price_per_million=1.0)},
+        {"generator": GeneratorConfig(search=SearchConfig(width=2))},
+        {"generator": GeneratorConfig(prompts=PromptNames(answer="embedded_answer"))},
+        {"filters": FilterConfig(max_tokens=99)},
+        {"retrieval": RetrievalConfig(kind="bm25")},
+        {"schedule": ScheduleConfig(tail_parallel=9)},
+        {"schedule": ScheduleConfig(tail_questions=9)},
+        {"output": OutputConfig(per_turn_rows=True)},
+        {"output": OutputConfig(shard_size=3)},
+        {"seed": 1},
+    ],
+)
+def test_the_hash_changes_with_what_decides_rows_and_files(changed: dict[str, Any]) -> None:
+    assert replace(DEFAULT, **changed).hash != DEFAULT.hash
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"model": ModelConfig(url="http://elsewhere:1/v1")},
+        {"model": ModelConfig(max_in_flight=1)},
+        {"model": ModelConfig(timeout_s=1.0)},
+        {"schedule": ScheduleConfig(questions_in_flight=1)},
+    ],
+)
+def test_the_hash_stays_when_the_same_model_is_called_elsewhere_or_at_another_pace(changed: dict[str, Any]) -> None:
+    assert replace(DEFAULT, **changed) != DEFAULT
+    assert replace(DEFAULT, **changed).hash == DEFAULT.hash
+
+
+def test_the_hash_changes_with_the_text_of_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PromptNames, "version", property(lambda self: "another text"))
+    before = DEFAULT.hash
+    monkeypatch.undo()
+    assert DEFAULT.hash != before
+
+
+def test_the_hash_changes_with_the_version_of_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = DEFAULT.hash
+    monkeypatch.setattr(SftRow, "SCHEMA_VERSION", "99.0")
+    assert DEFAULT.hash != before
+
+
+def test_a_configuration_survives_the_way_through_json() -> None:
+    config = run_config(load_preset("demo"), source="demo")
+    again = from_dict(MctsRunConfig, json.loads(json.dumps(to_dict(config))))
+    assert again == config and again.hash == config.hash
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_is_a_configuration(name: str) -> None:
+    assert run_config(load_preset(name), source=name) != DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("yaml", "field", "problem"),
+    [
+        ("modle: {name: x}", "modle", "unknown field of MctsRunConfig"),
+        ("model: {nam: x}", "nam", "unknown field of ModelConfig"),
+        ("generator: {search: {widht: 4}}", "widht", "unknown field of SearchConfig"),
+        ("model: {max_in_flight: many}", "max_in_flight", "expected int, got str"),
+        ("model: {max_in_flight: 1.5}", "max_in_flight", "expected int, got float"),
+        ("filters: {grounded: 1}", "grounded", "expected bool, got int"),
+        ("model: {name: null}", "name", "must not be null"),
+        ("model: {dialect: telepathy}", "dialect", "'telepathy' is none of openai, llama_cpp, vllm"),
+        ("generator: {rollout: {stop: x}}", "stop", "expected a list, got str"),
+        ("schedule: 5", "schedule", "expected an object, got int"),
+        ("model: [name]", "model", "expected an object, got list"),
+        ("retrieval: {scope: corpus}", "corpus_index", "needs an index"),
+    ],
+)
+def test_a_mistake_in_a_preset_names_file_key_and_problem(tmp_path: Path, yaml: str, field: str, problem: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml)
+    with pytest.raises(InvalidInput) as raised:
+        run_config(load_preset(str(path)), source=str(path))
+    assert raised.value.file == str(path) and raised.value.field == field
+    assert problem in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_an_empty_mapping_keeps_every_default() -> None:
+    assert run_config({}, source="empty") == DEFAULT
