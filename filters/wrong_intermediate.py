@@ -1,12 +1,14 @@
 """Reject trajectories that reach the right answer over a wrong intermediate one.
 
-Where the gold decomposition is known, every accepted answer before the last has to be the answer of a gold hop.
+Where the gold decomposition is known, every accepted answer before the last has to be the answer of a gold hop, each
+of another one.
 `scope` says for which plans: those made from the gold decomposition (`oracle`), those from code rules too
 (`oracle_and_rule`), or none: a policy model may take another road to the answer, over other facts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from rewards import same_answer
@@ -27,11 +29,19 @@ def check(row: Trajectory, question: Question, *, scope: Scope) -> Verdict:
     wrong: list[str] = []
     if question.decomposition and row.origin in _ORIGINS[scope]:
         accepted = [step.answer for step in row.steps if not step.is_mistake]
-        wrong = [answer for answer in accepted[:-1] if not _is_gold(answer, question)]
-    detail = f"{wrong[0]!r} is the answer of no gold hop" if wrong else ""
+        wrong = _without_hop(accepted[:-1], question)
+    detail = f"{wrong[0]!r} is the answer of no gold hop, or of one found before" if wrong else ""
     return Verdict(keep=not wrong, reason=REASON, score=float(len(wrong)), detail=detail)
 
 
-def _is_gold(answer: str, question: Question) -> bool:
-    golds = [hop.answer for hop in question.decomposition] + list(question.golds)
-    return any(same_answer(answer, gold) for gold in golds)
+def _without_hop(answers: Sequence[str], question: Question) -> list[str]:
+    """Answers that no hop is left for."""
+    left = [(hop.answer,) for hop in question.decomposition[:-1]] + [question.golds]
+    wrong = []
+    for answer in answers:
+        hop = next((hop for hop in left if any(same_answer(answer, gold) for gold in hop)), None)
+        if hop is None:
+            wrong.append(answer)
+        else:
+            left.remove(hop)
+    return wrong

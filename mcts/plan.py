@@ -8,6 +8,7 @@ from typing import Literal
 
 import networkx as nx
 
+from mcts.relations import as_question
 from schemas import Hop, Plan, Split
 
 ENTITY = "[E]"
@@ -17,6 +18,10 @@ DropReason = Literal["malformed", "identical", "no_progress", "invalid"]
 
 _REFERENCE = re.compile(r"#(\d+)")
 _RELATION_HOP = re.compile(r"^(?P<subject>.+?)\s*>>\s*(?P<relation>.+?)\s*\??$")
+_EMPTY_WORDS = set(
+    "a an the who whom whose what which is are was were be been do does did has have had of in on at from "
+    "to for by with as it its that this there".split()
+)
 _PUNCTUATION = str.maketrans("", "", string.punctuation.replace("#", ""))
 
 
@@ -107,6 +112,12 @@ def plan_key(plan: Plan | tuple[str, ...]) -> tuple[str, ...]:
     return tuple(normalized(sub_question) for sub_question in sub_questions)
 
 
+def asked_for(sub_question: str) -> frozenset[str]:
+    """The words that say what is asked: all but articles, prepositions, who and which, to be and to do."""
+    words = normalized(sub_question).split()
+    return frozenset(word for word in words if word not in _EMPTY_WORDS) or frozenset(words)
+
+
 def shared_width(width: int, decomposable: tuple[bool, ...]) -> dict[int, int]:
     """Share an expansion width evenly over the decomposable sub-questions; the first ones take the remainder.
 
@@ -127,7 +138,7 @@ def gold_plan(hops: tuple[Hop, ...]) -> Plan:
 
 def _as_question(hop: str) -> str:
     relation = _RELATION_HOP.match(hop)
-    text = f"What is the {relation['relation']} of {relation['subject']}" if relation else hop
+    text = as_question(relation["subject"], relation["relation"]) if relation else hop
     text = text.strip().rstrip("? ").strip()
     return f"{text[:1].upper()}{text[1:]}?"
 

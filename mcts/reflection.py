@@ -13,10 +13,10 @@ right rollout, and the right rollout ends in the right answer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from mcts.plan import normalized, plan_key
+from mcts.plan import asked_for, normalized
 from schemas import ErrorType, Rollout, SearchTree, Step, StepPair
 
 SameAnswer = Callable[[str, str], bool]
@@ -125,8 +125,11 @@ def _other_plan(
     right_plan: tuple[str, ...],
     same_answer: SameAnswer,
 ) -> Reflection | None:
-    """The plans and answers agree before j; the wrong step is the first from j that the right tail refutes."""
-    j = _first_difference(plan_key(wrong_plan), plan_key(right_plan))
+    """The plans and answers agree before j; the wrong step is the first from j that the right tail refutes.
+
+    Two wordings of the same question are no difference: "Who is the author of X?", "What is the author of X?".
+    """
+    j = _first_difference([asked_for(q) for q in wrong_plan], [asked_for(q) for q in right_plan])
     if j >= min(len(wrong.steps), len(right.steps)):
         return None
     for bad, good in zip(wrong.steps[:j], right.steps[:j], strict=True):
@@ -216,7 +219,7 @@ def _passage_ids(step: Step) -> frozenset[str]:
     return frozenset(passage.id for passage in step.passages)
 
 
-def _first_difference(left: tuple[str, ...], right: tuple[str, ...]) -> int:
+def _first_difference(left: Sequence[object], right: Sequence[object]) -> int:
     for position, (a, b) in enumerate(zip(left, right, strict=False)):
         if a != b:
             return position

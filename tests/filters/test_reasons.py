@@ -120,6 +120,13 @@ def test_wrong_intermediate_only_where_the_plan_follows_the_gold() -> None:
     assert wrong_intermediate.check(row, QUESTION, scope="off").keep
 
 
+def test_one_gold_hop_does_not_answer_two_steps() -> None:
+    again = step(1, "Who is Fritz Lang?", "Fritz Lang", "0")
+    row = trajectory(FIRST, again, replace(SECOND, index=2), plan=(*PLAN, "Where?"), origin="oracle")
+    verdict = wrong_intermediate.check(row, QUESTION, scope="oracle")
+    assert not verdict.keep and "found before" in verdict.detail
+
+
 def test_undue_reflection() -> None:
     right = replace(DIED, answer="Wien")
     row = trajectory(FIRST, right, SECOND, error="decomposition", first_plan=PLAN)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mcts.plan import (
     apply_split,
+    asked_for,
     dependency_graph,
     execution_levels,
     gold_plan,
@@ -139,7 +140,29 @@ def test_gold_relations_become_questions() -> None:
         Hop(question="Maiden Japan >> performer", answer="Iron Maiden"),
         Hop(question="where did #1 form ?", answer="Leyton"),
     )
-    assert gold_plan(hops).sub_questions == ("What is the performer of Maiden Japan?", "Where did #1 form?")
+    assert gold_plan(hops).sub_questions == ("Who is the performer of Maiden Japan?", "Where did #1 form?")
+
+
+@pytest.mark.parametrize(
+    ("hop", "asked"),
+    [
+        ("#1 >> place of birth", "Where was #1 born?"),
+        ("Rome >> located in the administrative territorial entity", "In which administrative area is Rome located?"),
+        ("#2 >> shares border with", "What shares a border with #2?"),
+        ("#1 >> currency", "What is the currency of #1?"),
+        ("Who is X?", "Who is X?"),
+    ],
+)
+def test_a_relation_is_asked_for_as_people_would(hop: str, asked: str) -> None:
+    assert gold_plan((Hop(question=hop, answer="a"),)).sub_questions == (asked,)
+
+
+def test_two_wordings_ask_for_the_same_but_where_and_when_do_not() -> None:
+    assert asked_for("Who is the performer of Labo M?") == asked_for("What is the performer of Labo M?")
+    assert asked_for("The father of #1 is whom?") == asked_for("Who is the father of #1?")
+    assert asked_for("Where was #1 born?") != asked_for("When was #1 born?")
+    assert asked_for("Who is #1?") != asked_for("Who is #2?")
+    assert asked_for("Who is it?") != frozenset()
 
 
 def test_plans_are_the_same_when_only_case_and_punctuation_differ() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mcts.reflection import Reflection, ReflectionConfig, correct_rollouts, mended_steps, reflections
 from schemas import DroppedSplits, Node, Passage, Rollout, SearchTree, Step
 
@@ -93,6 +95,14 @@ def test_another_plan_from_j_is_a_decomposition_error() -> None:
     assert [(s.sub_question, s.is_mistake) for s in mended_steps(found[0])] == [
         (PLAN[0], False), (OTHER[1], True), (PLAN[1], False), (PLAN[2], False),
     ]  # fmt: skip
+
+
+def test_a_plan_that_asks_the_same_in_other_words_is_not_blamed() -> None:
+    reworded = tuple(f"What is it: {sub_question}" for sub_question in PLAN)
+    wrong = [rollout(i, 2, reworded, f"Ann Turin Tiber{i}", "ab cd gh", 0.0) for i in (1, 2)]
+    nodes = list(tree(RIGHT, *wrong).nodes)
+    nodes[2] = replace(nodes[2], plan=reworded)
+    assert reflections(replace(tree(RIGHT, *wrong), nodes=tuple(nodes)), same, CONFIG) == []
 
 
 def test_the_wrong_step_is_the_first_that_the_right_tail_refutes() -> None:
