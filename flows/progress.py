@@ -12,7 +12,8 @@ from pathlib import Path
 from uuid import UUID
 
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,6 +22,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from pipelines.progress import clear_progress, read_progress
 
@@ -47,31 +49,30 @@ def shown(folder: Path, *, total: int, done_before: int) -> Iterator[None]:
 
 
 def _watch(folder: Path, total: int, done_before: int, artifact: UUID | None, stop: threading.Event) -> None:
-    console = Console(stderr=True)
+    console, is_terminal = Console(stderr=True), sys.stderr.isatty()
     bar = Progress(
         TextColumn("[bold]questions"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[status]}"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        console=console,
-        disable=not sys.stderr.isatty(),
     )
+    status = Text()
     next_artifact = next_line = time.monotonic()
-    with bar:
-        task = bar.add_task("questions", total=total, completed=done_before, status="")
+    with Live(Group(bar, status), console=console, refresh_per_second=4) if is_terminal else contextlib.nullcontext():
+        task = bar.add_task("questions", total=total, completed=done_before)
         while True:
             last = stop.wait(_EVERY_S)
             counters = read_progress(folder)
             done = done_before + counters["questions"]
-            bar.update(task, completed=done, status=_status(counters))
+            bar.update(task, completed=done)
+            status.plain = _status(counters)
             now = time.monotonic()
             if artifact and (last or now >= next_artifact):
                 _update(artifact, 100 * done / max(1, total))
                 next_artifact = now + _ARTIFACT_EVERY_S
-            if bar.disable and (last or now >= next_line):
+            if not is_terminal and (last or now >= next_line):
                 console.print(f"questions {done}/{total}  {_status(counters)}", highlight=False, soft_wrap=True)
                 next_line = now + _LINE_EVERY_S
             if last:
