@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from rewards import same_answer
+from rewards import normalize_answer
 from schemas import Step, Trajectory, Verdict
 
 REASON = "circular_step"
@@ -28,5 +28,5 @@ def check(row: Trajectory) -> Verdict:
 def _repeats(step: Step, answers: dict[int, str]) -> bool:
     if _CHOICE.search(step.sub_question):
         return False
-    given = (answers.get(int(number) - 1, "") for number in _REFERENCE.findall(step.sub_question))
-    return any(answer and same_answer(step.answer, answer) for answer in given)
+    given = {normalize_answer(answers.get(int(number) - 1, "")) for number in _REFERENCE.findall(step.sub_question)}
+    return normalize_answer(step.answer) in given - {""}

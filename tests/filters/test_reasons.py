@@ -127,6 +127,11 @@ def test_one_gold_hop_does_not_answer_two_steps() -> None:
     assert not verdict.keep and "found before" in verdict.detail
 
 
+def test_a_wordy_right_answer_is_no_mistake() -> None:
+    wordy = replace(DIED, answer="He was born in Vienna")
+    assert not undue_reflection.check(trajectory(FIRST, wordy, SECOND, error="reasoning"), QUESTION).keep
+
+
 def test_undue_reflection() -> None:
     right = replace(DIED, answer="Wien")
     row = trajectory(FIRST, right, SECOND, error="decomposition", first_plan=PLAN)
@@ -159,3 +164,4 @@ def test_a_step_that_only_repeats_what_it_was_given_is_circular() -> None:
     assert (verdict.keep, verdict.reason) == (False, "circular_step")
     assert circular_step.check(trajectory(FIRST, replace(repeated, sub_question="Is #1 older, or Murnau?"))).keep
     assert circular_step.check(trajectory(FIRST, SECOND)).keep
+    assert circular_step.check(trajectory(FIRST, replace(SECOND, answer="The Fritz Lang Museum"))).keep
