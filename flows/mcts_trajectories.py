@@ -20,7 +20,7 @@ from pipelines.config import MctsRunConfig, run_config
 from pipelines.files import exclusive, remove_temporary_files
 from pipelines.finish import drop_run, finish_run, read_manifest
 from pipelines.intake import Settings, discard_staged, read_settings, refuse_other_run, write_settings
-from pipelines.mcts_trajectories import TABLES, MctsWork, check_model, take_in
+from pipelines.mcts_trajectories import TABLES, MctsWork, check_model, tail_of, take_in
 from pipelines.shards import receipt_path, run_pipeline
 from presets import load_preset
 from schemas import CountMismatch, InvalidInput, Manifest, OutputError, TrailforgeError
@@ -80,7 +80,8 @@ def _is_mendable(task_: Task, run: TaskRun, state: State) -> bool:
 def run_shards(out: Path, settings: Settings, config: MctsRunConfig, beam_options: tuple[str, ...]) -> None:
     """Run every shard without a receipt: a retry repeats only what is missing."""
     done = sum(shard.rows for shard in settings.shards if receipt_path(out, shard).exists())
-    work = MctsWork(folder=str(out), run_id=settings.run_id, config=config, total=settings.items)
+    tail = tail_of(out, settings, config.schedule)
+    work = MctsWork(folder=str(out), run_id=settings.run_id, config=config, tail=tail)
     with shown(out, total=settings.items, done_before=done):
         run_pipeline(work, out, settings.shards, beam_options)
 

@@ -38,6 +38,8 @@ from schemas import (
     to_dict,
 )
 
+_WORDS_PER_HOP = 7
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptNames:
@@ -101,6 +103,7 @@ async def generate(question: Question, context: Context, *, parallel: int = 1) -
         style=context.config.rollout.style,
         seed=context.seed,
         meter=meter,
+        priority=expected_hops(question),
     )
     tree = await search(
         question,
@@ -119,6 +122,14 @@ async def generate(question: Question, context: Context, *, parallel: int = 1) -
         cost=usage.cost,
     )
     return Generated(tree=tree, candidates=tuple(trajectories(question, tree, context)))
+
+
+def expected_hops(question: Question) -> int:
+    """How long its search will be, roughly: the gold decomposition's hops, else by the words of the question.
+
+    Long searches have to begin early, or the server idles while the last one runs step by step.
+    """
+    return len(question.decomposition) or max(2, len(question.question.split()) // _WORDS_PER_HOP)
 
 
 def trajectories(question: Question, tree: SearchTree, context: Context) -> list[Trajectory]:

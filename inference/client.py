@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from inference.ledger import Ledger
 from inference.request import Reply, Request
+from inference.slots import Slots
 from inference.usage import Counters, Meter
 from schemas import ContextOverflow, OutputError, ProviderError, RateLimited, ServerUnavailable, TrailforgeError
 
@@ -59,7 +60,7 @@ class ModelClient:
         self._config, self._ledger = config, ledger
         self.counters = Counters()
         self._flights: dict[str, asyncio.Task[Reply]] = {}
-        self._slots = asyncio.Semaphore(config.max_in_flight)
+        self._slots = Slots(config.max_in_flight)
         self._sdk: Any = None
         self._stopped: TrailforgeError | None = None
 
@@ -152,7 +153,7 @@ class ModelClient:
         raise self._given_up(failure) from failure
 
     async def _send(self, request: Request) -> Reply:
-        async with self._slots:
+        async with self._slots.taken(request.priority):
             if self._stopped is not None:
                 raise self._stopped
             self.counters.in_flight += 1

@@ -47,6 +47,8 @@ class Request:
     """JSON object of server-specific parameters; the client fills it in."""
     purpose: str = ""
     """What the call is for, in figures and logs; not part of the key."""
+    priority: int = 0
+    """Of the calls that wait for a slot the one with the highest goes first; not part of the key."""
 
     @cached_property
     def content(self) -> dict[str, Any]:

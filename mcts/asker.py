@@ -31,6 +31,8 @@ class Asker:
     style: Style
     seed: int
     meter: Meter
+    priority: int = 0
+    """Of this question's calls when calls wait for a slot."""
 
     async def text(self, prompt: str, *, purpose: str, sampling: Sampling, sample: int = 0) -> Reply:
         """The model's reply to a prompt, as it comes."""
@@ -52,6 +54,7 @@ class Asker:
             sample=sample,
             seed=self.seed,
             purpose=purpose,
+            priority=self.priority,
         )
 
 

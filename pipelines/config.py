@@ -57,11 +57,13 @@ class ModelConfig:
 class ScheduleConfig:
     """How much is under way at a time."""
 
-    questions_in_flight: int = 32
-    """Per worker. About 1.5 x slots / width keeps a server busy; 48 for 64 slots with rollouts."""
-    tail_questions: int = 32
-    """The last so many questions of the input are searched with `tail_parallel`: by then the server would idle."""
-    tail_parallel: int = 4
+    questions_in_flight: int = 256
+    """Per worker. A search asks for little more than one call at a time: four questions per slot keep a server busy."""
+    tail_questions: int = 64
+    """So many questions are searched with `tail_parallel`: the shortest among the last `tail_window` of the input.
+    Long searches get the slots first, so these are what is left when the server would begin to idle."""
+    tail_window: int = 256
+    tail_parallel: int = 2
     """Leaves selected at a time, by virtual loss, in the tail."""
 
 

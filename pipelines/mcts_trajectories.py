@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from filters import FilterConfig, first_rejection, judge_trajectory
-from generators.mcts_trajectories import Context, Generated, generate
+from generators.mcts_trajectories import Context, Generated, expected_hops, generate
 from generators.textualize import sft_rows
 from inference import ModelClient, SqliteLedger, Usage
 from pipelines.accounting import stage
-from pipelines.config import MctsRunConfig
+from pipelines.config import MctsRunConfig, ScheduleConfig
 from pipelines.intake import Settings, take_in_questions
 from pipelines.shards import ItemResult
 from retrieval import Retrieval, open_retrieval
@@ -28,6 +28,7 @@ from schemas import (
     StageCount,
     Trajectory,
     Verdict,
+    read_rows,
     to_dict,
 )
 
@@ -55,6 +56,17 @@ def take_in(source: Path, folder: Path, config: MctsRunConfig, limit: int | None
     )
 
 
+def tail_of(folder: Path, settings: Settings, schedule: ScheduleConfig) -> frozenset[int]:
+    """Positions of the questions that a run comes to last: it follows from the input alone, not from the clock."""
+    first = max(0, settings.items - schedule.tail_window)
+    shards = [shard for shard in settings.shards if shard.first + shard.rows > first]
+    questions = read_rows((folder / shard.input for shard in shards), Question)
+    window = [(position, expected_hops(q)) for position, q in enumerate(questions, start=shards[0].first)]
+    window = [(position, hops) for position, hops in window if position >= first]
+    window.sort(key=lambda item: (-item[1], item[0]))
+    return frozenset(position for position, _ in window[max(0, len(window) - schedule.tail_questions) :])
+
+
 async def check_model(config: MctsRunConfig) -> None:
     """Raises `ProviderError` and its kinds when the model server does not answer, or refuses us."""
     client = ModelClient(config.model.client())
@@ -71,8 +83,8 @@ class MctsWork:
     folder: str
     run_id: str
     config: MctsRunConfig
-    total: int
-    """Questions of the whole input: the last ones are the tail."""
+    tail: frozenset[int] = frozenset()
+    """Positions in the input of the questions that are searched last."""
 
     item = Question
     tables = TABLES
@@ -115,7 +127,7 @@ class MctsSession:
     async def run(self, item: Question, position: int) -> ItemResult:
         """Search one question, filter its trajectories, keep the books."""
         schedule = self._work.config.schedule
-        in_tail = position >= self._work.total - schedule.tail_questions
+        in_tail = position in self._work.tail
         generated = await generate(item, self._context, parallel=schedule.tail_parallel if in_tail else 1)
         result = rows_of(item, generated, self._work.config)
         self._done["questions"] += 1

@@ -50,7 +50,9 @@ requests = st.builds(
     seed=st.integers(0, 1),
     extra_body=st.sampled_from(["", "{}"]),
     purpose=st.sampled_from(["", "answer", "split"]),
+    priority=st.integers(0, 1),
 )
+UNKEYED = {"purpose": "", "priority": 0}
 
 
 @st.composite
@@ -66,13 +68,13 @@ def neighbours(draw: st.DrawFn) -> tuple[Request, Request]:
 
 
 @given(neighbours())
-def test_keys_are_equal_exactly_when_all_but_the_purpose_is(pair: tuple[Request, Request]) -> None:
+def test_keys_are_equal_exactly_when_all_but_purpose_and_priority_is(pair: tuple[Request, Request]) -> None:
     one, other = pair
-    same = dataclasses.replace(one, purpose="") == dataclasses.replace(other, purpose="")
+    same = dataclasses.replace(one, **UNKEYED) == dataclasses.replace(other, **UNKEYED)
     assert (one.key == other.key) is same
 
 
-@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Request) if f.name != "purpose"])
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(Request) if f.name not in UNKEYED])
 def test_every_field_of_a_request_changes_its_key(field: str) -> None:
     changed = dataclasses.replace(BASE, **{field: CHANGED[field]})
     assert changed.key != BASE.key
@@ -91,8 +93,8 @@ def test_a_temperature_of_0_is_one_of_0_0() -> None:
     assert dataclasses.replace(BASE, sampling=whole).key == dataclasses.replace(BASE, sampling=decimal).key
 
 
-def test_the_purpose_does_not_change_the_key() -> None:
-    assert dataclasses.replace(BASE, purpose="answer").key == BASE.key
+def test_purpose_and_priority_do_not_change_the_key() -> None:
+    assert dataclasses.replace(BASE, purpose="answer", priority=3).key == BASE.key
 
 
 def test_a_text_and_a_turn_with_the_same_words_are_two_calls() -> None:

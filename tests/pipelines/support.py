@@ -57,7 +57,7 @@ def make_run(folder: Path, source: Path, config: MctsRunConfig = CONFIG) -> tupl
     """Take in, run all shards, finish."""
     settings = take_in(source, folder, config, None)
     write_settings(folder, settings)
-    work = ScriptedWork(folder=str(folder), run_id=settings.run_id, config=config, total=settings.items)
+    work = ScriptedWork(folder=str(folder), run_id=settings.run_id, config=config)
     run_pipeline(work, folder, settings.shards, IN_PROCESS)
     return settings, finish_run(folder, settings, TABLES, seconds=1.0)
 

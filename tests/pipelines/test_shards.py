@@ -295,7 +295,7 @@ def test_rows_do_not_depend_on_how_many_questions_are_under_way(original_run: Fi
     settings = take_in(original_run.source, tmp_path, CONFIG, None)
     write_settings(tmp_path, settings)
     one_at_a_time = type("OneAtATime", (ScriptedWork,), {"items_in_flight": property(lambda self: 1)})
-    work = one_at_a_time(folder=str(tmp_path), run_id=settings.run_id, config=CONFIG, total=settings.items)
+    work = one_at_a_time(folder=str(tmp_path), run_id=settings.run_id, config=CONFIG)
     run_pipeline(work, tmp_path, tuple(reversed(settings.shards)), IN_PROCESS)
     for table in ("mcts_trajectories", "trees", "sft", "rejected", "shards"):
         assert contents(tmp_path / table) == contents(original_run.folder / table)

@@ -1,0 +1,41 @@
+"""Which questions are searched last, and with how much at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from generators.mcts_trajectories import expected_hops
+from pipelines.config import MctsRunConfig, OutputConfig, ScheduleConfig
+from pipelines.intake import write_settings
+from pipelines.mcts_trajectories import tail_of, take_in
+from tests.support import world
+
+
+def tail(folder: Path, count: int, hops: tuple[int, ...], **schedule: int) -> set[int]:
+    world.write_questions(folder / "questions.jsonl", count, hops=hops)
+    config = MctsRunConfig(output=OutputConfig(shard_size=4))
+    settings = take_in(folder / "questions.jsonl", folder / "out", config, None)
+    write_settings(folder / "out", settings)
+    return set(tail_of(folder / "out", settings, ScheduleConfig(**schedule)))
+
+
+def test_the_shortest_of_the_last_questions_are_the_tail(tmp_path: Path) -> None:
+    assert tail(tmp_path, 18, (2, 3, 4), tail_questions=3, tail_window=9) == {9, 12, 15}
+
+
+def test_of_equally_long_ones_the_last_are_the_tail(tmp_path: Path) -> None:
+    assert tail(tmp_path, 10, (2,), tail_questions=3, tail_window=6) == {7, 8, 9}
+
+
+def test_a_short_run_is_all_tail_and_none_is_none(tmp_path: Path) -> None:
+    assert tail(tmp_path, 5, (2, 3), tail_questions=64, tail_window=256) == set(range(5))
+    assert tail(tmp_path, 5, (2, 3), tail_questions=0, tail_window=256) == set()
+
+
+def test_without_a_gold_decomposition_the_words_say_how_long_a_search_will_be() -> None:
+    question = world.question(1, 3)
+    assert expected_hops(question) == 3
+    bare = replace(question, decomposition=())
+    assert expected_hops(replace(bare, question="Who is he?")) == 2
+    assert expected_hops(replace(bare, question=" ".join(["word"] * 28))) == 4
