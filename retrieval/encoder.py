@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from inference.slots import Slots
 from schemas import RetrievalError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Encoder:
         self._query_prefix = query_prefix
         self._model = _load(name_or_path)
         self._lock = threading.Lock()
+        self._turn = Slots(1)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="trailforge-encoder")
         self._cached = lru_cache(_CACHED_QUERIES)(self._encode_one)
 
@@ -60,12 +62,13 @@ class Encoder:
         return await self.in_thread(self.encode_query, text)
 
     async def documents(self, texts: Sequence[str]) -> np.ndarray:
-        """`encode_documents` off the event loop."""
-        return await self.in_thread(self.encode_documents, texts)
+        """`encode_documents` off the event loop; what is searched meanwhile goes before."""
+        return await self.in_thread(self.encode_documents, texts, priority=-1)
 
-    async def in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function in the encoder's thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+    async def in_thread(self, function: Callable[..., Result], *arguments: Any, priority: int = 0) -> Result:
+        """Call a function in the encoder's thread, the highest priority first."""
+        async with self._turn.taken(priority):
+            return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def _encode_one(self, text: str) -> np.ndarray:
         vector = self._encode([self._query_prefix + text])[0]
