@@ -124,10 +124,7 @@ def server_config(content: dict[str, Any], *, source: str) -> tuple[VllmConfig, 
     if "server" not in content:
         raise InvalidInput("the preset has no section 'server', so there is nothing to serve", file=source)
     server = _read(VllmConfig, content["server"], source)
-    rollout, policy = config.generator.rollout, config.generator.policy
-    longest = max(
-        rollout.answer_max_tokens, rollout.rephrase_max_tokens, policy.split_max_tokens, policy.judge_max_tokens
-    )
+    longest = _longest_reply(config.generator)
     if server.max_model_len is not None and server.max_model_len <= longest:
         raise InvalidInput(
             f"{server.max_model_len} leaves no room: a call of this preset may ask for {longest} tokens",
@@ -135,6 +132,13 @@ def server_config(content: dict[str, Any], *, source: str) -> tuple[VllmConfig, 
             field="server.max_model_len",
         )
     return server, config.model.name
+
+
+def _longest_reply(generator: GeneratorConfig) -> int:
+    """The most tokens that a call may ask for."""
+    rollout, policy = generator.rollout, generator.policy
+    of_policy = (policy.split_max_tokens, policy.judge_max_tokens) if policy.kind == "model" else ()
+    return max(rollout.answer_max_tokens, rollout.rephrase_max_tokens, *of_policy)
 
 
 def _read(record: type[T], content: dict[str, Any], source: str) -> T:

@@ -144,5 +144,12 @@ def test_a_window_shorter_than_a_call_may_ask_for_is_refused() -> None:
     assert server_config(content, source="mine.yaml")[0].max_model_len == 8193
 
 
+def test_calls_that_a_preset_does_not_make_need_no_room() -> None:
+    content = load_preset("demo") | {"server": {"max_model_len": 33}}
+    assert server_config(content, source="demo")[0].max_model_len == 33
+    with pytest.raises(InvalidInput, match="may ask for 32 tokens"):
+        server_config(content | {"server": {"max_model_len": 32}}, source="demo")
+
+
 def test_an_empty_mapping_keeps_every_default() -> None:
     assert run_config({}, source="empty") == DEFAULT
