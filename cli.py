@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -141,6 +142,34 @@ def index_command(
     from retrieval import build_index
 
     print(f"{build_index(corpus, out, encoder):,} passages in {out}")
+
+
+@app.command(
+    "serve-model",
+    epilog="""Examples:\n
+    trailforge serve-model --preset msearcher\n
+    trailforge serve-model --preset my.yaml --port 8001 --log vllm.log\n
+    trailforge serve-model --preset msearcher --print-command   (to start it elsewhere, or another way)""",
+)
+def serve_model_command(
+    preset: Annotated[str, typer.Option(help="Preset with a section 'server', or a YAML file.")] = "msearcher",
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port. Default: the preset's.")] = None,
+    log: Annotated[Path | None, typer.Option(help="File for what vLLM prints. Default: a new temporary one.")] = None,
+    print_command: Annotated[bool, typer.Option("--print-command", help="Print the command and do no more.")] = False,
+) -> None:
+    """Run the preset's model in vLLM, in the foreground, until Ctrl-C."""
+    from dataclasses import replace
+
+    from inference.vllm_server import VllmServer, serve
+    from pipelines.config import server_config
+    from presets import load_preset
+
+    config, name = server_config(load_preset(preset), source=f"preset {preset}")
+    config = replace(config, port=port or config.port)
+    if print_command:
+        print(VllmServer(config, name).command_line)
+    else:
+        serve(config, name, log, partial(print, flush=True))
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -27,7 +27,13 @@ Dialect = Literal["openai", "llama_cpp", "vllm"]
 """How a server takes grammars, and schemas for raw completions."""
 
 _RETRIED = {408, 409, 425, 429}
-_OVERFLOW_MARKS = ("exceed_context_size", "maximum context length", "context length", "context size")
+_OVERFLOW_MARKS = (
+    "exceed_context_size",
+    "maximum context length",
+    "context length",
+    "context size",
+    "max_tokens must be at least 1, got 0",  # vLLM, of a prompt that fills the window to the last token
+)
 _KEY_VARIABLES = ("TRAILFORGE_API_KEY", "OPENAI_API_KEY")
 _CLOSING_S = 5.0
 

@@ -1,20 +1,17 @@
-"""Starts, watches and stops the model servers that belong to a run. So far: the embedded model."""
+"""The embedded model: weights that come with a package, and the server that a run starts for them."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import socket
-import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from inference.server_process import ServerProcess
 from schemas import InvalidInput, ServerUnavailable
 
 _READY_WITHIN_S = 120.0
@@ -68,7 +65,7 @@ class EmbeddedServer:
             )
         self.model = EMBEDDED_MODELS[model]
         self._slots = slots
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ServerProcess | None = None
         self._log: IO[bytes] | None = None
         self._port = 0
 
@@ -89,31 +86,24 @@ class EmbeddedServer:
             raise ServerUnavailable("the embedded model needs the package xllamacpp: run `make install`")
         self._port = _free_port()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115, closed by stop()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "inference.embedded_server", str(self._port), str(self._slots), str(weights)],
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            env=os.environ | _QUIET_THREADS,
+        self._process = ServerProcess(
+            what="the embedded model",
+            url=f"http://127.0.0.1:{self._port}",
+            log=self._log,
+            stop_within_s=_STOP_WITHIN_S,
         )
-        deadline = time.monotonic() + _READY_WITHIN_S
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                tail = self._log_tail()
-                self.stop()
-                raise ServerUnavailable(f"the embedded model did not come up: {tail}")
-            time.sleep(0.1)
+        command = [sys.executable, "-m", "inference.embedded_server", str(self._port), str(self._slots), str(weights)]
+        try:
+            self._process.start(command, os.environ | _QUIET_THREADS)
+            self._process.wait_until_healthy(_READY_WITHIN_S)
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """End it, gently and then not."""
         if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            try:
-                self._process.wait(_STOP_WITHIN_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            self._process.stop()
             self._process = None
         if self._log is not None:
             self._log.close()
@@ -125,19 +115,6 @@ class EmbeddedServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/health", timeout=2) as response:
-                return response.status == 200
-        except (urllib.error.URLError, OSError):
-            return False
-
-    def _log_tail(self) -> str:
-        assert self._log is not None
-        self._log.seek(0)
-        lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
-        return " | ".join(lines[-3:]) or "it printed nothing"
 
 
 def _free_port() -> int:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from filters import FilterConfig
 from generators.mcts_trajectories import GeneratorConfig
 from inference import ClientConfig, Prices
 from inference.client import Dialect
+from inference.vllm_server import VllmConfig
 from retrieval import RetrievalConfig
 from schemas import InvalidInput, SearchTree, SftRow, Trajectory, from_dict, to_dict, version_of
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +112,40 @@ class MctsRunConfig:
 def run_config(content: dict[str, Any], *, source: str) -> MctsRunConfig:
     """A configuration from a preset's sections. Raises `InvalidInput` naming the preset and the field.
 
-    What is left out, at any depth, keeps the default of its class.
+    What is left out, at any depth, keeps the default of its class. The section `server` is no part of a run: where and
+    how the model is served does not change a row.
     """
+    if "server" in content:
+        _read(VllmConfig, content["server"], source)
+    return _read(MctsRunConfig, {name: section for name, section in content.items() if name != "server"}, source)
+
+
+def server_config(content: dict[str, Any], *, source: str) -> tuple[VllmConfig, str]:
+    """A preset's model server, and the name that the preset's calls have for the model. Raises as `run_config`."""
+    config = run_config(content, source=source)
+    if "server" not in content:
+        raise InvalidInput("the preset has no section 'server', so there is nothing to serve", file=source)
+    server = _read(VllmConfig, content["server"], source)
+    longest = _longest_reply(config.generator)
+    if server.max_model_len is not None and server.max_model_len <= longest:
+        raise InvalidInput(
+            f"{server.max_model_len} leaves no room: a call of this preset may ask for {longest} tokens",
+            file=source,
+            field="server.max_model_len",
+        )
+    return server, config.model.name
+
+
+def _longest_reply(generator: GeneratorConfig) -> int:
+    """The most tokens that a call may ask for."""
+    rollout, policy = generator.rollout, generator.policy
+    of_policy = (policy.split_max_tokens, policy.judge_max_tokens) if policy.kind == "model" else ()
+    return max(rollout.answer_max_tokens, rollout.rephrase_max_tokens, *of_policy)
+
+
+def _read(record: type[T], content: dict[str, Any], source: str) -> T:
     try:
-        return from_dict(MctsRunConfig, content)
+        return from_dict(record, content)
     except InvalidInput as error:
         raise InvalidInput(error.problem, file=source, field=error.field) from error
     except ValueError as error:

@@ -137,7 +137,7 @@ def test_a_server_that_does_not_come_up_in_time_is_ended(
 ) -> None:
     monkeypatch.setattr("inference.servers._READY_WITHIN_S", 0.3)
     server_program(f"echo $$ > {tmp_path}/pid; echo loading; exec cat > /dev/null")
-    with pytest.raises(ServerUnavailable, match="did not come up: loading"):
+    with pytest.raises(ServerUnavailable, match=r"did not come up within 0\.3 s: loading"):
         EmbeddedServer(made_up.name).start()
     assert not is_running(int((tmp_path / "pid").read_text()))
 

@@ -12,7 +12,7 @@ import pytest
 from filters import FilterConfig
 from generators.mcts_trajectories import GeneratorConfig, PromptNames
 from mcts.search import SearchConfig
-from pipelines.config import MctsRunConfig, ModelConfig, OutputConfig, ScheduleConfig, run_config
+from pipelines.config import MctsRunConfig, ModelConfig, OutputConfig, ScheduleConfig, run_config, server_config
 from presets import load_preset, preset_names
 from retrieval import RetrievalConfig
 from schemas import InvalidInput, SftRow, from_dict, to_dict
@@ -104,6 +104,51 @@ def test_a_mistake_in_a_preset_names_file_key_and_problem(tmp_path: Path, yaml: 
         run_config(load_preset(str(path)), source=str(path))
     assert raised.value.file == str(path) and raised.value.field == field
     assert problem in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_where_a_preset_serves_its_model_is_no_part_of_the_run() -> None:
+    content = load_preset("msearcher")
+    whole, server = run_config(content, source="msearcher"), content.pop("server")
+    assert server["tensor_parallel_size"] == 2
+    assert run_config(content, source="msearcher") == whole
+    assert "server" not in to_dict(whole)
+
+
+def test_a_presets_server_goes_by_the_name_that_its_calls_use() -> None:
+    server, name = server_config(load_preset("msearcher"), source="msearcher")
+    assert (server.host, server.prefix_caching, server.reasoning_parser) == ("127.0.0.1", True, "deepseek_r1")
+    assert name == "Qwen/QwQ-32B"
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "problem"),
+    [
+        ({"prot": 1}, "prot", "unknown field of VllmConfig"),
+        ({"port": "8000"}, "port", "expected int, got str"),
+        ({"port": 0}, "server.port", "0 is no port"),
+        ({"structured_outputs": "magic"}, "structured_outputs", "'magic' is none of auto, xgrammar"),
+        (None, "VllmConfig", "expected an object, got NoneType"),
+    ],
+)
+def test_a_mistake_in_the_server_section_is_named_by_a_run_too(section: Any, field: str, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem) as raised:
+        run_config({"server": section}, source="mine.yaml")
+    assert raised.value.file == "mine.yaml" and raised.value.field == field
+
+
+def test_a_window_shorter_than_a_call_may_ask_for_is_refused() -> None:
+    content = {"server": {"max_model_len": 8192}}
+    with pytest.raises(InvalidInput, match="a call of this preset may ask for 8192 tokens"):
+        server_config(content, source="mine.yaml")
+    content["server"]["max_model_len"] = 8193
+    assert server_config(content, source="mine.yaml")[0].max_model_len == 8193
+
+
+def test_calls_that_a_preset_does_not_make_need_no_room() -> None:
+    content = load_preset("demo") | {"server": {"max_model_len": 33}}
+    assert server_config(content, source="demo")[0].max_model_len == 33
+    with pytest.raises(InvalidInput, match="may ask for 32 tokens"):
+        server_config(content | {"server": {"max_model_len": 32}}, source="demo")
 
 
 def test_an_empty_mapping_keeps_every_default() -> None:
