@@ -55,7 +55,7 @@ FILES_MAY_IMPORT: dict[str, frozenset[str]] = {
 }
 """Files that may import more than their folder: the search knows no model, these bring it in."""
 
-SEARCH_ONLY = frozenset({"mcts.plan", "mcts.tree", "mcts.search", "mcts.reflection"})
+SEARCH_ONLY = frozenset({"mcts.plan", "mcts.relations", "mcts.tree", "mcts.search", "mcts.reflection"})
 """These import schemas and each other alone; the model reaches them as callables."""
 
 AT_HOME = {"apache_beam": "pipelines", "prefect": "flows", "openai": "inference"}
