@@ -19,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Training data for LLM search agents: from questions and documents to trajectories as Parquet.",
 )
+_FAULTS_FOUND = 3
 _INTERRUPTED = 130
 _RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR")]
 
@@ -141,6 +142,34 @@ def index_command(
     from retrieval import build_index
 
     print(f"{build_index(corpus, out, encoder):,} passages in {out}")
+
+
+@app.command(
+    epilog="""Examples:\n
+    trailforge doctor\n
+    trailforge doctor --preset demo --out datasets_out/demo\n
+    trailforge doctor --model http://127.0.0.1:8000/v1 --call""",
+)
+def doctor(
+    preset: Annotated[str, typer.Option(help="The preset of the run: a name, or a YAML file.")] = "msearcher",
+    model: Annotated[str | None, typer.Option(help="URL of the model server. Default: the preset's.")] = None,
+    model_name: Annotated[str | None, typer.Option(help="Model as the server calls it. Default: the preset's.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the run; it need not be there.")] = Path("datasets_out"),
+    call: Annotated[
+        bool, typer.Option("--call", help="Send the model one tiny request; it costs a few tokens.")
+    ] = False,
+) -> None:
+    """Check whether a run would go: packages, model, encoder, disk, ledger, key, clock, Prefect. Writes nothing."""
+    from flows.doctor import examine
+
+    faults = 0
+    for found in examine(preset, model, model_name, out, call=call):
+        faults += found.level == "fault"
+        print(f"{found.level:<8} {found.check:<15} {found.detail}", flush=True)
+        if found.mend:
+            print(f"{'':<8} {'':<15} mend: {found.mend}", flush=True)
+    if faults:
+        raise typer.Exit(_FAULTS_FOUND)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -14,15 +14,15 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
+from flows.configuration import configured
 from flows.progress import shown
 from inference.servers import EmbeddedServer
-from pipelines.config import MctsRunConfig, run_config
+from pipelines.config import MctsRunConfig
 from pipelines.files import exclusive, remove_temporary_files
 from pipelines.finish import drop_run, finish_run, read_manifest
 from pipelines.intake import Settings, discard_staged, read_settings, refuse_other_run, write_settings
 from pipelines.mcts_trajectories import TABLES, MctsWork, check_model, take_in
 from pipelines.shards import receipt_path, run_pipeline
-from presets import load_preset
 from schemas import CountMismatch, InvalidInput, Manifest, OutputError, TrailforgeError
 
 EMBEDDED = "embedded"
@@ -61,13 +61,6 @@ def mcts_trajectories(
         manifest = finish_run(out, settings, TABLES, seconds=time.monotonic() - started)
     _publish(manifest)
     return manifest
-
-
-def configured(preset: str, model: str | None, model_name: str | None, seed: int) -> MctsRunConfig:
-    """A preset with what the command line says on top."""
-    config = run_config(load_preset(preset), source=f"preset {preset}")
-    changes = {k: v for k, v in (("url", model), ("name", model_name)) if v is not None}
-    return replace(config, model=replace(config.model, **changes), seed=seed)
 
 
 def _is_mendable(task_: Task, run: TaskRun, state: State) -> bool:

@@ -10,13 +10,13 @@ import asyncio
 import email.utils
 import json
 import math
-import os
 import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from inference.keys import KEY_VARIABLES, api_key, is_sendable
 from inference.ledger import Ledger
 from inference.request import Reply, Request
 from inference.usage import Counters, Meter
@@ -27,7 +27,6 @@ Dialect = Literal["openai", "llama_cpp", "vllm"]
 
 _RETRIED = {408, 409, 425, 429}
 _OVERFLOW_MARKS = ("exceed_context_size", "maximum context length", "context length", "context size")
-_KEY_VARIABLES = ("TRAILFORGE_API_KEY", "OPENAI_API_KEY")
 _CLOSING_S = 5.0
 
 
@@ -219,9 +218,9 @@ class ModelClient:
         if self._sdk is None:
             from openai import AsyncOpenAI, DefaultAioHttpClient
 
-            key = _api_key() or "none"
-            if not (key.isascii() and key.isprintable()):
-                raise ProviderError(f"the API key holds characters that no key has; set {_KEY_VARIABLES[0]} anew")
+            key = api_key() or "none"
+            if not is_sendable(key):
+                raise ProviderError(f"the API key holds characters that no key has; set {KEY_VARIABLES[0]} anew")
             self._sdk = AsyncOpenAI(
                 base_url=self._config.base_url,
                 api_key=key,
@@ -239,13 +238,13 @@ class ModelClient:
     def _refusal(self, error: Any) -> ProviderError:
         """What a status that no retry mends means."""
         text = _first_line(error.message)
-        if key := _api_key():
+        if key := api_key():
             text = text.replace(key, "<key>")  # some servers repeat what they were sent
         where = f"{self._config.base_url}, model {self._config.model}"
         if error.status_code == 400 and any(mark in str(error.body or text).lower() for mark in _OVERFLOW_MARKS):
             return ContextOverflow(f"the prompt is too long for the model ({text})")
         if error.status_code in (401, 403):
-            return ProviderError(f"{where}: the key is refused; set {_KEY_VARIABLES[0]}")
+            return ProviderError(f"{where}: the key is refused; set {KEY_VARIABLES[0]}")
         if error.status_code == 404:
             return ProviderError(f"{where}: not found; check the URL (it ends in /v1) and --model-name ({text})")
         return ProviderError(f"{where}: refused with status {error.status_code} ({text})")
@@ -300,10 +299,6 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return max(0.0, number) if math.isfinite(number) else None
-
-
-def _api_key() -> str | None:
-    return next((key for name in _KEY_VARIABLES if (key := os.environ.get(name, "").strip())), None)
 
 
 def _sendable(text: str) -> str:
