@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import logging
 import os
 import sys
@@ -123,6 +125,29 @@ def show(
         views = map(terminal.trajectory, run_views.find_trajectories(folder, id, kind, count))
     for view in views:
         console.print(view)
+
+
+@app.command(
+    epilog="""Examples:\n
+    trailforge status datasets_out/musique\n
+    trailforge status datasets_out/musique --watch\n
+    trailforge status datasets_out/musique --json""",
+)
+def status(
+    folder: _RunFolder,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until no process works on the run.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for machines.")] = False,
+) -> None:
+    """Say how a run stands: what is done, what it took, whether it runs, and what to do next."""
+    from inspector.terminal import refreshed
+    from pipelines.status import follow, read_status, told
+
+    each = follow(folder) if watch else iter([read_status(folder)])
+    if as_json:
+        for now in each:
+            print(json.dumps(dataclasses.asdict(now)), flush=True)
+    else:
+        refreshed("\n".join(told(now)) for now in each)
 
 
 @app.command(

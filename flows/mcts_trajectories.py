@@ -22,6 +22,7 @@ from pipelines.files import exclusive, remove_temporary_files
 from pipelines.finish import drop_run, finish_run, read_manifest
 from pipelines.intake import Settings, discard_staged, read_settings, refuse_other_run, write_settings
 from pipelines.mcts_trajectories import TABLES, MctsWork, check_model, take_in
+from pipelines.progress import begin_progress
 from pipelines.shards import receipt_path, run_pipeline
 from schemas import CountMismatch, InvalidInput, Manifest, OutputError, TrailforgeError
 
@@ -72,9 +73,10 @@ def _is_mendable(task_: Task, run: TaskRun, state: State) -> bool:
 @task(name="run-shards", retries=2, retry_delay_seconds=10, retry_condition_fn=_is_mendable)
 def run_shards(out: Path, settings: Settings, config: MctsRunConfig, beam_options: tuple[str, ...]) -> None:
     """Run every shard without a receipt: a retry repeats only what is missing."""
-    done = sum(shard.rows for shard in settings.shards if receipt_path(out, shard).exists())
+    finished = [shard for shard in settings.shards if receipt_path(out, shard).exists()]
+    begin_progress(out, (shard.name for shard in finished))
     work = MctsWork(folder=str(out), run_id=settings.run_id, config=config, total=settings.items)
-    with shown(out, total=settings.items, done_before=done):
+    with shown(out, total=settings.items, done_before=sum(shard.rows for shard in finished)):
         run_pipeline(work, out, settings.shards, beam_options)
 
 
