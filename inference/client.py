@@ -86,7 +86,7 @@ class ModelClient:
         except openai.APIStatusError as error:
             if error.status_code == 404:
                 return []  # not every server lists its models
-            raise self._refusal(error) from error
+            raise self._refusal(error) from None  # the cause may repeat the key
         except (AttributeError, TypeError, json.JSONDecodeError, openai.APIResponseValidationError) as error:
             raise self._not_understood() from error
         return [model.id for model in page.data]
@@ -142,13 +142,13 @@ class ModelClient:
                 asked_wait = None
             except openai.APIStatusError as error:
                 if error.status_code not in _RETRIED and error.status_code < 500:
-                    raise self._refusal(error) from error
+                    raise self._refusal(error) from None  # the cause may repeat the key
                 failure = error
                 asked_wait = retry_after(error.response.headers)
             if attempt < self._config.max_attempts:
                 self.counters.retries += 1
                 await asyncio.sleep(asked_wait if asked_wait is not None else self._backoff(attempt, rng))
-        raise self._given_up(failure) from failure
+        raise self._given_up(failure) from None  # as above
 
     async def _send(self, request: Request) -> Reply:
         async with self._slots:
