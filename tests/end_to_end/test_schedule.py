@@ -96,6 +96,12 @@ def test_a_run_of_a_deployment_by_a_worker_leaves_rows_and_artifacts(site: Site,
     assert not [path for path in site.home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
 
 
+def test_a_prefect_command_in_the_root_reports_nothing_outside(site: Site) -> None:
+    """By `prefect.toml`, without any help of the environment."""
+    del site.environment["PREFECT_SERVER_ANALYTICS_ENABLED"]
+    assert "PREFECT_SERVER_ANALYTICS_ENABLED='False'" in site.prefect("config", "view").replace('"', "'")
+
+
 def test_nothing_of_it_is_left_running(tmp_path: Path) -> None:
     """The server that the tests start ends with them."""
     with prefect_server(tmp_path / "server.log", home=tmp_path) as environment:
