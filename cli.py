@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import logging
 import os
 import sys
@@ -20,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Training data for LLM search agents: from questions and documents to trajectories as Parquet.",
 )
+_FAULTS_FOUND = 3
 _INTERRUPTED = 130
 _RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR")]
 
@@ -126,6 +129,29 @@ def show(
 
 
 @app.command(
+    epilog="""Examples:\n
+    trailforge status datasets_out/musique\n
+    trailforge status datasets_out/musique --watch\n
+    trailforge status datasets_out/musique --json""",
+)
+def status(
+    folder: _RunFolder,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until no process works on the run.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for machines.")] = False,
+) -> None:
+    """Say how a run stands: what is done, what it took, whether it runs, and what to do next."""
+    from inspector.terminal import refreshed
+    from pipelines.status import follow, read_status, told
+
+    each = follow(folder) if watch else iter([read_status(folder)])
+    if as_json:
+        for now in each:
+            print(json.dumps(dataclasses.asdict(now)), flush=True)
+    else:
+        refreshed("\n".join(told(now)) for now in each)
+
+
+@app.command(
     "index",
     epilog="""Examples:\n
     trailforge index passages.jsonl.gz --out indexes/wiki\n
@@ -170,6 +196,34 @@ def serve_model_command(
         print(VllmServer(config, name).command_line)
     else:
         serve(config, name, log, partial(print, flush=True))
+
+
+@app.command(
+    epilog="""Examples:\n
+    trailforge doctor\n
+    trailforge doctor --preset demo --out datasets_out/demo\n
+    trailforge doctor --model http://127.0.0.1:8000/v1 --call""",
+)
+def doctor(
+    preset: Annotated[str, typer.Option(help="The preset of the run: a name, or a YAML file.")] = "msearcher",
+    model: Annotated[str | None, typer.Option(help="URL of the model server. Default: the preset's.")] = None,
+    model_name: Annotated[str | None, typer.Option(help="Model as the server calls it. Default: the preset's.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the run; it need not be there.")] = Path("datasets_out"),
+    call: Annotated[
+        bool, typer.Option("--call", help="Send the model one tiny request; it costs a few tokens.")
+    ] = False,
+) -> None:
+    """Check whether a run would go: packages, model, encoder, disk, ledger, key, clock, Prefect. Writes nothing."""
+    from flows.doctor import examine
+
+    faults = 0
+    for found in examine(preset, model, model_name, out, call=call):
+        faults += found.level == "fault"
+        print(f"{found.level:<8} {found.check:<15} {found.detail}", flush=True)
+        if found.mend:
+            print(f"{'':<8} {'':<15} mend: {found.mend}", flush=True)
+    if faults:
+        raise typer.Exit(_FAULTS_FOUND)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -21,3 +21,6 @@ def stop_server() -> None:
 
 # Beam says at import, by the root logger, that it was installed without its Google parts.
 logging.getLogger().addFilter(lambda record: "apitools not found" not in record.getMessage())
+
+# bm25s tells of every index at the level DEBUG, which Prefect's workers show: a line per question.
+logging.getLogger("bm25s").addFilter(lambda record: record.levelno >= logging.WARNING)

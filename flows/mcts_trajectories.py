@@ -14,15 +14,16 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
+from flows.configuration import configured
 from flows.progress import shown
 from inference.servers import EmbeddedServer
-from pipelines.config import MctsRunConfig, run_config
+from pipelines.config import MctsRunConfig
 from pipelines.files import exclusive, remove_temporary_files
 from pipelines.finish import drop_run, finish_run, read_manifest
 from pipelines.intake import Settings, discard_staged, read_settings, refuse_other_run, write_settings
 from pipelines.mcts_trajectories import TABLES, MctsWork, check_model, tail_of, take_in
+from pipelines.progress import begin_progress
 from pipelines.shards import receipt_path, run_pipeline
-from presets import load_preset
 from schemas import CountMismatch, InvalidInput, Manifest, OutputError, TrailforgeError
 
 EMBEDDED = "embedded"
@@ -63,13 +64,6 @@ def mcts_trajectories(
     return manifest
 
 
-def configured(preset: str, model: str | None, model_name: str | None, seed: int) -> MctsRunConfig:
-    """A preset with what the command line says on top."""
-    config = run_config(load_preset(preset), source=f"preset {preset}")
-    changes = {k: v for k, v in (("url", model), ("name", model_name)) if v is not None}
-    return replace(config, model=replace(config.model, **changes), seed=seed)
-
-
 def _is_mendable(task_: Task, run: TaskRun, state: State) -> bool:
     """A retry helps when a server failed or a worker died; not with wrong input, a full disk or unbalanced books."""
     error = state.result(raise_on_failure=False)
@@ -79,10 +73,11 @@ def _is_mendable(task_: Task, run: TaskRun, state: State) -> bool:
 @task(name="run-shards", retries=2, retry_delay_seconds=10, retry_condition_fn=_is_mendable)
 def run_shards(out: Path, settings: Settings, config: MctsRunConfig, beam_options: tuple[str, ...]) -> None:
     """Run every shard without a receipt: a retry repeats only what is missing."""
-    done = sum(shard.rows for shard in settings.shards if receipt_path(out, shard).exists())
+    finished = [shard for shard in settings.shards if receipt_path(out, shard).exists()]
+    begin_progress(out, (shard.name for shard in finished))
     tail = tail_of(out, settings, config.schedule)
     work = MctsWork(folder=str(out), run_id=settings.run_id, config=config, tail=tail)
-    with shown(out, total=settings.items, done_before=done):
+    with shown(out, total=settings.items, done_before=sum(shard.rows for shard in finished)):
         run_pipeline(work, out, settings.shards, beam_options)
 
 

@@ -24,7 +24,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from pipelines.progress import clear_progress, read_progress
+from pipelines.progress import read_progress
 
 _EVERY_S = 0.5
 _ARTIFACT_EVERY_S = 5.0
@@ -34,7 +34,6 @@ _LINE_EVERY_S = 30.0
 @contextlib.contextmanager
 def shown(folder: Path, *, total: int, done_before: int) -> Iterator[None]:
     """Show the progress of a run until the block ends. `done_before`: items of shards that were finished earlier."""
-    clear_progress(folder)
     artifact = create_progress_artifact(progress=0.0, description=f"{folder.name}: questions")
     stop = threading.Event()
     watcher = threading.Thread(

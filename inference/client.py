@@ -10,13 +10,13 @@ import asyncio
 import email.utils
 import json
 import math
-import os
 import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from inference.keys import KEY_VARIABLES, api_key, is_sendable
 from inference.ledger import Ledger
 from inference.request import Reply, Request
 from inference.slots import Slots
@@ -34,7 +34,6 @@ _OVERFLOW_MARKS = (
     "context size",
     "max_tokens must be at least 1, got 0",  # vLLM, of a prompt that fills the window to the last token
 )
-_KEY_VARIABLES = ("TRAILFORGE_API_KEY", "OPENAI_API_KEY")
 _CLOSING_S = 5.0
 
 
@@ -94,7 +93,7 @@ class ModelClient:
         except openai.APIStatusError as error:
             if error.status_code == 404:
                 return []  # not every server lists its models
-            raise self._refusal(error) from error
+            raise self._refusal(error) from None  # the cause may repeat the key
         except (AttributeError, TypeError, json.JSONDecodeError, openai.APIResponseValidationError) as error:
             raise self._not_understood() from error
         return [model.id for model in page.data]
@@ -150,13 +149,13 @@ class ModelClient:
                 asked_wait = None
             except openai.APIStatusError as error:
                 if error.status_code not in _RETRIED and error.status_code < 500:
-                    raise self._refusal(error) from error
+                    raise self._refusal(error) from None  # the cause may repeat the key
                 failure = error
                 asked_wait = retry_after(error.response.headers)
             if attempt < self._config.max_attempts:
                 self.counters.retries += 1
                 await asyncio.sleep(asked_wait if asked_wait is not None else self._backoff(attempt, rng))
-        raise self._given_up(failure) from failure
+        raise self._given_up(failure) from None  # as above
 
     async def _send(self, request: Request) -> Reply:
         async with self._slots.taken(request.priority):
@@ -226,9 +225,9 @@ class ModelClient:
         if self._sdk is None:
             from openai import AsyncOpenAI, DefaultAioHttpClient
 
-            key = _api_key() or "none"
-            if not (key.isascii() and key.isprintable()):
-                raise ProviderError(f"the API key holds characters that no key has; set {_KEY_VARIABLES[0]} anew")
+            key = api_key() or "none"
+            if not is_sendable(key):
+                raise ProviderError(f"the API key holds characters that no key has; set {KEY_VARIABLES[0]} anew")
             self._sdk = AsyncOpenAI(
                 base_url=self._config.base_url,
                 api_key=key,
@@ -246,13 +245,13 @@ class ModelClient:
     def _refusal(self, error: Any) -> ProviderError:
         """What a status that no retry mends means."""
         text = _first_line(error.message)
-        if key := _api_key():
+        if key := api_key():
             text = text.replace(key, "<key>")  # some servers repeat what they were sent
         where = f"{self._config.base_url}, model {self._config.model}"
         if error.status_code == 400 and any(mark in str(error.body or text).lower() for mark in _OVERFLOW_MARKS):
             return ContextOverflow(f"the prompt is too long for the model ({text})")
         if error.status_code in (401, 403):
-            return ProviderError(f"{where}: the key is refused; set {_KEY_VARIABLES[0]}")
+            return ProviderError(f"{where}: the key is refused; set {KEY_VARIABLES[0]}")
         if error.status_code == 404:
             return ProviderError(f"{where}: not found; check the URL (it ends in /v1) and --model-name ({text})")
         return ProviderError(f"{where}: refused with status {error.status_code} ({text})")
@@ -307,10 +306,6 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return max(0.0, number) if math.isfinite(number) else None
-
-
-def _api_key() -> str | None:
-    return next((key for name in _KEY_VARIABLES if (key := os.environ.get(name, "").strip())), None)
 
 
 def _sendable(text: str) -> str:

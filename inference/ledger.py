@@ -79,6 +79,14 @@ class SqliteLedger:
         """How many calls are kept."""
         return self._open().execute("SELECT count(*) FROM calls").fetchone()[0]
 
+    def damage(self) -> str | None:
+        """What SQLite finds wrong with the file, in a line; None when it is sound. Reads all of it."""
+        try:
+            found = self._open().execute("PRAGMA quick_check(1)").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            found = str(error)
+        return None if found == "ok" else found.splitlines()[-1]
+
     def close(self) -> None:
         """See `Ledger`."""
         if self._writer is not None:

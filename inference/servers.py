@@ -39,6 +39,13 @@ class EmbeddedModel:
             raise ServerUnavailable(f"the embedded model needs the package {self.package}: run `make install`")
         return path
 
+    def check(self) -> Path:
+        """`weights`, once there is something to run them with. Raises `ServerUnavailable` for what is missing."""
+        weights = self.weights()
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise ServerUnavailable("the embedded model needs the package xllamacpp: run `make install`")
+        return weights
+
 
 SMOLLM2 = EmbeddedModel(
     name="smollm2-135m-instruct-q4_1",
@@ -81,9 +88,7 @@ class EmbeddedServer:
 
     def start(self) -> None:
         """Start and wait until it answers. Raises `ServerUnavailable` with the end of its log when it does not."""
-        weights = self.model.weights()
-        if importlib.util.find_spec("xllamacpp") is None:
-            raise ServerUnavailable("the embedded model needs the package xllamacpp: run `make install`")
+        weights = self.model.check()
         self._port = _free_port()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115, closed by stop()
         self._process = ServerProcess(

@@ -5,10 +5,12 @@ Passages and answers are anyone's text: nothing of them is read as markup, no co
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.rule import Rule
@@ -66,6 +68,17 @@ def search_tree(tree: SearchTree) -> RenderableType:
 def kinds_of(rows: Iterable[Trajectory]) -> Counter[str]:
     """Rows by kind, reflective ones by their error."""
     return Counter(row.reflection_error or row.kind for row in rows)
+
+
+def refreshed(texts: Iterable[str]) -> None:
+    """Print texts, on a terminal each in place of the one before."""
+    console = Console()
+    with Live(console=console, auto_refresh=False) if console.is_terminal else contextlib.nullcontext() as live:
+        for text in texts:
+            if live is not None:
+                live.update(_line(text), refresh=True)
+            else:
+                console.print(_line(text), soft_wrap=True)
 
 
 def _funnel(manifest: Manifest) -> Table:

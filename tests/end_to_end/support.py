@@ -52,13 +52,16 @@ def trailforge(*arguments: object, timeout_s: float = 120, environment: Mapping[
 
 
 @contextmanager
-def prefect_server(log: Path) -> Iterator[dict[str, str]]:
-    """A Prefect server for several commands, which otherwise start one each; gives the environment that names it."""
-    port = _free_port()
+def prefect_server(log: Path, *, home: Path | None = None) -> Iterator[dict[str, str]]:
+    """A Prefect server for several commands, which otherwise start one each; gives the environment that names it.
+
+    `home`: its data and settings are there, instead of in the home of the test session.
+    """
+    port, own = _free_port(), {"PREFECT_HOME": str(home)} if home else {}
     with log.open("w") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "prefect", "server", "start", "--no-ui", "--host", "127.0.0.1", "--port", str(port)],
-            env={**os.environ, "PREFECT_LOGGING_LEVEL": "ERROR"},
+            env={**os.environ, **own, "PREFECT_LOGGING_LEVEL": "ERROR"},
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -66,7 +69,7 @@ def prefect_server(log: Path) -> Iterator[dict[str, str]]:
         try:
             url = f"http://127.0.0.1:{port}/api"
             _wait_for(f"{url}/health", process, log)
-            yield {"PREFECT_API_URL": url}
+            yield {"PREFECT_API_URL": url, **own}
         finally:
             process.terminate()
             process.wait(timeout=30)

@@ -9,6 +9,7 @@ import logging
 import math
 import sqlite3
 import time
+import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -363,6 +364,19 @@ async def test_a_key_that_is_refused_is_an_error_that_does_not_tell_it(
     assert server.keys == [f"Bearer {SECRET}"]
     assert SECRET not in f"{caught.value}{caught.value!r}"
     assert server.calls == 1
+
+
+@pytest.mark.parametrize("status", [400, 429, 500])
+async def test_a_key_that_the_server_repeats_is_in_no_traceback(
+    server: ModelServer, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prefect logs whole tracebacks, causes included, and keeps them in its database."""
+    monkeypatch.setenv("TRAILFORGE_API_KEY", SECRET)
+    server.replies = [failure(status, f"what is {SECRET}?")] * 2
+    async with client_of(server.url, max_attempts=2) as client:
+        with pytest.raises(ProviderError) as caught:
+            await client.complete(chat())
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 async def test_a_wrong_path_or_model_names_both(server: ModelServer) -> None:

@@ -1,0 +1,15 @@
+"""A run's configuration: a preset with what a person says on top. Loads neither Prefect nor Beam."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pipelines.config import MctsRunConfig, run_config
+from presets import load_preset
+
+
+def configured(preset: str, model: str | None, model_name: str | None, seed: int) -> MctsRunConfig:
+    """A preset with what the command line says on top."""
+    config = run_config(load_preset(preset), source=f"preset {preset}")
+    changes = {k: v for k, v in (("url", model), ("name", model_name)) if v is not None}
+    return replace(config, model=replace(config.model, **changes), seed=seed)

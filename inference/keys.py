@@ -1,0 +1,24 @@
+"""The key of a hosted model: it comes from the environment alone, and is shown nowhere."""
+
+from __future__ import annotations
+
+import os
+
+KEY_VARIABLES = ("TRAILFORGE_API_KEY", "OPENAI_API_KEY")
+"""The first that is set counts."""
+
+
+def key_variable() -> str | None:
+    """Name of the variable that holds the key; None when there is no key."""
+    return next((name for name in KEY_VARIABLES if os.environ.get(name, "").strip()), None)
+
+
+def api_key() -> str | None:
+    """The key, without the blanks around it; None when there is none."""
+    name = key_variable()
+    return os.environ[name].strip() if name else None
+
+
+def is_sendable(key: str) -> bool:
+    """Whether a key can stand in a header: what cannot was pasted wrongly."""
+    return key.isascii() and key.isprintable()

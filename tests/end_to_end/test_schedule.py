@@ -1,0 +1,114 @@
+"""`prefect.yaml` for real: a server, a process work pool, the deployments, and a run of one by a worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines.verify import verify_run
+from tests.end_to_end.support import PRESET, ROOT, prefect_server
+from tests.support.model_server import running
+from tests.support.world import write_questions
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+FLOW = "mcts-trajectories"
+DEPLOYMENTS = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
+POOL = DEPLOYMENTS[0]["work_pool"]["name"]
+SECRET = "sk-scheduled-and-not-to-be-seen"
+
+
+class Site:
+    """A Prefect server with a home of its own, and its command line."""
+
+    def __init__(self, home: Path, environment: dict[str, str]) -> None:
+        self.home, self.url, self.environment = home, environment["PREFECT_API_URL"], {**os.environ, **environment}
+
+    def prefect(self, *arguments: object, **more: str) -> str:
+        """`prefect ARGUMENTS` in the root of the project, which has to end well; what it printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "prefect", "--no-prompt", *map(str, arguments)],
+            cwd=ROOT, env={**self.environment, **more}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def ask(self, path: str, **body: Any) -> Any:
+        """POST to the server's API."""
+        request = urllib.request.Request(
+            f"{self.url}/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return json.load(reply)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The server with the pool and the deployments."""
+    home = tmp_path_factory.mktemp("prefect")
+    with prefect_server(home / "server.log", home=home) as environment:
+        site = Site(home, environment)
+        site.prefect("work-pool", "create", POOL, "--type", "process")
+        site.prefect("deploy", "--all")
+        yield site
+
+
+def test_the_deployments_have_schedules_typed_parameters_and_limits(site: Site) -> None:
+    found = {each["name"]: each for each in site.ask("deployments/filter")}
+    assert set(found) == {each["name"] for each in DEPLOYMENTS}
+    for written in DEPLOYMENTS:
+        made = found[written["name"]]
+        assert [each["schedule"]["cron"] for each in made["schedules"]] == [
+            each["cron"] for each in written["schedules"]
+        ]
+        assert made["parameters"] == written["parameters"]
+        assert made["enforce_parameter_schema"]
+        assert made["parameter_openapi_schema"]["properties"]["seed"]["type"] == "integer"
+        assert (made["global_concurrency_limit"]["limit"], made["work_pool_name"]) == (1, POOL)
+
+
+def test_a_run_of_a_deployment_by_a_worker_leaves_rows_and_artifacts(site: Site, tmp_path: Path) -> None:
+    questions, out = tmp_path / "questions.jsonl", tmp_path / "run"
+    write_questions(questions, 4)
+    (tmp_path / "preset.yaml").write_text(PRESET)
+    with running() as model:
+        parameters = {"questions": questions, "out": out, "preset": tmp_path / "preset.yaml", "model": model}
+        given = [part for name, value in parameters.items() for part in ("--param", f"{name}={value}")]
+        site.prefect("deployment", "run", f"{FLOW}/{DEPLOYMENTS[0]['name']}", *given)
+        log = site.prefect("worker", "start", "--pool", POOL, "--run-once", TRAILFORGE_API_KEY=SECRET)
+    (run,) = site.ask("flow_runs/filter", flow_runs={"state": {"type": {"any_": ["COMPLETED"]}}})
+    assert run["parameters"]["questions"] == str(questions), log
+    assert verify_run(out).problems == []
+    artifacts = site.ask("artifacts/filter", artifacts={"flow_run_id": {"any_": [run["id"]]}})
+    assert {each["type"] for each in artifacts} == {"progress", "table", "markdown"}
+    assert {each["key"] for each in artifacts} == {f"{FLOW}-funnel", f"{FLOW}-cost", None}
+    assert SECRET not in log
+    assert not [path for path in site.home.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+
+
+def test_a_prefect_command_in_the_root_reports_nothing_outside(site: Site) -> None:
+    """By `prefect.toml`, without any help of the environment."""
+    del site.environment["PREFECT_SERVER_ANALYTICS_ENABLED"]
+    assert "PREFECT_SERVER_ANALYTICS_ENABLED='False'" in site.prefect("config", "view").replace('"', "'")
+
+
+def test_nothing_of_it_is_left_running(tmp_path: Path) -> None:
+    """The server that the tests start ends with them."""
+    with prefect_server(tmp_path / "server.log", home=tmp_path) as environment:
+        url = environment["PREFECT_API_URL"]
+        urllib.request.urlopen(f"{url}/health", timeout=10).close()
+    with pytest.raises(OSError):
+        urllib.request.urlopen(f"{url}/health", timeout=10)
+    listing = subprocess.run(["ps", "-eww", "-o", "args"], capture_output=True, text=True, check=True).stdout
+    port = url.split(":")[2].partition("/")[0]
+    assert not [line for line in listing.splitlines() if f"--port {port}" in line]

