@@ -37,10 +37,11 @@ def run(inputs: tuple[Path, str], out: Path, url: str) -> Manifest:
     return mcts_trajectories(inputs[0], out, preset=inputs[1], model=url)
 
 
-async def artifacts(key: str) -> list[Artifact]:
+async def artifacts(key: str, manifest: Manifest) -> list[Artifact]:
+    """Of this run: other tests of the session may have left theirs on the same server."""
     async with get_client() as client:
         wanted = ArtifactFilter(key=ArtifactFilterKey(any_=[key]))
-        return await client.read_artifacts(artifact_filter=wanted)
+        return [a for a in await client.read_artifacts(artifact_filter=wanted) if a.description == manifest.run_id]
 
 
 def test_a_run_leaves_funnel_cost_and_progress_and_a_second_one_finds_it_done(
@@ -51,8 +52,8 @@ def test_a_run_leaves_funnel_cost_and_progress_and_a_second_one_finds_it_done(
         calls = stats(url)["calls"]
         assert run(inputs, tmp_path / "out", url) == manifest
         assert stats(url)["calls"] == calls
-    funnel = asyncio.run(artifacts("mcts-trajectories-funnel"))
-    cost = asyncio.run(artifacts("mcts-trajectories-cost"))
+    funnel = asyncio.run(artifacts("mcts-trajectories-funnel", manifest))
+    cost = asyncio.run(artifacts("mcts-trajectories-cost", manifest))
     assert funnel and '"stage": "search"' in str(funnel[-1].data)
     assert cost and str(manifest.calls) in str(cost[-1].data)
     assert [stage.name for stage in manifest.stages] == ["read", "search", "solve", "filter"]
