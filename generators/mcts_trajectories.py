@@ -23,7 +23,7 @@ from mcts.reflection import (
 from mcts.rollout import PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
 from mcts.search import Policy, SearchConfig, search
 from protocols import react
-from retrieval import Retrieval
+from retrieval import LazyRetriever, Retrieval
 from rewards import same_answer, score_answer
 from schemas import (
     ErrorType,
@@ -108,7 +108,7 @@ async def generate(question: Question, context: Context, *, parallel: int = 1) -
     tree = await search(
         question,
         policy=open_policy(asker, context.config),
-        roll_out=await plan_runner(question, asker, context),
+        roll_out=plan_runner(question, asker, context),
         calls=lambda: meter.calls,
         config=context.config.search,
         parallel=parallel,
@@ -240,13 +240,13 @@ def open_policy(asker: Asker, config: GeneratorConfig) -> Policy:
     return kind(asker, prompts, config.policy)
 
 
-async def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunner:
+def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunner:
     """What rolls out plans of one question."""
     config = context.config
     return PlanRunner(
         golds=question.golds,
         asker=asker,
-        retriever=await context.retrieval.for_question(question),
+        retriever=LazyRetriever(lambda: context.retrieval.for_question(question)),
         reader=_reader(context.retrieval, config.rollout),
         prompts=RolloutPrompts(
             answer=load_prompt(config.prompts.answer),
