@@ -57,7 +57,10 @@ def main() -> None:
 
 def _preset(slots: int, changes: list[str]) -> dict:
     preset = load_preset("msearcher")
-    preset["model"] |= {"name": "scripted", "max_in_flight": slots}
+    preset["model"] |= {
+        "name": "scripted",
+        "max_in_flight": slots + slots // 4,
+    }  # what waits at the server fills its gaps
     for change in changes:
         path, value = change.split("=", 1)
         *sections, key = path.split(".")
