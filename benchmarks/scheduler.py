@@ -51,7 +51,8 @@ def main() -> None:
     print(
         f"{options.questions} questions, {options.slots} slots, {options.latency} s a call (sigma {options.spread}): "
         f"{seen['calls']:.0f} calls in {seen['seconds']:.1f} s ({seconds:.1f} s with start and finish), "
-        f"busy {seen['busy_fraction']:.1%}"
+        f"busy {seen['busy_fraction']:.1%}; by tenth of the run: "
+        + " ".join(f"{share:.0%}" for share in seen["busy_by_tenth"])
     )
 
 

@@ -103,7 +103,7 @@ async def generate(question: Question, context: Context, *, parallel: int = 1) -
         style=context.config.rollout.style,
         seed=context.seed,
         meter=meter,
-        priority=expected_hops(question),
+        priority=_priority(question, parallel),
     )
     tree = await search(
         question,
@@ -122,6 +122,11 @@ async def generate(question: Question, context: Context, *, parallel: int = 1) -
         cost=usage.cost,
     )
     return Generated(tree=tree, candidates=tuple(trajectories(question, tree, context)))
+
+
+def _priority(question: Question, parallel: int) -> int:
+    """Long searches first; among equals, those of the tail last: they are the ones that end quickly."""
+    return 2 * expected_hops(question) + int(parallel == 1)
 
 
 def expected_hops(question: Question) -> int:
