@@ -51,13 +51,17 @@ def main() -> None:
     print(
         f"{options.questions} questions, {options.slots} slots, {options.latency} s a call (sigma {options.spread}): "
         f"{seen['calls']:.0f} calls in {seen['seconds']:.1f} s ({seconds:.1f} s with start and finish), "
-        f"busy {seen['busy_fraction']:.1%}"
+        f"busy {seen['busy_fraction']:.1%}; by tenth of the run: "
+        + " ".join(f"{share:.0%}" for share in seen["busy_by_tenth"])
     )
 
 
 def _preset(slots: int, changes: list[str]) -> dict:
     preset = load_preset("msearcher")
-    preset["model"] |= {"name": "scripted", "max_in_flight": slots}
+    preset["model"] |= {
+        "name": "scripted",
+        "max_in_flight": slots + slots // 4,
+    }  # what waits at the server fills its gaps
     for change in changes:
         path, value = change.split("=", 1)
         *sections, key = path.split(".")

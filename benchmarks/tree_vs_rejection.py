@@ -103,7 +103,7 @@ async def _sample(question: Question, context: Context, config: MctsRunConfig, b
     asker = Asker(client=context.client, model=context.model, style=context.config.rollout.style,
                   seed=context.seed, meter=meter)  # fmt: skip
     plan = await _one_plan(question, open_policy(asker, context.config), context.config.search.max_sub_questions)
-    roll_out = await plan_runner(question, asker, context)
+    roll_out = plan_runner(question, asker, context)
     rollouts: list[Rollout] = []
     while meter.calls < budget and len(rollouts) < budget:
         repeat = 0 if not rollouts else 2 * len(rollouts) - 1  # odd repeats draw every answer anew

@@ -16,6 +16,7 @@ from prefect.tasks import Task
 
 from flows.configuration import configured
 from flows.progress import shown
+from flows.stopping import at_once
 from inference.servers import EmbeddedServer
 from pipelines.config import MctsRunConfig
 from pipelines.files import exclusive, remove_temporary_files
@@ -58,7 +59,8 @@ def mcts_trajectories(
             return finished
         with _model_server(config) as served:
             asyncio.run(check_model(served))  # before the first try: what is not there at all needs no retries
-            run_shards(out, settings, served, beam_options)
+            with at_once():
+                run_shards(out, settings, served, beam_options)
         manifest = finish_run(out, settings, TABLES, seconds=time.monotonic() - started)
     _publish(manifest)
     return manifest

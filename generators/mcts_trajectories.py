@@ -23,7 +23,7 @@ from mcts.reflection import (
 from mcts.rollout import PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
 from mcts.search import Policy, SearchConfig, search
 from protocols import react
-from retrieval import Retrieval
+from retrieval import LazyRetriever, Retrieval
 from rewards import same_answer, score_answer
 from schemas import (
     ErrorType,
@@ -103,12 +103,12 @@ async def generate(question: Question, context: Context, *, parallel: int = 1) -
         style=context.config.rollout.style,
         seed=context.seed,
         meter=meter,
-        priority=expected_hops(question),
+        priority=_priority(question, parallel),
     )
     tree = await search(
         question,
         policy=open_policy(asker, context.config),
-        roll_out=await plan_runner(question, asker, context),
+        roll_out=plan_runner(question, asker, context),
         calls=lambda: meter.calls,
         config=context.config.search,
         parallel=parallel,
@@ -122,6 +122,11 @@ async def generate(question: Question, context: Context, *, parallel: int = 1) -
         cost=usage.cost,
     )
     return Generated(tree=tree, candidates=tuple(trajectories(question, tree, context)))
+
+
+def _priority(question: Question, parallel: int) -> int:
+    """Long searches first; among equals, those of the tail last: they are the ones that end quickly."""
+    return 2 * expected_hops(question) + int(parallel == 1)
 
 
 def expected_hops(question: Question) -> int:
@@ -240,13 +245,13 @@ def open_policy(asker: Asker, config: GeneratorConfig) -> Policy:
     return kind(asker, prompts, config.policy)
 
 
-async def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunner:
+def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunner:
     """What rolls out plans of one question."""
     config = context.config
     return PlanRunner(
         golds=question.golds,
         asker=asker,
-        retriever=await context.retrieval.for_question(question),
+        retriever=LazyRetriever(lambda: context.retrieval.for_question(question)),
         reader=_reader(context.retrieval, config.rollout),
         prompts=RolloutPrompts(
             answer=load_prompt(config.prompts.answer),

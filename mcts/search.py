@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from mcts.plan import apply_split, gold_plan, plan_problem, shared_width, split_problem
@@ -112,6 +112,16 @@ async def search(
     return await _Search(question, policy, roll_out, calls, config, parallel).run()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Growth:
+    """What an expansion leads to."""
+
+    targets: list[TreeNode]
+    """To be rolled out now."""
+    undecided: list[tuple[TreeNode, Split]] = field(default_factory=list)
+    """New nodes whose sub-questions nobody has judged yet, with the split that made them."""
+
+
 class _Search:
     """The state of one search."""
 
@@ -155,15 +165,16 @@ class _Search:
         return chosen
 
     async def simulate(self, selected: list[TreeNode]) -> None:
-        """One round: expand what can be expanded, roll out every new plan (or the leaf again), back up."""
+        """One round: expand what can be expanded, roll out every new plan (or the leaf again), back up.
+
+        New plans are rolled out while their sub-questions are judged: a plan is rolled out whatever the verdict.
+        """
         self.rounds += 1
         proposals = await asyncio.gather(*(self.propose(node) for node in selected))
-        targets: list[TreeNode] = []
-        for node, proposed in zip(selected, proposals, strict=True):
-            self.tree.mark_pending(node, -1)
-            node.expanding = False
-            targets += await self.expand(node, proposed)
-        await self.roll_out_all(targets)
+        growths = [self.expand(node, proposed) for node, proposed in zip(selected, proposals, strict=True)]
+        targets = [node for growth in growths for node in growth.targets]
+        judgements = (self.judge_halves(child, split) for growth in growths for child, split in growth.undecided)
+        await self.roll_out_all(targets, *judgements)
 
     async def propose(self, node: TreeNode) -> list[tuple[int, Proposal]]:
         """Ask for splits of each decomposable sub-question, one reply each."""
@@ -171,35 +182,33 @@ class _Search:
         replies = await asyncio.gather(*(self.policy.propose(node.plan.sub_questions[i], n) for i, n in shares.items()))
         return list(zip(shares, replies, strict=True))
 
-    async def expand(self, node: TreeNode, proposals: list[tuple[int, Proposal]]) -> list[TreeNode]:
-        """Attach the usable splits as children; which plans to roll out now.
+    def expand(self, node: TreeNode, proposals: list[tuple[int, Proposal]]) -> _Growth:
+        """Attach the usable splits as children.
 
         A leaf plan is rolled out again. A plan whose splits only lead to plans that the tree has is closed. One that
         cannot be split after all becomes a leaf plan; at the root the gold decomposition takes its place.
         """
+        self.tree.mark_pending(node, -1)
+        node.expanding = False
         if node.is_leaf_plan:
-            return [node]
+            return _Growth(targets=[node])
         duplicates = self.dropped["identical"]
-        usable: list[tuple[Split, Plan, Origin]] = []
+        children: list[tuple[TreeNode, Split]] = []
         for index, proposal in proposals:
             self.dropped["malformed"] += proposal.malformed
             for first, second in proposal.splits:
                 split = Split(index=index, first=first.strip(), second=second.strip())
                 if (plan := self.usable(node, split)) is not None:
-                    usable.append((split, plan, proposal.origin))
-        verdicts = await asyncio.gather(*(self.judge_halves(node, s, p) for s, p, _ in usable))
-        children = [
-            self.tree.add_child(node, plan, verdict, origin)
-            for (_, plan, origin), verdict in zip(usable, verdicts, strict=True)
-        ]
+                    unknown = (False,) * len(plan)
+                    children.append((self.tree.add_child(node, plan, unknown, proposal.origin), split))
         if children:
-            return children
+            return _Growth(targets=[child for child, _ in children], undecided=children)
         if self.dropped["identical"] > duplicates:
             self.tree.close(node)
-            return []
+            return _Growth(targets=[])
         node.decomposable = (False,) * len(node.plan)
         oracle = self.add_oracle() if node.parent is None else None
-        return [oracle or node]
+        return _Growth(targets=[oracle or node])
 
     def usable(self, node: TreeNode, split: Split) -> Plan | None:
         """The refined plan, now reserved in the tree, or None with the reason counted."""
@@ -215,14 +224,15 @@ class _Search:
         self.dropped[reason] += 1
         return None
 
-    async def judge_halves(self, node: TreeNode, split: Split, plan: Plan) -> tuple[bool, ...]:
-        """The parent's verdicts, with the two new sub-questions judged once each."""
-        if len(plan) >= self.config.max_sub_questions:
-            return (False,) * len(plan)
-        new = plan.sub_questions[split.index : split.index + 2]
-        first, second = await asyncio.gather(*(self.judge(sub_question) for sub_question in new))
-        before, after = node.decomposable[: split.index], node.decomposable[split.index + 1 :]
-        return (*before, first, second, *after)
+    async def judge_halves(self, child: TreeNode, split: Split) -> None:
+        """Decide what of a new plan can be split: the parent's verdicts, with the two new sub-questions judged once."""
+        if len(child.plan) >= self.config.max_sub_questions:
+            return
+        assert child.parent is not None, "the root has no split"
+        inherited = self.tree.nodes[child.parent].decomposable
+        new = child.plan.sub_questions[split.index : split.index + 2]
+        verdicts = await asyncio.gather(*(self.judge(sub_question) for sub_question in new))
+        child.decomposable = (*inherited[: split.index], *verdicts, *inherited[split.index + 1 :])
 
     async def judge(self, sub_question: str) -> bool:
         """Is it decomposable? Asked once per wording."""
@@ -230,14 +240,15 @@ class _Search:
             self.judged[sub_question] = await self.policy.is_decomposable(sub_question)
         return self.judged[sub_question]
 
-    async def roll_out_all(self, targets: list[TreeNode]) -> None:
-        """Roll out all targets at once; number and back up in their order."""
+    async def roll_out_all(self, targets: list[TreeNode], *judgements: Awaitable[None]) -> None:
+        """Roll out all targets at once, while the judgements are awaited; number and back up in their order."""
         planned: Counter[int] = Counter()
         repeats = []
         for node in targets:
             repeats.append(node.own_rollouts + planned[node.id])
             planned[node.id] += 1
-        simulations = await asyncio.gather(*(self.roll_out(n.plan, r) for n, r in zip(targets, repeats, strict=True)))
+        rollouts = asyncio.gather(*(self.roll_out(n.plan, r) for n, r in zip(targets, repeats, strict=True)))
+        simulations, _ = await asyncio.gather(rollouts, asyncio.gather(*judgements))
         for node, simulation in zip(targets, simulations, strict=True):
             self.rollouts.append(
                 Rollout(

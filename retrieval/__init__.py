@@ -8,6 +8,7 @@ from retrieval.bm25 import Bm25Retriever
 from retrieval.corpus import build_index, read_corpus
 from retrieval.dense import DenseIndex, DenseRetriever
 from retrieval.encoder import Encoder
+from retrieval.lazy import LazyRetriever
 from retrieval.scope import Retrieval, RetrievalConfig, open_retrieval
 from retrieval.sentences import SentenceReader, split_sentences
 
@@ -16,6 +17,7 @@ __all__ = [
     "DenseIndex",
     "DenseRetriever",
     "Encoder",
+    "LazyRetriever",
     "Retrieval",
     "RetrievalConfig",
     "Retriever",

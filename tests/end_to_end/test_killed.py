@@ -108,6 +108,19 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(
     assert manifest is not None and all(stage.balance == 0 for stage in manifest.stages)
 
 
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_that_is_told_to_stop_stops_at_once_and_says_how_to_go_on(sent: int, code: int, site: Site) -> None:
+    site.forget()
+    out = site.folder / f"stopped-{code}"
+    process = site.start(out)
+    while len(site.asked()) < 50 and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(sent)
+    assert process.wait(20) == code
+    assert (out.parent / f"{out.name}.log").read_text().rstrip().endswith("the same command goes on from here")
+    assert read_manifest(out) is None
+
+
 def kill_after(site: Site, out: Path, *, calls: int, delay: float) -> int:
     """Start, kill the group some time after the server has seen so many calls; how many of them the ledger lacks."""
     process = site.start(out)

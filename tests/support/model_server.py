@@ -35,7 +35,7 @@ class Server:
         self.free = asyncio.Semaphore(slots)
         self.keys: set[str] = set()
         self.calls = self.busy = self.most_busy = 0
-        self.busy_s = 0.0
+        self.work: list[tuple[float, float]] = []  # start and end of every call
         self.first_s = self.last_s = 0.0
         self.faults: list[dict[str, Any]] = []
 
@@ -56,14 +56,17 @@ class Server:
         return web.json_response(_reply(body, prompt, text))
 
     async def stats(self, _: web.Request) -> web.Response:
-        """Counts so far; `busy_fraction`: of all slots, between the first call and the last reply."""
+        """Counts so far; `busy_fraction`: of all slots, between the first call and the last reply; `busy_by_tenth`: of
+        each tenth of that time."""
         span = self.last_s - self.first_s
+        tenths = [(self.first_s + span * n / 10, self.first_s + span * (n + 1) / 10) for n in range(10)] if span else []
         return web.json_response(
             {
                 "calls": self.calls,
                 "unique": len(self.keys),
                 "most_busy": self.most_busy,
-                "busy_fraction": self.busy_s / (span * self.slots) if span else 0.0,
+                "busy_fraction": self._busy(self.first_s, self.last_s) if span else 0.0,
+                "busy_by_tenth": [self._busy(start, end) for start, end in tenths],
                 "seconds": span,
             }
         )
@@ -87,8 +90,13 @@ class Server:
             seconds *= random.Random(key).lognormvariate(-(self.spread**2) / 2, self.spread)
         await asyncio.sleep(seconds)
         self.last_s = time.monotonic()
-        self.busy_s += self.last_s - started
+        self.work.append((started, self.last_s))
         self.busy -= 1
+
+    def _busy(self, start: float, end: float) -> float:
+        """Share of all slots at work between two times."""
+        worked = sum(max(0.0, min(until, end) - max(since, start)) for since, until in self.work)
+        return worked / ((end - start) * self.slots)
 
     async def _fault(self, request: web.Request, fault: dict[str, Any]) -> web.StreamResponse:
         if fault.get("drop"):
@@ -129,7 +137,7 @@ def running(**options: object) -> Iterator[str]:
         process.communicate()
 
 
-def stats(url: str) -> dict[str, float]:
+def stats(url: str) -> dict[str, Any]:
     """`/stats` of a running server."""
     with urllib.request.urlopen(url.removesuffix("/v1") + "/stats") as response:
         return json.load(response)
