@@ -15,12 +15,13 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
 from flows.progress import shown
+from inference import ledger_url
 from inference.servers import EmbeddedServer
 from pipelines.config import MctsRunConfig, run_config
 from pipelines.files import exclusive, remove_temporary_files
 from pipelines.finish import drop_run, finish_run, read_manifest
 from pipelines.intake import Settings, discard_staged, read_settings, refuse_other_run, write_settings
-from pipelines.mcts_trajectories import TABLES, MctsWork, check_model, take_in
+from pipelines.mcts_trajectories import TABLES, MctsWork, check_servers, take_in
 from pipelines.shards import receipt_path, run_pipeline
 from presets import load_preset
 from schemas import CountMismatch, InvalidInput, Manifest, OutputError, TrailforgeError
@@ -56,7 +57,7 @@ def mcts_trajectories(
         if finished is not None and finished.run_id == settings.run_id:
             return finished
         with _model_server(config) as served:
-            asyncio.run(check_model(served))  # before the first try: what is not there at all needs no retries
+            asyncio.run(check_servers(served))  # before the first try: what is not there at all needs no retries
             run_shards(out, settings, served, beam_options)
         manifest = finish_run(out, settings, TABLES, seconds=time.monotonic() - started)
     _publish(manifest)
@@ -64,10 +65,10 @@ def mcts_trajectories(
 
 
 def configured(preset: str, model: str | None, model_name: str | None, seed: int) -> MctsRunConfig:
-    """A preset with what the command line says on top."""
+    """A preset with what the command line says on top, and the ledger that the environment may name."""
     config = run_config(load_preset(preset), source=f"preset {preset}")
     changes = {k: v for k, v in (("url", model), ("name", model_name)) if v is not None}
-    return replace(config, model=replace(config.model, **changes), seed=seed)
+    return replace(config, model=replace(config.model, **changes), ledger=ledger_url(config.ledger), seed=seed)
 
 
 def _is_mendable(task_: Task, run: TaskRun, state: State) -> bool:
