@@ -1,8 +1,8 @@
 """Writes to a ledger, as a process of its own: `python -m tests.inference.ledger_writer LEDGER NAME OWN SHARED SIZE`.
 
-`LEDGER` is a file or a PostgreSQL URL. Says `ready`, waits for a line, then asks for all calls at once: `OWN` that nobody
-else makes and `SHARED` that every writer makes. Prints `KEY TEXT` for each that is kept, or `error TYPE MESSAGE` for each
-that is not.
+`LEDGER` is a file or a PostgreSQL URL. Says `ready`, waits for a line, then asks for all calls at once: `OWN` that
+nobody else makes and `SHARED` that every writer makes. Prints `KEY TEXT` for each that is kept, or `error TYPE MESSAGE`
+for each that is not.
 """
 
 from __future__ import annotations
