@@ -68,6 +68,11 @@ class ScheduleConfig:
     worker_silence_s: float = 120.0
     """A worker of a cluster that gives no sign of life for so long is lost: what it had not finished is run anew."""
 
+    def __post_init__(self) -> None:
+        for name in ("worker_start_s", "worker_silence_s"):
+            if getattr(self, name) <= 0:
+                raise InvalidInput("has to be more than 0", field=name)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputConfig:

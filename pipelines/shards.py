@@ -30,7 +30,7 @@ from pipelines.accounting import add_up, stage
 from pipelines.attempts import Patience, Superseded, Watch, begin_attempt, is_current
 from pipelines.files import sha256_of, write_atomically, write_text
 from pipelines.progress import ProgressFile
-from pipelines.runners import is_local
+from pipelines.runners import check_runner, is_local
 from schemas import (
     ITEM_ERRORS,
     ClusterError,
@@ -148,6 +148,7 @@ def run_pipeline(
         if is_local(beam_options):
             pipeline.run().wait_until_finish()
         else:
+            check_runner(beam_options)  # it may have gone since the last try, and Beam asks it for minutes
             _run_elsewhere(pipeline, folder, patience)
     except Exception as error:
         raise _recorded_error(folder) or error from error

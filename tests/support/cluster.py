@@ -24,8 +24,14 @@ _READY_WITHIN_S = 60.0
 class Cluster:
     """Addresses and processes."""
 
-    def __init__(self, job_port: int, pools: list[tuple[subprocess.Popen[bytes], int]], folder: Path) -> None:
-        self.job_port, self._pools, self.folder = job_port, pools, folder
+    def __init__(
+        self,
+        service: subprocess.Popen[bytes],
+        job_port: int,
+        pools: list[tuple[subprocess.Popen[bytes], int]],
+        folder: Path,
+    ) -> None:
+        self.service, self.job_port, self._pools, self.folder = service, job_port, pools, folder
 
     @property
     def options(self) -> list[str]:
@@ -59,7 +65,7 @@ def running(folder: Path, *, code: Path = ROOT, environment: Mapping[str, str] |
         port = _listening(folder / "service.out", service)
         for pool, pool_port in pools:
             _wait_for(pool_port, pool)
-        yield Cluster(port, pools, folder)
+        yield Cluster(service, port, pools, folder)
 
 
 @contextmanager
