@@ -2,7 +2,8 @@
 
 A driver begins an attempt by writing its name to `progress/attempt`. A worker of another attempt, whose driver was
 killed or took it for lost, sees that and stops: it must not pay for what its successor pays for. And a driver misses a
-worker whose progress file no longer changes, since a runner may wait for a dead one for ever.
+worker whose progress file no longer changes, or that never had one while the others have nothing left to do: a runner
+may wait for a dead one for ever.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
 from pipelines.files import write_text
-from pipelines.progress import FOLDER, live_files
+from pipelines.progress import FOLDER, live_files, read_progress
 from schemas import ClusterError
 
 _ATTEMPT = "attempt"
@@ -41,7 +43,7 @@ class Patience:
     """How long a driver waits, in seconds."""
 
     start_s: float = 900.0
-    """For the first sign of life of any worker."""
+    """For anything to move: workers to begin, or to go on when no call is under way."""
     silence_s: float = 120.0
     """Between two signs of life of one worker."""
 
@@ -65,18 +67,25 @@ def is_current(folder: Path, attempt: str) -> bool:
 
 @dataclass(slots=True)
 class _LastSeen:
-    """By progress file: its time of change, and when we first saw that."""
+    """What a watch knows of the workers, by their progress files."""
 
+    moved_at: float
+    """When a counter changed last, or a call was under way."""
+    counters: Counter[str] = field(default_factory=Counter)
     changes: dict[Path, tuple[int, float]] = field(default_factory=dict)
+    """By file: its time of change, and when we first saw that."""
 
-    def look(self, folder: Path, now: float) -> float | None:
-        """Seconds since the worker that was silent for longest gave a sign of life; None before the first sign."""
+    def look(self, folder: Path, now: float) -> tuple[float, float]:
+        """Seconds in which nothing has moved, and in which one worker has been silent."""
+        counters = read_progress(folder)
+        if counters != self.counters or counters["in_flight"]:
+            self.counters, self.moved_at = counters, now
         found: dict[Path, tuple[int, float]] = {}
         for path, changed in live_files(folder):
             before = self.changes.get(path)
             found[path] = before if before is not None and before[0] == changed else (changed, now)
-        self.changes = found or self.changes
-        return max((now - seen for _, seen in found.values()), default=None)
+        self.changes = found
+        return now - self.moved_at, max((now - seen for _, seen in found.values()), default=0.0)
 
 
 class Watch:
@@ -102,18 +111,17 @@ class Watch:
             raise ClusterError(self._loss)
 
     def _run(self) -> None:
-        seen, began = _LastSeen(), time.monotonic()
-        every_s = min(self._patience.start_s, self._patience.silence_s) / _LOOKS_PER_SILENCE
+        seen, patience = _LastSeen(time.monotonic()), self._patience
+        every_s = min(patience.start_s, patience.silence_s) / _LOOKS_PER_SILENCE
         while not self._stop.wait(every_s):
-            now = time.monotonic()
-            silent_s = seen.look(self._folder, now)
-            if silent_s is None and not seen.changes and now - began > self._patience.start_s:
+            still_s, silent_s = seen.look(self._folder, time.monotonic())
+            if silent_s > patience.silence_s:
+                self._loss = f"a worker has given no sign of life for {patience.silence_s:g} s{_AGAIN}"
+            elif still_s > patience.start_s:
                 self._loss = (
-                    f"no worker has begun within {self._patience.start_s:g} s: do workers run, can they import "
+                    f"no worker has done anything for {patience.start_s:g} s: do all workers run, can they import "
                     f"trailforge, and do they see {self._folder}?{_AGAIN}"
                 )
-            elif silent_s is not None and silent_s > self._patience.silence_s:
-                self._loss = f"a worker has given no sign of life for {self._patience.silence_s:g} s{_AGAIN}"
             if self._loss:
                 self._job.cancel()
                 return

@@ -64,7 +64,7 @@ class ScheduleConfig:
     tail_parallel: int = 4
     """Leaves selected at a time, by virtual loss, in the tail."""
     worker_start_s: float = 900.0
-    """How long a cluster may take until the first worker gives a sign of life."""
+    """How long a cluster may take until workers begin; nothing may stand still for longer while no call is made."""
     worker_silence_s: float = 120.0
     """A worker of a cluster that gives no sign of life for so long is lost: what it had not finished is run anew."""
 

@@ -55,17 +55,18 @@ class SpreadJob(local_job_service.BeamJob):
 
     def _invoke_runner(self) -> fn_runner.RunnerResult:
         self.set_state(beam_job_api_pb2.JobState.RUNNING)
+        self._provision_info.job_name = self._job_id  # clients call all their jobs the same
         runner = fn_runner.FnApiRunner(provision_info=self._provision_info)
         runner._num_workers = _addresses(self._pipeline_proto)
         try:
             return runner.run_via_runner_api(self._pipeline_proto, self.pipeline_options())
         finally:
-            SpreadWorker.started.pop(self._provision_info.job_name, None)
+            SpreadWorker.started.pop(self._job_id, None)
 
     def cancel(self) -> None:
         """As Beam's, and end what runs."""
         super().cancel()
-        for worker in SpreadWorker.started.get(self._provision_info.job_name, ()):
+        for worker in SpreadWorker.started.get(self._job_id, ()):
             worker.abort()
 
 

@@ -45,6 +45,13 @@ def check_runner(arguments: Sequence[str]) -> None:
         ) from error
 
 
+def telling_line(error: Exception) -> str:
+    """What a runner's error is about: the details of a gRPC error, else the last line that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if any(map(str.isalpha, line))]
+    details = [line.partition("=")[2].strip() for line in lines if line.startswith("details =")]
+    return (details or lines or [type(error).__name__])[-1][:300]
+
+
 def is_local(arguments: Sequence[str]) -> bool:
     """Whether a command line names the runner of this process."""
     return f"--runner={LOCAL}" in arguments

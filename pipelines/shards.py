@@ -30,7 +30,7 @@ from pipelines.accounting import add_up, stage
 from pipelines.attempts import Patience, Superseded, Watch, begin_attempt, is_current
 from pipelines.files import sha256_of, write_atomically, write_text
 from pipelines.progress import ProgressFile
-from pipelines.runners import check_runner, is_local
+from pipelines.runners import check_runner, is_local, telling_line
 from schemas import (
     ITEM_ERRORS,
     ClusterError,
@@ -166,8 +166,8 @@ def _run_elsewhere(pipeline: beam.Pipeline, folder: Path, patience: Patience) ->
     except ClusterError:
         raise
     except Exception as error:
-        last = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-        raise ClusterError(f"the runner says: {last}; see its log, then run the same command again") from error
+        what = telling_line(error)
+        raise ClusterError(f"the runner says: {what}; see its log, then run the same command again") from error
 
 
 class RunShards(beam.DoFn):

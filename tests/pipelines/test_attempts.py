@@ -62,11 +62,11 @@ def test_a_worker_of_an_earlier_attempt_stops_in_the_midst_of_its_work_and_write
 def test_workers_that_give_signs_of_life_are_left_alone(tmp_path: Path) -> None:
     job, worker = Job(), ProgressFile(tmp_path)
     with Watch(tmp_path, job, QUICK) as watch:
-        for _ in range(10):
-            worker.write({"questions": 1})
-            time.sleep(0.1)
+        for number in range(12):
+            worker.write({"questions": 1, "in_flight": int(number < 8)})  # a call may take its time
+            time.sleep(0.07)
         worker.close({"questions": 2})
-        time.sleep(0.6)
+        time.sleep(0.2)
     watch.raise_loss()
     assert not job.is_cancelled.is_set()
     assert read_progress(tmp_path)["questions"] == 2 and not list(live_files(tmp_path))
@@ -75,7 +75,7 @@ def test_workers_that_give_signs_of_life_are_left_alone(tmp_path: Path) -> None:
 def test_a_worker_that_falls_silent_ends_the_job_though_another_one_works(tmp_path: Path) -> None:
     job, dead, alive = Job(), ProgressFile(tmp_path), ProgressFile(tmp_path)
     dead.write({})
-    with Watch(tmp_path, job, QUICK) as watch:
+    with Watch(tmp_path, job, Patience(start_s=60, silence_s=0.4)) as watch:
         deadline = time.monotonic() + 10
         while not job.is_cancelled.wait(0.05) and time.monotonic() < deadline:
             alive.write({})
@@ -83,9 +83,15 @@ def test_a_worker_that_falls_silent_ends_the_job_though_another_one_works(tmp_pa
         watch.raise_loss()
 
 
-def test_workers_that_never_begin_end_the_job(tmp_path: Path) -> None:
-    job = Job()
-    with Watch(tmp_path, job, QUICK) as watch:
-        assert job.is_cancelled.wait(10)
-    with pytest.raises(ClusterError, match="no worker has begun within"):
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_worker_that_dies_before_its_first_sign_ends_the_job_when_the_others_are_done(
+    tmp_path: Path, others: int
+) -> None:
+    job, done = Job(), [ProgressFile(tmp_path) for _ in range(others)]
+    with Watch(tmp_path, job, Patience(start_s=0.4, silence_s=60)) as watch:
+        deadline = time.monotonic() + 10
+        while not job.is_cancelled.wait(0.05) and time.monotonic() < deadline:
+            for worker in done:
+                worker.write({"questions": 3, "in_flight": 0})
+    with pytest.raises(ClusterError, match="no worker has done anything for"):
         watch.raise_loss()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.runners import beam_options, check_runner, is_local
+from pipelines.runners import beam_options, check_runner, is_local, telling_line
 from schemas import ClusterError, InvalidInput
 
 
@@ -49,3 +49,15 @@ def test_a_portable_run_needs_a_job_service_that_listens() -> None:
     check_runner(beam_options())
     with pytest.raises(ClusterError, match=r"no job service at 127\.0\.0\.1:9 "):
         check_runner(beam_options("PortableRunner", ["job_endpoint=127.0.0.1:9"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Traceback …\nKeyError: 'a bug'\n", "KeyError: 'a bug'"),
+        ('<_Error of RPC:\n\tstatus = X\n\tdetails = "refused"\n\tdebug = "y"\n>\n', '"refused"'),
+        ("", "RuntimeError"),
+    ],
+)
+def test_of_a_runner_s_error_the_telling_line_is_shown(text: str, line: str) -> None:
+    assert telling_line(RuntimeError(text)) == line
