@@ -33,6 +33,8 @@ _RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DI
     trailforge mcts-trajectories --preset demo --questions sample_data/musique_style_questions.jsonl --out out/demo\n
     trailforge mcts-trajectories --model http://127.0.0.1:8000/v1 --questions train.jsonl.gz --out out/musique\n
     trailforge mcts-trajectories … (the same line again) goes on where it stopped and pays for nothing twice.\n
+    trailforge mcts-trajectories … --runner PortableRunner --beam-option job_endpoint=127.0.0.1:8099\n
+    The password of a shared ledger comes from TRAILFORGE_LEDGER_PASSWORD.\n
     The key of a hosted model comes from TRAILFORGE_API_KEY (or OPENAI_API_KEY).""",
 )
 def mcts_trajectories_command(
@@ -52,6 +54,13 @@ def mcts_trajectories_command(
     replace: Annotated[
         bool, typer.Option("--replace", help="Drop the rows of a run with other settings in --out; keep its ledger.")
     ] = False,
+    runner: Annotated[
+        str, typer.Option(help="Apache Beam's runner: FnApiRunner (here), PortableRunner, …")
+    ] = "FnApiRunner",
+    beam_option: Annotated[
+        list[str] | None,
+        typer.Option(help="Option of the runner as KEY=VALUE, e.g. job_endpoint=127.0.0.1:8099. Repeatable."),
+    ] = None,
 ) -> None:
     """Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher)."""
     from flows.mcts_trajectories import mcts_trajectories
@@ -65,6 +74,8 @@ def mcts_trajectories_command(
         limit=limit,
         seed=seed,
         replace_run=replace,
+        runner=runner,
+        runner_options=tuple(beam_option or ()),
     )
     from rich.console import Console
 

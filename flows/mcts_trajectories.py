@@ -18,18 +18,18 @@ from flows.configuration import configured
 from flows.progress import shown
 from flows.stopping import at_once
 from inference.servers import EmbeddedServer
+from pipelines.attempts import Patience
 from pipelines.config import MctsRunConfig
 from pipelines.files import exclusive, remove_temporary_files
 from pipelines.finish import drop_run, finish_run, read_manifest
 from pipelines.intake import Settings, discard_staged, read_settings, refuse_other_run, write_settings
-from pipelines.mcts_trajectories import TABLES, MctsWork, check_model, tail_of, take_in
+from pipelines.mcts_trajectories import TABLES, MctsWork, check_servers, tail_of, take_in
 from pipelines.progress import begin_progress
+from pipelines.runners import LOCAL, beam_options, check_runner
 from pipelines.shards import receipt_path, run_pipeline
 from schemas import CountMismatch, InvalidInput, Manifest, OutputError, TrailforgeError
 
 EMBEDDED = "embedded"
-LOCAL_RUNNER = ("--runner=FnApiRunner",)
-"""Beam's in-process runner. Its default runner would try to download a binary first."""
 
 
 @flow(name="mcts-trajectories")
@@ -42,14 +42,17 @@ def mcts_trajectories(
     limit: int | None = None,
     seed: int = 0,
     replace_run: bool = False,
-    beam_options: tuple[str, ...] = LOCAL_RUNNER,
+    runner: str = LOCAL,
+    runner_options: tuple[str, ...] = (),
 ) -> Manifest:
     """Make trajectories of the questions in a file.
 
     `model`: base URL of an OpenAI-compatible server, or `embedded`; None keeps the preset's. `limit`: the first so
     many valid questions. `replace_run`: drop the rows of a run with other settings in this folder, keep its ledger.
+    `runner`: one of Beam's, with its options as `KEY=VALUE`.
     """
     started = time.monotonic()
+    arguments = beam_options(runner, runner_options)
     config = configured(preset, model, model_name, seed)
     with exclusive(out):
         remove_temporary_files(out)
@@ -58,9 +61,10 @@ def mcts_trajectories(
         if finished is not None and finished.run_id == settings.run_id:
             return finished
         with _model_server(config) as served:
-            asyncio.run(check_model(served))  # before the first try: what is not there at all needs no retries
+            check_runner(arguments)  # before the first try: what is not there at all needs no retries
+            asyncio.run(check_servers(served))
             with at_once():
-                run_shards(out, settings, served, beam_options)
+                run_shards(out, settings, served, arguments)
         manifest = finish_run(out, settings, TABLES, seconds=time.monotonic() - started)
     _publish(manifest)
     return manifest
@@ -73,14 +77,16 @@ def _is_mendable(task_: Task, run: TaskRun, state: State) -> bool:
 
 
 @task(name="run-shards", retries=2, retry_delay_seconds=10, retry_condition_fn=_is_mendable)
-def run_shards(out: Path, settings: Settings, config: MctsRunConfig, beam_options: tuple[str, ...]) -> None:
+def run_shards(out: Path, settings: Settings, config: MctsRunConfig, arguments: tuple[str, ...]) -> None:
     """Run every shard without a receipt: a retry repeats only what is missing."""
     finished = [shard for shard in settings.shards if receipt_path(out, shard).exists()]
     begin_progress(out, (shard.name for shard in finished))
     tail = tail_of(out, settings, config.schedule)
-    work = MctsWork(folder=str(out), run_id=settings.run_id, config=config, tail=tail)
+    work = MctsWork(folder=str(out.absolute()), run_id=settings.run_id, config=config, tail=tail)
+    schedule = config.schedule
+    patience = Patience(start_s=schedule.worker_start_s, silence_s=schedule.worker_silence_s)
     with shown(out, total=settings.items, done_before=sum(shard.rows for shard in finished)):
-        run_pipeline(work, out, settings.shards, beam_options)
+        run_pipeline(work, out, settings.shards, arguments, patience)
 
 
 def _prepare(source: Path, out: Path, config: MctsRunConfig, limit: int | None, replace_run: bool) -> Settings:

@@ -2,6 +2,8 @@
 
 from inference.client import ClientConfig, ModelClient
 from inference.ledger import Ledger, SqliteLedger
+from inference.ledgers import check_ledger, check_ledger_url, ledger_url, open_ledger
+from inference.postgres_ledger import PostgresLedger
 from inference.request import ChatTurn, Reply, Request, Sampling
 from inference.structured import ask_json, ask_matching
 from inference.usage import Counters, Meter, Prices, Usage
@@ -13,6 +15,7 @@ __all__ = [
     "Ledger",
     "Meter",
     "ModelClient",
+    "PostgresLedger",
     "Prices",
     "Reply",
     "Request",
@@ -21,4 +24,8 @@ __all__ = [
     "Usage",
     "ask_json",
     "ask_matching",
+    "check_ledger",
+    "check_ledger_url",
+    "ledger_url",
+    "open_ledger",
 ]

@@ -73,11 +73,7 @@ class ModelClient:
         """The reply, from the ledger or the server. Raises `ProviderError` and its kinds (see `schemas.errors`)."""
         if self._config.extra_body:
             request = replace(request, extra_body=self._config.extra_body)
-        reply = self._ledger.get(request.key) if self._ledger else None
-        if reply is None:
-            reply = await asyncio.shield(self._flight(request))
-        else:
-            self.counters.ledger_hits += 1
+        reply = await asyncio.shield(self._flight(request))
         if meter is not None:
             meter.add(reply)
         return reply
@@ -110,7 +106,7 @@ class ModelClient:
             await self._sdk.close()
             self._sdk = None
         if self._ledger is not None:
-            self._ledger.close()
+            await self._ledger.aclose()
 
     def _flight(self, request: Request) -> asyncio.Task[Reply]:
         flight = self._flights.get(request.key)
@@ -126,12 +122,14 @@ class ModelClient:
             flight.exception()  # seen, also when nobody waits for it any more
 
     async def _call(self, request: Request) -> Reply:
-        reply = await self._attempts(request)
-        self.counters.paid_calls += 1
-        if self._ledger is None:
-            return reply
+        """Look it up or pay for it. Both in one flight, or who looks while another pays would pay again."""
         try:
-            return await self._ledger.put(request, reply)
+            if self._ledger is not None and (kept := await self._ledger.find(request.key)) is not None:
+                self.counters.ledger_hits += 1
+                return kept
+            reply = await self._attempts(request)
+            self.counters.paid_calls += 1
+            return reply if self._ledger is None else await self._ledger.put(request, reply)
         except OutputError as error:
             self._stopped = error  # what cannot be kept must not be paid for
             raise

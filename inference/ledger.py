@@ -19,7 +19,8 @@ from typing import Any, Protocol
 from inference.request import Reply, Request
 from schemas import InvalidInput, OutputError
 
-_FORMAT = 1
+FORMAT = 1
+"""Of what is kept under a key; see `packed`."""
 _PAGE_BYTES = 16_384
 _BUSY_MS = 60_000
 _MOST_PER_COMMIT = 256
@@ -28,7 +29,7 @@ _MOST_PER_COMMIT = 256
 class Ledger(Protocol):
     """Keeps replies by the key of their request."""
 
-    def get(self, key: str) -> Reply | None:
+    async def find(self, key: str) -> Reply | None:
         """The reply to an earlier call, or None."""
         ...
 
@@ -36,7 +37,7 @@ class Ledger(Protocol):
         """Keep a reply; back when it is safe. Who came first wins: what is kept is what is returned."""
         ...
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Finish what is under way."""
         ...
 
@@ -58,10 +59,14 @@ class SqliteLedger:
         self._writer: threading.Thread | None = None
         self._waiting: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
 
+    async def find(self, key: str) -> Reply | None:
+        """See `Ledger`. A file is read faster than another thread is asked."""
+        return self.get(key)
+
     def get(self, key: str) -> Reply | None:
-        """See `Ledger`."""
+        """`find`, for who has no event loop."""
         row = self._open().execute("SELECT value FROM calls WHERE key = ?", (key,)).fetchone()
-        return _reply(key, row[0]) if row else None
+        return unpacked(key, row[0]) if row else None
 
     async def put(self, request: Request, reply: Reply) -> Reply:
         """See `Ledger`. Raises `OutputError` when it cannot be written."""
@@ -70,10 +75,10 @@ class SqliteLedger:
             self._writer = threading.Thread(target=self._write, name="trailforge-ledger", daemon=True)
             self._writer.start()
         loop = asyncio.get_running_loop()
-        entry = _Entry(reply.key, _packed(request, reply), loop, loop.create_future())
+        entry = _Entry(reply.key, packed(request, reply), loop, loop.create_future())
         self._waiting.put(entry)
         kept = await entry.kept
-        return reply if kept is entry.blob else _reply(reply.key, kept)
+        return reply if kept is entry.blob else unpacked(reply.key, kept)
 
     def entries(self) -> int:
         """How many calls are kept."""
@@ -87,8 +92,12 @@ class SqliteLedger:
             found = str(error)
         return None if found == "ok" else found.splitlines()[-1]
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """See `Ledger`."""
+        self.close()
+
+    def close(self) -> None:
+        """`aclose`, for who has no event loop."""
         if self._writer is not None:
             self._waiting.put(None)
             self._writer.join()
@@ -169,15 +178,15 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("CREATE TABLE IF NOT EXISTS calls (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
     connection.execute("CREATE TABLE IF NOT EXISTS meta (format INTEGER NOT NULL)")
-    connection.execute("INSERT INTO meta SELECT ? WHERE NOT EXISTS (SELECT 1 FROM meta)", (_FORMAT,))
+    connection.execute("INSERT INTO meta SELECT ? WHERE NOT EXISTS (SELECT 1 FROM meta)", (FORMAT,))
     _check_format(connection, path)
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:
     found = connection.execute("SELECT format FROM meta").fetchone()
-    if found is not None and found[0] != _FORMAT:
+    if found is not None and found[0] != FORMAT:
         raise InvalidInput(
-            f"ledger of format {found[0]}; this trailforge reads {_FORMAT}: upgrade trailforge", file=path
+            f"ledger of format {found[0]}; this trailforge reads {FORMAT}: upgrade trailforge", file=path
         )
 
 
@@ -203,7 +212,8 @@ def _resolve(entry: _Entry, blob: bytes | None, error: Exception | None) -> None
         entry.loop.call_soon_threadsafe(resolve)
 
 
-def _packed(request: Request, reply: Reply) -> bytes:
+def packed(request: Request, reply: Reply) -> bytes:
+    """Request and reply as they are kept, in whatever store."""
     import zstandard
 
     content = {
@@ -219,7 +229,8 @@ def _packed(request: Request, reply: Reply) -> bytes:
     return zstandard.compress(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"), level=3)
 
 
-def _reply(key: str, blob: bytes) -> Reply:
+def unpacked(key: str, blob: bytes) -> Reply:
+    """The reply of what `packed` made."""
     import zstandard
 
     content: dict[str, Any] = json.loads(zstandard.decompress(blob).decode("utf-8", "surrogatepass"))

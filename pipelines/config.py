@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from filters import FilterConfig
 from generators.mcts_trajectories import GeneratorConfig
-from inference import ClientConfig, Prices
+from inference import ClientConfig, Prices, check_ledger_url
 from inference.client import Dialect
 from inference.vllm_server import VllmConfig
 from retrieval import RetrievalConfig
@@ -68,6 +68,15 @@ class ScheduleConfig:
     tail_window: int = 256
     tail_parallel: int = 4
     """Leaves selected at a time, by virtual loss, in the tail."""
+    worker_start_s: float = 900.0
+    """How long a cluster may take until workers begin; nothing may stand still for longer while no call is made."""
+    worker_silence_s: float = 120.0
+    """A worker of a cluster that gives no sign of life for so long is lost: what it had not finished is run anew."""
+
+    def __post_init__(self) -> None:
+        for name in ("worker_start_s", "worker_silence_s"):
+            if getattr(self, name) <= 0:
+                raise InvalidInput("has to be more than 0", field=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,14 +99,21 @@ class MctsRunConfig:
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
+    ledger: str = ""
+    """URL of a ledger that all workers share (`postgresql://user@host/database`); empty: a file in the run's folder."""
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        check_ledger_url(self.ledger)
+
     def deciding(self) -> dict[str, Any]:
-        """What decides the rows: all but where the model is and how much runs at a time."""
+        """What decides the rows: all but where model and ledger are and how much runs at a time."""
         content = to_dict(self)
         for name in ("url", "max_in_flight", "timeout_s"):
             del content["model"][name]
-        del content["schedule"]["questions_in_flight"]
+        for name in ("questions_in_flight", "worker_start_s", "worker_silence_s"):
+            del content["schedule"][name]
+        del content["ledger"]
         content["prompt_version"] = self.generator.prompts.version
         content["schema_versions"] = {r.__name__: version_of(r) for r in (Trajectory, SearchTree, SftRow)}
         return content

@@ -14,7 +14,7 @@ from pathlib import Path
 from filters import FilterConfig, first_rejection, judge_trajectory
 from generators.mcts_trajectories import Context, Generated, expected_hops, generate
 from generators.textualize import sft_rows
-from inference import ModelClient, SqliteLedger, Usage
+from inference import ModelClient, Usage, check_ledger, open_ledger
 from pipelines.accounting import stage
 from pipelines.config import MctsRunConfig, ScheduleConfig
 from pipelines.intake import Settings, take_in_questions
@@ -67,8 +67,12 @@ def tail_of(folder: Path, settings: Settings, schedule: ScheduleConfig) -> froze
     return frozenset(position for position, _ in window[max(0, len(window) - schedule.tail_questions) :])
 
 
-async def check_model(config: MctsRunConfig) -> None:
-    """Raises `ProviderError` and its kinds when the model server does not answer, or refuses us."""
+async def check_servers(config: MctsRunConfig) -> None:
+    """Raises `ProviderError` and its kinds when the model server does not answer, or refuses us.
+
+    A shared ledger that is not there is an `OutputError`.
+    """
+    await check_ledger(config.ledger)
     client = ModelClient(config.model.client())
     try:
         await client.check()
@@ -97,7 +101,7 @@ class MctsWork:
 
     async def open(self) -> MctsSession:
         """Connect to ledger, model and index; fails at once when one of them is not there."""
-        ledger = SqliteLedger(Path(self.folder) / LEDGER)
+        ledger = open_ledger(self.config.ledger, Path(self.folder) / LEDGER)
         client = ModelClient(self.config.model.client(), ledger)
         try:
             await client.check()

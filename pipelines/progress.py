@@ -5,33 +5,36 @@ Files and not memory, since workers may be other processes on other machines tha
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = "progress"
 _BEGUN = "begun"
+_LEFT = ".left.json"
 
 
 class ProgressFile:
-    """One worker's counters on disk."""
+    """One worker's counters on disk, and its sign of life: the file changes at every write."""
 
     def __init__(self, run_folder: Path) -> None:
         self._path = run_folder / FOLDER / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
         self._last = ""
 
     def write(self, counters: dict[str, int]) -> None:
-        """Replace the file if anything changed. Progress is a courtesy: a full disk must not end the run here."""
+        """Replace the file, or its time. Progress is a courtesy: a full disk must not end the run here."""
         text = json.dumps(counters, sort_keys=True)
-        if text == self._last:
-            return
         temporary = self._path.with_suffix(".new")
         try:
+            if text == self._last:
+                os.utime(self._path)
+                return
             self._path.parent.mkdir(parents=True, exist_ok=True)
             temporary.write_text(text)
             temporary.replace(self._path)
@@ -39,6 +42,20 @@ class ProgressFile:
             temporary.unlink(missing_ok=True)
             return
         self._last = text
+
+    def close(self, counters: dict[str, int]) -> None:
+        """The last counters of a worker that leaves: nobody has to miss it."""
+        self.write(counters)
+        with contextlib.suppress(OSError):
+            self._path.rename(self._path.with_suffix(_LEFT))
+
+
+def live_files(run_folder: Path) -> Iterator[tuple[Path, int]]:
+    """Files of the workers that have not left, and when each changed last, in ns of its machine's clock."""
+    for path in (run_folder / FOLDER).glob("*.json"):
+        if not path.name.endswith(_LEFT):
+            with contextlib.suppress(OSError):
+                yield path, path.stat().st_mtime_ns
 
 
 def read_progress(run_folder: Path) -> Counter[str]:

@@ -27,10 +27,13 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from inference import Usage
 from pipelines.accounting import add_up, stage
+from pipelines.attempts import Patience, Superseded, Watch, begin_attempt, is_current
 from pipelines.files import sha256_of, write_atomically, write_text
 from pipelines.progress import ProgressFile
+from pipelines.runners import check_runner, is_local, telling_line
 from schemas import (
     ITEM_ERRORS,
+    ClusterError,
     FileEntry,
     RejectedRow,
     StageCount,
@@ -45,6 +48,7 @@ from schemas import (
 RECEIPTS = "shards"
 ERRORS = "errors"
 _PROGRESS_EVERY_S = 0.5
+_DEFAULT_PATIENCE = Patience()
 T = TypeVar("T")
 
 
@@ -124,31 +128,54 @@ class Work(Protocol):
         ...
 
 
-def run_pipeline(work: Work, folder: Path, shards: Sequence[Shard], beam_options: Sequence[str]) -> None:
+def run_pipeline(
+    work: Work,
+    folder: Path,
+    shards: Sequence[Shard],
+    beam_options: Sequence[str],
+    patience: Patience = _DEFAULT_PATIENCE,
+) -> None:
     """Run the shards that have no receipt yet. Raises the first error that stopped a worker."""
     missing = [shard for shard in shards if not receipt_path(folder, shard).exists()]
     if not missing:
         return
+    folder = folder.absolute()  # workers may stand elsewhere
     _clear_errors(folder)
-    options = PipelineOptions(list(beam_options))
-    pipeline = beam.Pipeline(options=options)
-    _ = (
-        pipeline
-        | "Shards" >> beam.Create(missing)
-        | "Spread" >> beam.Reshuffle()
-        | "Run" >> beam.ParDo(RunShards(work, str(folder)))
-    )
+    do_fn = RunShards(work, str(folder), begin_attempt(folder))
+    pipeline = beam.Pipeline(options=PipelineOptions(list(beam_options)))
+    _ = pipeline | "Shards" >> beam.Create(missing) | "Spread" >> beam.Reshuffle() | "Run" >> beam.ParDo(do_fn)
     try:
-        pipeline.run().wait_until_finish()
+        if is_local(beam_options):
+            pipeline.run().wait_until_finish()
+        else:
+            check_runner(beam_options)  # it may have gone since the last try, and Beam asks it for minutes
+            _run_elsewhere(pipeline, folder, patience)
     except Exception as error:
         raise _recorded_error(folder) or error from error
+
+
+def _run_elsewhere(pipeline: beam.Pipeline, folder: Path, patience: Patience) -> None:
+    """Hand a pipeline to a cluster and watch its workers. Whatever the cluster says becomes a `ClusterError`."""
+    try:
+        job = pipeline.run()
+        with Watch(folder, job, patience) as watch:
+            try:
+                job.wait_until_finish()
+            finally:
+                watch.raise_loss()
+    except ClusterError:
+        raise
+    except Exception as error:
+        what = telling_line(error)
+        raise ClusterError(f"the runner says: {what}; see its log, then run the same command again") from error
 
 
 class RunShards(beam.DoFn):
     """Runs shards: all of a bundle at once on one event loop, so that the server does not idle at a shard's end."""
 
-    def __init__(self, work: Work, folder: str) -> None:
-        self._work, self._folder = work, Path(folder)
+    def __init__(self, work: Work, folder: str, attempt: str = "") -> None:
+        """`attempt`: stop when another one begins; without a name, never."""
+        self._work, self._folder, self._attempt = work, Path(folder), attempt
 
     def setup(self) -> None:
         """Start the loop. The session opens with the first bundle, whose errors Beam reports."""
@@ -159,7 +186,7 @@ class RunShards(beam.DoFn):
         """Open the session if need be."""
         self._running: list[Future[str]] = []
         if self._worker is None:
-            self._worker = self._noting(_Worker.open(self._work, self._folder))
+            self._worker = self._noting(_Worker.open(self._work, self._folder, self._attempt))
 
     def process(self, shard: Shard) -> None:
         """Submit a shard."""
@@ -191,29 +218,50 @@ class RunShards(beam.DoFn):
 class _Worker:
     """An open session with its limits and its progress file."""
 
-    def __init__(self, work: Work, folder: Path, session: Session) -> None:
-        self._work, self._folder, self._session = work, folder, session
+    def __init__(self, work: Work, folder: Path, attempt: str, session: Session) -> None:
+        self._work, self._folder, self._attempt, self._session = work, folder, attempt, session
         self._items = asyncio.Semaphore(work.items_in_flight)
         self._shards = asyncio.Semaphore(work.items_in_flight + 1)
+        self._running: set[asyncio.Task[Any]] = set()
+        self._is_superseded = False
         self._progress = ProgressFile(folder)
         self._reporter = asyncio.create_task(self._report())
 
     @classmethod
-    async def open(cls, work: Work, folder: Path) -> _Worker:
-        return cls(work, folder, await work.open())
+    async def open(cls, work: Work, folder: Path, attempt: str) -> _Worker:
+        return cls(work, folder, attempt, await work.open())
 
     async def close(self) -> None:
         self._reporter.cancel()
-        self._progress.write(self._session.counters())
+        self._progress.close(self._session.counters())
         await self._session.close()
 
     async def run(self, shard: Shard) -> str:
-        """Run a shard's items and write its files; its name when done."""
+        """Run a shard's items and write its files; its name when done. Raises `Superseded` for another attempt."""
+        running = asyncio.create_task(self._run(shard))
+        self._running.add(running)
+        try:
+            return await running
+        except asyncio.CancelledError:
+            if self._is_superseded:
+                raise Superseded from None
+            raise
+        finally:
+            self._running.discard(running)
+
+    async def _run(self, shard: Shard) -> str:
         async with self._shards:
+            self._check_attempt()
             items = read_parquet(self._folder / shard.input, self._work.item)
             results = await _together([self._item(item, shard.first + n) for n, item in enumerate(items)])
+            self._check_attempt()
             await asyncio.to_thread(write_shard, self._work, self._folder, shard, results)
         return shard.name
+
+    def _check_attempt(self) -> None:
+        self._is_superseded |= bool(self._attempt) and not is_current(self._folder, self._attempt)
+        if self._is_superseded:
+            raise Superseded
 
     async def _item(self, item: Any, position: int) -> ItemResult:
         async with self._items:
@@ -223,9 +271,15 @@ class _Worker:
                 return _failed(self._work, item, error)
 
     async def _report(self) -> None:
-        while True:
-            self._progress.write(self._session.counters())
-            await asyncio.sleep(_PROGRESS_EVERY_S)
+        """Counters and a sign of life, as long as no other attempt begins: then nothing more is to be paid for."""
+        with contextlib.suppress(Superseded):
+            while True:
+                self._check_attempt()
+                self._progress.write(self._session.counters())
+                await asyncio.sleep(_PROGRESS_EVERY_S)
+        for running in self._running:
+            running.cancel()
+        await self._session.close()
 
 
 def write_shard(work: Work, folder: Path, shard: Shard, results: Sequence[ItemResult]) -> None:

@@ -17,6 +17,7 @@ from schemas.document import Document, Passage
 from schemas.errors import (
     ITEM_ERRORS,
     BudgetExceeded,
+    ClusterError,
     ContextOverflow,
     CountMismatch,
     InvalidInput,
@@ -57,6 +58,7 @@ __all__ = [
     "ITEM_ERRORS",
     "BudgetExceeded",
     "ChatMessage",
+    "ClusterError",
     "ContextOverflow",
     "Count",
     "CountMismatch",

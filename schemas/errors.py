@@ -10,6 +10,7 @@
     ├── RetrievalError      an index is missing, damaged or of another encoder
     ├── BudgetExceeded      a hard cap was reached
     ├── CountMismatch       inputs != accepted + rejected + failed, or a file is not what the manifest says
+    ├── ClusterError        a job of a distributed runner failed, or lost a worker
     └── OutputError         the output folder cannot be written, or belongs to another run
 
 Policy. Plain code raises; nothing catches in order to go on, but for these three places:
@@ -112,6 +113,13 @@ class OutputError(TrailforgeError):
 
     reason = "output_error"
     exit_code = 9
+
+
+class ClusterError(TrailforgeError):
+    """A distributed runner does not answer, its job failed, or a worker fell silent. Resumable."""
+
+    reason = "cluster_error"
+    exit_code = 10
 
 
 ITEM_ERRORS: tuple[type[TrailforgeError], ...] = (ContextOverflow, MalformedReply)

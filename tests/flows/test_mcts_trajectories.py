@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,19 @@ def test_a_server_that_is_not_there_ends_the_run_at_once_without_a_manifest(
     with pytest.raises(ServerUnavailable, match="http://127"):
         run(inputs, tmp_path / "out", "http://127.0.0.1:9/v1")
     assert not (tmp_path / "out" / MANIFEST).exists()
+
+
+def test_the_environment_names_the_ledger_and_its_password_goes_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAILFORGE_LEDGER_URL", "postgresql://forger:hunter2@db/calls")
+    config = configured("demo", None, None, 0)
+    assert config.ledger == "postgresql://forger@db/calls"
+    assert "hunter2" not in repr(config) and config.hash == replace(config, ledger="").hash
+
+
+def test_a_runner_that_loses_rows_is_refused_before_anything_is_made(inputs: tuple[Path, str], tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="DaskRunner is refused"):
+        mcts_trajectories(inputs[0], tmp_path / "out", preset=inputs[1], runner="DaskRunner")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_command_line_goes_over_the_preset() -> None:

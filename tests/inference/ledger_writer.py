@@ -1,7 +1,8 @@
 """Writes to a ledger, as a process of its own: `python -m tests.inference.ledger_writer LEDGER NAME OWN SHARED SIZE`.
 
-Says `ready`, waits for a line, then asks for all calls at once: `OWN` that nobody else makes and `SHARED` that every
-writer makes. Prints `KEY TEXT` for each that is kept, or `error TYPE MESSAGE` for each that is not.
+`LEDGER` is a file or a PostgreSQL URL. Says `ready`, waits for a line, then asks for all calls at once: `OWN` that
+nobody else makes and `SHARED` that every writer makes. Prints `KEY TEXT` for each that is kept, or `error TYPE MESSAGE`
+for each that is not.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import random
 import sys
 from pathlib import Path
 
-from inference import SqliteLedger
+from inference import open_ledger
 from tests.inference.support import completion, reply_to
 
 _AT_ONCE = 16
@@ -19,8 +20,8 @@ _AT_ONCE = 16
 
 async def main(path: str, name: str, own: int, shared: int, size: int) -> None:
     """Write."""
-    ledger = SqliteLedger(Path(path))
-    ledger.entries()
+    ledger = open_ledger(path if "://" in path else "", Path(path))
+    await ledger.find("")
     print("ready", flush=True)
     sys.stdin.readline()
     slots = asyncio.Semaphore(_AT_ONCE)
@@ -39,7 +40,7 @@ async def main(path: str, name: str, own: int, shared: int, size: int) -> None:
                 print(request.key, kept.text, flush=True)
 
     await asyncio.gather(*map(write, prompts))
-    ledger.close()
+    await ledger.aclose()
 
 
 if __name__ == "__main__":

@@ -542,13 +542,13 @@ async def test_a_ledger_that_cannot_keep_a_reply_stops_further_calls(server: Mod
     class FullDisk:
         """A ledger that holds nothing and takes nothing."""
 
-        def get(self, key: str) -> None:
+        async def find(self, key: str) -> None:
             return None
 
         async def put(self, request: Request, reply: Reply) -> Reply:
             raise OutputError("the disk is full")
 
-        def close(self) -> None: ...
+        async def aclose(self) -> None: ...
 
     client = ModelClient(config(server.url, max_in_flight=2), FullDisk())
     replies = await asyncio.gather(*(client.complete(chat(str(n))) for n in range(20)), return_exceptions=True)

@@ -49,6 +49,8 @@ def test_the_hash_changes_with_what_decides_rows_and_files(changed: dict[str, An
         {"model": ModelConfig(max_in_flight=1)},
         {"model": ModelConfig(timeout_s=1.0)},
         {"schedule": ScheduleConfig(questions_in_flight=1)},
+        {"schedule": ScheduleConfig(worker_start_s=1.0, worker_silence_s=1.0)},
+        {"ledger": "postgresql://forger@db/calls"},
     ],
 )
 def test_the_hash_stays_when_the_same_model_is_called_elsewhere_or_at_another_pace(changed: dict[str, Any]) -> None:
@@ -95,6 +97,9 @@ def test_every_preset_is_a_configuration(name: str) -> None:
         ("schedule: 5", "schedule", "expected an object, got int"),
         ("model: [name]", "model", "expected an object, got list"),
         ("retrieval: {scope: corpus}", "corpus_index", "needs an index"),
+        ("schedule: {worker_silence_s: 0}", "worker_silence_s", "has to be more than 0"),
+        ("ledger: calls.sqlite", "ledger", "expected postgresql://user@host:5432/database"),
+        ("ledger: postgresql://u:hunter2@db/calls", "ledger", "set TRAILFORGE_LEDGER_PASSWORD instead"),
     ],
 )
 def test_a_mistake_in_a_preset_names_file_key_and_problem(tmp_path: Path, yaml: str, field: str, problem: str) -> None:
@@ -103,7 +108,7 @@ def test_a_mistake_in_a_preset_names_file_key_and_problem(tmp_path: Path, yaml: 
     with pytest.raises(InvalidInput) as raised:
         run_config(load_preset(str(path)), source=str(path))
     assert raised.value.file == str(path) and raised.value.field == field
-    assert problem in str(raised.value) and "\n" not in str(raised.value)
+    assert problem in str(raised.value) and "\n" not in str(raised.value) and "hunter2" not in str(raised.value)
 
 
 def test_where_a_preset_serves_its_model_is_no_part_of_the_run() -> None:

@@ -156,6 +156,7 @@ async def main() -> None:
     parser.add_argument("--spread", type=float, default=0.0, help="sigma of a lognormal factor of the latency")
     parser.add_argument("--slots", type=int, default=64)
     parser.add_argument("--error-rate", type=float, default=0.0)
+    parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--log", type=Path)
     options = parser.parse_args()
     server = Server(
@@ -173,7 +174,7 @@ async def main() -> None:
     app.router.add_post("/faults", server.set_faults)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
+    site = web.TCPSite(runner, "127.0.0.1", options.port, backlog=1024)
     await site.start()
     print(site._server.sockets[0].getsockname()[1], flush=True)  # type: ignore[union-attr]
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)

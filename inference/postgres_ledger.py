@@ -1,0 +1,175 @@
+"""The ledger of many machines: a table in a PostgreSQL server.
+
+A call is acknowledged once the server has committed it. The primary key decides who came first, however many workers
+write. When the server is away for a while, reading and writing wait for it; a write that is repeated because nobody
+knows whether it arrived finds itself, or who came first, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from inference.ledger import FORMAT, packed, unpacked
+from inference.request import Reply, Request
+from schemas import InvalidInput, OutputError
+
+if TYPE_CHECKING:
+    import asyncpg
+
+_MOST_CONNECTIONS = 4
+_CONNECT_WITHIN_S = 10.0
+_ANSWER_WITHIN_S = 30.0
+_AGAIN_S = 0.25
+_ONE_AT_A_TIME = 0x7472_6169_6C66_6F72
+"""Key of the advisory lock under which the tables are made: `CREATE TABLE IF NOT EXISTS` alone may collide."""
+_TABLES = f"""
+CREATE TABLE IF NOT EXISTS trailforge_calls (
+    key text PRIMARY KEY, value bytea NOT NULL, prompt_tokens integer NOT NULL, completion_tokens integer NOT NULL);
+CREATE TABLE IF NOT EXISTS trailforge_ledger (format integer NOT NULL);
+INSERT INTO trailforge_ledger SELECT {FORMAT} WHERE NOT EXISTS (SELECT 1 FROM trailforge_ledger);
+"""
+_FIND = "SELECT value FROM trailforge_calls WHERE key = $1"
+_KEEP = """
+INSERT INTO trailforge_calls AS kept VALUES ($1, $2, $3, $4)
+ON CONFLICT (key) DO UPDATE SET key = kept.key RETURNING value
+"""
+"""Gives back what is kept under the key from now on. (`DO NOTHING` would give back nothing for who comes second.)"""
+_MENDS = {
+    "28": "the user or the password is refused; set TRAILFORGE_LEDGER_PASSWORD",
+    "3D": "make that database first",
+    "42": "the user may not make or use the tables trailforge_calls and trailforge_ledger",
+    "53": "the database server is full: make room there and run the same command again",
+}
+"""By the class of the server's error."""
+_PASSING_CLASSES = {"08", "40", "57"}
+"""Connection lost, deadlock, server going down or coming up."""
+_TOO_MANY_CONNECTIONS = "53300"
+
+
+class PostgresLedger:
+    """A ledger that workers on several machines share. Connects on first use; use it on one event loop."""
+
+    def __init__(self, url: str, password: str | None = None, *, patience_s: float = 60.0) -> None:
+        """`url`: without a password. `patience_s`: how long a call waits for a server that is away."""
+        self._url, self._password, self._patience_s = url, password, patience_s
+        self._pool: asyncpg.Pool | None = None
+        self._opening = asyncio.Lock()
+        self._writes: set[asyncio.Task[bytes]] = set()
+
+    @property
+    def where(self) -> str:
+        """Server and database, for messages."""
+        parts = urlsplit(self._url)
+        return f"{parts.hostname or 'local'}:{parts.port or 5432}{parts.path}"
+
+    async def check(self) -> None:
+        """Raises `OutputError` at once when the server is not there or refuses us."""
+        try:
+            await self._open()
+        except InvalidInput:
+            raise
+        except Exception as error:
+            raise self._error(error) from error
+
+    async def find(self, key: str) -> Reply | None:
+        """See `Ledger`."""
+        blob = await self._ask(_FIND, key)
+        return None if blob is None else unpacked(key, blob)
+
+    async def put(self, request: Request, reply: Reply) -> Reply:
+        """See `Ledger`. Raises `OutputError` when it cannot be written. Who gives up does not stop the write."""
+        blob = packed(request, reply)
+        write = asyncio.create_task(self._ask(_KEEP, reply.key, blob, reply.prompt_tokens, reply.completion_tokens))
+        self._writes.add(write)
+        write.add_done_callback(self._written)
+        kept = await asyncio.shield(write)
+        return reply if kept == blob else unpacked(reply.key, kept)
+
+    async def entries(self) -> int:
+        """How many calls are kept, of all runs."""
+        return await self._ask("SELECT count(*) FROM trailforge_calls")
+
+    async def aclose(self) -> None:
+        """See `Ledger`."""
+        while self._writes:
+            await asyncio.wait(self._writes)
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
+
+    def _written(self, write: asyncio.Task[bytes]) -> None:
+        self._writes.discard(write)
+        if not write.cancelled():
+            write.exception()  # seen, also when nobody waits for it any more
+
+    async def _ask(self, query: str, *arguments: object) -> Any:
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return await (await self._open()).fetchval(query, *arguments)
+            except InvalidInput:
+                raise
+            except Exception as error:
+                if not _passes(error) or time.monotonic() > deadline:
+                    raise self._error(error) from error
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _open(self) -> asyncpg.Pool:
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await self._connect()
+            return self._pool
+
+    async def _connect(self) -> asyncpg.Pool:
+        import asyncpg
+
+        asked = {"password": self._password, "timeout": _CONNECT_WITHIN_S, "command_timeout": _ANSWER_WITHIN_S}
+        settings = {"application_name": "trailforge"}
+        connection = await asyncpg.connect(self._url, server_settings=settings, **asked)
+        try:
+            await self._prepare(connection)
+            if await connection.fetchval("SHOW synchronous_commit") == "off":
+                settings["synchronous_commit"] = "on"  # of a server that acknowledges before it has written
+        finally:
+            await connection.close()
+        return await asyncpg.create_pool(
+            self._url, min_size=0, max_size=_MOST_CONNECTIONS, server_settings=settings, **asked
+        )
+
+    async def _prepare(self, connection: asyncpg.Connection) -> None:
+        """Make the tables if need be. A user who may not make any can use those that are there."""
+        async with connection.transaction():
+            await connection.execute(f"SELECT pg_advisory_xact_lock({_ONE_AT_A_TIME})")
+            if await connection.fetchval("SELECT to_regclass('trailforge_ledger')") is None:
+                await connection.execute(_TABLES)
+        found = await connection.fetchval("SELECT format FROM trailforge_ledger")
+        if found != FORMAT:
+            raise InvalidInput(
+                f"ledger of format {found}; this trailforge reads {FORMAT}: upgrade trailforge", file=self.where
+            )
+
+    def _error(self, error: Exception) -> OutputError:
+        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        if self._password:
+            text = text.replace(self._password, "<password>")
+        mend = _MENDS.get(_state(error)[:2], "start or mend it, then run the same command again")
+        return OutputError(f"cannot use the ledger in PostgreSQL at {self.where} ({text}): {mend}")
+
+
+def _state(error: Exception) -> str:
+    """SQLSTATE of an error of the server; empty for others."""
+    return getattr(error, "sqlstate", None) or ""
+
+
+def _passes(error: Exception) -> bool:
+    """Whether waiting may help."""
+    import asyncpg
+
+    state = _state(error)
+    if isinstance(error, asyncpg.PostgresError):
+        return state[:2] in _PASSING_CLASSES or state == _TOO_MANY_CONNECTIONS
+    # The driver's own state may be out of step on a connection that was just lost.
+    return isinstance(error, OSError | EOFError | asyncpg.InterfaceError | asyncpg.InternalClientError)

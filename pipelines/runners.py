@@ -1,0 +1,77 @@
+"""Beam's runners: which one a run uses, and which ones must not be used."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
+
+from schemas import ClusterError, InvalidInput
+
+LOCAL = "FnApiRunner"
+"""In this process."""
+_ANSWERS_WITHIN_S = 10.0
+_DOWNLOADS = f"it downloads a program at its start; take {LOCAL}, which needs none"
+_REFUSED = {
+    "daskrunner": f"it writes no rows and reports success; take {LOCAL} or PortableRunner",
+    "directrunner": _DOWNLOADS,
+    "switchingdirectrunner": _DOWNLOADS,
+    "prismrunner": _DOWNLOADS,
+}
+"""By name in lower case, and why."""
+
+
+def beam_options(runner: str = LOCAL, options: Sequence[str] = ()) -> tuple[str, ...]:
+    """Beam's command line for a runner and options as `KEY=VALUE` or `KEY`. Raises `InvalidInput`."""
+    name = _known(runner)
+    arguments = (f"--runner={name}", *(_argument(option) for option in options))
+    if name == "PortableRunner" and not PipelineOptions(list(arguments)).view_as(PortableOptions).job_endpoint:
+        raise InvalidInput("PortableRunner needs --beam-option job_endpoint=HOST:PORT", field="--beam-option")
+    return arguments
+
+
+def check_runner(arguments: Sequence[str]) -> None:
+    """Raises `ClusterError` when nothing listens where the job service should be."""
+    endpoint = PipelineOptions(list(arguments)).view_as(PortableOptions).job_endpoint or ""
+    host, colon, port = endpoint.rpartition(":")
+    if not colon:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWERS_WITHIN_S).close()
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"no job service at {endpoint} ({error}); start it, then run the same command again"
+        ) from error
+
+
+def telling_line(error: Exception) -> str:
+    """What a runner's error is about: the details of a gRPC error, else the last line that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if any(map(str.isalpha, line))]
+    details = [line.partition("=")[2].strip() for line in lines if line.startswith("details =")]
+    return (details or lines or [type(error).__name__])[-1][:300]
+
+
+def is_local(arguments: Sequence[str]) -> bool:
+    """Whether a command line names the runner of this process."""
+    return f"--runner={LOCAL}" in arguments
+
+
+def _known(runner: str) -> str:
+    """The runner's name as Beam writes it, which takes any case, and names without `Runner`."""
+    plain = runner.strip().rpartition(".")[2].lower().removesuffix("runner") + "runner"
+    if plain in _REFUSED:
+        raise InvalidInput(f"{runner} is refused: {_REFUSED[plain]}", field="--runner")
+    known = {name.lower(): name for name in StandardOptions.KNOWN_RUNNER_NAMES if name.lower() not in _REFUSED}
+    if "." not in runner and plain not in known:
+        raise InvalidInput(f"no runner {runner!r}; there are {', '.join(known.values())}", field="--runner")
+    return runner if "." in runner else known[plain]
+
+
+def _argument(option: str) -> str:
+    key = option.partition("=")[0].strip()
+    if not key or key.startswith("-") or key.split() != [key]:
+        raise InvalidInput(f"{option!r}: expected KEY=VALUE, without dashes", field="--beam-option")
+    if key == "runner":
+        raise InvalidInput("give the runner with --runner", field="--beam-option")
+    return f"--{option.strip()}"

@@ -1,0 +1,215 @@
+"""Kill -9 of driver, worker and model server of a portable run with a shared ledger, then the same command.
+
+Nothing is lost, doubled or paid again that was acknowledged, and the bytes are those of an undisturbed local run.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from inference.ledgers import PASSWORD_VARIABLE, URL_VARIABLE
+from pipelines.finish import read_manifest
+from pipelines.mcts_trajectories import LEDGER, TABLES
+from schemas import SearchTree, read_rows
+from tests.support import cluster, postgres
+from tests.support.world import write_questions
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parents[2]
+QUESTIONS = 24
+PER_WORKER = 8
+IN_FLIGHT = PER_WORKER * cluster.POOLS
+MOMENTS = (0.05, 0.4, 0.8)
+"""Of the kills, as shares of all calls."""
+PRESET = f"""
+model: {{name: scripted, max_in_flight: {PER_WORKER}}}
+retrieval: {{kind: bm25}}
+schedule: {{questions_in_flight: 6, tail_questions: 4, worker_start_s: 120, worker_silence_s: 8}}
+output: {{shard_size: 2}}
+"""
+
+
+class Model:
+    """A model server at one address, which can be killed and started again, and notes every call."""
+
+    def __init__(self, log: Path) -> None:
+        self._log, self._port, self._process = log, 0, None
+        self.url = ""
+
+    def start(self) -> None:
+        """At the same port as before."""
+        options = ["--latency", 0.15, "--spread", 0.5, "--slots", IN_FLIGHT, "--error-rate", 0.3]
+        options += ["--log", self._log, "--port", self._port]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.model_server", *map(str, options)], cwd=ROOT, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self._process.stdout is not None
+        self._port = int(self._process.stdout.readline())
+        self.url = f"http://127.0.0.1:{self._port}/v1"
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def asked(self) -> list[str]:
+        """Keys of all calls received, in order."""
+        return [line.split()[1] for line in self._log.read_text().splitlines() if line.startswith("in ")]
+
+    def forget(self) -> None:
+        """Begin a new log."""
+        os.truncate(self._log, 0)
+
+
+class Site:
+    """Questions, preset, model, database server, and what a run without kills has made."""
+
+    def __init__(self, folder: Path, model: Model, database: postgres.Server) -> None:
+        self.folder, self.model, self.database = folder, model, database
+        self.whole, self.calls = folder / "undisturbed", 0
+
+    def start(self, out: Path, workers: cluster.Cluster | None = None) -> subprocess.Popen[str]:
+        """The command in a process group of its own. On a cluster its ledger is a database of the run's name."""
+        arguments = ["--questions", self.folder / "questions.jsonl", "--preset", self.folder / "preset.yaml"]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        if workers is not None:
+            environment |= {URL_VARIABLE: self.ledger(out), PASSWORD_VARIABLE: self.database.password}
+        with (self.folder / f"{out.name}.log").open("a") as log:
+            return subprocess.Popen(
+                [sys.executable, "cli.py", "mcts-trajectories", *arguments, "--model", self.model.url, "--out", out,
+                 *(workers.options if workers else ())],
+                cwd=ROOT, env=environment, text=True, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    def ledger(self, out: Path) -> str:
+        """URL of the run's ledger, without the password."""
+        return self.database.url.replace("/postgres", f"/{out.name}")
+
+    def log(self, out: Path) -> str:
+        """The end of what the command said."""
+        return (self.folder / f"{out.name}.log").read_text()[-3000:]
+
+    def has_asked(self, share: float, process: subprocess.Popen[str]) -> None:
+        """Wait until the model has seen this share of all calls."""
+        while len(set(self.model.asked())) < share * self.calls:
+            assert process.poll() is None, "it had finished before it was disturbed"
+            time.sleep(0.02)
+
+    def begin(self, name: str) -> Path:
+        """Folder and empty database of a run."""
+        self.database.ask(f"CREATE DATABASE {name}")
+        self.model.forget()
+        return self.folder / name
+
+    def check(self, out: Path, kills: int) -> None:
+        """0 rows lost, 0 doubled, the same bytes, and paid again at most what was in flight."""
+        asked = self.model.asked()
+        repaid = len(asked) - len(set(asked))
+        print(f"{out.name}: {kills} kills, {self.calls} calls, repaid {repaid}, in flight at most {kills * IN_FLIGHT}")
+        assert repaid <= kills * IN_FLIGHT
+        assert len(set(asked)) == self.calls, "the disturbed run asked other things"
+        assert rows(out) == rows(self.whole)
+        trees = Counter(tree.question_id for tree in read_rows(sorted(out.glob("trees/*.parquet")), SearchTree))
+        assert len(trees) == QUESTIONS and set(trees.values()) == {1}
+        manifest = read_manifest(out)
+        assert manifest is not None and all(stage.balance == 0 for stage in manifest.stages)
+        assert not list(out.rglob("*.tmp*")) and not (out / LEDGER).exists()
+        assert self.shared_calls(out) == self.calls
+        password = self.database.password.encode()
+        assert not [path for path in out.rglob("*") if path.is_file() and password in path.read_bytes()]
+        assert password.decode() not in self.log(out)
+
+    def shared_calls(self, out: Path) -> int:
+        """Calls in the run's ledger."""
+        import asyncio
+
+        from inference import PostgresLedger
+
+        async def entries() -> int:
+            ledger = PostgresLedger(self.ledger(out), self.database.password)
+            try:
+                return await ledger.entries()
+            finally:
+                await ledger.aclose()
+
+        return asyncio.run(entries())
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("portable-killed")
+    write_questions(folder / "questions.jsonl", QUESTIONS)
+    (folder / "preset.yaml").write_text(PRESET)
+    model = Model(folder / "calls.log")
+    with postgres.running() as database:
+        site = Site(folder, model, database)
+        try:
+            model.start()
+            assert site.start(site.whole).wait(300) == 0, site.log(site.whole)
+            site.calls = len(model.asked())
+            yield site
+        finally:
+            model.kill()
+
+
+@pytest.fixture
+def workers(site: Site, tmp_path: Path) -> Iterator[cluster.Cluster]:
+    with cluster.running(tmp_path, environment={PASSWORD_VARIABLE: site.database.password}) as running:
+        yield running
+
+
+def test_the_driver_is_killed(site: Site, workers: cluster.Cluster) -> None:
+    out = site.begin("driver_killed")
+    for moment in MOMENTS:
+        process = site.start(out, workers)
+        site.has_asked(moment, process)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert site.start(out, workers).wait(300) == 0, site.log(out) + workers.log()
+    site.check(out, len(MOMENTS))
+
+
+def test_a_worker_is_killed_and_the_command_goes_on_by_itself(site: Site, workers: cluster.Cluster) -> None:
+    out = site.begin("worker_killed")
+    process = site.start(out, workers)
+    for moment in MOMENTS[:2]:  # as often as a run tries again
+        site.has_asked(moment, process)
+        os.kill(workers.workers()[-1], signal.SIGKILL)
+    assert process.wait(300) == 0, site.log(out) + workers.log()
+    site.check(out, 2)
+
+
+def test_the_model_server_is_killed(site: Site, workers: cluster.Cluster) -> None:
+    """Back within a few seconds, it is waited for; the second time it stays away, and the command ends."""
+    out = site.begin("model_killed")
+    process = site.start(out, workers)
+    site.has_asked(MOMENTS[0], process)
+    site.model.kill()
+    time.sleep(1)
+    site.model.start()
+    site.has_asked(MOMENTS[1], process)
+    site.model.kill()
+    assert process.wait(300) == 4, site.log(out) + workers.log()
+    site.model.start()
+    assert site.start(out, workers).wait(300) == 0, site.log(out) + workers.log()
+    site.check(out, 2)
+
+
+def rows(folder: Path) -> dict[str, bytes]:
+    """Rows and receipts of a run, byte for byte."""
+    files = [p for t in TABLES for p in folder.glob(f"{t}/*.parquet")] + list(folder.glob("shards/*.json"))
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in files}
