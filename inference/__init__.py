@@ -1,5 +1,6 @@
 """One client for every model: requests, ledger, limits, structured replies, and the servers that we start ourselves."""
 
+from inference.budget import Caps
 from inference.client import ClientConfig, ModelClient
 from inference.ledger import Ledger, SqliteLedger
 from inference.request import ChatTurn, Reply, Request, Sampling
@@ -7,6 +8,7 @@ from inference.structured import ask_json, ask_matching
 from inference.usage import Counters, Meter, Prices, Usage
 
 __all__ = [
+    "Caps",
     "ChatTurn",
     "ClientConfig",
     "Counters",

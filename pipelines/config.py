@@ -10,7 +10,7 @@ from typing import Any
 from filters import FilterConfig
 from generators.mcts_trajectories import GeneratorConfig
 from inference import ClientConfig, Prices
-from inference.client import Dialect
+from inference.endpoint import Dialect
 from retrieval import RetrievalConfig
 from schemas import InvalidInput, SearchTree, SftRow, Trajectory, from_dict, to_dict, version_of
 

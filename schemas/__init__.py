@@ -23,9 +23,9 @@ from schemas.errors import (
     MalformedReply,
     OutputError,
     ProviderError,
-    RateLimited,
     RetrievalError,
     ServerUnavailable,
+    Stalled,
     TrailforgeError,
 )
 from schemas.plan import Origin, Plan, Split
@@ -77,7 +77,6 @@ __all__ = [
     "Provenance",
     "ProviderError",
     "Question",
-    "RateLimited",
     "RejectedRow",
     "RetrievalError",
     "Role",
@@ -88,6 +87,7 @@ __all__ = [
     "SftRow",
     "Split",
     "StageCount",
+    "Stalled",
     "Step",
     "StepPair",
     "StopReason",
