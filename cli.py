@@ -45,12 +45,20 @@ def mcts_trajectories_command(
     model_name: Annotated[str | None, typer.Option(help="Model as the server calls it. Default: the preset's.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
+    max_cost: Annotated[
+        float | None, typer.Option(min=0, help="Hard cap on the cost of this folder, at the preset's prices.")
+    ] = None,
+    max_calls: Annotated[int | None, typer.Option(min=0, help="Hard cap on the model calls of this folder.")] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=0, help="Hard cap on the tokens of this folder, prompts and completions.")
+    ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Drop the rows of a run with other settings in --out; keep its ledger.")
     ] = False,
 ) -> None:
     """Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher)."""
     from flows.mcts_trajectories import mcts_trajectories
+    from inference import Caps
 
     manifest = mcts_trajectories(
         questions=questions,
@@ -60,6 +68,7 @@ def mcts_trajectories_command(
         model_name=model_name,
         limit=limit,
         seed=seed,
+        caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
         replace_run=replace,
     )
     from rich.console import Console

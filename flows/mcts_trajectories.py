@@ -15,6 +15,7 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
 from flows.progress import shown
+from inference import Caps
 from inference.servers import EmbeddedServer
 from pipelines.config import MctsRunConfig, run_config
 from pipelines.files import exclusive, remove_temporary_files
@@ -23,7 +24,16 @@ from pipelines.intake import Settings, discard_staged, read_settings, refuse_oth
 from pipelines.mcts_trajectories import TABLES, MctsWork, check_model, take_in
 from pipelines.shards import receipt_path, run_pipeline
 from presets import load_preset
-from schemas import CountMismatch, InvalidInput, Manifest, OutputError, TrailforgeError
+from schemas import (
+    BudgetExceeded,
+    CountMismatch,
+    InvalidInput,
+    Manifest,
+    OutputError,
+    Stalled,
+    TrailforgeError,
+    to_dict,
+)
 
 EMBEDDED = "embedded"
 LOCAL_RUNNER = ("--runner=FnApiRunner",)
@@ -39,16 +49,18 @@ def mcts_trajectories(
     model_name: str | None = None,
     limit: int | None = None,
     seed: int = 0,
+    caps: Caps | None = None,
     replace_run: bool = False,
     beam_options: tuple[str, ...] = LOCAL_RUNNER,
 ) -> Manifest:
     """Make trajectories of the questions in a file.
 
     `model`: base URL of an OpenAI-compatible server, or `embedded`; None keeps the preset's. `limit`: the first so
-    many valid questions. `replace_run`: drop the rows of a run with other settings in this folder, keep its ledger.
+    many valid questions. `caps`: go over the preset's where they are given. `replace_run`: drop the rows of a run with
+    other settings in this folder, keep its ledger.
     """
     started = time.monotonic()
-    config = configured(preset, model, model_name, seed)
+    config = configured(preset, model, model_name, seed, caps)
     with exclusive(out):
         remove_temporary_files(out)
         settings = _prepare(questions, out, config, limit, replace_run)
@@ -63,17 +75,21 @@ def mcts_trajectories(
     return manifest
 
 
-def configured(preset: str, model: str | None, model_name: str | None, seed: int) -> MctsRunConfig:
+def configured(
+    preset: str, model: str | None, model_name: str | None, seed: int, caps: Caps | None = None
+) -> MctsRunConfig:
     """A preset with what the command line says on top."""
     config = run_config(load_preset(preset), source=f"preset {preset}")
     changes = {k: v for k, v in (("url", model), ("name", model_name)) if v is not None}
-    return replace(config, model=replace(config.model, **changes), seed=seed)
+    given = {name: cap for name, cap in to_dict(caps or Caps()).items() if cap is not None}
+    return replace(config, model=replace(config.model, **changes), seed=seed, caps=replace(config.caps, **given))
 
 
 def _is_mendable(task_: Task, run: TaskRun, state: State) -> bool:
-    """A retry helps when a server failed or a worker died; not with wrong input, a full disk or unbalanced books."""
+    """A retry helps when a server failed or a worker died; not with wrong input, a full disk or unbalanced books, nor
+    at a cap, nor when the client itself has waited for long enough."""
     error = state.result(raise_on_failure=False)
-    return not isinstance(error, InvalidInput | OutputError | CountMismatch)
+    return not isinstance(error, InvalidInput | OutputError | CountMismatch | BudgetExceeded | Stalled)
 
 
 @task(name="run-shards", retries=2, retry_delay_seconds=10, retry_condition_fn=_is_mendable)

@@ -17,13 +17,16 @@ _ENOUGH = 4
 """Calls admitted between two refusals from which a rate is worth an estimate."""
 _SHORT_S = 0.5
 """Calls admitted in a shorter time came out of the server's reserve, and tell nothing about its rate."""
-_KEPT_BELOW = 0.97
+_KEPT_BELOW = 0.99
 """Share of the estimated rate that is used."""
-_RATE_CUT = 0.95
-"""At least this much lower than what was refused, should the estimate be wrong."""
-_RESERVE_USED = 0.8
+_FEW = 0.05
+_RATE_CUT, _DEEPEST_RATE_CUT = 0.95, 0.8
+"""A refusal lowers a known rate by something between these: any one estimate may be wrong, in either direction."""
+_RESERVE_USED = 0.7
 """Share of the server's reserve that is sent at once after a pause."""
 _DOUBLINGS_PER_S = 2.0
+_SURE_S, _UNSURE_S = 30.0, 6.0
+"""After so long without a refusal the pace has doubled, by how good the estimate was."""
 _LONGEST_GROWTH_S = 300.0
 
 
@@ -97,7 +100,8 @@ class Pacer:
         self._rate = math.inf
         """Sends a second at the beginning of the spell."""
         self._searching = False
-        """The rate doubles until the next refusal."""
+        """The rate doubles twice a second until the next refusal."""
+        self._doubles_s = _SURE_S
         self._reserve = 0
         """Calls that the server took at once when it was rested."""
         self._rate_at_refusal = math.inf
@@ -118,8 +122,9 @@ class Pacer:
     def rate(self, now: float) -> float:
         """Sends a second at present; infinite while no limit is known."""
         seconds = min(_LONGEST_GROWTH_S, now - self._spell.began) if self._spell.sent else 0.0
-        growth = 2 ** min(60.0, _DOUBLINGS_PER_S * seconds) if self._searching else _growth(seconds)
-        return self._rate * growth
+        if self._searching:
+            return self._rate * 2 ** min(60.0, _DOUBLINGS_PER_S * seconds)
+        return self._rate * (1.0 + (seconds / self._doubles_s) ** 3)
 
     def sent(self, now: float) -> Spell:
         """A call is sent. Its refusal, if it comes, belongs to the spell returned."""
@@ -141,7 +146,7 @@ class Pacer:
 
     @property
     def _most_credit(self) -> float:
-        return max(2.0, _RESERVE_USED * self._reserve)
+        return 2.0 if self._searching else max(2.0, _RESERVE_USED * self._reserve)
 
     def _learn(self, spell: Spell, now: float) -> None:
         """Set the rate for the next spell from the one that a refusal ended."""
@@ -150,20 +155,24 @@ class Pacer:
         elif self._rate == math.inf and spell.seconds < _SHORT_S:
             self._reserve = spell.admitted
             self._rate, self._searching = 2.0 * self._reserve, True
-            self._credit, self._credited_at = 1.0, now
         elif spell.admitted < spell.refused:
             self._rate = math.inf
         else:
-            self._rate, self._searching = self._estimate(spell), False
+            self._estimate(spell)
 
-    def _estimate(self, spell: Spell) -> float:
-        """At least what went through, the pause before counted; at most a little less than what was refused."""
+    def _estimate(self, spell: Spell) -> None:
+        """What went through beyond the reserve; at least what went through with the pause before it counted.
+
+        Of a short spell, or one that ended in a heap of refusals (a hiccup on the way: calls arrived together), the
+        reserve is most. Then a known rate is lowered by little, and one that is sought is sought once more.
+        """
+        beyond = spell.admitted - self._reserve
+        is_sure = beyond >= self._reserve and spell.refused <= _FEW * spell.sent
+        rate = _KEPT_BELOW * beyond / spell.seconds if spell.seconds > 0 else math.inf
+        rate = min(rate, _RATE_CUT * self._rate_at_refusal)
+        if not self._searching and self._rate < math.inf:
+            rate = max(rate, self._rate * (_DEEPEST_RATE_CUT if is_sure else _RATE_CUT))
         with_pause = spell.last - spell.refused_before
-        overall = spell.admitted / with_pause if with_pause > 0 else 0.0
-        beyond_reserve = (spell.admitted - self._reserve) / spell.seconds if spell.seconds > 0 else math.inf
-        return max(overall, min(_KEPT_BELOW * beyond_reserve, _RATE_CUT * self._rate_at_refusal))
-
-
-def _growth(seconds: float) -> float:
-    """1 at first, 1.1 after 10 s, 1.5 after 20 s, 9 after a minute."""
-    return 1.0 + 0.005 * seconds + (seconds / 30.0) ** 3
+        self._rate = max(rate, spell.admitted / with_pause) if with_pause > 0 else rate
+        self._searching = self._searching and not is_sure
+        self._doubles_s = _SURE_S if is_sure else _UNSURE_S

@@ -21,7 +21,7 @@ from schemas import Stalled, TrailforgeError
 
 _FAILURES = 3
 """In a row: then a server is set aside."""
-_LONGEST_UNASKED_PAUSE_S = 4.0
+_LONGEST_UNASKED_PAUSE_S = 2.0
 _LONGEST_INTERVAL_S = 10.0
 """Between two tries of a server that was set aside."""
 
@@ -66,7 +66,7 @@ class Lane:
 
     def replied(self) -> None:
         """A reply came: it is up and not too busy."""
-        if 2 * self.in_flight >= self._window.size:
+        if 2 * (self.in_flight + 1) >= self._window.size:  # else nothing was learned
             self._window.grow()
         self._refusals = self._failures = self._tries = 0
 

@@ -57,7 +57,7 @@ def take_in(source: Path, folder: Path, config: MctsRunConfig, limit: int | None
 
 async def check_model(config: MctsRunConfig) -> None:
     """Raises `ProviderError` and its kinds when the model server does not answer, or refuses us."""
-    client = ModelClient(config.model.client())
+    client = ModelClient(config.model.client(config.caps))
     try:
         await client.check()
     finally:
@@ -86,7 +86,7 @@ class MctsWork:
     async def open(self) -> MctsSession:
         """Connect to ledger, model and index; fails at once when one of them is not there."""
         ledger = SqliteLedger(Path(self.folder) / LEDGER)
-        client = ModelClient(self.config.model.client(), ledger)
+        client = ModelClient(self.config.model.client(self.config.caps), ledger)
         try:
             await client.check()
             return MctsSession(self, client, open_retrieval(self.config.retrieval))
