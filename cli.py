@@ -28,6 +28,7 @@ _RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DI
     epilog="""Examples:\n
     trailforge mcts-trajectories --preset demo --questions sample_data/musique_style_questions.jsonl --out out/demo\n
     trailforge mcts-trajectories --model http://127.0.0.1:8000/v1 --questions train.jsonl.gz --out out/musique\n
+    trailforge mcts-trajectories --dry-run --questions train.jsonl.gz            what it would take\n
     trailforge mcts-trajectories … (the same line again) goes on where it stopped and pays for nothing twice.\n
     The key of a hosted model comes from TRAILFORGE_API_KEY (or OPENAI_API_KEY).""",
 )
@@ -35,7 +36,7 @@ def mcts_trajectories_command(
     questions: Annotated[
         Path, typer.Option(help="Questions: MuSiQue, HotpotQA or 2WikiMultiHopQA as published, or our JSONL; .gz too.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. Needed but for --dry-run.")] = None,
     preset: Annotated[
         str, typer.Option(help="msearcher (production), demo (embedded model), or a YAML file.")
     ] = "msearcher",
@@ -52,11 +53,19 @@ def mcts_trajectories_command(
     max_tokens: Annotated[
         int | None, typer.Option(min=0, help="Hard cap on the tokens of this folder, prompts and completions.")
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost. Starts nothing, pays nothing.")
+    ] = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="Drop the rows of a run with other settings in --out; keep its ledger.")
     ] = False,
 ) -> None:
     """Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher)."""
+    if dry_run:
+        _estimate(questions, preset, limit, seed)
+        return
+    if out is None:
+        raise typer.BadParameter("needed, as the folder of the run", param_hint="--out")
     from flows.mcts_trajectories import mcts_trajectories
     from inference import Caps
 
@@ -86,6 +95,20 @@ def mcts_trajectories_command(
         f"  trailforge verify {out}",
         highlight=False,
     )
+
+
+def _estimate(questions: Path, preset: str, limit: int | None, seed: int) -> None:
+    """Print what a run would take."""
+    import asyncio
+
+    from rich.console import Console
+
+    from flows.dry_run import estimate_table
+    from flows.mcts_trajectories import configured
+    from pipelines.mcts_trajectories import estimate
+
+    config = configured(preset, None, None, seed)
+    Console().print(estimate_table(asyncio.run(estimate(questions, config, limit)), config.model.prices))
 
 
 @app.command(
