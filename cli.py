@@ -6,11 +6,14 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from schemas.errors import TrailforgeError
+
+if TYPE_CHECKING:
+    from schemas import Manifest
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -80,6 +83,11 @@ def mcts_trajectories_command(
         caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
         replace_run=replace,
     )
+    _show_made(manifest, out)
+
+
+def _show_made(manifest: Manifest, out: Path) -> None:
+    """Print the figures of a run, one of its trajectories, and what to look at next."""
     from rich.console import Console
 
     from inspector import run_views, terminal
