@@ -88,8 +88,8 @@ class Spell:
 class Pacer:
     """Spaces sends so that a limit on the rate is used and not run into.
 
-    Nothing is spaced until a server refuses. It is taken to keep a reserve that fills at the permitted rate up to a
-    size (a token bucket; a fixed window is near enough): what went through at once before the first refusal was the
+    Nothing is spaced until a server refuses. A server is taken to keep a reserve that fills at the permitted rate up to
+    a size (a token bucket; a fixed window is near enough): what went through at once before the first refusal was the
     reserve, what goes through after it beyond the reserve is the rate. The estimate grows slowly, then faster and
     faster, so that a limit that was raised, or was none, is found out.
     """
@@ -110,7 +110,7 @@ class Pacer:
     def ready_at(self, now: float) -> float:
         """When the next call may be sent; `now` when it may be sent at once."""
         if self._ended is not None:
-            self._learn(self._ended, now)
+            self._learn(self._ended)
             self._ended = None
         if self._rate == math.inf:
             return now
@@ -148,15 +148,15 @@ class Pacer:
     def _most_credit(self) -> float:
         return 2.0 if self._searching else max(2.0, _RESERVE_USED * self._reserve)
 
-    def _learn(self, spell: Spell, now: float) -> None:
+    def _learn(self, spell: Spell) -> None:
         """Set the rate for the next spell from the one that a refusal ended."""
         if spell.admitted < _ENOUGH:
-            self._rate = math.inf
+            self._rate, self._searching = math.inf, False
         elif self._rate == math.inf and spell.seconds < _SHORT_S:
             self._reserve = spell.admitted
             self._rate, self._searching = 2.0 * self._reserve, True
         elif spell.admitted < spell.refused:
-            self._rate = math.inf
+            self._rate, self._searching = math.inf, False
         else:
             self._estimate(spell)
 
