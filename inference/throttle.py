@@ -104,7 +104,7 @@ class Permit:
 
 
 class Throttle:
-    """Gives leave to send. Use it on one event loop, and give every permit back by the method for how its call ended."""
+    """Gives leave to send. Use it on one event loop, and give every permit back by the method for how a call ended."""
 
     def __init__(self, urls: Sequence[str], config: ThrottleConfig, on_stall: Callable[[Stalled], None]) -> None:
         self._urls, self._config, self._on_stall = urls, config, on_stall
