@@ -9,11 +9,14 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from schemas.errors import TrailforgeError
+
+if TYPE_CHECKING:
+    from schemas import Manifest
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -22,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Training data for LLM search agents: from questions and documents to trajectories as Parquet.",
 )
-_FAULTS_FOUND = 3
+_FAULTS_FOUND = 11
 _INTERRUPTED = 130
 _RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR")]
 
@@ -32,6 +35,7 @@ _RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DI
     epilog="""Examples:\n
     trailforge mcts-trajectories --preset demo --questions sample_data/musique_style_questions.jsonl --out out/demo\n
     trailforge mcts-trajectories --model http://127.0.0.1:8000/v1 --questions train.jsonl.gz --out out/musique\n
+    trailforge mcts-trajectories --dry-run --questions train.jsonl.gz            what it would take\n
     trailforge mcts-trajectories … (the same line again) goes on where it stopped and pays for nothing twice.\n
     trailforge mcts-trajectories … --runner PortableRunner --beam-option job_endpoint=127.0.0.1:8099\n
     The password of a shared ledger comes from TRAILFORGE_LEDGER_PASSWORD.\n
@@ -41,7 +45,7 @@ def mcts_trajectories_command(
     questions: Annotated[
         Path, typer.Option(help="Questions: MuSiQue, HotpotQA or 2WikiMultiHopQA as published, or our JSONL; .gz too.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. Needed but for --dry-run.")] = None,
     preset: Annotated[
         str, typer.Option(help="msearcher (production), demo (embedded model), or a YAML file.")
     ] = "msearcher",
@@ -51,6 +55,16 @@ def mcts_trajectories_command(
     model_name: Annotated[str | None, typer.Option(help="Model as the server calls it. Default: the preset's.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
+    max_cost: Annotated[
+        float | None, typer.Option(min=0, help="Hard cap on the cost of this folder, at the preset's prices.")
+    ] = None,
+    max_calls: Annotated[int | None, typer.Option(min=0, help="Hard cap on the model calls of this folder.")] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=0, help="Hard cap on the tokens of this folder, prompts and completions.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost. Starts nothing, pays nothing.")
+    ] = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="Drop the rows of a run with other settings in --out; keep its ledger.")
     ] = False,
@@ -63,7 +77,13 @@ def mcts_trajectories_command(
     ] = None,
 ) -> None:
     """Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher)."""
+    if dry_run:
+        _estimate(questions, preset, limit, seed)
+        return
+    if out is None:
+        raise typer.BadParameter("needed, as the folder of the run", param_hint="--out")
     from flows.mcts_trajectories import mcts_trajectories
+    from inference import Caps
 
     manifest = mcts_trajectories(
         questions=questions,
@@ -73,10 +93,16 @@ def mcts_trajectories_command(
         model_name=model_name,
         limit=limit,
         seed=seed,
+        caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
         replace_run=replace,
         runner=runner,
         runner_options=tuple(beam_option or ()),
     )
+    _show_made(manifest, out)
+
+
+def _show_made(manifest: Manifest, out: Path) -> None:
+    """Print the figures of a run, one of its trajectories, and what to look at next."""
     from rich.console import Console
 
     from inspector import run_views, terminal
@@ -92,6 +118,20 @@ def mcts_trajectories_command(
         f"  trailforge verify {out}",
         highlight=False,
     )
+
+
+def _estimate(questions: Path, preset: str, limit: int | None, seed: int) -> None:
+    """Print what a run would take."""
+    import asyncio
+
+    from rich.console import Console
+
+    from flows.dry_run import estimate_table
+    from flows.mcts_trajectories import configured
+    from pipelines.mcts_trajectories import estimate
+
+    config = configured(preset, None, None, seed)
+    Console().print(estimate_table(asyncio.run(estimate(questions, config, limit)), config.model.prices))
 
 
 @app.command(

@@ -25,7 +25,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from generators.mcts_trajectories import Context, Generated, open_policy, plan_runner, trajectories
-from inference import Meter, ModelClient, SqliteLedger
+from inference import Caps, Meter, ModelClient, SqliteLedger
 from inference.servers import EmbeddedServer
 from mcts.asker import Asker
 from mcts.plan import apply_split, split_problem
@@ -69,7 +69,7 @@ def _served(config: MctsRunConfig) -> Iterator[MctsRunConfig]:
 async def _sample_all(folder: Path, config: MctsRunConfig, ledger: Path, in_flight: int) -> list[Baseline]:
     questions = list(read_rows(sorted(folder.glob("inputs/*.parquet")), Question))
     trees = {t.question_id: t for t in read_rows(sorted(folder.glob("trees/*.parquet")), SearchTree)}
-    client = ModelClient(config.model.client(), SqliteLedger(ledger))
+    client = ModelClient(config.model.client(Caps()), SqliteLedger(ledger))
     context = Context(
         run_id="rejection", model=config.model.name, seed=config.seed, prices=config.model.prices,
         config=replace(config.generator, reflection=replace(config.generator.reflection, max_correct=1000)),

@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,16 +28,18 @@ def examine(preset: str, model: str | None, model_name: str | None, out: Path, *
 
     config = configured(preset, model, model_name, 0)
     url, style = config.model.url, config.generator.rollout.style
-    yield doctor.key(url)
+    servers = [replace(config.model, url=each) for each in config.model.urls]
+    yield doctor.key(next((server.url for server in servers if not doctor.is_here(server.url)), url))
     yield checked("encoder", lambda: doctor.encoder(config.retrieval))
     yield checked("embedded model", lambda: doctor.embedded_model(config.model.name, is_wanted=url == EMBEDDED))
     if url != EMBEDDED:
-        yield checked("model server", lambda: doctor.model_server(config.model))
-        if call:
-            yield checked("model call", lambda: doctor.model_call(config.model, style=style))
-        yield doctor.clock(doctor.date_of(url), time.time())
+        for server in servers:
+            yield checked("model server", lambda server=server: doctor.model_server(server))
+            if call:
+                yield checked("model call", lambda server=server: doctor.model_call(server, style=style))
+            yield doctor.clock(doctor.date_of(server.url), time.time())
     yield checked("disk", lambda: doctor.disk(out))
-    yield checked("ledger", lambda: doctor.ledger(_ledger_of(out)))
+    yield checked("ledger", lambda: _ledger(config.ledger, out))
     yield checked("prefect", prefect_server)
     yield telemetry(os.environ)
 
@@ -84,7 +87,7 @@ def _named_server(url: str) -> Finding:
     return ok("prefect", f"{url} answers")
 
 
-def _ledger_of(out: Path) -> Path:
+def _ledger(url: str, out: Path) -> Finding:
     from pipelines.mcts_trajectories import LEDGER
 
-    return out / LEDGER
+    return doctor.shared_ledger(url) if url else doctor.ledger(out / LEDGER)

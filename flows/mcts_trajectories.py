@@ -17,6 +17,7 @@ from prefect.tasks import Task
 from flows.configuration import configured
 from flows.progress import shown
 from flows.stopping import at_once
+from inference import Caps
 from inference.servers import EmbeddedServer
 from pipelines.attempts import Patience
 from pipelines.config import MctsRunConfig
@@ -27,7 +28,7 @@ from pipelines.mcts_trajectories import TABLES, MctsWork, check_servers, tail_of
 from pipelines.progress import begin_progress
 from pipelines.runners import LOCAL, beam_options, check_runner
 from pipelines.shards import receipt_path, run_pipeline
-from schemas import CountMismatch, InvalidInput, Manifest, OutputError, TrailforgeError
+from schemas import BudgetExceeded, CountMismatch, InvalidInput, Manifest, OutputError, Stalled, TrailforgeError
 
 EMBEDDED = "embedded"
 
@@ -41,6 +42,7 @@ def mcts_trajectories(
     model_name: str | None = None,
     limit: int | None = None,
     seed: int = 0,
+    caps: Caps | None = None,
     replace_run: bool = False,
     runner: str = LOCAL,
     runner_options: tuple[str, ...] = (),
@@ -48,12 +50,12 @@ def mcts_trajectories(
     """Make trajectories of the questions in a file.
 
     `model`: base URL of an OpenAI-compatible server, or `embedded`; None keeps the preset's. `limit`: the first so
-    many valid questions. `replace_run`: drop the rows of a run with other settings in this folder, keep its ledger.
-    `runner`: one of Beam's, with its options as `KEY=VALUE`.
+    many valid questions. `caps`: go over the preset's where they are given. `replace_run`: drop the rows of a run with
+    other settings in this folder, keep its ledger. `runner`: one of Beam's, with its options as `KEY=VALUE`.
     """
     started = time.monotonic()
     arguments = beam_options(runner, runner_options)
-    config = configured(preset, model, model_name, seed)
+    config = configured(preset, model, model_name, seed, caps)
     with exclusive(out):
         remove_temporary_files(out)
         settings = _prepare(questions, out, config, limit, replace_run)
@@ -71,9 +73,10 @@ def mcts_trajectories(
 
 
 def _is_mendable(task_: Task, run: TaskRun, state: State) -> bool:
-    """A retry helps when a server failed or a worker died; not with wrong input, a full disk or unbalanced books."""
+    """A retry helps when a server failed or a worker died; not with wrong input, a full disk or unbalanced books, nor
+    at a cap, nor when the client itself has waited for long enough."""
     error = state.result(raise_on_failure=False)
-    return not isinstance(error, InvalidInput | OutputError | CountMismatch)
+    return not isinstance(error, InvalidInput | OutputError | CountMismatch | BudgetExceeded | Stalled)
 
 
 @task(name="run-shards", retries=2, retry_delay_seconds=10, retry_condition_fn=_is_mendable)

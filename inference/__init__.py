@@ -1,5 +1,6 @@
 """One client for every model: requests, ledger, limits, structured replies, and the servers that we start ourselves."""
 
+from inference.budget import Caps
 from inference.client import ClientConfig, ModelClient
 from inference.ledger import Ledger, SqliteLedger
 from inference.ledgers import check_ledger, check_ledger_url, ledger_url, open_ledger
@@ -9,6 +10,7 @@ from inference.structured import ask_json, ask_matching
 from inference.usage import Counters, Meter, Prices, Usage
 
 __all__ = [
+    "Caps",
     "ChatTurn",
     "ClientConfig",
     "Counters",

@@ -1,4 +1,4 @@
-"""The one client for every model: an OpenAI-compatible URL, with ledger, limits, retries and counts.
+"""The one client for every model: OpenAI-compatible URLs, with ledger, limits, caps, retries and counts.
 
 A reply is in the ledger before anyone sees it. A call under way is shared by all who ask the same; it is finished and
 kept even if they no longer want it. Waiting for a retry holds no slot.
@@ -7,33 +7,17 @@ kept even if they no longer want it. Waiting for a retry holds no slot.
 from __future__ import annotations
 
 import asyncio
-import email.utils
-import json
-import math
 import random
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
 
-from inference.keys import KEY_VARIABLES, api_key, is_sendable
+from inference.budget import Budget, Caps
+from inference.endpoint import Dialect, Endpoint, Failure
 from inference.ledger import Ledger
 from inference.request import Reply, Request
-from inference.slots import Slots
-from inference.usage import Counters, Meter
-from schemas import ContextOverflow, OutputError, ProviderError, RateLimited, ServerUnavailable, TrailforgeError
+from inference.throttle import Permit, Throttle, ThrottleConfig
+from inference.usage import Counters, Meter, Prices
+from schemas import BudgetExceeded, InvalidInput, OutputError, ServerUnavailable, Stalled, TrailforgeError
 
-Dialect = Literal["openai", "llama_cpp", "vllm"]
-"""How a server takes grammars, and schemas for raw completions."""
-
-_RETRIED = {408, 409, 425, 429}
-_OVERFLOW_MARKS = (
-    "exceed_context_size",
-    "maximum context length",
-    "context length",
-    "context size",
-    "max_tokens must be at least 1, got 0",  # vLLM, of a prompt that fills the window to the last token
-)
 _CLOSING_S = 5.0
 
 
@@ -42,35 +26,56 @@ class ClientConfig:
     """Where the model is and how it is treated."""
 
     base_url: str
+    """Several servers of the same model: their URLs with commas between them."""
     model: str
     dialect: Dialect = "openai"
     max_in_flight: int = 64
+    """Over all servers."""
     timeout_s: float = 600.0
-    max_attempts: int = 6
+    stall_s: float = 900.0
+    """Without any reply from any server for so long, everything ends with `Stalled`."""
+    max_attempts: int = 8
+    """Of one call; a 429 is none."""
     backoff_s: float = 0.5
     """Before the second attempt; doubles each time."""
     backoff_cap_s: float = 30.0
+    caps: Caps = field(default_factory=Caps)
+    prices: Prices = field(default_factory=Prices)
+    """For the cap on cost."""
     extra_body: str = ""
     """JSON object sent with every call; part of its key."""
 
+    @property
+    def urls(self) -> list[str]:
+        """One per server."""
+        return split_urls(self.base_url)
 
-class _NoReply(Exception):
-    """Status 200, but no reply in it."""
+
+def split_urls(urls: str) -> list[str]:
+    """URLs with commas between them, one by one."""
+    return [url for part in urls.split(",") if (url := part.strip())]
 
 
 class ModelClient:
     """Answers requests. Use it on one event loop."""
 
     def __init__(self, config: ClientConfig, ledger: Ledger | None = None) -> None:
+        if not config.urls:
+            raise InvalidInput("no URL of a model server", field="model.url")
         self._config, self._ledger = config, ledger
         self.counters = Counters()
         self._flights: dict[str, asyncio.Task[Reply]] = {}
-        self._slots = Slots(config.max_in_flight)
-        self._sdk: Any = None
+        self._endpoints = {
+            url: Endpoint(url, model=config.model, dialect=config.dialect, timeout_s=config.timeout_s)
+            for url in config.urls
+        }
+        limits = ThrottleConfig(most=config.max_in_flight, backoff_s=config.backoff_s, stall_s=config.stall_s)
+        self._throttle = Throttle(list(self._endpoints), limits, self._stall)
+        self._budget = Budget(config.caps, config.prices, ledger.spent if ledger else None)
         self._stopped: TrailforgeError | None = None
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """The reply, from the ledger or the server. Raises `ProviderError` and its kinds (see `schemas.errors`)."""
+        """The reply, from the ledger or a server. Raises `ProviderError` and its kinds, or `BudgetExceeded`."""
         if self._config.extra_body:
             request = replace(request, extra_body=self._config.extra_body)
         reply = await asyncio.shield(self._flight(request))
@@ -79,38 +84,32 @@ class ModelClient:
         return reply
 
     async def check(self) -> list[str]:
-        """Ids of the models that are served. Raises `ServerUnavailable` when nothing answers."""
-        import openai
-
-        try:
-            page = await self._client().models.list()
-        except openai.APIConnectionError as error:
-            raise self._unavailable("nothing answers") from error
-        except openai.APIStatusError as error:
-            if error.status_code == 404:
-                return []  # not every server lists its models
-            raise self._refusal(error) from None  # the cause may repeat the key
-        except (AttributeError, TypeError, json.JSONDecodeError, openai.APIResponseValidationError) as error:
-            raise self._not_understood() from error
-        return [model.id for model in page.data]
+        """Ids of the models that are served. Raises `ServerUnavailable` when nothing answers, at none of the URLs."""
+        asked = [endpoint.models() for endpoint in self._endpoints.values()]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        if len(errors) == len(answers):
+            raise errors[0]
+        return sorted({name for answer in answers if not isinstance(answer, BaseException) for name in answer})
 
     async def aclose(self) -> None:
         """Wait a little for calls under way, then close connections and ledger. What waits for a slot is not sent."""
-        self._stopped = self._stopped or ServerUnavailable("the client was closed")
+        self._stop(ServerUnavailable("the client was closed"))
         flights = list(self._flights.values())
         if flights:
             await asyncio.wait(flights, timeout=_CLOSING_S)
         for flight in flights:
             flight.cancel()
-        if self._sdk is not None:
-            await self._sdk.close()
-            self._sdk = None
+        for endpoint in self._endpoints.values():
+            await endpoint.close()
         if self._ledger is not None:
             await self._ledger.aclose()
 
     def _flight(self, request: Request) -> asyncio.Task[Reply]:
         flight = self._flights.get(request.key)
         if flight is None:
+            for endpoint in self._endpoints.values():
+                endpoint.open()
             flight = asyncio.create_task(self._call(request))
             self._flights[request.key] = flight
             flight.add_done_callback(lambda done: self._landed(request.key, done))
@@ -122,223 +121,76 @@ class ModelClient:
             flight.exception()  # seen, also when nobody waits for it any more
 
     async def _call(self, request: Request) -> Reply:
-        """Look it up or pay for it. Both in one flight, or who looks while another pays would pay again."""
+        """Look it up, or pay for it within the caps and keep it before anyone sees it.
+
+        Both in one flight, or who looks while another pays would pay again.
+        """
         try:
             if self._ledger is not None and (kept := await self._ledger.find(request.key)) is not None:
                 self.counters.ledger_hits += 1
                 return kept
-            reply = await self._attempts(request)
-            self.counters.paid_calls += 1
-            return reply if self._ledger is None else await self._ledger.put(request, reply)
-        except OutputError as error:
-            self._stopped = error  # what cannot be kept must not be paid for
+            async with self._budget.reserved(request) as reservation:
+                with self._throttle.wanted():
+                    reply = await self._attempts(request)
+                self.counters.paid_calls += 1
+                reservation.settle(reply)
+                return reply if self._ledger is None else await self._ledger.put(request, reply)
+        except (BudgetExceeded, OutputError) as error:
+            self._stop(error)  # what is over the cap, or cannot be kept, must not be paid for
+            raise
+        except asyncio.CancelledError:
+            if isinstance(self._stopped, Stalled):
+                raise self._stopped from None
             raise
 
     async def _attempts(self, request: Request) -> Reply:
-        import openai
-
-        rng = random.Random(request.key)
-        failure: Exception = ValueError("max_attempts has to be at least 1")
-        for attempt in range(1, self._config.max_attempts + 1):
+        rng, attempt = random.Random(request.key), 1
+        while True:
+            permit = await self._throttle.acquire(request.priority)
             try:
-                return await self._send(request)
-            except (openai.APIConnectionError, _NoReply) as error:
-                failure = error
-                asked_wait = None
-            except openai.APIStatusError as error:
-                if error.status_code not in _RETRIED and error.status_code < 500:
-                    raise self._refusal(error) from None  # the cause may repeat the key
-                failure = error
-                asked_wait = retry_after(error.response.headers)
-            if attempt < self._config.max_attempts:
-                self.counters.retries += 1
-                await asyncio.sleep(asked_wait if asked_wait is not None else self._backoff(attempt, rng))
-        raise self._given_up(failure) from None  # as above
+                return await self._send(request, permit)
+            except Failure as failure:
+                if failure.kind != "limited":
+                    if attempt >= self._config.max_attempts:
+                        raise self._endpoints[permit.lane.url].given_up(failure, attempt) from None  # as in `Endpoint`
+                    await asyncio.sleep(self._backoff(attempt, rng))
+                    attempt += 1
+            self.counters.retries += 1
 
-    async def _send(self, request: Request) -> Reply:
-        async with self._slots.taken(request.priority):
-            if self._stopped is not None:
-                raise self._stopped
-            self.counters.in_flight += 1
-            try:
-                return await self._exchange(request)
-            finally:
-                self.counters.in_flight -= 1
-
-    async def _exchange(self, request: Request) -> Reply:
-        import openai
-
-        body, client = self._body(request), self._client()
-        is_text = isinstance(request.prompt, str)
+    async def _send(self, request: Request, permit: Permit) -> Reply:
+        """One attempt; the throttle is told how it ended."""
+        throttle = self._throttle
+        self.counters.in_flight += 1
         try:
-            response = await (client.completions if is_text else client.chat.completions).create(**body)
-        except (json.JSONDecodeError, openai.APIResponseValidationError) as error:
-            raise _NoReply from error
-        try:
-            return (_completion_reply if is_text else _chat_reply)(response, request.key)
-        except (AttributeError, IndexError, TypeError) as error:  # the SDK passes on whatever came with a 200
-            raise _NoReply from error
-
-    def _body(self, request: Request) -> dict[str, Any]:
-        sampling = request.sampling
-        body: dict[str, Any] = {
-            "model": request.model,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "max_tokens": sampling.max_tokens,
-            "seed": request.sampling_seed,
-        }
-        if sampling.stop:
-            body["stop"] = list(sampling.stop)
-        extra: dict[str, Any] = json.loads(request.extra_body) if request.extra_body else {}
-        if isinstance(request.prompt, str):
-            body["prompt"] = _sendable(request.prompt)
-        else:
-            body["messages"] = [{"role": turn.role, "content": _sendable(turn.content)} for turn in request.prompt]
-        self._constrain(request, body, extra)
-        if extra:
-            body["extra_body"] = extra
-        return body
-
-    def _constrain(self, request: Request, body: dict[str, Any], extra: dict[str, Any]) -> None:
-        """Schema and grammar, as the server wants them."""
-        dialect = self._config.dialect
-        if request.grammar is not None:
-            extra |= (
-                {"structured_outputs": {"grammar": request.grammar}}
-                if dialect == "vllm"
-                else {"grammar": request.grammar}
-            )
-        if request.json_schema is not None:
-            schema = json.loads(request.json_schema)
-            if "messages" in body:
-                body["response_format"] = {
-                    "type": "json_schema",
-                    "json_schema": {"name": "reply", "schema": schema, "strict": True},
-                }
+            reply = await self._endpoints[permit.lane.url].exchange(request)
+        except Failure as failure:
+            if failure.kind == "failed":
+                throttle.failed(permit, failure.why)
+            elif failure.kind == "overloaded":
+                throttle.overloaded(permit, failure.wait_s, failure.why)
             else:
-                extra |= {"structured_outputs": {"json": schema}} if dialect == "vllm" else {"json_schema": schema}
+                throttle.refused(permit, failure.wait_s, failure.why)
+            raise
+        except BaseException:
+            throttle.dropped(permit)
+            raise
+        finally:
+            self.counters.in_flight -= 1
+        throttle.replied(permit)
+        return reply
 
-    def _client(self) -> Any:
-        if self._sdk is None:
-            from openai import AsyncOpenAI, DefaultAioHttpClient
+    def _stop(self, error: TrailforgeError) -> None:
+        """Send nothing more. The first reason stays."""
+        self._stopped = self._stopped or error
+        self._throttle.end(self._stopped)
 
-            key = api_key() or "none"
-            if not is_sendable(key):
-                raise ProviderError(f"the API key holds characters that no key has; set {KEY_VARIABLES[0]} anew")
-            self._sdk = AsyncOpenAI(
-                base_url=self._config.base_url,
-                api_key=key,
-                max_retries=0,
-                timeout=self._config.timeout_s,
-                http_client=DefaultAioHttpClient(timeout=self._config.timeout_s),
-            )
-        return self._sdk
+    def _stall(self, error: Stalled) -> None:
+        """Nothing is answered any more: end what hangs."""
+        self._stop(error)
+        for flight in self._flights.values():
+            flight.cancel()
 
     def _backoff(self, attempt: int, rng: random.Random) -> float:
-        """Exponential with full jitter, seconds."""
+        """Exponential with jitter, seconds."""
         ceiling = min(self._config.backoff_cap_s, self._config.backoff_s * 2 ** (attempt - 1))
         return ceiling * (0.5 + rng.random() / 2)
-
-    def _refusal(self, error: Any) -> ProviderError:
-        """What a status that no retry mends means."""
-        text = _first_line(error.message)
-        if key := api_key():
-            text = text.replace(key, "<key>")  # some servers repeat what they were sent
-        where = f"{self._config.base_url}, model {self._config.model}"
-        if error.status_code == 400 and any(mark in str(error.body or text).lower() for mark in _OVERFLOW_MARKS):
-            return ContextOverflow(f"the prompt is too long for the model ({text})")
-        if error.status_code in (401, 403):
-            return ProviderError(f"{where}: the key is refused; set {KEY_VARIABLES[0]}")
-        if error.status_code == 404:
-            return ProviderError(f"{where}: not found; check the URL (it ends in /v1) and --model-name ({text})")
-        return ProviderError(f"{where}: refused with status {error.status_code} ({text})")
-
-    def _given_up(self, failure: Exception) -> ProviderError:
-        status = getattr(failure, "status_code", None)
-        attempts = self._config.max_attempts
-        if status == 429:
-            return RateLimited(
-                f"{self._config.base_url} still says 429 after {attempts} attempts; "
-                "lower model.max_in_flight, then run the same command again"
-            )
-        if isinstance(failure, _NoReply):
-            return self._not_understood()
-        if status is not None:
-            return self._unavailable(f"status {status} after {attempts} attempts")
-        return self._unavailable(
-            f"no reply after {attempts} attempts ({_first_line(str(failure.__cause__ or failure))})"
-        )
-
-    def _not_understood(self) -> ProviderError:
-        return ProviderError(
-            f"{self._config.base_url}, model {self._config.model}: what it sends is no OpenAI-compatible reply; "
-            "check the URL (it ends in /v1)"
-        )
-
-    def _unavailable(self, what: str) -> ServerUnavailable:
-        return ServerUnavailable(
-            f"model server {self._config.base_url}: {what}; start it (or use --model embedded), "
-            "then run the same command again"
-        )
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait by `retry-after-ms` or `Retry-After` (seconds or HTTP date); None without them."""
-    milliseconds, value = _number(headers.get("retry-after-ms")), headers.get("retry-after")
-    if milliseconds is not None:
-        return milliseconds / 1000
-    seconds = _number(value)
-    if seconds is not None or value is None:
-        return seconds
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
-def _number(text: str | None) -> float | None:
-    """A finite number from 0 on; None for what is none, as `inf`, which would be waited for."""
-    try:
-        number = float(text) if text is not None else math.nan
-    except ValueError:
-        return None
-    return max(0.0, number) if math.isfinite(number) else None
-
-
-def _sendable(text: str) -> str:
-    """Without halves of surrogate pairs, which models write in JSON escapes and UTF-8 cannot hold."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def split_reasoning(text: str) -> tuple[str, str]:
-    """(reasoning, answer) of a chat reply that carries its thoughts in `<think>`; without thoughts, ("", text)."""
-    head, mark, tail = text.partition("</think>")
-    return (head.replace("<think>", "", 1).strip(), tail.strip()) if mark else ("", text)
-
-
-def _chat_reply(response: Any, key: str) -> Reply:
-    choice = response.choices[0]
-    thoughts = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None) or ""
-    inline, text = split_reasoning(choice.message.content or "")
-    return _reply(text, thoughts or inline, choice.finish_reason, response.usage, key)
-
-
-def _completion_reply(response: Any, key: str) -> Reply:
-    choice = response.choices[0]
-    return _reply(choice.text or "", "", choice.finish_reason, response.usage, key)
-
-
-def _reply(text: str, reasoning: str, finish_reason: str | None, usage: Any, key: str) -> Reply:
-    return Reply(
-        text=text,
-        reasoning=reasoning,
-        finish_reason=finish_reason or "",
-        prompt_tokens=usage.prompt_tokens if usage else 0,
-        completion_tokens=usage.completion_tokens if usage else 0,
-        key=key,
-    )
-
-
-def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[0][:200]

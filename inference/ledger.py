@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from inference.request import Reply, Request
+from inference.usage import Usage
 from schemas import InvalidInput, OutputError
 
 FORMAT = 1
@@ -37,6 +38,10 @@ class Ledger(Protocol):
         """Keep a reply; back when it is safe. Who came first wins: what is kept is what is returned."""
         ...
 
+    async def spent(self) -> Usage:
+        """Calls and tokens that the run ever paid for, whoever paid."""
+        ...
+
     async def aclose(self) -> None:
         """Finish what is under way."""
         ...
@@ -46,6 +51,8 @@ class Ledger(Protocol):
 class _Entry:
     key: str
     blob: bytes
+    tokens: tuple[int, int]
+    """Of prompt and completion."""
     loop: asyncio.AbstractEventLoop
     kept: asyncio.Future[bytes]
 
@@ -75,7 +82,8 @@ class SqliteLedger:
             self._writer = threading.Thread(target=self._write, name="trailforge-ledger", daemon=True)
             self._writer.start()
         loop = asyncio.get_running_loop()
-        entry = _Entry(reply.key, packed(request, reply), loop, loop.create_future())
+        tokens = (reply.prompt_tokens, reply.completion_tokens)
+        entry = _Entry(reply.key, packed(request, reply), tokens, loop, loop.create_future())
         self._waiting.put(entry)
         kept = await entry.kept
         return reply if kept is entry.blob else unpacked(reply.key, kept)
@@ -83,6 +91,11 @@ class SqliteLedger:
     def entries(self) -> int:
         """How many calls are kept."""
         return self._open().execute("SELECT count(*) FROM calls").fetchone()[0]
+
+    async def spent(self) -> Usage:
+        """See `Ledger`. A file belongs to one run: of what other processes pay, all that is in the file."""
+        calls, prompt, completion = self._open().execute("SELECT * FROM spent").fetchone()
+        return Usage(calls=calls, prompt_tokens=prompt, completion_tokens=completion)
 
     def damage(self) -> str | None:
         """What SQLite finds wrong with the file, in a line; None when it is sound. Reads all of it."""
@@ -137,6 +150,7 @@ class SqliteLedger:
         try:
             connection.execute("BEGIN IMMEDIATE")
             kept = [_insert(connection, entry) for entry in batch]
+            _add_spent(connection, [entry.tokens for entry in batch])
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             if connection.in_transaction:
@@ -180,6 +194,31 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("CREATE TABLE IF NOT EXISTS meta (format INTEGER NOT NULL)")
     connection.execute("INSERT INTO meta SELECT ? WHERE NOT EXISTS (SELECT 1 FROM meta)", (FORMAT,))
     _check_format(connection, path)
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'spent'").fetchone():
+        _begin_spent(connection)
+
+
+def _begin_spent(connection: sqlite3.Connection) -> None:
+    """Make the one row that says what was spent, from the calls that are there already."""
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS spent "
+        "(calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL)"
+    )
+    if not connection.execute("SELECT 1 FROM spent").fetchone():
+        connection.execute("INSERT INTO spent VALUES (0, 0, 0)")
+        replies = (unpacked(key, blob) for key, blob in connection.execute("SELECT key, value FROM calls"))
+        _add_spent(connection, [(reply.prompt_tokens, reply.completion_tokens) for reply in replies])
+    connection.execute("COMMIT")
+
+
+def _add_spent(connection: sqlite3.Connection, tokens: list[tuple[int, int]]) -> None:
+    """Calls count when they were paid for, also when another process had kept its reply before."""
+    connection.execute(
+        "UPDATE spent SET calls = calls + ?, prompt_tokens = prompt_tokens + ?, "
+        "completion_tokens = completion_tokens + ?",
+        (len(tokens), sum(prompt for prompt, _ in tokens), sum(completion for _, completion in tokens)),
+    )
 
 
 def _check_format(connection: sqlite3.Connection, path: Path) -> None:

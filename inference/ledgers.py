@@ -15,9 +15,12 @@ PASSWORD_VARIABLE = "TRAILFORGE_LEDGER_PASSWORD"
 _SCHEMES = ("postgresql", "postgres")
 
 
-def open_ledger(url: str, path: Path) -> Ledger:
-    """The ledger at a URL; without one, the file. Nothing is opened before its first use."""
-    return PostgresLedger(url, _password()) if url else SqliteLedger(path)
+def open_ledger(url: str, path: Path, *, run: str = "") -> Ledger:
+    """The ledger at a URL; without one, the file. Nothing is opened before its first use.
+
+    `run`: whose spending a shared ledger adds up.
+    """
+    return PostgresLedger(url, _password(), run=run) if url else SqliteLedger(path)
 
 
 async def check_ledger(url: str) -> None:

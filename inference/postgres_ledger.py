@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from inference.ledger import FORMAT, packed, unpacked
 from inference.request import Reply, Request
+from inference.usage import Usage
 from schemas import InvalidInput, OutputError
 
 if TYPE_CHECKING:
@@ -29,18 +30,33 @@ _TABLES = f"""
 CREATE TABLE IF NOT EXISTS trailforge_calls (
     key text PRIMARY KEY, value bytea NOT NULL, prompt_tokens integer NOT NULL, completion_tokens integer NOT NULL);
 CREATE TABLE IF NOT EXISTS trailforge_ledger (format integer NOT NULL);
+CREATE TABLE IF NOT EXISTS trailforge_spent (
+    run text, backend integer, calls bigint NOT NULL, prompt_tokens bigint NOT NULL, completion_tokens bigint NOT NULL,
+    PRIMARY KEY (run, backend));
 INSERT INTO trailforge_ledger SELECT {FORMAT} WHERE NOT EXISTS (SELECT 1 FROM trailforge_ledger);
 """
 _FIND = "SELECT value FROM trailforge_calls WHERE key = $1"
 _KEEP = """
+WITH paid AS (
+    INSERT INTO trailforge_spent AS spent VALUES ($5, pg_backend_pid(), 1, $3, $4)
+    ON CONFLICT (run, backend) DO UPDATE SET calls = spent.calls + 1,
+    prompt_tokens = spent.prompt_tokens + $3, completion_tokens = spent.completion_tokens + $4)
 INSERT INTO trailforge_calls AS kept VALUES ($1, $2, $3, $4)
 ON CONFLICT (key) DO UPDATE SET key = kept.key RETURNING value
 """
-"""Gives back what is kept under the key from now on. (`DO NOTHING` would give back nothing for who comes second.)"""
+"""Gives back what is kept under the key from now on. (`DO NOTHING` would give back nothing for who comes second.)
+
+Spending has a row per connection, so that no two commits wait for each other; a write that is repeated because its
+connection was lost may be counted twice, which errs on the side of the cap.
+"""
+_SPENT = """
+SELECT coalesce(sum(calls), 0), coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0)
+FROM trailforge_spent WHERE run = $1
+"""
 _MENDS = {
     "28": "the user or the password is refused; set TRAILFORGE_LEDGER_PASSWORD",
     "3D": "make that database first",
-    "42": "the user may not make or use the tables trailforge_calls and trailforge_ledger",
+    "42": "the user may not make or use the tables trailforge_calls, trailforge_spent and trailforge_ledger",
     "53": "the database server is full: make room there and run the same command again",
 }
 """By the class of the server's error."""
@@ -52,9 +68,11 @@ _TOO_MANY_CONNECTIONS = "53300"
 class PostgresLedger:
     """A ledger that workers on several machines share. Connects on first use; use it on one event loop."""
 
-    def __init__(self, url: str, password: str | None = None, *, patience_s: float = 60.0) -> None:
-        """`url`: without a password. `patience_s`: how long a call waits for a server that is away."""
-        self._url, self._password, self._patience_s = url, password, patience_s
+    def __init__(self, url: str, password: str | None = None, *, run: str = "", patience_s: float = 60.0) -> None:
+        """`url`: without a password. `run`: whose spending is added up. `patience_s`: how long a call waits for a
+        server that is away.
+        """
+        self._url, self._password, self._run, self._patience_s = url, password, run, patience_s
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
         self._writes: set[asyncio.Task[bytes]] = set()
@@ -82,11 +100,17 @@ class PostgresLedger:
     async def put(self, request: Request, reply: Reply) -> Reply:
         """See `Ledger`. Raises `OutputError` when it cannot be written. Who gives up does not stop the write."""
         blob = packed(request, reply)
-        write = asyncio.create_task(self._ask(_KEEP, reply.key, blob, reply.prompt_tokens, reply.completion_tokens))
+        tokens = (reply.prompt_tokens, reply.completion_tokens)
+        write = asyncio.create_task(self._ask(_KEEP, reply.key, blob, *tokens, self._run))
         self._writes.add(write)
         write.add_done_callback(self._written)
         kept = await asyncio.shield(write)
         return reply if kept == blob else unpacked(reply.key, kept)
+
+    async def spent(self) -> Usage:
+        """See `Ledger`."""
+        calls, prompt, completion = await self._ask(_SPENT, self._run, row=True)
+        return Usage(calls=int(calls), prompt_tokens=int(prompt), completion_tokens=int(completion))
 
     async def entries(self) -> int:
         """How many calls are kept, of all runs."""
@@ -105,11 +129,13 @@ class PostgresLedger:
         if not write.cancelled():
             write.exception()  # seen, also when nobody waits for it any more
 
-    async def _ask(self, query: str, *arguments: object) -> Any:
+    async def _ask(self, query: str, *arguments: object, row: bool = False) -> Any:
+        """The first column of the first row, or all of it."""
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
-                return await (await self._open()).fetchval(query, *arguments)
+                pool = await self._open()
+                return await (pool.fetchrow if row else pool.fetchval)(query, *arguments)
             except InvalidInput:
                 raise
             except Exception as error:
@@ -143,7 +169,7 @@ class PostgresLedger:
         """Make the tables if need be. A user who may not make any can use those that are there."""
         async with connection.transaction():
             await connection.execute(f"SELECT pg_advisory_xact_lock({_ONE_AT_A_TIME})")
-            if await connection.fetchval("SELECT to_regclass('trailforge_ledger')") is None:
+            if await connection.fetchval("SELECT to_regclass('trailforge_spent')") is None:
                 await connection.execute(_TABLES)
         found = await connection.fetchval("SELECT format FROM trailforge_ledger")
         if found != FORMAT:

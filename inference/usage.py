@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inference.request import Reply
 
@@ -14,6 +14,12 @@ class Prices:
     prompt_per_million: float = 0.0
     completion_per_million: float = 0.0
 
+    def cost(self, usage: Usage) -> float:
+        """Of so many tokens."""
+        return (
+            usage.prompt_tokens * self.prompt_per_million + usage.completion_tokens * self.completion_per_million
+        ) / 1e6
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
@@ -23,6 +29,11 @@ class Usage:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion."""
+        return self.prompt_tokens + self.completion_tokens
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -52,8 +63,8 @@ class Meter:
         """The sum, and its cost at these prices."""
         prompt = sum(tokens for tokens, _ in self._tokens.values())
         completion = sum(tokens for _, tokens in self._tokens.values())
-        cost = (prompt * prices.prompt_per_million + completion * prices.completion_per_million) / 1e6
-        return Usage(calls=self.calls, prompt_tokens=prompt, completion_tokens=completion, cost=cost)
+        usage = Usage(calls=self.calls, prompt_tokens=prompt, completion_tokens=completion)
+        return replace(usage, cost=prices.cost(usage))
 
 
 @dataclass(slots=True)

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 from filters import FilterConfig
 from generators.mcts_trajectories import GeneratorConfig
-from inference import ClientConfig, Prices, check_ledger_url
-from inference.client import Dialect
+from inference import Caps, ClientConfig, Prices, check_ledger_url
+from inference.client import split_urls
+from inference.endpoint import Dialect
 from inference.vllm_server import VllmConfig
 from retrieval import RetrievalConfig
 from schemas import InvalidInput, SearchTree, SftRow, Trajectory, from_dict, to_dict, version_of
@@ -25,12 +26,15 @@ class ModelConfig:
     name: str = "Qwen/QwQ-32B"
     """As the server knows it. Part of every ledger key, so the same model may move to another server."""
     url: str = "http://127.0.0.1:8000/v1"
-    """Base URL of an OpenAI-compatible server, or `embedded`: start the packaged model on this machine."""
+    """Base URL of an OpenAI-compatible server, or `embedded`: start the packaged model on this machine. Several servers
+    of the same model share the calls: a list, or URLs with commas between them."""
     dialect: Dialect = "openai"
     """How the server wants grammars and schemas."""
     max_in_flight: int = 64
     """Calls at a time, per worker."""
     timeout_s: float = 900.0
+    stall_s: float = 900.0
+    """Without any reply for so long while one is wanted, the run ends (and can go on later)."""
     extra_body: str = ""
     """JSON object sent with every call, e.g. `{"chat_template_kwargs": {"enable_thinking": false}}`."""
     prompt_price_per_million: float = 0.0
@@ -44,7 +48,12 @@ class ModelConfig:
             completion_per_million=self.completion_price_per_million,
         )
 
-    def client(self) -> ClientConfig:
+    @property
+    def urls(self) -> list[str]:
+        """One per server."""
+        return split_urls(self.url)
+
+    def client(self, caps: Caps) -> ClientConfig:
         """For `ModelClient`."""
         return ClientConfig(
             base_url=self.url,
@@ -52,6 +61,9 @@ class ModelConfig:
             dialect=self.dialect,
             max_in_flight=self.max_in_flight,
             timeout_s=self.timeout_s,
+            stall_s=self.stall_s,
+            caps=caps,
+            prices=self.prices,
             extra_body=self.extra_body,
         )
 
@@ -99,17 +111,22 @@ class MctsRunConfig:
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
+    caps: Caps = field(default_factory=Caps)
+    """Hard caps on all that the run ever pays."""
     ledger: str = ""
     """URL of a ledger that all workers share (`postgresql://user@host/database`); empty: a file in the run's folder."""
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_ledger_url(self.ledger)
+        if self.caps.max_cost is not None and self.model.prices == Prices():
+            raise InvalidInput("a cap on cost needs prices: model.prompt_price_per_million, …", field="max_cost")
 
     def deciding(self) -> dict[str, Any]:
-        """What decides the rows: all but where model and ledger are and how much runs at a time."""
+        """What decides the rows: all but where model and ledger are, how much runs at a time, how much may be spent."""
         content = to_dict(self)
-        for name in ("url", "max_in_flight", "timeout_s"):
+        del content["caps"]
+        for name in ("url", "max_in_flight", "timeout_s", "stall_s"):
             del content["model"][name]
         for name in ("questions_in_flight", "worker_start_s", "worker_silence_s"):
             del content["schedule"][name]
@@ -133,7 +150,8 @@ def run_config(content: dict[str, Any], *, source: str) -> MctsRunConfig:
     """
     if "server" in content:
         _read(VllmConfig, content["server"], source)
-    return _read(MctsRunConfig, {name: section for name, section in content.items() if name != "server"}, source)
+    run = {name: section for name, section in content.items() if name != "server"}
+    return _read(MctsRunConfig, _with_joined_urls(run), source)
 
 
 def server_config(content: dict[str, Any], *, source: str) -> tuple[VllmConfig, str]:
@@ -166,3 +184,11 @@ def _read(record: type[T], content: dict[str, Any], source: str) -> T:
         raise InvalidInput(error.problem, file=source, field=error.field) from error
     except ValueError as error:
         raise InvalidInput(str(error), file=source) from error
+
+
+def _with_joined_urls(content: dict[str, Any]) -> dict[str, Any]:
+    """Several URLs may be given as a list."""
+    model = content.get("model")
+    if isinstance(model, dict) and isinstance(url := model.get("url"), list) and all(isinstance(u, str) for u in url):
+        return content | {"model": model | {"url": ",".join(url)}}
+    return content

@@ -232,6 +232,14 @@ def ledger(path: Path) -> Finding:
         book.close()
 
 
+def shared_ledger(url: str) -> Finding:
+    """The ledger in PostgreSQL answers. Raises `OutputError` when it does not."""
+    from inference import check_ledger
+
+    asyncio.run(check_ledger(url))
+    return ok("ledger", f"{urlsplit(url).hostname or 'local'}{urlsplit(url).path} answers")
+
+
 def is_here(url: str) -> bool:
     """Whether a URL names this machine."""
     host = urlsplit(url).hostname or ""
@@ -255,9 +263,9 @@ def _wrong(wanted: list[Requirement], version_of: Callable[[str], str | None], *
 
 
 async def _served(config: ModelConfig) -> list[str]:
-    from inference import ModelClient
+    from inference import Caps, ModelClient
 
-    client = ModelClient(replace(config.client(), timeout_s=_CHECK_WITHIN_S))
+    client = ModelClient(replace(config.client(Caps()), timeout_s=_CHECK_WITHIN_S))
     try:
         return await client.check()
     finally:
@@ -265,9 +273,11 @@ async def _served(config: ModelConfig) -> list[str]:
 
 
 async def _tiny_call(config: ModelConfig, style: str) -> tuple[int, str]:
-    from inference import ChatTurn, ModelClient, Request, Sampling
+    from inference import Caps, ChatTurn, ModelClient, Request, Sampling
 
-    client = ModelClient(replace(config.client(), timeout_s=_CALL_WITHIN_S, max_attempts=1))
+    client = ModelClient(
+        replace(config.client(Caps()), timeout_s=_CALL_WITHIN_S, stall_s=_CALL_WITHIN_S, max_attempts=1)
+    )
     prompt = _TINY_PROMPT if style == "completion" else (ChatTurn(role="user", content=_TINY_PROMPT),)
     request = Request(model=config.name, prompt=prompt, sampling=Sampling(max_tokens=8), purpose="doctor")
     try:

@@ -6,6 +6,7 @@ read_questions | cut into shards | search, tell, filter (per question) | write s
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +14,17 @@ from pathlib import Path
 
 from filters import FilterConfig, first_rejection, judge_trajectory
 from generators.mcts_trajectories import Context, Generated, expected_hops, generate
+from generators.rehearsal import StageEstimate, rehearse
 from generators.textualize import sft_rows
 from inference import ModelClient, Usage, check_ledger, open_ledger
 from pipelines.accounting import stage
 from pipelines.config import MctsRunConfig, ScheduleConfig
 from pipelines.intake import Settings, take_in_questions
 from pipelines.shards import ItemResult
+from pipelines.sources import read_questions
 from retrieval import Retrieval, open_retrieval
 from schemas import (
+    InvalidInput,
     Question,
     RejectedRow,
     SearchTree,
@@ -34,6 +38,7 @@ from schemas import (
 
 DATASET = "mcts_trajectories"
 LEDGER = "ledger/calls.sqlite"
+_MOST_SAMPLED = 200
 TABLES: Mapping[str, type] = {
     DATASET: Trajectory,
     "trees": SearchTree,
@@ -67,13 +72,41 @@ def tail_of(folder: Path, settings: Settings, schedule: ScheduleConfig) -> froze
     return frozenset(position for position, _ in window[max(0, len(window) - schedule.tail_questions) :])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a run would take."""
+
+    questions: int
+    sampled: int
+    """So many of them the estimate rests on."""
+    stages: tuple[StageEstimate, ...]
+
+
+async def estimate(source: Path, config: MctsRunConfig, limit: int | None) -> Estimate:
+    """Calls, tokens and cost of a run over a file, from a sample of its questions. Calls no model, writes nothing."""
+    sample: list[Question] = []
+    total, rng = 0, random.Random(config.seed)
+    for row in read_questions(source, limit=limit):
+        if not isinstance(row, Question):
+            continue
+        total += 1
+        if len(sample) < _MOST_SAMPLED:
+            sample.append(row)
+        elif (place := rng.randrange(total)) < _MOST_SAMPLED:
+            sample[place] = row
+    if not sample:
+        raise InvalidInput("holds no questions", file=source)
+    stages = await rehearse(sample, config.generator, config.retrieval, config.model.prices, total=total)
+    return Estimate(questions=total, sampled=len(sample), stages=tuple(stages))
+
+
 async def check_servers(config: MctsRunConfig) -> None:
     """Raises `ProviderError` and its kinds when the model server does not answer, or refuses us.
 
     A shared ledger that is not there is an `OutputError`.
     """
     await check_ledger(config.ledger)
-    client = ModelClient(config.model.client())
+    client = ModelClient(config.model.client(config.caps))
     try:
         await client.check()
     finally:
@@ -101,8 +134,8 @@ class MctsWork:
 
     async def open(self) -> MctsSession:
         """Connect to ledger, model and index; fails at once when one of them is not there."""
-        ledger = open_ledger(self.config.ledger, Path(self.folder) / LEDGER)
-        client = ModelClient(self.config.model.client(), ledger)
+        ledger = open_ledger(self.config.ledger, Path(self.folder) / LEDGER, run=self.run_id)
+        client = ModelClient(self.config.model.client(self.config.caps), ledger)
         try:
             await client.check()
             return MctsSession(self, client, open_retrieval(self.config.retrieval))

@@ -24,9 +24,9 @@ from schemas.errors import (
     MalformedReply,
     OutputError,
     ProviderError,
-    RateLimited,
     RetrievalError,
     ServerUnavailable,
+    Stalled,
     TrailforgeError,
 )
 from schemas.plan import Origin, Plan, Split
@@ -79,7 +79,6 @@ __all__ = [
     "Provenance",
     "ProviderError",
     "Question",
-    "RateLimited",
     "RejectedRow",
     "RetrievalError",
     "Role",
@@ -90,6 +89,7 @@ __all__ = [
     "SftRow",
     "Split",
     "StageCount",
+    "Stalled",
     "Step",
     "StepPair",
     "StopReason",

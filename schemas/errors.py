@@ -3,7 +3,7 @@
     TrailforgeError
     ├── InvalidInput        a file, row or field that a person gave is wrong
     ├── ProviderError       a model server refused or failed
-    │   ├── RateLimited     the server keeps saying 429 after every retry
+    │   ├── Stalled         no reply from any server for too long, whatever was tried
     │   ├── ServerUnavailable   nothing answers at the URL, or it keeps answering 5xx
     │   └── ContextOverflow the prompt is longer than the model's window
     ├── MalformedReply      the reply broke its schema or grammar, and the repair try did too
@@ -15,7 +15,8 @@
 
 Policy. Plain code raises; nothing catches in order to go on, but for these three places:
 
-1. `inference.client` retries what a second try can mend (429, 5xx, broken connections), then raises.
+1. `inference.client` retries what a second try can mend (5xx, broken connections, half a reply), then raises. A 429 is
+   no failed try: it is repeated as long as other calls are answered.
 2. `pipelines.shards` turns an error that belongs to *one item* (`ITEM_ERRORS`: the prompt is too long,
    the reply is malformed) into a `failed(reason)` row. Every other error stops the run: the ledger and
    the finished shards stay, so that the same command goes on later.
@@ -62,10 +63,11 @@ class ProviderError(TrailforgeError):
     exit_code = 4
 
 
-class RateLimited(ProviderError):
-    """The server still says 429 after every retry. Resumable."""
+class Stalled(ProviderError):
+    """No reply came from any server for too long: all hang, refuse for load, or are set aside. Resumable."""
 
-    reason = "rate_limited"
+    reason = "stalled"
+    exit_code = 3
 
 
 class ServerUnavailable(ProviderError):

@@ -21,9 +21,9 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference import ChatTurn, Meter, ModelClient, Prices, Reply, Request, Sampling, SqliteLedger
-from inference.client import retry_after, split_reasoning
-from schemas import ContextOverflow, OutputError, ProviderError, RateLimited, ServerUnavailable
+from inference import ChatTurn, Meter, ModelClient, Prices, Reply, Request, Sampling, SqliteLedger, Usage
+from inference.endpoint import retry_after, split_reasoning
+from schemas import ContextOverflow, OutputError, ProviderError, ServerUnavailable, Stalled
 from tests.inference.support import ModelServer, answer, chat, completion, config, failure, model_server, reply_to
 from tests.support.model_server import fail_next, running, stats
 
@@ -247,13 +247,13 @@ def test_a_connection_that_breaks_is_asked_again() -> None:
         assert stats(url)["calls"] == 1
 
 
-async def test_a_server_that_stays_at_429_is_an_error_with_a_mend(server: ModelServer) -> None:
-    server.replies = [failure(429) for _ in range(3)]
-    async with client_of(server.url) as client:
-        with pytest.raises(RateLimited, match=r"429 after 3 attempts; lower model\.max_in_flight") as caught:
+async def test_a_server_that_stays_at_429_stalls_the_run_with_a_mend(server: ModelServer) -> None:
+    server.replies = [failure(429) for _ in range(10_000)]
+    async with client_of(server.url, stall_s=0.5) as client:
+        with pytest.raises(Stalled, match=r"no reply for 0\.5 s .*status 429.*run the same command again") as caught:
             await client.complete(chat())
     assert server.url in str(caught.value)
-    assert server.calls == 3
+    assert server.calls > 3
 
 
 async def test_a_server_that_stays_at_500_is_unavailable(server: ModelServer) -> None:
@@ -548,6 +548,9 @@ async def test_a_ledger_that_cannot_keep_a_reply_stops_further_calls(server: Mod
         async def put(self, request: Request, reply: Reply) -> Reply:
             raise OutputError("the disk is full")
 
+        async def spent(self) -> Usage:
+            return Usage()
+
         async def aclose(self) -> None: ...
 
     client = ModelClient(config(server.url, max_in_flight=2), FullDisk())
@@ -625,7 +628,9 @@ async def test_the_key_reaches_the_server_and_nothing_else(
         said.append(repr(await client.complete(chat())))
         said.append(repr(await client.complete(completion())))
         await client.check()
-        for status in (400, 401, 404, 422, 429, 500):
+        server.replies = [failure(429, f"your header was Bearer {SECRET}")]
+        said.append(repr(await client.complete(chat("asked again"))))
+        for status in (400, 401, 404, 422, 500):
             server.replies = [failure(status, f"your header was Bearer {SECRET}") for _ in range(2)]
             with pytest.raises(ProviderError) as caught:
                 await client.complete(chat(f"{status}"))

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,11 +33,11 @@ def server() -> Iterator[postgres.Server]:
 
 @pytest.fixture(autouse=True)
 def empty(server: postgres.Server) -> None:
-    server.ask("DROP TABLE IF EXISTS trailforge_calls, trailforge_ledger")
+    server.ask("DROP TABLE IF EXISTS trailforge_calls, trailforge_spent, trailforge_ledger")
 
 
 @asynccontextmanager
-async def opened(server: postgres.Server, **changes: float) -> AsyncIterator[PostgresLedger]:
+async def opened(server: postgres.Server, **changes: Any) -> AsyncIterator[PostgresLedger]:
     ledger = PostgresLedger(server.url, server.password, **changes)
     try:
         yield ledger
@@ -189,7 +190,7 @@ async def test_a_user_who_may_make_no_tables_can_use_those_that_are_there(server
         await guest.check()
     async with opened(server) as ledger:
         await ledger.check()
-    for table in ("trailforge_calls", "trailforge_ledger"):
+    for table in ("trailforge_calls", "trailforge_spent", "trailforge_ledger"):
         await server.asked(f"GRANT SELECT, INSERT, UPDATE ON {table} TO guest")
     assert (await guest.put(request, reply_to(request))).text == "Fritz Lang"
     await guest.aclose()

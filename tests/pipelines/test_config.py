@@ -11,6 +11,7 @@ import pytest
 
 from filters import FilterConfig
 from generators.mcts_trajectories import GeneratorConfig, PromptNames
+from inference import Caps
 from mcts.search import SearchConfig
 from pipelines.config import MctsRunConfig, ModelConfig, OutputConfig, ScheduleConfig, run_config, server_config
 from presets import load_preset, preset_names
@@ -48,6 +49,8 @@ def test_the_hash_changes_with_what_decides_rows_and_files(changed: dict[str, An
         {"model": ModelConfig(url="http://elsewhere:1/v1")},
         {"model": ModelConfig(max_in_flight=1)},
         {"model": ModelConfig(timeout_s=1.0)},
+        {"model": ModelConfig(stall_s=1.0)},
+        {"caps": Caps(max_calls=1)},
         {"schedule": ScheduleConfig(questions_in_flight=1)},
         {"schedule": ScheduleConfig(worker_start_s=1.0, worker_silence_s=1.0)},
         {"ledger": "postgresql://forger@db/calls"},
@@ -96,6 +99,9 @@ def test_every_preset_is_a_configuration(name: str) -> None:
         ("generator: {rollout: {stop: x}}", "stop", "expected a list, got str"),
         ("schedule: 5", "schedule", "expected an object, got int"),
         ("model: [name]", "model", "expected an object, got list"),
+        ("model: {url: [1, 2]}", "url", "expected str, got list"),
+        ("caps: {max_calls: many}", "max_calls", "expected int, got str"),
+        ("caps: {max_cost: 5}", "max_cost", "needs prices"),
         ("retrieval: {scope: corpus}", "corpus_index", "needs an index"),
         ("schedule: {worker_silence_s: 0}", "worker_silence_s", "has to be more than 0"),
         ("ledger: calls.sqlite", "ledger", "expected postgresql://user@host:5432/database"),
@@ -158,3 +164,16 @@ def test_calls_that_a_preset_does_not_make_need_no_room() -> None:
 
 def test_an_empty_mapping_keeps_every_default() -> None:
     assert run_config({}, source="empty") == DEFAULT
+
+
+def test_several_servers_are_a_list_or_a_line() -> None:
+    listed = run_config({"model": {"url": ["http://a/v1", "http://b/v1"]}}, source="list")
+    assert listed == run_config({"model": {"url": "http://a/v1,http://b/v1"}}, source="line")
+    assert listed.model.client(Caps()).urls == ["http://a/v1", "http://b/v1"]
+
+
+def test_caps_and_prices_reach_the_client() -> None:
+    content = {"model": {"prompt_price_per_million": 2}, "caps": {"max_cost": 5, "max_tokens": 9}}
+    config = run_config(content, source="preset")
+    client = config.model.client(config.caps)
+    assert client.caps == Caps(max_cost=5.0, max_tokens=9) and client.prices.prompt_per_million == 2

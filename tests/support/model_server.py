@@ -3,7 +3,8 @@
     python -m tests.support.model_server --latency 0.05 --slots 64 --log calls.log
 
 prints its port, then serves until its standard input ends. The log has a line per call received (`in KEY`) and per call
-answered (`out KEY`), written before the reply is sent. `/stats` says how busy its slots were.
+answered (`out KEY`), written before the reply is sent. `/stats` says how busy its slots were. `--rate` and `--burst`
+put a token bucket before it; `weather` makes shares of all calls fail, until it is told otherwise.
 """
 
 from __future__ import annotations
@@ -27,11 +28,44 @@ from aiohttp import web
 from tests.support.world import Model
 
 
+class Bucket:
+    """A token bucket: `burst` calls at once, `rate` a second for ever."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self.rate, self.burst = rate, burst
+        self.tokens, self.filled_at = float(burst), time.monotonic()
+
+    def admits(self) -> bool:
+        """Take a token, if there is one."""
+        now = time.monotonic()
+        self.tokens = min(self.burst, self.tokens + self.rate * (now - self.filled_at))
+        self.filled_at = now
+        if self.tokens < 1:
+            return False
+        self.tokens -= 1
+        return True
+
+
 class Server:
     """Slots, latency, faults, counts."""
 
-    def __init__(self, model: Model, *, latency_s: float, slots: int, spread: float, log: IO[str] | None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        latency_s: float = 0.0,
+        slots: int = 64,
+        spread: float = 0.0,
+        log: IO[str] | None = None,
+        bucket: Bucket | None = None,
+        retry_after: str = "",
+    ) -> None:
         self.model, self.latency_s, self.slots, self.spread, self.log = model, latency_s, slots, spread, log
+        self.bucket, self.retry_after = bucket, retry_after
+        self.limited = 0
+        self.replied: list[float] = []
+        self.weather: dict[str, float] = {}
+        self.dice = random.Random(0)
         self.free = asyncio.Semaphore(slots)
         self.keys: set[str] = set()
         self.calls = self.busy = self.most_busy = 0
@@ -45,6 +79,10 @@ class Server:
         key = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
         if self.faults:
             return await self._fault(request, self.faults.pop(0))
+        if self.bucket is not None and not self.bucket.admits():
+            return self._limit()
+        if (spoilt := await self._spoilt(request)) is not None:
+            return spoilt
         self._note("in", key)
         self.calls += 1
         self.keys.add(key)
@@ -53,6 +91,7 @@ class Server:
         prompt = body["prompt"] if "prompt" in body else "\n".join(m["content"] for m in body["messages"])
         text = self.model(prompt, body.get("seed", 0))
         self._note("out", key)
+        self.replied.append(time.monotonic())
         return web.json_response(_reply(body, prompt, text))
 
     async def stats(self, _: web.Request) -> web.Response:
@@ -68,12 +107,22 @@ class Server:
                 "busy_fraction": self._busy(self.first_s, self.last_s) if span else 0.0,
                 "busy_by_tenth": [self._busy(start, end) for start, end in tenths],
                 "seconds": span,
+                "limited": self.limited,
             }
         )
+
+    async def times(self, _: web.Request) -> web.Response:
+        """When each reply was sent, by `time.monotonic`, which all processes of a machine share."""
+        return web.json_response(self.replied)
 
     async def set_faults(self, request: web.Request) -> web.Response:
         """POST a list of {status, headers, body} or {drop: true}: the next calls fail in this way."""
         self.faults = await request.json()
+        return web.json_response({})
+
+    async def set_weather(self, request: web.Request) -> web.Response:
+        """POST shares of calls by what they meet: `limited` (429), `malformed`, `half`, `hang`, `error` (500)."""
+        self.weather = await request.json()
         return web.json_response({})
 
     async def models(self, _: web.Request) -> web.Response:
@@ -104,6 +153,32 @@ class Server:
             request.transport.close()
             return web.Response()
         return web.json_response(fault.get("body", {}), status=fault["status"], headers=fault.get("headers"))
+
+    def _limit(self) -> web.Response:
+        self.limited += 1
+        headers = {"Retry-After": self.retry_after} if self.retry_after else {}
+        return web.json_response({"error": {"message": "slower"}}, status=429, headers=headers)
+
+    async def _spoilt(self, request: web.Request) -> web.StreamResponse | None:
+        """What the weather makes of this call; None: nothing."""
+        kinds, shares = [*self.weather, ""], [*self.weather.values()]
+        what = self.dice.choices(kinds, [*shares, 1 - sum(shares)])[0]
+        if not what:
+            return None
+        if what == "limited":
+            return self._limit()
+        if what == "error":
+            return web.json_response({"error": {"message": "broken"}}, status=500)
+        if what == "malformed":
+            return web.Response(text='{"choices": [{"mess', content_type="application/json")
+        if what == "hang":
+            await asyncio.sleep(3600)
+        response = web.StreamResponse(headers={"Content-Length": "1000", "Content-Type": "application/json"})
+        await response.prepare(request)
+        await response.write(b'{"choices": [')
+        assert request.transport is not None
+        request.transport.close()
+        return response
 
     def _note(self, what: str, key: str) -> None:
         if self.log is not None:
@@ -149,6 +224,18 @@ def fail_next(url: str, *faults: dict[str, Any]) -> None:
     urllib.request.urlopen(request).close()
 
 
+def weather(url: str, **shares: float) -> None:
+    """Set the weather of a running server; without shares it is fine again."""
+    request = urllib.request.Request(url.removesuffix("/v1") + "/weather", json.dumps(shares).encode(), method="POST")
+    urllib.request.urlopen(request).close()
+
+
+def reply_times(url: str) -> list[float]:
+    """`/times` of a running server."""
+    with urllib.request.urlopen(url.removesuffix("/v1") + "/times") as response:
+        return json.load(response)
+
+
 async def main() -> None:
     """Serve until standard input ends."""
     parser = argparse.ArgumentParser()
@@ -156,6 +243,9 @@ async def main() -> None:
     parser.add_argument("--spread", type=float, default=0.0, help="sigma of a lognormal factor of the latency")
     parser.add_argument("--slots", type=int, default=64)
     parser.add_argument("--error-rate", type=float, default=0.0)
+    parser.add_argument("--rate", type=float, help="calls a second that are permitted; 429 beyond")
+    parser.add_argument("--burst", type=int, default=20, help="calls at once that are permitted")
+    parser.add_argument("--retry-after", default="", help="Retry-After header of a 429")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--log", type=Path)
     options = parser.parse_args()
@@ -165,14 +255,18 @@ async def main() -> None:
         slots=options.slots,
         spread=options.spread,
         log=open(options.log, "a") if options.log else None,  # noqa: SIM115, open as long as the server is
+        bucket=Bucket(options.rate, options.burst) if options.rate else None,
+        retry_after=options.retry_after,
     )
     app = web.Application(client_max_size=2**26)
     app.router.add_post("/v1/chat/completions", server.answer)
     app.router.add_post("/v1/completions", server.answer)
     app.router.add_get("/v1/models", server.models)
     app.router.add_get("/stats", server.stats)
+    app.router.add_get("/times", server.times)
     app.router.add_post("/faults", server.set_faults)
-    runner = web.AppRunner(app, access_log=None)
+    app.router.add_post("/weather", server.set_weather)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", options.port, backlog=1024)
     await site.start()

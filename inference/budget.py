@@ -1,0 +1,112 @@
+"""Hard caps on calls, tokens and cost: what might go over one is not sent.
+
+Before a call is sent its worst case is set aside: its prompt, estimated high, and `max_tokens`. Its true figures take
+that place when it is answered. A call that does not fit waits for those under way, which mostly turn out cheaper than
+set aside; when none is under way and it still does not fit, `BudgetExceeded` ends the run.
+
+What was spent is read from the ledger. So it holds over restarts, and for all workers of the run; several of them may
+together go over a cap by what they have under way, one alone does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from inference.request import Reply, Request
+from inference.usage import Prices, Usage
+from schemas import BudgetExceeded
+
+_BYTES_PER_TOKEN = 2
+"""Fewer than in any running text: a prompt is not longer than estimated."""
+_TOKENS_PER_TURN = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """Hard caps on all that a run's folder ever pays; None: no cap."""
+
+    max_calls: int | None = None
+    max_tokens: int | None = None
+    """Prompt and completion together."""
+    max_cost: float | None = None
+
+    def __bool__(self) -> bool:
+        return self != Caps()
+
+
+class Reservation:
+    """What is set aside for one call: the worst case, then what it was."""
+
+    def __init__(self, worst: Usage) -> None:
+        self.usage = worst
+        self.is_settled = False
+
+    def settle(self, reply: Reply) -> None:
+        """It was answered."""
+        self.usage = Usage(calls=1, prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens)
+        self.is_settled = True
+
+
+class Budget:
+    """The caps, and what is set aside of them. Use it on one event loop."""
+
+    def __init__(self, caps: Caps, prices: Prices, kept: Callable[[], Awaitable[Usage]] | None) -> None:
+        """`kept`: what the ledger says was spent; None without a ledger, then it is counted here."""
+        self._caps, self._prices, self._kept = caps, prices, kept
+        self._spent = Usage()
+        self._open: set[Reservation] = set()
+        self._turn = asyncio.Lock()
+        self._given_back = asyncio.Event()
+
+    @asynccontextmanager
+    async def reserved(self, request: Request) -> AsyncIterator[Reservation]:
+        """Set a call aside for the block, which settles it if it is answered, and keeps the reply.
+
+        Raises `BudgetExceeded` when it could go over a cap and nothing that is under way might make room.
+        """
+        reservation = Reservation(worst_case(request))
+        if self._caps:
+            await self._set_aside(reservation)
+        try:
+            yield reservation
+        finally:
+            self._open.discard(reservation)
+            if reservation.is_settled and self._kept is None:
+                self._spent += reservation.usage
+            self._given_back.set()
+
+    async def _set_aside(self, reservation: Reservation) -> None:
+        async with self._turn:
+            while (over := await self._over(reservation.usage)) is not None:
+                if not self._open:
+                    raise BudgetExceeded(over)
+                self._given_back.clear()
+                await self._given_back.wait()
+            self._open.add(reservation)
+
+    async def _over(self, worst: Usage) -> str | None:
+        """Which cap this call could break; None when it fits."""
+        # First what is under way: a call that is kept meanwhile counts twice for a moment, and never not at all.
+        under_way = sum((reservation.usage for reservation in self._open), start=Usage())
+        total = under_way + (await self._kept() if self._kept is not None else self._spent)
+        for name, cap, used, more in (
+            ("calls", self._caps.max_calls, total.calls, worst.calls),
+            ("tokens", self._caps.max_tokens, total.tokens, worst.tokens),
+            ("cost", self._caps.max_cost, self._prices.cost(total), self._prices.cost(worst)),
+        ):
+            if cap is not None and used + more > cap:
+                return (
+                    f"the cap on {name} is reached: {used:,.10g} of {cap:,.10g} spent, and the next call may take "
+                    f"{more:,.10g}; raise --max-{name}, then run the same command again (no call is paid twice)"
+                )
+        return None
+
+
+def worst_case(request: Request) -> Usage:
+    """The most that a call can use."""
+    turns = [request.prompt] if isinstance(request.prompt, str) else [turn.content for turn in request.prompt]
+    prompt = sum(len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN + _TOKENS_PER_TURN for text in turns)
+    return Usage(calls=1, prompt_tokens=prompt, completion_tokens=request.sampling.max_tokens)

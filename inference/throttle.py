@@ -1,0 +1,233 @@
+"""How many calls are sent, how fast, and to which server: adapts to what each server takes, and ends what stands still.
+
+A call waits here, the most urgent first and among equals the oldest, until some server may have it: the one with the
+least in flight. A server that refuses for load (429, 503) is left alone as long as it asks, gets fewer calls at a time,
+and from then on calls at the pace that it was seen to take. One that fails is set aside and tried with single calls at
+growing intervals. When no reply has come from any server for too long, everything ends with `Stalled`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+
+from inference.pacing import Pacer, Spell, Window
+from schemas import Stalled, TrailforgeError
+
+_FAILURES = 3
+"""In a row: then a server is set aside."""
+_LONGEST_UNASKED_PAUSE_S = 2.0
+_LONGEST_INTERVAL_S = 10.0
+"""Between two tries of a server that was set aside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottleConfig:
+    """Limits of a throttle."""
+
+    most: int
+    """Calls at a time over all servers."""
+    backoff_s: float
+    """First pause of a server that names none, and first interval between tries of one that fails; they double."""
+    stall_s: float
+    """Without any reply for so long while one is wanted, the run ends."""
+
+
+class Lane:
+    """What is known of one server. Functions are told the time."""
+
+    def __init__(self, url: str, config: ThrottleConfig, now: float) -> None:
+        self.url, self.in_flight, self.trouble = url, 0, ""
+        self._config = config
+        self._window, self._pacer = Window(config.most), Pacer(now)
+        self._resumes_at = -math.inf
+        self._refusals = self._failures = self._tries = 0
+
+    @property
+    def is_aside(self) -> bool:
+        """It failed, and gets one call at a time until one succeeds."""
+        return self._failures >= _FAILURES
+
+    def ready_at(self, now: float) -> float:
+        """When it may have the next call; infinite: not before one of its calls has ended."""
+        if self.in_flight >= (1 if self.is_aside else self._window.size):
+            return math.inf
+        return self._resumes_at if now < self._resumes_at else self._pacer.ready_at(now)
+
+    def send(self, now: float) -> Permit:
+        """A call is sent."""
+        self.in_flight += 1
+        return Permit(self, now, self._pacer.sent(now))
+
+    def replied(self) -> None:
+        """A reply came: it is up and not too busy."""
+        if 2 * (self.in_flight + 1) >= self._window.size:  # else nothing was learned
+            self._window.grow()
+        self._refusals = self._failures = self._tries = 0
+
+    def refused(self, permit: Permit, wait_s: float | None, now: float) -> None:
+        """It is too busy, or we are too fast. `wait_s`: what it asks for."""
+        self._pacer.refused(now, permit.spell)
+        is_news = self._window.cut(sent_at=permit.sent_at, now=now)
+        if wait_s is None and is_news:
+            wait_s = self._grown(self._refusals, _LONGEST_UNASKED_PAUSE_S) * random.uniform(0.5, 1.0)
+            self._refusals += 1
+        self._pause(now + (wait_s or 0.0))
+
+    def failed(self, permit: Permit, now: float) -> None:
+        """No reply. The interval grows with each try, not with each of many calls that break together."""
+        was_aside = self.is_aside
+        self._failures += 1
+        if self.is_aside and (not was_aside or permit.sent_at >= self._resumes_at):
+            self._pause(now + self._grown(self._tries, _LONGEST_INTERVAL_S))
+            self._tries += 1
+
+    def _grown(self, times: int, most: float) -> float:
+        return min(most, self._config.backoff_s * 2.0 ** min(times, 30))
+
+    def _pause(self, until: float) -> None:
+        self._resumes_at = max(self._resumes_at, until)
+
+
+@dataclass(slots=True, eq=False)
+class Permit:
+    """Leave to send one call to one server."""
+
+    lane: Lane
+    sent_at: float
+    spell: Spell
+
+
+class Throttle:
+    """Gives leave to send. Use it on one event loop, and give every permit back by the method for how a call ended."""
+
+    def __init__(self, urls: Sequence[str], config: ThrottleConfig, on_stall: Callable[[Stalled], None]) -> None:
+        self._urls, self._config, self._on_stall = urls, config, on_stall
+        self._lanes: list[Lane] = []
+        self._waiting: list[tuple[int, int, asyncio.Future[Permit]]] = []
+        self._arrivals = count()
+        self._in_flight = self._wanted = 0
+        self._ended: TrailforgeError | None = None
+        self._replied_at = 0.0
+        self._alarm: asyncio.TimerHandle | None = None
+        self._watchdog: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def wanted(self) -> Iterator[None]:
+        """A reply is wanted as long as the block lasts: waiting, sent, or between two attempts."""
+        loop = asyncio.get_running_loop()
+        if not self._wanted:
+            self._replied_at = loop.time()
+            self._watch(loop)
+        self._wanted += 1
+        try:
+            yield
+        finally:
+            self._wanted -= 1
+            if not self._wanted and self._watchdog is not None:
+                self._watchdog.cancel()
+                self._watchdog = None
+
+    async def acquire(self, priority: int = 0) -> Permit:
+        """Wait for leave to send a call. Raises what `end` was given."""
+        loop = asyncio.get_running_loop()
+        if self._ended is not None:
+            raise self._ended
+        if not self._lanes:
+            self._lanes = [Lane(url, self._config, loop.time()) for url in self._urls]
+        waiting = loop.create_future()
+        heapq.heappush(self._waiting, (-priority, next(self._arrivals), waiting))
+        self._serve(loop)
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+                self.dropped(waiting.result())
+            raise
+
+    def replied(self, permit: Permit) -> None:
+        """The call was answered."""
+        loop = self._given_back(permit)
+        self._replied_at = loop.time()
+        permit.lane.replied()
+        self._serve(loop)
+
+    def refused(self, permit: Permit, wait_s: float | None, why: str) -> None:
+        """The server says that it is asked too much. `wait_s`: until when it asks to be left alone."""
+        loop = self._given_back(permit)
+        permit.lane.trouble = why
+        permit.lane.refused(permit, wait_s, loop.time())
+        self._serve(loop)
+
+    def failed(self, permit: Permit, why: str) -> None:
+        """No reply came, or none that can be read."""
+        loop = self._given_back(permit)
+        permit.lane.trouble = why
+        permit.lane.failed(permit, loop.time())
+        self._serve(loop)
+
+    def overloaded(self, permit: Permit, wait_s: float | None, why: str) -> None:
+        """The server failed for load: both of the above."""
+        permit.lane.failed(permit, asyncio.get_running_loop().time())
+        self.refused(permit, wait_s, why)
+
+    def dropped(self, permit: Permit) -> None:
+        """The call was given up by us, which tells nothing about the server."""
+        self._serve(self._given_back(permit))
+
+    def end(self, error: TrailforgeError) -> None:
+        """Send nothing more: what waits, and whoever comes, gets this error. The first one stays."""
+        self._ended = self._ended or error
+        for timer in (self._alarm, self._watchdog):
+            if timer is not None:
+                timer.cancel()
+        while self._waiting:
+            waiting = heapq.heappop(self._waiting)[2]
+            if not waiting.done():
+                waiting.set_exception(self._ended)
+
+    def _given_back(self, permit: Permit) -> asyncio.AbstractEventLoop:
+        self._in_flight -= 1
+        permit.lane.in_flight -= 1
+        return asyncio.get_running_loop()
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Give leave to as many as may be sent now; come back when the next may."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        while self._waiting and self._in_flight < self._config.most:
+            if self._waiting[0][2].done():
+                heapq.heappop(self._waiting)
+                continue
+            now = loop.time()
+            at, _, lane = min(((max(now, x.ready_at(now)), x.in_flight, x) for x in self._lanes), key=lambda c: c[:2])
+            if at > now:
+                if at < math.inf:
+                    self._alarm = loop.call_at(at, self._serve, loop)
+                return
+            self._in_flight += 1
+            heapq.heappop(self._waiting)[2].set_result(lane.send(now))
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End everything if no reply came for too long, else look again when that may be."""
+        late_at = self._replied_at + self._config.stall_s
+        if loop.time() < late_at:
+            self._watchdog = loop.call_at(late_at, self._watch, loop)
+            return
+        error = self._stalled()
+        self.end(error)
+        self._on_stall(error)
+
+    def _stalled(self) -> Stalled:
+        troubles = "; ".join(f"{lane.url}: {lane.trouble or 'silence'}" for lane in self._lanes)
+        return Stalled(
+            f"no reply for {self._config.stall_s:g} s ({troubles or ', '.join(self._urls)}); see to the server or its "
+            "limits, then run the same command again: it goes on from here"
+        )

@@ -1,0 +1,77 @@
+"""The rehearsal: near what was measured, the same every time, and in proportion."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from generators.mcts_trajectories import GeneratorConfig
+from generators.rehearsal import StageEstimate, count_tokens, rehearse
+from inference import Prices, Usage
+from mcts.search import SearchConfig
+from retrieval import RetrievalConfig
+from schemas import Question
+from tests.support.world import question
+
+QUESTIONS = [question(n, 2 + n % 2) for n in range(12)]
+RETRIEVAL = RetrievalConfig(kind="bm25")
+PRICES = Prices(prompt_per_million=1.0, completion_per_million=4.0)
+
+
+async def estimates(config: GeneratorConfig | None = None, **changes: int) -> list[StageEstimate]:
+    return await rehearse(QUESTIONS, config or GeneratorConfig(), RETRIEVAL, PRICES, **{"total": 12} | changes)
+
+
+def total(lines: list[StageEstimate]) -> Usage:
+    return sum((line.usage for line in lines), start=Usage())
+
+
+async def test_every_stage_of_the_production_preset_is_there_and_has_its_cost() -> None:
+    lines = await estimates()
+    assert [line.stage for line in lines] == ["judge", "split", "rephrase", "answer"]
+    for line in lines:
+        usage = line.usage
+        assert usage.calls > 0 and usage.prompt_tokens > 20 * usage.calls
+        assert usage.cost == pytest.approx((usage.prompt_tokens + 4 * usage.completion_tokens) / 1e6)
+
+
+async def test_a_sample_stands_for_all_and_always_says_the_same() -> None:
+    sampled, whole = total(await estimates(total=1200)), total(await estimates())
+    assert sampled.calls == pytest.approx(100 * whole.calls)
+    assert await estimates() == await estimates()
+
+
+async def test_a_shorter_search_is_estimated_as_cheaper() -> None:
+    short = GeneratorConfig(search=SearchConfig(wanted_correct=1, wanted_wrong=0, oracle_rollouts=2))
+    assert total(await estimates(short)).calls < 0.8 * total(await estimates()).calls
+
+
+async def test_questions_without_paragraphs_are_estimated_with_usual_ones() -> None:
+    bare = [Question(id=q.id, question=q.question, answer=q.answer) for q in QUESTIONS]
+    corpus = replace(RETRIEVAL, scope="corpus", corpus_index="nowhere")
+    lines = await rehearse(bare, GeneratorConfig(), corpus, PRICES, total=12)
+    assert total(lines).prompt_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"), [("", 0), ("Who directed Metropolis?", 6), ("born in 1890.", 7), ("Ünïcode\nlines", 4)]
+)
+def test_tokens_are_counted_by_words_digits_and_marks(text: str, tokens: int) -> None:
+    assert count_tokens(text) == tokens
+
+
+async def test_the_demo_comes_out_as_it_was_measured() -> None:
+    """Three runs with the embedded model: 816–935 calls, 225–257 thousand prompt tokens, 3,700–4,100 others."""
+    from pipelines.config import run_config
+    from pipelines.mcts_trajectories import estimate
+    from presets import load_preset
+
+    source = Path(__file__).parents[2] / "sample_data" / "musique_style_questions.jsonl"
+    estimated = await estimate(source, run_config(load_preset("demo"), source="demo"), None)
+    usage = sum((line.usage for line in estimated.stages), start=Usage())
+    assert estimated.questions == estimated.sampled == 32
+    assert usage.calls == pytest.approx(840, rel=0.2)
+    assert usage.prompt_tokens == pytest.approx(235_000, rel=0.2)
+    assert usage.completion_tokens == pytest.approx(3_900, rel=0.2)

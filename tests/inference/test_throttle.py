@@ -1,0 +1,384 @@
+"""How much is sent, how fast and to whom: the arithmetic by properties, the client against servers that misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import socket
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference import ModelClient, Request, SqliteLedger
+from inference.pacing import Pacer, Window
+from inference.throttle import Lane, Throttle, ThrottleConfig
+from schemas import ServerUnavailable, Stalled
+from tests.inference.support import ModelServer, answer, chat, config, failure, model_server
+from tests.support.model_server import reply_times, running, stats, weather
+
+LIMITS = ThrottleConfig(most=64, backoff_s=0.5, stall_s=60.0)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with model_server() as started:
+        yield started
+
+
+def prompt(number: int) -> Request:
+    """One that the scripted model of `tests.support.model_server` knows."""
+    return chat(f"Write another search query\nQuery: What is the editor of {number}?")
+
+
+async def ask_all(url: str, count: int, **changes: Any) -> tuple[list[str], float]:
+    """Ask so many different things at once; the replies, and the seconds that it took."""
+    client = ModelClient(config(url, **{"backoff_s": 0.5, "max_attempts": 8} | changes))
+    started = time.monotonic()
+    try:
+        replies = await asyncio.gather(*(client.complete(prompt(n)) for n in range(count)))
+    finally:
+        await client.aclose()
+    return [reply.text for reply in replies], time.monotonic() - started
+
+
+# The window
+
+
+@given(st.integers(1, 500), st.lists(st.booleans(), max_size=300))
+def test_a_window_stays_between_one_and_the_most(most: int, successes: list[bool]) -> None:
+    window = Window(most)
+    assert window.size == min(32, most)
+    for now, success in enumerate(successes):
+        before = window.size
+        if success:
+            window.grow()
+            assert before <= window.size <= before + 1
+        else:
+            assert window.cut(sent_at=now - 0.5, now=now)
+            assert window.size <= max(1, 0.7 * (before + 1))
+        assert 1 <= window.size <= most
+
+
+@given(st.lists(st.floats(0, 10), min_size=1, max_size=50))
+def test_refusals_of_one_round_trip_cut_a_window_once(sent: list[float]) -> None:
+    window = Window(64)
+    assert [window.cut(sent_at=at, now=10.0) for at in sent] == [True] + [False] * (len(sent) - 1)
+    assert window.size == 22
+    assert window.cut(sent_at=10.5, now=11.0)
+
+
+def test_a_window_comes_back_fast_to_where_trouble_began_and_slowly_beyond() -> None:
+    window = Window(64)
+    window.cut(sent_at=0.0, now=1.0)
+    sizes = []
+    for _ in range(60):
+        window.grow()
+        sizes.append(window.size)
+    assert sizes[:6] == [23, 24, 25, 26, 27, 28]
+    assert sizes[-1] <= 31
+
+
+# The pace
+
+
+def drive(rate: float, burst: int, seconds: float, *, wait_s: float | None, rtt: float = 0.02) -> tuple[int, int]:
+    """A lane that always wants to send against a token bucket, in virtual time: calls admitted, calls refused."""
+    lane, now, tokens, filled, admitted, refused = Lane("", LIMITS, 0.0), 0.0, float(burst), 0.0, 0, 0
+    under_way: list[tuple[float, Any, bool]] = []
+    while now < seconds:
+        at = lane.ready_at(now)
+        if under_way and under_way[0][0] <= max(at, now):
+            now, permit, fine = under_way.pop(0)
+            lane.in_flight -= 1
+            lane.replied() if fine else lane.refused(permit, wait_s, now)
+            continue
+        now = max(at, now)
+        tokens, filled = min(burst, tokens + rate * (now - filled)), now
+        fine = tokens >= 1
+        tokens -= fine
+        admitted, refused = admitted + fine, refused + (not fine)
+        under_way.append((now + rtt, lane.send(now), fine))
+    return admitted, refused
+
+
+@pytest.mark.parametrize("wait_s", [1.0, None])
+@given(rate=st.floats(20, 400), reserve_s=st.floats(0.2, 1.0))
+def test_most_of_a_permitted_rate_is_used_and_little_is_refused(
+    wait_s: float | None, rate: float, reserve_s: float
+) -> None:
+    burst = max(4, int(rate * reserve_s))
+    admitted, refused = drive(rate, burst, 60.0, wait_s=wait_s)
+    assert admitted >= 0.7 * (burst + 60 * rate)
+    assert refused <= 0.1 * admitted + 60
+
+
+@pytest.mark.parametrize(("wait_s", "share"), [(1.0, 0.9), (None, 0.95)])
+def test_nearly_all_of_fifty_a_second_is_used(wait_s: float | None, share: float) -> None:
+    random.seed(0)
+    admitted, refused = drive(50, 20, 60.0, wait_s=wait_s)
+    assert admitted >= share * (20 + 60 * 50)
+    assert refused < 60
+
+
+def test_nothing_is_spaced_while_nothing_is_refused() -> None:
+    pacer = Pacer(0.0)
+    for n in range(1000):
+        assert pacer.ready_at(n * 1e-4) == n * 1e-4
+        pacer.sent(n * 1e-4)
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.booleans()), max_size=200))
+def test_no_history_stops_a_pacer_for_ever(events: list[tuple[float, bool]]) -> None:
+    pacer, now = Pacer(0.0), 0.0
+    for pause, is_refused in events:
+        now = max(now + pause, pacer.ready_at(now + pause))
+        spell = pacer.sent(now)
+        if is_refused:
+            pacer.refused(now, spell)
+        assert math.isfinite(pacer.ready_at(now)) and pacer.ready_at(now) - now < 60
+        assert pacer.rate(now) > 0
+
+
+# One server that is set aside
+
+
+def test_a_failing_server_is_tried_with_single_calls_at_growing_intervals() -> None:
+    lane, now, tries = Lane("", LIMITS, 0.0), 0.0, []
+    for _ in range(10):
+        now = lane.ready_at(now)
+        tries.append(now)
+        permit = lane.send(now)
+        if lane.is_aside:
+            assert lane.ready_at(now + 100) == math.inf
+        lane.in_flight -= 1
+        lane.failed(permit, now)
+    assert tries == [0, 0, 0, 0.5, 1.5, 3.5, 7.5, 15.5, 25.5, 35.5]
+    permit = lane.send(now := lane.ready_at(now))
+    lane.in_flight -= 1
+    lane.replied()
+    assert not lane.is_aside and lane.ready_at(now) == now
+
+
+def test_calls_that_break_together_set_a_server_aside_once() -> None:
+    lane = Lane("", LIMITS, 0.0)
+    permits = [lane.send(0.0) for _ in range(32)]
+    for permit in permits:
+        lane.in_flight -= 1
+        lane.failed(permit, 1.0)
+    assert lane.ready_at(1.0) == 1.5
+
+
+def test_a_time_that_a_server_names_holds_for_all_its_calls() -> None:
+    lane = Lane("", LIMITS, 0.0)
+    permits = [lane.send(0.0) for _ in range(3)]
+    lane.refused(permits[0], 7.0, 1.0)
+    lane.refused(permits[1], 2.0, 1.0)
+    assert lane.ready_at(1.0) == 8.0
+
+
+# Leave to send
+
+
+async def test_leave_is_given_in_order_and_never_to_more_than_the_most() -> None:
+    throttle, order = Throttle(["a"], ThrottleConfig(most=2, backoff_s=0.1, stall_s=60), lambda _: None), []
+
+    async def call(number: int) -> None:
+        permit = await throttle.acquire()
+        order.append(number)
+        await asyncio.sleep(0.001)
+        throttle.replied(permit)
+
+    await asyncio.gather(*(call(n) for n in range(20)))
+    assert order == list(range(20))
+
+
+async def test_the_server_with_the_least_in_flight_is_next() -> None:
+    throttle = Throttle(["a", "b"], ThrottleConfig(most=9, backoff_s=0.1, stall_s=60), lambda _: None)
+    permits = [await throttle.acquire() for _ in range(4)]
+    assert sorted(p.lane.url for p in permits) == ["a", "a", "b", "b"]
+    throttle.replied(next(p for p in permits if p.lane.url == "b"))
+    assert (await throttle.acquire()).lane.url == "b"
+
+
+async def test_leave_that_nobody_waits_for_any_more_goes_to_the_next() -> None:
+    throttle = Throttle(["a"], ThrottleConfig(most=1, backoff_s=0.1, stall_s=60), lambda _: None)
+    held = await throttle.acquire()
+    first, second = (asyncio.create_task(throttle.acquire()) for _ in range(2))
+    await asyncio.sleep(0)
+    throttle.replied(held)
+    first.cancel()
+    assert (await asyncio.wait_for(second, 5)).lane.url == "a"
+
+
+# The client against servers that misbehave
+
+
+async def test_a_time_that_a_server_names_is_waited_for_by_every_call(server: ModelServer) -> None:
+    server.replies = [failure(429, **{"Retry-After": "0.4"})]
+    client = ModelClient(config(server.url))
+    first = asyncio.create_task(client.complete(chat("first")))
+    await server.reached(1)
+    await asyncio.sleep(0.05)
+    started = time.monotonic()
+    await client.complete(chat("second"))
+    assert time.monotonic() - started >= 0.3
+    await first
+    await client.aclose()
+
+
+async def test_a_429_is_no_failed_attempt(server: ModelServer) -> None:
+    server.replies = [failure(429) for _ in range(12)]
+    client = ModelClient(config(server.url, max_attempts=1))
+    assert (await client.complete(chat())).text == "Fritz Lang"
+    assert client.counters.retries == 12
+    await client.aclose()
+
+
+@pytest.mark.parametrize("status", [503, 529])
+async def test_an_overloaded_server_is_left_alone_as_long_as_it_asks(server: ModelServer, status: int) -> None:
+    server.replies = [failure(status, **{"Retry-After": "0.3"})]
+    client = ModelClient(config(server.url))
+    started = time.monotonic()
+    await client.complete(chat())
+    assert time.monotonic() - started >= 0.3
+    await client.aclose()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("retry_after", ["1", ""])
+def test_a_rate_limit_is_used(retry_after: str) -> None:
+    """Below what `benchmarks/rate_limit.py` measures, for a machine that does other things too."""
+    with running(latency=0.05, rate=50, burst=20, retry_after=retry_after) as url:
+        replies, _ = asyncio.run(ask_all(url, 500))
+        times = reply_times(url)
+    assert len(replies) == len(times) == 500
+    assert 480 / 50 / (times[-1] - times[0]) > 0.6
+
+
+def test_a_storm_of_refusals_loses_nothing_and_is_soon_forgotten() -> None:
+    async def through(url: str) -> float:
+        client = ModelClient(config(url, backoff_s=0.2))
+        calls = [asyncio.create_task(client.complete(prompt(n))) for n in range(300)]
+        await asyncio.sleep(3)
+        await asyncio.to_thread(weather, url)
+        started = time.monotonic()
+        assert len(await asyncio.gather(*calls)) == 300
+        await client.aclose()
+        return time.monotonic() - started
+
+    with running(latency=0.02) as url:
+        weather(url, limited=0.9)
+        assert asyncio.run(through(url)) < 10
+        assert stats(url)["unique"] == 300
+
+
+def test_broken_replies_errors_and_hangs_lose_nothing() -> None:
+    with running(latency=0.01) as url:
+        weather(url, malformed=0.1, half=0.05, error=0.05, hang=0.01)
+        replies, seconds = asyncio.run(ask_all(url, 300, timeout_s=1.0, backoff_s=0.05))
+    assert len(replies) == 300 and all(text.endswith("by name") for text in replies)
+    assert seconds < 40
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_a_server_that_vanishes_and_comes_back_costs_nothing_but_time() -> None:
+    port = free_port()
+
+    async def ask() -> list[str]:
+        client = ModelClient(config(f"http://127.0.0.1:{port}/v1", backoff_s=0.2, max_in_flight=8, max_attempts=8))
+        calls = [asyncio.create_task(client.complete(prompt(n))) for n in range(200)]
+        while client.counters.paid_calls < 50:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(first.__exit__, None, None, None)
+        await asyncio.sleep(2)
+        with running(port=port, latency=0.02):
+            texts = [reply.text for reply in await asyncio.gather(*calls)]
+        await client.aclose()
+        return texts
+
+    first = running(port=port, latency=0.02)
+    first.__enter__()
+    assert len(asyncio.run(ask())) == 200
+
+
+async def test_several_servers_share_the_calls_and_one_that_fails_gets_few(server: ModelServer) -> None:
+    async with model_server() as other:
+        bad: list[Any] = [failure(500) for _ in range(1000)]
+        other.replies = bad
+        replies, _ = await ask_all(f"{server.url}, {other.url}", 200, backoff_s=0.3, max_in_flight=8)
+        assert len(replies) == 200 and other.calls < 20
+        other.replies = []
+        before = server.calls
+        await ask_all(f"{server.url},{other.url}", 200, max_in_flight=8)
+        assert abs((server.calls - before) - 100) < 40
+
+
+async def test_a_server_that_was_set_aside_comes_back(server: ModelServer) -> None:
+    async with model_server() as other:
+        other.replies = [failure(500) for _ in range(5)]
+        client = ModelClient(config(f"{server.url},{other.url}", backoff_s=0.05, max_in_flight=4, max_attempts=8))
+        for n in range(400):
+            await asyncio.gather(*(client.complete(chat(f"{n} {m}")) for m in range(4)))
+            if other.calls > 50:
+                break
+        assert other.calls > 50
+        await client.aclose()
+
+
+async def test_one_of_several_servers_has_to_be_there(server: ModelServer) -> None:
+    client = ModelClient(config(f"http://127.0.0.1:9/v1,{server.url}"))
+    assert await client.check() == ["some-model"]
+    await client.aclose()
+    client = ModelClient(config("http://127.0.0.1:9/v1,http://127.0.0.1:10/v1"))
+    with pytest.raises(ServerUnavailable, match="nothing answers"):
+        await client.check()
+    await client.aclose()
+
+
+# Standing still
+
+
+async def test_servers_that_hang_end_in_a_stall_that_reaches_every_caller(server: ModelServer) -> None:
+    server.gate.clear()
+    client = ModelClient(config(server.url, stall_s=0.3, max_in_flight=4))
+    replies = await asyncio.gather(*(client.complete(chat(str(n))) for n in range(8)), return_exceptions=True)
+    assert [type(reply) for reply in replies] == [Stalled] * 8
+    assert f"{server.url}: silence" in str(replies[0]) and "run the same command again" in str(replies[0])
+    with pytest.raises(Stalled):
+        await client.complete(chat("later"))
+    await client.aclose()
+
+
+async def test_a_server_that_makes_progress_does_not_stall(server: ModelServer) -> None:
+    server.replies = [reply for _ in range(12) for reply in (failure(429), answer())]
+    client = ModelClient(config(server.url, stall_s=0.4, backoff_s=0.1))
+    for n in range(12):
+        await client.complete(chat(str(n)))
+    await asyncio.sleep(0.5)  # nothing is wanted
+    await client.complete(chat("after a rest"))
+    await client.aclose()
+
+
+async def test_after_a_stall_a_new_client_goes_on_from_the_ledger(server: ModelServer, tmp_path: Any) -> None:
+    server.replies = [answer("kept")] + [failure(429) for _ in range(10_000)]
+    client = ModelClient(config(server.url, stall_s=0.3), SqliteLedger(tmp_path / "ledger.sqlite"))
+    await client.complete(chat("one"))
+    with pytest.raises(Stalled):
+        await client.complete(chat("two"))
+    await client.aclose()
+    server.replies = [web.json_response(answer("two"))]
+    client = ModelClient(config(server.url), SqliteLedger(tmp_path / "ledger.sqlite"))
+    assert (await client.complete(chat("one"))).from_ledger
+    assert (await client.complete(chat("two"))).text == "two"
+    await client.aclose()
