@@ -122,7 +122,10 @@ def test_a_run_that_is_told_to_stop_stops_at_once_and_says_how_to_go_on(sent: in
 
 
 def kill_after(site: Site, out: Path, *, calls: int, delay: float) -> int:
-    """Start, kill the group some time after the server has seen so many calls; how many of them the ledger lacks."""
+    """Start, kill the group some time after the server has seen so many calls; how many were in flight then: asked by
+    this process, and not in the ledger. (What an earlier one lost and this one did not come to is not.)
+    """
+    asked_before, kept_before = len(site.asked()), in_ledger(out)
     process = site.start(out)
     while len(set(site.asked())) < calls and process.poll() is None:
         time.sleep(0.02)
@@ -131,7 +134,7 @@ def kill_after(site: Site, out: Path, *, calls: int, delay: float) -> int:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    return len(set(site.asked())) - in_ledger(out)
+    return (len(site.asked()) - asked_before) - (in_ledger(out) - kept_before)
 
 
 def in_ledger(out: Path) -> int:
