@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import sys
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,6 +29,12 @@ app = typer.Typer(
 _FAULTS_FOUND = 11
 _INTERRUPTED = 130
 _RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR")]
+
+
+class Redo(StrEnum):
+    """Which replies are asked for anew."""
+
+    TRUNCATED = "truncated"
 
 
 @app.command(
@@ -65,6 +72,10 @@ def mcts_trajectories_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost. Starts nothing, pays nothing.")
     ] = False,
+    redo: Annotated[
+        Redo | None,
+        typer.Option(help="Ask anew for the replies of this run that were cut, and for what follows from them."),
+    ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Drop the rows of a run with other settings in --out; keep its ledger.")
     ] = False,
@@ -95,6 +106,7 @@ def mcts_trajectories_command(
         seed=seed,
         caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
         replace_run=replace,
+        redo_truncated=redo is not None,
         runner=runner,
         runner_options=tuple(beam_option or ()),
     )

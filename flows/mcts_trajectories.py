@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,6 +21,7 @@ from flows.stopping import at_once
 from inference import Caps
 from inference.servers import EmbeddedServer
 from pipelines.attempts import Patience
+from pipelines.card import cost_table
 from pipelines.config import MctsRunConfig
 from pipelines.files import exclusive, remove_temporary_files
 from pipelines.finish import drop_run, finish_run, read_manifest
@@ -44,6 +46,7 @@ def mcts_trajectories(
     seed: int = 0,
     caps: Caps | None = None,
     replace_run: bool = False,
+    redo_truncated: bool = False,
     runner: str = LOCAL,
     runner_options: tuple[str, ...] = (),
 ) -> Manifest:
@@ -51,13 +54,15 @@ def mcts_trajectories(
 
     `model`: base URL of an OpenAI-compatible server, or `embedded`; None keeps the preset's. `limit`: the first so
     many valid questions. `caps`: go over the preset's where they are given. `replace_run`: drop the rows of a run with
-    other settings in this folder, keep its ledger. `runner`: one of Beam's, with its options as `KEY=VALUE`.
+    other settings in this folder, keep its ledger. `redo_truncated`: ask anew for the replies that were cut, and for
+    what follows from them; all others come from the ledger. `runner`: one of Beam's, with its options as `KEY=VALUE`.
     """
     started = time.monotonic()
     arguments = beam_options(runner, runner_options)
     config = configured(preset, model, model_name, seed, caps)
     with exclusive(out):
         remove_temporary_files(out)
+        config = _with_redo(out, config, redo_truncated)
         settings = _prepare(questions, out, config, limit, replace_run)
         finished = read_manifest(out)
         if finished is not None and finished.run_id == settings.run_id:
@@ -92,6 +97,27 @@ def run_shards(out: Path, settings: Settings, config: MctsRunConfig, arguments: 
         run_pipeline(work, out, settings.shards, arguments, patience)
 
 
+def _with_redo(out: Path, config: MctsRunConfig, is_asked: bool) -> MctsRunConfig:
+    """How often cut replies were asked for anew: as the folder's run says, and once more if that is asked.
+
+    A run that was stopped in the middle of it goes on with the same number.
+    """
+    earlier = read_settings(out)
+    if earlier is None:
+        if is_asked:
+            raise InvalidInput("holds no run, so there are no replies to ask for anew; leave out --redo", file=out)
+        return config
+    number = json.loads(earlier.config).get("redo", 0)
+    begins = is_asked and (number == 0 or read_manifest(out) is not None)
+    return replace(config, redo=number + begins)
+
+
+def _is_redo_of(earlier: Settings, settings: Settings, config: MctsRunConfig) -> bool:
+    """The same questions and settings, but that cut replies are asked for once more."""
+    before = replace(config, redo=max(0, config.redo - 1))
+    return before.hash == earlier.config_hash and settings.source.sha256 == earlier.source.sha256
+
+
 def _prepare(source: Path, out: Path, config: MctsRunConfig, limit: int | None, replace_run: bool) -> Settings:
     """Take the questions in; a folder with another run is refused, or emptied but for its ledger."""
     try:
@@ -99,7 +125,7 @@ def _prepare(source: Path, out: Path, config: MctsRunConfig, limit: int | None, 
         earlier = read_settings(out)
         if earlier is not None and earlier.run_id == settings.run_id and read_manifest(out) is not None:
             return earlier  # finished: not a byte of it changes
-        if earlier is not None and replace_run:
+        if earlier is not None and (replace_run or _is_redo_of(earlier, settings, config)):
             drop_run(out)
             settings = take_in(source, out, config, limit)
         refuse_other_run(out, settings)
@@ -131,14 +157,8 @@ def _publish(manifest: Manifest) -> None:
         }
         for line in manifest.stages
     ]
-    per_row = manifest.calls_per_accepted_row
-    cost = (
-        f"| calls | prompt tokens | completion tokens | cost | calls per accepted row |\n|---|---|---|---|---|\n"
-        f"| {manifest.calls} | {manifest.prompt_tokens} | {manifest.completion_tokens} | {manifest.cost:.4f} "
-        f"| {'-' if per_row is None else per_row} |"
-    )
     create_table_artifact(table=funnel, key="mcts-trajectories-funnel", description=manifest.run_id)
-    create_markdown_artifact(markdown=cost, key="mcts-trajectories-cost", description=manifest.run_id)
+    create_markdown_artifact(markdown=cost_table(manifest), key="mcts-trajectories-cost", description=manifest.run_id)
 
 
 __all__ = ["TrailforgeError", "configured", "mcts_trajectories", "run_shards"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from generators import textualize
 from generators.prompts import load_prompt, prompt_version
-from inference import Meter, Prices
+from inference import Meter, Prices, Usage
 from mcts.asker import Asker, Client
 from mcts.policy import ModelPolicy, PolicyConfig, PolicyPrompts, RulePolicy
 from mcts.reflection import (
@@ -87,6 +87,8 @@ class Generated:
 
     tree: SearchTree
     candidates: tuple[Trajectory, ...]
+    usage: Usage = field(default_factory=Usage)
+    """Of the distinct calls behind it."""
 
     @property
     def is_solved(self) -> bool:
@@ -121,7 +123,7 @@ async def generate(question: Question, context: Context, *, parallel: int = 1) -
         completion_tokens=usage.completion_tokens,
         cost=usage.cost,
     )
-    return Generated(tree=tree, candidates=tuple(trajectories(question, tree, context)))
+    return Generated(tree=tree, candidates=tuple(trajectories(question, tree, context)), usage=usage)
 
 
 def _priority(question: Question, parallel: int) -> int:

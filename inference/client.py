@@ -44,6 +44,8 @@ class ClientConfig:
     """For the cap on cost."""
     extra_body: str = ""
     """JSON object sent with every call; part of its key."""
+    redo: int = 0
+    """See `Request.redo`."""
 
     @property
     def urls(self) -> list[str]:
@@ -76,8 +78,8 @@ class ModelClient:
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
         """The reply, from the ledger or a server. Raises `ProviderError` and its kinds, or `BudgetExceeded`."""
-        if self._config.extra_body:
-            request = replace(request, extra_body=self._config.extra_body)
+        if self._config.extra_body or self._config.redo:
+            request = replace(request, extra_body=self._config.extra_body, redo=self._config.redo)
         reply = await asyncio.shield(self._flight(request))
         if meter is not None:
             meter.add(reply)
@@ -126,7 +128,7 @@ class ModelClient:
         Both in one flight, or who looks while another pays would pay again.
         """
         try:
-            if self._ledger is not None and (kept := await self._ledger.find(request.key)) is not None:
+            if (kept := await self._kept(request)) is not None:
                 self.counters.ledger_hits += 1
                 return kept
             async with self._budget.reserved(request) as reservation:
@@ -142,6 +144,12 @@ class ModelClient:
             if isinstance(self._stopped, Stalled):
                 raise self._stopped from None
             raise
+
+    async def _kept(self, request: Request) -> Reply | None:
+        """What was answered to this very request, or in full to one that allowed another length."""
+        if self._ledger is None:
+            return None
+        return await self._ledger.find(request.key) or await self._ledger.find_complete(request)
 
     async def _attempts(self, request: Request) -> Reply:
         rng, attempt = random.Random(request.key), 1

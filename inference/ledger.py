@@ -12,11 +12,12 @@ import queue
 import sqlite3
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from inference.request import Reply, Request
+from inference.request import Reply, Request, family_of
 from inference.usage import Usage
 from schemas import InvalidInput, OutputError
 
@@ -25,6 +26,10 @@ FORMAT = 1
 _PAGE_BYTES = 16_384
 _BUSY_MS = 60_000
 _MOST_PER_COMMIT = 256
+_FIND_COMPLETE = """
+SELECT key, value FROM calls WHERE key =
+(SELECT key FROM complete WHERE family = ? AND completion_tokens <= ? ORDER BY completion_tokens, key LIMIT 1)
+"""
 
 
 class Ledger(Protocol):
@@ -32,6 +37,10 @@ class Ledger(Protocol):
 
     async def find(self, key: str) -> Reply | None:
         """The reply to an earlier call, or None."""
+        ...
+
+    async def find_complete(self, request: Request) -> Reply | None:
+        """A reply that ended by itself, and within this request's `max_tokens`, to a request of the same family."""
         ...
 
     async def put(self, request: Request, reply: Reply) -> Reply:
@@ -50,9 +59,9 @@ class Ledger(Protocol):
 @dataclass(slots=True)
 class _Entry:
     key: str
+    family: str
+    reply: Reply
     blob: bytes
-    tokens: tuple[int, int]
-    """Of prompt and completion."""
     loop: asyncio.AbstractEventLoop
     kept: asyncio.Future[bytes]
 
@@ -75,6 +84,11 @@ class SqliteLedger:
         row = self._open().execute("SELECT value FROM calls WHERE key = ?", (key,)).fetchone()
         return unpacked(key, row[0]) if row else None
 
+    async def find_complete(self, request: Request) -> Reply | None:
+        """See `Ledger`."""
+        row = self._open().execute(_FIND_COMPLETE, (request.family, request.sampling.max_tokens)).fetchone()
+        return unpacked(*row) if row else None
+
     async def put(self, request: Request, reply: Reply) -> Reply:
         """See `Ledger`. Raises `OutputError` when it cannot be written."""
         self._open()
@@ -82,8 +96,7 @@ class SqliteLedger:
             self._writer = threading.Thread(target=self._write, name="trailforge-ledger", daemon=True)
             self._writer.start()
         loop = asyncio.get_running_loop()
-        tokens = (reply.prompt_tokens, reply.completion_tokens)
-        entry = _Entry(reply.key, packed(request, reply), tokens, loop, loop.create_future())
+        entry = _Entry(reply.key, request.family, reply, packed(request, reply), loop, loop.create_future())
         self._waiting.put(entry)
         kept = await entry.kept
         return reply if kept is entry.blob else unpacked(reply.key, kept)
@@ -150,7 +163,9 @@ class SqliteLedger:
         try:
             connection.execute("BEGIN IMMEDIATE")
             kept = [_insert(connection, entry) for entry in batch]
-            _add_spent(connection, [entry.tokens for entry in batch])
+            first = (entry for entry, blob in zip(batch, kept, strict=True) if blob is entry.blob)
+            _add_complete(connection, ((entry.family, entry.reply) for entry in first))
+            _add_spent(connection, [entry.reply for entry in batch])
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             if connection.in_transaction:
@@ -195,29 +210,42 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("INSERT INTO meta SELECT ? WHERE NOT EXISTS (SELECT 1 FROM meta)", (FORMAT,))
     _check_format(connection, path)
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'spent'").fetchone():
-        _begin_spent(connection)
+        _begin_books(connection)
 
 
-def _begin_spent(connection: sqlite3.Connection) -> None:
-    """Make the one row that says what was spent, from the calls that are there already."""
+def _begin_books(connection: sqlite3.Connection) -> None:
+    """Make the index of complete replies and the one row that says what was spent, from the calls that are there."""
     connection.execute("BEGIN IMMEDIATE")
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS complete (family TEXT NOT NULL, completion_tokens INTEGER NOT NULL, "
+        "key TEXT NOT NULL, PRIMARY KEY (family, completion_tokens, key)) WITHOUT ROWID"
+    )
     connection.execute(
         "CREATE TABLE IF NOT EXISTS spent "
         "(calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL)"
     )
     if not connection.execute("SELECT 1 FROM spent").fetchone():
         connection.execute("INSERT INTO spent VALUES (0, 0, 0)")
-        replies = (unpacked(key, blob) for key, blob in connection.execute("SELECT key, value FROM calls"))
-        _add_spent(connection, [(reply.prompt_tokens, reply.completion_tokens) for reply in replies])
+        for key, blob in connection.execute("SELECT key, value FROM calls"):
+            content = unpacked_content(blob)
+            reply = Reply(key=key, **content["reply"])
+            _add_complete(connection, [(family_of(content["request"]), reply)])
+            _add_spent(connection, [reply])
     connection.execute("COMMIT")
 
 
-def _add_spent(connection: sqlite3.Connection, tokens: list[tuple[int, int]]) -> None:
+def _add_complete(connection: sqlite3.Connection, replies: Iterable[tuple[str, Reply]]) -> None:
+    """Index replies that ended by themselves under their family."""
+    rows = [(family, reply.completion_tokens, reply.key) for family, reply in replies if is_complete(reply)]
+    connection.executemany("INSERT OR IGNORE INTO complete VALUES (?, ?, ?)", rows)
+
+
+def _add_spent(connection: sqlite3.Connection, replies: list[Reply]) -> None:
     """Calls count when they were paid for, also when another process had kept its reply before."""
     connection.execute(
         "UPDATE spent SET calls = calls + ?, prompt_tokens = prompt_tokens + ?, "
         "completion_tokens = completion_tokens + ?",
-        (len(tokens), sum(prompt for prompt, _ in tokens), sum(completion for _, completion in tokens)),
+        (len(replies), sum(r.prompt_tokens for r in replies), sum(r.completion_tokens for r in replies)),
     )
 
 
@@ -270,10 +298,19 @@ def packed(request: Request, reply: Reply) -> bytes:
 
 def unpacked(key: str, blob: bytes) -> Reply:
     """The reply of what `packed` made."""
+    return Reply(key=key, from_ledger=True, **unpacked_content(blob)["reply"])
+
+
+def unpacked_content(blob: bytes) -> dict[str, Any]:
+    """`request` and `reply` of what `packed` made."""
     import zstandard
 
-    content: dict[str, Any] = json.loads(zstandard.decompress(blob).decode("utf-8", "surrogatepass"))
-    return Reply(key=key, from_ledger=True, **content["reply"])
+    return json.loads(zstandard.decompress(blob).decode("utf-8", "surrogatepass"))
+
+
+def is_complete(reply: Reply) -> bool:
+    """The model ended it, and a longer `max_tokens` would not have changed it."""
+    return reply.finish_reason == "stop"
 
 
 def _output_error(path: Path, error: Exception) -> OutputError:

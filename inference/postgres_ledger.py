@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from inference.ledger import FORMAT, packed, unpacked
+from inference.ledger import FORMAT, is_complete, packed, unpacked
 from inference.request import Reply, Request
 from inference.usage import Usage
 from schemas import InvalidInput, OutputError
@@ -28,7 +28,9 @@ _ONE_AT_A_TIME = 0x7472_6169_6C66_6F72
 """Key of the advisory lock under which the tables are made: `CREATE TABLE IF NOT EXISTS` alone may collide."""
 _TABLES = f"""
 CREATE TABLE IF NOT EXISTS trailforge_calls (
-    key text PRIMARY KEY, value bytea NOT NULL, prompt_tokens integer NOT NULL, completion_tokens integer NOT NULL);
+    key text PRIMARY KEY, value bytea NOT NULL, prompt_tokens integer NOT NULL, completion_tokens integer NOT NULL,
+    family text);
+CREATE INDEX IF NOT EXISTS trailforge_complete ON trailforge_calls (family, completion_tokens, key);
 CREATE TABLE IF NOT EXISTS trailforge_ledger (format integer NOT NULL);
 CREATE TABLE IF NOT EXISTS trailforge_spent (
     run text, backend integer, calls bigint NOT NULL, prompt_tokens bigint NOT NULL, completion_tokens bigint NOT NULL,
@@ -36,12 +38,17 @@ CREATE TABLE IF NOT EXISTS trailforge_spent (
 INSERT INTO trailforge_ledger SELECT {FORMAT} WHERE NOT EXISTS (SELECT 1 FROM trailforge_ledger);
 """
 _FIND = "SELECT value FROM trailforge_calls WHERE key = $1"
+_FIND_COMPLETE = """
+SELECT key, value FROM trailforge_calls WHERE family = $1 AND completion_tokens <= $2
+ORDER BY completion_tokens, key LIMIT 1
+"""
+"""`family` is null where the reply was cut."""
 _KEEP = """
 WITH paid AS (
     INSERT INTO trailforge_spent AS spent VALUES ($5, pg_backend_pid(), 1, $3, $4)
     ON CONFLICT (run, backend) DO UPDATE SET calls = spent.calls + 1,
     prompt_tokens = spent.prompt_tokens + $3, completion_tokens = spent.completion_tokens + $4)
-INSERT INTO trailforge_calls AS kept VALUES ($1, $2, $3, $4)
+INSERT INTO trailforge_calls AS kept VALUES ($1, $2, $3, $4, $6)
 ON CONFLICT (key) DO UPDATE SET key = kept.key RETURNING value
 """
 """Gives back what is kept under the key from now on. (`DO NOTHING` would give back nothing for who comes second.)
@@ -97,11 +104,17 @@ class PostgresLedger:
         blob = await self._ask(_FIND, key)
         return None if blob is None else unpacked(key, blob)
 
+    async def find_complete(self, request: Request) -> Reply | None:
+        """See `Ledger`."""
+        row = await self._ask(_FIND_COMPLETE, request.family, request.sampling.max_tokens, row=True)
+        return None if row is None else unpacked(*row)
+
     async def put(self, request: Request, reply: Reply) -> Reply:
         """See `Ledger`. Raises `OutputError` when it cannot be written. Who gives up does not stop the write."""
         blob = packed(request, reply)
+        family = request.family if is_complete(reply) else None
         tokens = (reply.prompt_tokens, reply.completion_tokens)
-        write = asyncio.create_task(self._ask(_KEEP, reply.key, blob, *tokens, self._run))
+        write = asyncio.create_task(self._ask(_KEEP, reply.key, blob, *tokens, self._run, family))
         self._writes.add(write)
         write.add_done_callback(self._written)
         kept = await asyncio.shield(write)

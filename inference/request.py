@@ -45,6 +45,8 @@ class Request:
     """Seed of the run."""
     extra_body: str = ""
     """JSON object of server-specific parameters; the client fills it in."""
+    redo: int = 0
+    """How often the run has asked for cut replies anew."""
     purpose: str = ""
     """What the call is for, in figures and logs; not part of the key."""
     priority: int = 0
@@ -54,7 +56,8 @@ class Request:
     def content(self) -> dict[str, Any]:
         """All that decides the reply."""
         prompt = self.prompt
-        return {
+        redo = {"redo": self.redo} if self.redo else {}
+        return redo | {
             "model": self.model,
             "prompt": prompt if isinstance(prompt, str) else [[turn.role, turn.content] for turn in prompt],
             "temperature": float(self.sampling.temperature),  # 0 is 0.0
@@ -71,7 +74,12 @@ class Request:
     @cached_property
     def key(self) -> str:
         """SHA-256 over `content`, in hex."""
-        return hashlib.sha256(json.dumps(self.content, sort_keys=True).encode()).hexdigest()
+        return _hash(self.content)
+
+    @cached_property
+    def family(self) -> str:
+        """The key of all requests that differ from this one only in how long the reply may be."""
+        return family_of(self.content)
 
     @property
     def sampling_seed(self) -> int:
@@ -91,3 +99,17 @@ class Reply:
     completion_tokens: int
     key: str
     from_ledger: bool = False
+
+    @property
+    def is_cut(self) -> bool:
+        """It ended at `max_tokens`, or at the end of the model's window."""
+        return self.finish_reason == "length"
+
+
+def family_of(content: dict[str, Any]) -> str:
+    """`Request.family` of a request's content."""
+    return _hash({name: value for name, value in content.items() if name not in ("max_tokens", "redo")})
+
+
+def _hash(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

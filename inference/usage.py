@@ -28,6 +28,8 @@ class Usage:
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cut_replies: int = 0
+    """Replies that ended at `max_tokens` or at the end of the model's window."""
     cost: float = 0.0
 
     @property
@@ -40,6 +42,7 @@ class Usage:
             calls=self.calls + other.calls,
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
             completion_tokens=self.completion_tokens + other.completion_tokens,
+            cut_replies=self.cut_replies + other.cut_replies,
             cost=self.cost + other.cost,
         )
 
@@ -48,22 +51,26 @@ class Meter:
     """Counts the distinct calls of one piece of work: the same figure whether they were paid or found in the ledger."""
 
     def __init__(self) -> None:
-        self._tokens: dict[str, tuple[int, int]] = {}
+        self._replies: dict[str, Reply] = {}
 
     def add(self, reply: Reply) -> None:
         """Count a reply; one that was counted before changes nothing."""
-        self._tokens[reply.key] = (reply.prompt_tokens, reply.completion_tokens)
+        self._replies[reply.key] = reply
 
     @property
     def calls(self) -> int:
         """Distinct calls so far."""
-        return len(self._tokens)
+        return len(self._replies)
 
     def usage(self, prices: Prices) -> Usage:
         """The sum, and its cost at these prices."""
-        prompt = sum(tokens for tokens, _ in self._tokens.values())
-        completion = sum(tokens for _, tokens in self._tokens.values())
-        usage = Usage(calls=self.calls, prompt_tokens=prompt, completion_tokens=completion)
+        replies = self._replies.values()
+        usage = Usage(
+            calls=self.calls,
+            prompt_tokens=sum(reply.prompt_tokens for reply in replies),
+            completion_tokens=sum(reply.completion_tokens for reply in replies),
+            cut_replies=sum(reply.is_cut for reply in replies),
+        )
         return replace(usage, cost=prices.cost(usage))
 
 

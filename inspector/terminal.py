@@ -110,16 +110,19 @@ def _kinds(kinds: Counter[str]) -> Table:
 
 def _cost(manifest: Manifest) -> Table:
     table = Table()
-    for name in ("calls", "prompt tokens", "completion tokens", "cost", "seconds", "calls per row"):
+    names = ("calls", "cut", "prompt tokens", "completion tokens", "cost", "seconds", "calls per row", "cost per row")
+    for name in names:
         table.add_column(name, justify="right")
-    per_row = manifest.calls_per_accepted_row
+    calls, cost = manifest.calls_per_accepted_row, manifest.cost_per_accepted_row
     table.add_row(
         f"{manifest.calls:,}",
+        f"{manifest.cut_replies:,}",
         f"{manifest.prompt_tokens:,}",
         f"{manifest.completion_tokens:,}",
         f"{manifest.cost:.4f}",
         f"{manifest.seconds:.0f}",
-        "-" if per_row is None else f"{per_row:.1f}",
+        "-" if calls is None else f"{calls:.1f}",
+        "-" if cost is None else f"{cost:.4f}",
     )
     return table
 

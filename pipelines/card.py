@@ -35,7 +35,7 @@ def card(manifest: Manifest, config: MctsRunConfig, rows: Iterable[Trajectory]) 
         _summary(manifest, config, figures),
         _funnel(manifest.stages),
         _kinds(figures),
-        _cost(manifest),
+        f"## Cost\n\n{cost_table(manifest)}\n",
         _limits(manifest, config),
         _examples(figures),
     ]
@@ -102,15 +102,16 @@ def _kinds(figures: _Figures) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cost(manifest: Manifest) -> str:
-    per_row = manifest.calls_per_accepted_row
+def cost_table(manifest: Manifest) -> str:
+    """What a run took, as a Markdown table."""
+    calls, cost = manifest.calls_per_accepted_row, manifest.cost_per_accepted_row
     return "\n".join(
         [
-            "## Cost\n",
-            "| calls | prompt tokens | completion tokens | cost | calls per accepted row |",
-            "|---:|---:|---:|---:|---:|",
-            f"| {manifest.calls} | {manifest.prompt_tokens} | {manifest.completion_tokens} "
-            f"| {manifest.cost:.4f} | {'' if per_row is None else per_row} |\n",
+            "| calls | cut replies | prompt tokens | completion tokens | cost | calls per accepted row "
+            "| cost per accepted row |",
+            "|---:|---:|---:|---:|---:|---:|---:|",
+            f"| {manifest.calls} | {manifest.cut_replies} | {manifest.prompt_tokens} | {manifest.completion_tokens} "
+            f"| {manifest.cost:.4f} | {'' if calls is None else calls} | {'' if cost is None else cost} |",
         ]
     )
 

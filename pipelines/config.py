@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from filters import FilterConfig
@@ -116,11 +116,18 @@ class MctsRunConfig:
     ledger: str = ""
     """URL of a ledger that all workers share (`postgresql://user@host/database`); empty: a file in the run's folder."""
     seed: int = 0
+    redo: int = 0
+    """How often the run has asked for cut replies anew (`--redo truncated`)."""
 
     def __post_init__(self) -> None:
         check_ledger_url(self.ledger)
         if self.caps.max_cost is not None and self.model.prices == Prices():
             raise InvalidInput("a cap on cost needs prices: model.prompt_price_per_million, …", field="max_cost")
+
+    @property
+    def client(self) -> ClientConfig:
+        """For `ModelClient`."""
+        return replace(self.model.client(self.caps), redo=self.redo)
 
     def deciding(self) -> dict[str, Any]:
         """What decides the rows: all but where model and ledger are, how much runs at a time, how much may be spent."""
@@ -131,6 +138,8 @@ class MctsRunConfig:
         for name in ("questions_in_flight", "worker_start_s", "worker_silence_s"):
             del content["schedule"][name]
         del content["ledger"]
+        if not self.redo:
+            del content["redo"]
         content["prompt_version"] = self.generator.prompts.version
         content["schema_versions"] = {r.__name__: version_of(r) for r in (Trajectory, SearchTree, SftRow)}
         return content

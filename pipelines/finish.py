@@ -102,9 +102,11 @@ def _manifest(settings: Settings, receipts: list[Receipt], tables: Mapping[str, 
         calls=usage.calls,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
+        cut_replies=usage.cut_replies,
         cost=usage.cost,
         seconds=round(seconds, 1),
         calls_per_accepted_row=round(usage.calls / accepted, 2) if accepted else None,
+        cost_per_accepted_row=round(usage.cost / accepted, 6) if accepted else None,
         trailforge_version=_our_version(),
     )
 

@@ -16,7 +16,7 @@ from filters import FilterConfig, first_rejection, judge_trajectory
 from generators.mcts_trajectories import Context, Generated, expected_hops, generate
 from generators.rehearsal import StageEstimate, rehearse
 from generators.textualize import sft_rows
-from inference import ModelClient, Usage, check_ledger, open_ledger
+from inference import ModelClient, check_ledger, open_ledger
 from pipelines.accounting import stage
 from pipelines.config import MctsRunConfig, ScheduleConfig
 from pipelines.intake import Settings, take_in_questions
@@ -106,7 +106,7 @@ async def check_servers(config: MctsRunConfig) -> None:
     A shared ledger that is not there is an `OutputError`.
     """
     await check_ledger(config.ledger)
-    client = ModelClient(config.model.client(config.caps))
+    client = ModelClient(config.client)
     try:
         await client.check()
     finally:
@@ -135,7 +135,7 @@ class MctsWork:
     async def open(self) -> MctsSession:
         """Connect to ledger, model and index; fails at once when one of them is not there."""
         ledger = open_ledger(self.config.ledger, Path(self.folder) / LEDGER, run=self.run_id)
-        client = ModelClient(self.config.model.client(self.config.caps), ledger)
+        client = ModelClient(self.config.client, ledger)
         try:
             await client.check()
             return MctsSession(self, client, open_retrieval(self.config.retrieval))
@@ -215,12 +215,7 @@ def rows_of(question: Question, generated: Generated, config: MctsRunConfig) -> 
             "rejected": out,
         },
         stages=books,
-        usage=Usage(
-            calls=tree.calls,
-            prompt_tokens=tree.prompt_tokens,
-            completion_tokens=tree.completion_tokens,
-            cost=tree.cost,
-        ),
+        usage=generated.usage,
     )
 
 

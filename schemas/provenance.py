@@ -70,7 +70,7 @@ class SchemaVersion:
 class Manifest:
     """A finished run, written last: `manifest.json`. A folder without one is not finished."""
 
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
 
     run_id: str
     dataset: str
@@ -85,10 +85,13 @@ class Manifest:
     """Distinct calls behind the rows, whether paid in this run or found in the ledger."""
     prompt_tokens: int
     completion_tokens: int
+    cut_replies: int
+    """Ended at `max_tokens`, or at the end of the model's window; `--redo truncated` asks for them anew."""
     cost: float
     seconds: float
     """Wall seconds of the process that finished the run; not a function of the rows."""
     calls_per_accepted_row: float | None
     """None when no row was accepted."""
+    cost_per_accepted_row: float | None
     trailforge_version: str
     schema_version: str = SCHEMA_VERSION

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -25,6 +26,10 @@ _prefect_home = tempfile.TemporaryDirectory(prefix="trailforge-tests-", ignore_c
 os.environ.update(_PINNED, PREFECT_HOME=_prefect_home.name)
 for _name in (*_SECRETS, *_ELSEWHERE):
     os.environ.pop(_name, None)
+
+# A shell starts what runs in the background deaf to Ctrl-C; commands that tests stop in that way must not inherit it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: on two shared cores the first example of a test may wait for an import.
 settings.register_profile("local", deadline=None)

@@ -59,11 +59,11 @@ def test_examine_asks_the_model_only_when_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_says_faults_with_their_mends_and_ends_with_3(tmp_path: Path) -> None:
+def test_the_command_says_faults_with_their_mends_and_ends_with_11(tmp_path: Path) -> None:
     (tmp_path / "preset.yaml").write_text(PRESET)
     arguments = ("doctor", "--preset", tmp_path / "preset.yaml", "--out", tmp_path / "out")
     ended = trailforge(*arguments, "--model", f"{NOBODY}/v1", environment={"TRAILFORGE_API_KEY": SECRET})
-    assert (ended.code, ended.err) == (3, "")
+    assert (ended.code, ended.err) == (11, "")
     lines = ended.out.splitlines()
     (at,) = (n for n, line in enumerate(lines) if line.startswith("fault"))
     assert "model server" in lines[at] and lines[at + 1].strip().startswith("mend: start it")

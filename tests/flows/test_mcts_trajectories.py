@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from prefect.client.schemas.objects import Artifact
 from flows import mcts_trajectories as module
 from flows.mcts_trajectories import configured, mcts_trajectories
 from pipelines.finish import MANIFEST
+from pipelines.mcts_trajectories import LEDGER
 from schemas import InvalidInput, Manifest, ServerUnavailable
 from tests.support.model_server import fail_next, running, stats
 from tests.support.world import write_questions
@@ -58,6 +61,40 @@ def test_a_run_leaves_funnel_cost_and_progress_and_a_second_one_finds_it_done(
     assert funnel and '"stage": "search"' in str(funnel[-1].data)
     assert cost and str(manifest.calls) in str(cost[-1].data)
     assert [stage.name for stage in manifest.stages] == ["read", "search", "solve", "filter"]
+
+
+def test_cut_replies_alone_are_asked_anew(inputs: tuple[Path, str], tmp_path: Path) -> None:
+    preset, out = Path(inputs[1]), tmp_path / "out"
+    preset.write_text(f"{PRESET}generator: {{rollout: {{rephrase_max_tokens: 4}}}}\n")
+    paid = []
+
+    def again(*, replace_run: bool = False, redo_truncated: bool = False) -> Manifest:
+        before = stats(url)["calls"]
+        manifest = mcts_trajectories(
+            inputs[0], out, preset=inputs[1], model=url, replace_run=replace_run, redo_truncated=redo_truncated
+        )
+        paid.append(stats(url)["calls"] - before)
+        return manifest
+
+    with running() as url:
+        first = again()
+        redone = again(redo_truncated=True)
+        assert again() == redone  # finished: the plain command changes nothing
+        (out / MANIFEST).unlink()
+        assert again(redo_truncated=True).config_hash == redone.config_hash  # stopped in the middle: it goes on
+        preset.write_text(PRESET)
+        longer = again(replace_run=True)
+    assert first.cut_replies > 0 and first.config_hash != redone.config_hash
+    assert 0 < paid[1] < paid[0] and paid[2:4] == [0, 0] and 0 < paid[4] < paid[0]
+    assert longer.cut_replies == 0
+    with closing(sqlite3.connect(out / LEDGER)) as ledger:
+        twice = ledger.execute("SELECT family FROM complete GROUP BY family HAVING count(*) > 1").fetchall()
+    assert not twice, "a reply that was complete was paid for again"
+
+
+def test_there_is_nothing_to_ask_anew_where_no_run_is(inputs: tuple[Path, str], tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="holds no run"):
+        mcts_trajectories(inputs[0], tmp_path / "out", preset=inputs[1], redo_truncated=True)
 
 
 def test_a_server_that_fails_for_a_while_costs_a_retry_and_no_row(

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from inference import ChatTurn, ClientConfig, Reply, Request, Sampling
+from inference import ChatTurn, ClientConfig, Ledger, Reply, Request, Sampling
 
 MODEL = "some-model"
 
@@ -30,6 +30,25 @@ def reply_to(request: Request, text: str = "Fritz Lang", **changes: Any) -> Repl
     """A reply with that request's key."""
     content = {"text": text, "finish_reason": "stop", "prompt_tokens": 7, "completion_tokens": 2, "key": request.key}
     return Reply(**content | changes)
+
+
+def allowing(max_tokens: int, **changes: Any) -> Request:
+    """The same request, but for how long the reply may be."""
+    return chat(sampling=Sampling(max_tokens=max_tokens), **changes)
+
+
+async def check_families(ledger: Ledger) -> None:
+    """What any ledger has to do for `find_complete`."""
+    cut, whole, other = allowing(4), allowing(64), chat("Who directed M?", sampling=Sampling(max_tokens=64))
+    await ledger.put(cut, reply_to(cut, "Fritz", finish_reason="length", completion_tokens=4))
+    assert await ledger.find_complete(cut) is None and await ledger.find_complete(whole) is None
+    await ledger.put(whole, reply_to(whole, "Fritz Lang, in 1927", completion_tokens=9))
+    for longest, redo in ((64, 0), (64, 1), (9, 0), (9, 7), (8192, 0)):
+        found = await ledger.find_complete(allowing(longest, redo=redo))
+        assert found is not None and found.from_ledger and (found.text, found.key) == ("Fritz Lang, in 1927", whole.key)
+    assert await ledger.find_complete(allowing(8)) is None
+    assert await ledger.find_complete(other) is None
+    assert await ledger.find_complete(allowing(64, sample=1)) is None
 
 
 def config(url: str, **changes: Any) -> ClientConfig:

@@ -166,8 +166,9 @@ async def test_a_ledger_of_an_earlier_version_is_counted_when_it_is_opened(serve
     await ask_all(client_of(server, path, caps=Caps()), 12)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP TABLE spent")
+        connection.execute("DROP TABLE complete")
     ledger = SqliteLedger(path)
-    assert ledger.spent() == Usage(calls=12, prompt_tokens=12 * 11, completion_tokens=12 * 3)
+    assert await ledger.spent() == Usage(calls=12, prompt_tokens=12 * 11, completion_tokens=12 * 3)
     ledger.close()
 
 

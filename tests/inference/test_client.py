@@ -372,9 +372,9 @@ async def test_a_key_that_the_server_repeats_is_in_no_traceback(
 ) -> None:
     """Prefect logs whole tracebacks, causes included, and keeps them in its database."""
     monkeypatch.setenv("TRAILFORGE_API_KEY", SECRET)
-    server.replies = [failure(status, f"what is {SECRET}?")] * 2
-    async with client_of(server.url, max_attempts=2) as client:
-        with pytest.raises(ProviderError) as caught:
+    server.replies = [failure(status, f"what is {SECRET}?")] * 1000
+    async with client_of(server.url, max_attempts=2, stall_s=0.3) as client:
+        with pytest.raises((ProviderError, Stalled)) as caught:
             await client.complete(chat())
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
@@ -538,11 +538,29 @@ async def test_closing_sends_nothing_more_of_what_waits_for_a_slot(server: Model
     assert [isinstance(reply, ServerUnavailable) for reply in replies] == [False, True, True, True, True]
 
 
+async def test_a_longer_max_tokens_pays_for_the_cut_replies_alone(server: ModelServer, tmp_path: Path) -> None:
+    whole, cut = answer("Fritz Lang"), answer("Fritz", usage=(11, 4))
+    cut["choices"][0]["finish_reason"] = "length"
+    server.replies = [whole, whole, cut, cut, cut, *[cut] * 3, *[whole] * 3]
+    asked: list[int] = []
+    for longest, redo in ((4, 0), (4, 1), (4, 1), (16, 1), (16, 2)):
+        client = ModelClient(config(server.url, redo=redo), SqliteLedger(tmp_path / "ledger.sqlite"))
+        before = server.calls
+        for text in ("short 1", "short 2", "long 1", "long 2", "long 3"):
+            await client.complete(chat(text, sampling=Sampling(max_tokens=longest)))
+        await client.aclose()
+        asked.append(server.calls - before)
+    assert asked == [5, 3, 0, 3, 0] and not server.replies
+
+
 async def test_a_ledger_that_cannot_keep_a_reply_stops_further_calls(server: ModelServer) -> None:
     class FullDisk:
         """A ledger that holds nothing and takes nothing."""
 
         async def find(self, key: str) -> None:
+            return None
+
+        async def find_complete(self, request: Request) -> None:
             return None
 
         async def put(self, request: Request, reply: Reply) -> Reply:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from inference import SqliteLedger
 from schemas import InvalidInput, OutputError
-from tests.inference.support import chat, completion, reply_to
+from tests.inference.support import chat, check_families, completion, reply_to
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,6 +103,11 @@ def test_every_text_comes_back(tmp_path_factory: pytest.TempPathFactory, text: s
         found = ledger.get(request.key)
     assert found is not None
     assert (found.text, found.reasoning) == (text, reasoning)
+
+
+async def test_a_complete_reply_serves_every_length_that_it_fits_and_a_cut_one_none_but_its_own(path: Path) -> None:
+    with opened(path) as ledger:
+        await check_families(ledger)
 
 
 async def test_a_ledger_that_is_opened_again_knows_its_calls(path: Path) -> None:

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from inference import PostgresLedger
+from inference import PostgresLedger, Usage
 from inference.ledgers import PASSWORD_VARIABLE
 from schemas import InvalidInput, OutputError
-from tests.inference.support import chat, completion, reply_to
+from tests.inference.support import chat, check_families, completion, reply_to
 from tests.support import postgres
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +90,23 @@ async def test_a_reply_comes_back_as_it_was_kept(server: postgres.Server) -> Non
     assert found == reply_to(request, "Fritz \x00 Lang \ud83d", **{
         "reasoning": "…", "finish_reason": "length", "prompt_tokens": 99, "from_ledger": True
     })  # fmt: skip
+
+
+async def test_a_complete_reply_serves_every_length_that_it_fits_and_a_cut_one_none_but_its_own(
+    server: postgres.Server,
+) -> None:
+    async with opened(server) as ledger:
+        await check_families(ledger)
+
+
+async def test_what_a_run_spent_is_added_up_over_its_workers_and_no_other_run_s(server: postgres.Server) -> None:
+    one, two = {"run": "one"}, {"run": "two"}
+    async with opened(server, **one) as here, opened(server, **one) as there, opened(server, **two) as other:
+        requests = [completion(str(n)) for n in range(40)]
+        await asyncio.gather(*((here, there)[n % 2].put(r, reply_to(r)) for n, r in enumerate(requests)))
+        await other.put(requests[0], reply_to(requests[0]))
+        assert await here.spent() == await there.spent() == Usage(calls=40, prompt_tokens=280, completion_tokens=80)
+        assert await other.spent() == Usage(calls=1, prompt_tokens=7, completion_tokens=2)
 
 
 async def test_who_came_first_wins(server: postgres.Server) -> None:

@@ -26,6 +26,7 @@ CHANGED: dict[str, Any] = {
     "sample": 1,
     "seed": 1,
     "extra_body": '{"top_k": 1}',
+    "redo": 1,
 }
 SAMPLING_CHANGED: dict[str, Any] = {"temperature": 0.7, "top_p": 0.9, "max_tokens": 1, "stop": ("\n",)}
 
@@ -49,6 +50,7 @@ requests = st.builds(
     sample=st.integers(0, 1),
     seed=st.integers(0, 1),
     extra_body=st.sampled_from(["", "{}"]),
+    redo=st.integers(0, 1),
     purpose=st.sampled_from(["", "answer", "split"]),
     priority=st.integers(0, 1),
 )

@@ -77,9 +77,11 @@ MANIFEST = Manifest(
     calls=1234,
     prompt_tokens=5678,
     completion_tokens=90,
+    cut_replies=3,
     cost=0.5,
     seconds=3.2,
     calls_per_accepted_row=None,
+    cost_per_accepted_row=None,
     trailforge_version="0",
 )
 VIEWS: dict[str, RenderableType] = {
@@ -155,7 +157,7 @@ def test_an_empty_answer_is_said_to_be_nothing() -> None:
 def test_figures_show_funnel_kinds_and_cost() -> None:
     text = words_with_arrows(shown(VIEWS["figures"]))
     assert "read │ 2 │ 1 │ invalid_input 1" in text
-    assert "1,234 │ 5,678 │ 90 │ 0.5000 │ 3 │ -" in text
+    assert "1,234 │ 3 │ 5,678 │ 90 │ 0.5000 │ 3 │ - │ -" in text
     assert terminal.kinds_of([CORRECT, MENDED, MENDED]) == Counter(correct=1, reasoning=2)
 
 

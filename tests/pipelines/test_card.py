@@ -65,7 +65,8 @@ def test_kinds_and_origins_are_counted_over_the_rows(rows: list[Trajectory], tex
 def test_the_cost_is_that_of_the_manifest(original_run: FinishedRun, text: str) -> None:
     m = original_run.manifest
     assert (
-        f"| {m.calls} | {m.prompt_tokens} | {m.completion_tokens} | {m.cost:.4f} | {m.calls_per_accepted_row} |" in text
+        f"| {m.calls} | {m.cut_replies} | {m.prompt_tokens} | {m.completion_tokens} | {m.cost:.4f} "
+        f"| {m.calls_per_accepted_row} | {m.cost_per_accepted_row} |" in text
     )
 
 

@@ -187,11 +187,15 @@ class Server:
 
 
 def _reply(body: dict[str, Any], prompt: str, text: str) -> dict[str, Any]:
+    """A word is a token: what is longer than `max_tokens` is cut."""
+    words, most = text.split(), body["max_tokens"]
+    if is_cut := len(words) > most:
+        text = " ".join(words[:most])
     content = {"text": text} if "prompt" in body else {"message": {"role": "assistant", "content": text}}
     usage = {"prompt_tokens": len(prompt.split()), "completion_tokens": len(text.split())}
     return {
         "id": "x", "object": "completion", "created": 0, "model": body["model"],
-        "choices": [{"index": 0, "finish_reason": "stop", **content}],
+        "choices": [{"index": 0, "finish_reason": "length" if is_cut else "stop", **content}],
         "usage": usage | {"total_tokens": sum(usage.values())},
     }  # fmt: skip
 
