@@ -198,6 +198,19 @@ async def test_leave_is_given_in_order_and_never_to_more_than_the_most() -> None
     assert order == list(range(20))
 
 
+async def test_the_most_urgent_call_is_next_and_among_equals_the_oldest() -> None:
+    throttle, order = Throttle(["a"], ThrottleConfig(most=1, backoff_s=0.1, stall_s=60), lambda _: None), []
+
+    async def call(number: int, priority: int) -> None:
+        permit = await throttle.acquire(priority)
+        order.append(number)
+        await asyncio.sleep(0.001)
+        throttle.replied(permit)
+
+    await asyncio.gather(*(call(number, priority) for number, priority in enumerate((0, 1, 4, 2, 4, 1))))
+    assert order == [0, 2, 4, 3, 1, 5]
+
+
 async def test_the_server_with_the_least_in_flight_is_next() -> None:
     throttle = Throttle(["a", "b"], ThrottleConfig(most=9, backoff_s=0.1, stall_s=60), lambda _: None)
     permits = [await throttle.acquire() for _ in range(4)]
