@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 
 import schemas
 from schemas import (
+    Bundle,
+    BundleQuestion,
     Document,
+    DocumentEmbedding,
     InvalidInput,
     Manifest,
     Passage,
@@ -25,6 +28,7 @@ from schemas import (
     Rollout,
     SearchTree,
     SftRow,
+    SourceDocument,
     Step,
     Trajectory,
     Verdict,
@@ -40,7 +44,7 @@ from schemas.arrow import _hints, _strip_none
 
 RECORDS = [
     Document, Question, Passage, Plan, Step, Rollout, SearchTree, Trajectory, Verdict, Provenance, Manifest, SftRow,
-    RejectedRow,
+    RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion,
 ]  # fmt: skip
 
 

@@ -1,0 +1,143 @@
+"""Collected documents, bundles of them that belong together, and the questions made of a bundle (R-Search)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from schemas.document import Document
+from schemas.provenance import Provenance
+
+SourceKind = Literal["news", "academic", "general"]
+"""Which tool finds such documents: a search plan names News, Academic or General."""
+BundleQuestionType = Literal["factual", "causal", "single_choice", "multiple_choice"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceDocument:
+    """A document as a source gave it, normalised. The table `documents`."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    id: str
+    """`source:native id`; unique over all sources."""
+    source: str
+    """Name of the feed, archive or file it comes from: `wikinews`, `arxiv`, …"""
+    kind: SourceKind
+    title: str
+    text: str
+    url: str = ""
+    published: str | None = None
+    """ISO 8601 date; None when unknown."""
+    language: str | None = None
+    """ISO 639-1 code; None when unknown."""
+    authors: tuple[str, ...] = ()
+    licence: str = ""
+
+    @property
+    def document(self) -> Document:
+        """As retrievers know it."""
+        return Document(
+            id=self.id,
+            title=self.title,
+            text=self.text,
+            source=self.source,
+            published=self.published,
+            language=self.language,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentEmbedding:
+    """A document's vector, of length 1. The table `embeddings`."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    document_id: str
+    vector: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """Two to four documents that belong together, from at least two sources."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    uid: str
+    """Hash of the sorted document ids."""
+    document_ids: tuple[str, ...]
+    sources: tuple[str, ...]
+    """Of the documents, in their order."""
+    cohesion: float
+    """Mean cosine over all pairs."""
+    theme: str
+    """Words that its documents share and others rarely have, the most telling first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleHop:
+    """What one document contributes to a question."""
+
+    document_id: str
+    evidence: str
+    """Quoted from the document."""
+    reasoning: str
+    """How it joins the other hops."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanNode:
+    """A search of an NL-DAG."""
+
+    node_id: str
+    query: str
+    tool: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanEdge:
+    """`dst` needs what `src` finds."""
+
+    src: str
+    dst: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterScore:
+    """What one filter measured on a row."""
+
+    name: str
+    score: float
+    passed: bool
+    reason: str = ""
+    """Why it did not pass; empty when it did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleQuestion:
+    """A multi-hop question over a bundle, with its gold search plan."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    uid: str
+    bundle_id: str
+    question: str
+    type: BundleQuestionType
+    answer: str
+    """The answer in words; for choices the texts of the correct options, joined by `; `."""
+    options: tuple[str, ...]
+    """Texts of the options in the order of their letters; empty for open questions."""
+    correct_options: tuple[str, ...]
+    """Letters of the correct options."""
+    hops: tuple[BundleHop, ...]
+    dag_text: str
+    """The plan as an agent writes it into `<search>`."""
+    dag_nodes: tuple[PlanNode, ...]
+    dag_edges: tuple[PlanEdge, ...]
+    filters: tuple[FilterScore, ...]
+    complexity: float
+    """0 (easy) to 1 (hard); see `generators.document_bundles`."""
+    curriculum_stage: int
+    """1 … S, easy first."""
+    preset: str
+    provenance: Provenance
