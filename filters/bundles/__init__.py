@@ -1,0 +1,29 @@
+"""Reasons to reject a bundle's question, one per module: first those that cost nothing, then those that ask a model."""
+
+from filters.bundles import (
+    answer_in_question,
+    bad_options,
+    closed_book,
+    contaminated,
+    duplicate_question,
+    evidence,
+    stale_document,
+    too_few_documents,
+    unsupported_quote,
+)
+from filters.bundles.reading import Reader, Reading, is_right
+
+__all__ = [
+    "Reader",
+    "Reading",
+    "answer_in_question",
+    "bad_options",
+    "closed_book",
+    "contaminated",
+    "duplicate_question",
+    "evidence",
+    "is_right",
+    "stale_document",
+    "too_few_documents",
+    "unsupported_quote",
+]

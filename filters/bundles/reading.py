@@ -1,0 +1,40 @@
+"""What the measured filters need: a model that answers a question from given documents, and who says if it is right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rewards import cover_exact_match, f1
+from schemas import BundleQuestion, SourceDocument
+
+_NAMED = re.compile(r"(?<![A-Za-z])([A-H])(?![A-Za-z])")
+_CAUSE_AGREES = 0.5
+"""F1 from which two explanations are taken for the same: no more than a rule, where no judge is asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """An answer, and the ledger key of its call."""
+
+    answer: str
+    key: str
+
+
+class Reader(Protocol):
+    """Answers from documents; without any, from what the model knows."""
+
+    async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> Reading:
+        """`sample`: number of the draw."""
+        ...
+
+
+def is_right(answer: str, row: BundleQuestion) -> bool:
+    """Is this the answer? Choices: exactly the correct options. Facts: it says the whole answer (cover-EM)."""
+    if row.options:
+        return set(_NAMED.findall(answer)) == set(row.correct_options)
+    if row.type == "causal":
+        return f1(answer, [row.answer]) >= _CAUSE_AGREES
+    return cover_exact_match(answer, [row.answer], word_boundary=True) > 0
