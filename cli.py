@@ -37,6 +37,16 @@ class Redo(StrEnum):
     TRUNCATED = "truncated"
 
 
+_Redo = Annotated[
+    Redo | None,
+    typer.Option(help="Ask anew for the replies of this run that were cut, and for what follows from them."),
+]
+_BeamOptions = Annotated[
+    list[str] | None,
+    typer.Option(help="Option of the runner as KEY=VALUE, e.g. job_endpoint=127.0.0.1:8099. Repeatable."),
+]
+
+
 @app.command(
     "mcts-trajectories",
     epilog="""Examples:\n
@@ -72,20 +82,14 @@ def mcts_trajectories_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost. Starts nothing, pays nothing.")
     ] = False,
-    redo: Annotated[
-        Redo | None,
-        typer.Option(help="Ask anew for the replies of this run that were cut, and for what follows from them."),
-    ] = None,
+    redo: _Redo = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Drop the rows of a run with other settings in --out; keep its ledger.")
     ] = False,
     runner: Annotated[
         str, typer.Option(help="Apache Beam's runner: FnApiRunner (here), PortableRunner, …")
     ] = "FnApiRunner",
-    beam_option: Annotated[
-        list[str] | None,
-        typer.Option(help="Option of the runner as KEY=VALUE, e.g. job_endpoint=127.0.0.1:8099. Repeatable."),
-    ] = None,
+    beam_option: _BeamOptions = None,
 ) -> None:
     """Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher)."""
     if dry_run:

@@ -81,9 +81,10 @@ def _watch(folder: Path, total: int, done_before: int, artifact: UUID | None, st
 def _status(counters: Counter[str]) -> str:
     kinds = " ".join(f"{k} {counters[k]}" for k in ("correct", "retrieval", "reasoning", "decomposition"))
     tokens = counters["prompt_tokens"] + counters["completion_tokens"]
+    waits = ", waiting for a model server that fails or is too busy" if counters["servers_waited_for"] else ""
     return (
         f"{kinds} | calls {counters['paid_calls']:,} (+{counters['ledger_hits']:,} from ledger), "
-        f"{counters['in_flight']} in flight, {tokens / 1000:,.0f}k tokens"
+        f"{counters['in_flight']} in flight, {tokens / 1000:,.0f}k tokens{waits}"
     )
 
 

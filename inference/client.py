@@ -94,6 +94,11 @@ class ModelClient:
             raise errors[0]
         return sorted({name for answer in answers if not isinstance(answer, BaseException) for name in answer})
 
+    @property
+    def servers_waited_for(self) -> int:
+        """How many servers fail at the moment, or asked to be left alone."""
+        return self._throttle.waited_for()
+
     async def aclose(self) -> None:
         """Wait a little for calls under way, then close connections and ledger. What waits for a slot is not sent."""
         self._stop(ServerUnavailable("the client was closed"))

@@ -240,8 +240,8 @@ def _completion_reply(response: Any, key: str) -> Reply:
 
 def _reply(text: str, reasoning: str, finish_reason: str | None, usage: Any, key: str) -> Reply:
     return Reply(
-        text=text,
-        reasoning=reasoning,
+        text=_sendable(text),
+        reasoning=_sendable(reasoning),
         finish_reason=finish_reason or "",
         prompt_tokens=usage.prompt_tokens if usage else 0,
         completion_tokens=usage.completion_tokens if usage else 0,

@@ -84,9 +84,11 @@ def _parse_json(text: str, schema: str) -> Any:
 
 def _loaded(text: str) -> Any:
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except ValueError:
-        return json.loads(_json_part(text))
+        value = json.loads(_json_part(text))
+    # An escape may be half of a surrogate pair, which no file takes.
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _json_part(text: str) -> str:

@@ -54,6 +54,10 @@ class Lane:
         """It failed, and gets one call at a time until one succeeds."""
         return self._failures >= _FAILURES
 
+    def is_waited_for(self, now: float) -> bool:
+        """It failed, or asked to be left alone, and has not come back yet."""
+        return self.is_aside or now < self._resumes_at
+
     def ready_at(self, now: float) -> float:
         """When it may have the next call; infinite: not before one of its calls has ended."""
         if self.in_flight >= (1 if self.is_aside else self._window.size):
@@ -180,6 +184,11 @@ class Throttle:
     def dropped(self, permit: Permit) -> None:
         """The call was given up by us, which tells nothing about the server."""
         self._serve(self._given_back(permit))
+
+    def waited_for(self) -> int:
+        """How many servers fail at the moment, or asked to be left alone."""
+        now = asyncio.get_running_loop().time()
+        return sum(lane.is_waited_for(now) for lane in self._lanes)
 
     def end(self, error: TrailforgeError) -> None:
         """Send nothing more: what waits, and whoever comes, gets this error. The first one stays."""

@@ -182,6 +182,7 @@ class MctsSession:
             "ledger_hits": counters.ledger_hits,
             "retries": counters.retries,
             "in_flight": counters.in_flight,
+            "servers_waited_for": self._client.servers_waited_for,
         }
 
     async def close(self) -> None:

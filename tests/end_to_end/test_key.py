@@ -94,7 +94,7 @@ def test_a_server_that_repeats_the_key_in_its_refusal_does_not_get_it_into_error
     assert ended.code == 4 and "what is <key>?" in ended.err
     assert list((tmp_path / "run" / "errors").glob("*.json"))
     assert KEY not in "".join(each.out + each.err for each in (ended, *found))
-    assert [each.code for each in found] == [0, 3], found
+    assert [each.code for each in found] == [0, 11], found
     assert files_with_the_key(tmp_path) == []
 
 

@@ -32,7 +32,7 @@ IN_FLIGHT = PER_WORKER * cluster.POOLS
 MOMENTS = (0.05, 0.4, 0.8)
 """Of the kills, as shares of all calls."""
 PRESET = f"""
-model: {{name: scripted, max_in_flight: {PER_WORKER}}}
+model: {{name: scripted, max_in_flight: {PER_WORKER}, stall_s: 15}}
 retrieval: {{kind: bm25}}
 schedule: {{questions_in_flight: 6, tail_questions: 4, worker_start_s: 120, worker_silence_s: 8}}
 output: {{shard_size: 2}}
@@ -203,7 +203,7 @@ def test_the_model_server_is_killed(site: Site, workers: cluster.Cluster) -> Non
     site.model.start()
     site.has_asked(MOMENTS[1], process)
     site.model.kill()
-    assert process.wait(300) == 4, site.log(out) + workers.log()
+    assert process.wait(300) == 3, site.log(out) + workers.log()
     site.model.start()
     assert site.start(out, workers).wait(300) == 0, site.log(out) + workers.log()
     site.check(out, 2)

@@ -97,6 +97,13 @@ async def test_half_an_emoji_in_a_prompt_does_not_stop_the_run(server: ModelServ
     assert server.bodies[1]["prompt"] == "half ?, and é 🙂"
 
 
+async def test_half_an_emoji_in_a_reply_becomes_something_that_files_take(server: ModelServer) -> None:
+    server.replies = [answer("half \ud83d, and é 🙂", reasoning_content="\ud83d")]
+    async with client_of(server.url) as client:
+        reply = await client.complete(chat())
+    assert (reply.text, reply.reasoning) == ("half ?, and é 🙂", "?")
+
+
 async def test_draws_of_one_prompt_are_calls_of_their_own_with_seeds_of_their_own(server: ModelServer) -> None:
     async with client_of(server.url) as client:
         await asyncio.gather(*(client.complete(chat(sample=sample)) for sample in range(5)))

@@ -73,6 +73,12 @@ async def test_every_object_comes_back_as_it_was_written(value: dict[str, Any]) 
     assert await ask_json(says(json.dumps(value)), chat(), {"type": "object"}) == value
 
 
+async def test_half_an_emoji_in_an_escape_becomes_something_that_files_take() -> None:
+    assert await ask_json(says(r'{"answer": "half \ud83d, whole \ud83d\ude42"}'), chat(), SCHEMA) == {
+        "answer": "half ?, whole 🙂"
+    }
+
+
 @pytest.mark.parametrize("flaw", BAD)
 @pytest.mark.parametrize("ask", [chat, completion])
 async def test_a_reply_without_the_form_is_repaired_by_one_more_call(flaw: str, ask: Callable[[], Request]) -> None:

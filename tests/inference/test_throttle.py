@@ -232,6 +232,18 @@ async def test_leave_that_nobody_waits_for_any_more_goes_to_the_next() -> None:
 # The client against servers that misbehave
 
 
+async def test_it_can_be_seen_that_a_server_is_waited_for(server: ModelServer) -> None:
+    server.replies = [failure(429, **{"Retry-After": "0.5"})]
+    client = ModelClient(config(server.url))
+    asked = asyncio.create_task(client.complete(chat()))
+    await server.reached(1)
+    await asyncio.sleep(0.1)
+    assert client.servers_waited_for == 1
+    await asked
+    assert client.servers_waited_for == 0
+    await client.aclose()
+
+
 async def test_a_time_that_a_server_names_is_waited_for_by_every_call(server: ModelServer) -> None:
     server.replies = [failure(429, **{"Retry-After": "0.4"})]
     client = ModelClient(config(server.url))
