@@ -16,6 +16,7 @@ from schemas.arrow import (
 from schemas.bundle import (
     Bundle,
     BundleHop,
+    BundleInput,
     BundleQuestion,
     BundleQuestionType,
     DocumentEmbedding,
@@ -71,6 +72,7 @@ __all__ = [
     "BudgetExceeded",
     "Bundle",
     "BundleHop",
+    "BundleInput",
     "BundleQuestion",
     "BundleQuestionType",
     "ChatMessage",

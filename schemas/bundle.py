@@ -75,6 +75,18 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BundleInput:
+    """A bundle with its documents: what questions are made of."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    id: str
+    """The bundle's uid."""
+    bundle: Bundle
+    documents: tuple[SourceDocument, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BundleHop:
     """What one document contributes to a question."""
 

@@ -11,11 +11,10 @@ from filters.bundles import (
     too_few_documents,
     unsupported_quote,
 )
-from filters.bundles.reading import Reader, Reading, is_right
+from filters.bundles.reading import Reader, is_right
 
 __all__ = [
     "Reader",
-    "Reading",
     "answer_in_question",
     "bad_options",
     "closed_book",

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-from filters.bundles.reading import Reader, is_right
+from filters.bundles.reading import Reader, closeness, is_right
 from schemas import BundleQuestion, Verdict
 
 REASON = "closed_book"
 
 
 async def check(row: BundleQuestion, reader: Reader, *, samples: int) -> Verdict:
-    """Score: share of right answers in so many draws without documents; any right one rejects."""
-    readings = await asyncio.gather(*(reader.answer(row, (), sample) for sample in range(samples)))
-    hits = [reading for reading in readings if is_right(reading.answer, row)]
-    detail = f"{len(hits)} of {samples} draws know it, as {hits[0].answer!r}" if hits else ""
-    return Verdict(keep=not hits, reason=REASON, score=len(hits) / samples if samples else 0.0, detail=detail)
+    """Score: how near the best of so many draws without documents comes (`closeness`); any right one rejects."""
+    answers = await asyncio.gather(*(reader.answer(row, (), sample) for sample in range(samples)))
+    hits = [answer for answer in answers if is_right(answer, row)]
+    detail = f"{len(hits)} of {samples} draws know it, as {hits[0]!r}" if hits else ""
+    score = max((closeness(answer, row) for answer in answers), default=0.0)
+    return Verdict(keep=not hits, reason=REASON, score=round(score, 6), detail=detail)

@@ -22,12 +22,12 @@ async def check(row: BundleQuestion, documents: Sequence[SourceDocument], reader
     Scores: 1 when all documents give the answer, else 0; share of the smaller sets that do not give it.
     """
     whole = await reader.answer(row, documents, 0)
-    if not is_right(whole.answer, row):
-        detail = f"all documents give {whole.answer!r} and not {_gold(row)!r}"
+    if not is_right(whole, row):
+        detail = f"all documents give {whole!r} and not {_gold(row)!r}"
         return [Verdict(keep=False, reason=NOT_ANSWERABLE, score=0.0, detail=detail)]
     smaller = smaller_sets(documents)
-    readings = await asyncio.gather(*(reader.answer(row, part, 0) for part in smaller))
-    enough = [part for part, reading in zip(smaller, readings, strict=True) if is_right(reading.answer, row)]
+    answers = await asyncio.gather(*(reader.answer(row, part, 0) for part in smaller))
+    enough = [part for part, answer in zip(smaller, answers, strict=True) if is_right(answer, row)]
     detail = f"{' and '.join(d.id for d in enough[0])} give it" if enough else ""
     return [
         Verdict(keep=True, reason=NOT_ANSWERABLE, score=1.0),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from rewards import cover_exact_match, f1
@@ -15,18 +14,10 @@ _CAUSE_AGREES = 0.5
 """F1 from which two explanations are taken for the same: no more than a rule, where no judge is asked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """An answer, and the ledger key of its call."""
-
-    answer: str
-    key: str
-
-
 class Reader(Protocol):
     """Answers from documents; without any, from what the model knows."""
 
-    async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> Reading:
+    async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str:
         """`sample`: number of the draw."""
         ...
 
@@ -38,3 +29,11 @@ def is_right(answer: str, row: BundleQuestion) -> bool:
     if row.type == "causal":
         return f1(answer, [row.answer]) >= _CAUSE_AGREES
     return cover_exact_match(answer, [row.answer], word_boundary=True) > 0
+
+
+def closeness(answer: str, row: BundleQuestion) -> float:
+    """How near an answer comes, 0 to 1: F1 of the words, or of the options."""
+    if not row.options:
+        return f1(answer, [row.answer])
+    named, correct = set(_NAMED.findall(answer)), set(row.correct_options)
+    return 2 * len(named & correct) / (len(named) + len(correct)) if named else 0.0

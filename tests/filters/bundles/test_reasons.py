@@ -121,7 +121,7 @@ def test_a_document_without_a_date_is_too_old_when_dates_count() -> None:
     assert stale_document.check(question(), undated, since=None).keep
 
 
-@pytest.mark.parametrize(("knows", "score"), [((), 0.0), ((3,), 0.25), ((0, 1, 2, 3), 1.0), ((4,), 0.0)])
+@pytest.mark.parametrize(("knows", "score"), [((), 0.0), ((3,), 1.0), ((0, 1, 2, 3), 1.0), ((4,), 0.0)])
 async def test_one_right_draw_without_documents_rejects(knows: tuple[int, ...], score: float) -> None:
     reader = FakeReader(*BOTH, knows=knows)
     verdict = await closed_book.check(question(), reader, samples=4)
