@@ -21,11 +21,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 QUESTIONS = 18
-PRESET = """
-model: {name: scripted, max_in_flight: 8}
-retrieval: {kind: bm25}
-schedule: {questions_in_flight: 6, tail_questions: 4, worker_start_s: 90, worker_silence_s: 30}
-output: {shard_size: 3}
+IN_FLIGHT = 8
+PRESET = f"""
+model: {{name: scripted, max_in_flight: {IN_FLIGHT}}}
+retrieval: {{kind: bm25}}
+schedule: {{questions_in_flight: 6, tail_questions: 4, worker_start_s: 90, worker_silence_s: 30}}
+output: {{shard_size: 3}}
 """
 
 
@@ -66,7 +67,9 @@ def test_two_workers_make_the_bytes_of_a_local_run(site: Site, tmp_path: Path) -
     assert rows(out) == rows(site.local)
     assert len(rows(out)) > 3 * len(TABLES)
     assert len({path.name.partition("-")[0] for path in out.glob("progress/*.json")}) == cluster.POOLS
-    assert stats(site.url)["calls"] == 2 * before, "no call is paid twice, also by two workers"
+    seen = stats(site.url)
+    assert seen["unique"] == before, "the workers asked other things"
+    assert seen["calls"] - 2 * before <= IN_FLIGHT, "more was paid twice than two workers may ask at the same moment"
     assert verify_run(out).problems == []
 
 
