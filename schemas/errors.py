@@ -20,8 +20,9 @@ Policy. Plain code raises; nothing catches in order to go on, but for these four
 2. `pipelines.shards` turns an error that belongs to *one item* (`ITEM_ERRORS`: the prompt is too long,
    the reply is malformed) into a `failed(reason)` row. Every other error stops the run: the ledger and
    the finished shards stay, so that the same command goes on later.
-3. `protocols.nl_dag.execute` takes the failure of one search tool for the result of that search; caps and model
-   servers are no tool's matter and pass.
+3. `protocols` takes what goes wrong in an agent's search for the result of that search: a tool that fails
+   (`nl_dag.execute`; caps and model servers are no tool's matter and pass), a plan that cannot be run
+   (`r_search.respond`).
 4. `cli` prints one line, `error: …`, with the mend, and exits with the error's `exit_code`.
 
 A wrong *answer* of a model is data, never an error; a malformed reply is an error, never a score of 0.
