@@ -43,6 +43,11 @@ def escape_retrieved(text: str) -> str:
     return _TAG_START.sub("&lt;", _CONTROL.sub("", text))
 
 
+def one_line(text: str) -> str:
+    """Retrieved text made harmless, as one line: it cannot pose as a heading of the tool's own either."""
+    return " ".join(escape_retrieved(text).split())
+
+
 def tags_in(text: str) -> list[str]:
     """The protocol tags of a text in order, in plain form: `["<think>", "</think>"]`."""
     return [f"<{slash}{name.lower()}>" for slash, name in _TAG.findall(text)]

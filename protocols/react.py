@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from protocols.base import escape_retrieved, estimate_tokens, tags_in
+from protocols.base import estimate_tokens, one_line, tags_in
 from schemas import MalformedReply, Message, Passage, Role
 
 __all__ = [
@@ -84,7 +84,7 @@ def render_answer(thought: str, answer: str) -> str:
 
 def render_passages(passages: Sequence[Passage]) -> str:
     """A tool turn: a line `1. (Title) text` for each passage, best first, tags in them escaped."""
-    lines = [f"{n}. ({_line(p.title)}) {_line(p.text)}" for n, p in enumerate(passages, start=1)]
+    lines = [f"{n}. ({one_line(p.title)}) {one_line(p.text)}" for n, p in enumerate(passages, start=1)]
     return "\n".join([TOOL_RESPONSE, *(lines or ["Nothing was found."]), END_TOOL_RESPONSE])
 
 
@@ -159,7 +159,3 @@ def _turn_or_problem(text: str) -> Turn | str:
 
 def _listed(tags: list[str]) -> str:
     return " ".join(tags) or "no tags"
-
-
-def _line(text: str) -> str:
-    return " ".join(escape_retrieved(text).split())

@@ -1,19 +1,31 @@
 """Every score of the project: pure functions, called alike by filters, generators, training and evaluation."""
 
 from rewards.cover import cover_exact_match, mentions
+from rewards.dag import PlanProblem, dag_problems, dag_reward
 from rewards.exact_match import exact_match
 from rewards.f1 import f1
 from rewards.mcts import mcts_reward, same_answer
 from rewards.normalisation import normalize_answer
+from rewards.options import option_f1, option_letters
+from rewards.r_search import RSearchReward, answer_reward, format_reward, r_search_reward
 from rewards.score import score_answer
 
 __all__ = [
+    "PlanProblem",
+    "RSearchReward",
+    "answer_reward",
     "cover_exact_match",
+    "dag_problems",
+    "dag_reward",
     "exact_match",
     "f1",
+    "format_reward",
     "mcts_reward",
     "mentions",
     "normalize_answer",
+    "option_f1",
+    "option_letters",
+    "r_search_reward",
     "same_answer",
     "score_answer",
 ]

@@ -1,10 +1,11 @@
-"""Hypothesis strategies: plans, splits and records, one home for all tests."""
+"""Hypothesis strategies: plans of both kinds and splits, one home for all tests."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from schemas import Plan, Split
+from protocols.nl_dag import MAX_NODES, TOOLS, SearchPlan
+from schemas import Plan, PlanEdge, PlanNode, Split
 
 WORDS = ("river", "capital", "founder", "film", "year", "mother", "city", "book", "prize", "bridge")
 
@@ -32,3 +33,30 @@ def plans_with_split(draw: st.DrawFn) -> tuple[Plan, Split]:
     first = " ".join(["which", "part", *marks[:cut]]) + "?"
     second = " ".join(["what", "of", "[E]", "and", *marks[cut:]]) + "?"
     return plan, Split(index=index, first=first, second=second)
+
+
+NODE_IDS = st.from_regex(r"[A-Za-z0-9_]{1,4}", fullmatch=True)
+QUERY_PIECES = st.sampled_from(
+    ["Oslo", "(", ")", "(News)", ":", "A:", "->", "→", ";", "Edges:", "Nodes:", "2024-05-21"]
+)
+QUERIES = (st.lists(QUERY_PIECES, min_size=1, max_size=5).map(" ".join) | st.text(max_size=20)).map(
+    lambda text: " ".join(text.split()) or "q"
+)
+
+
+@st.composite
+def search_graphs(draw: st.DrawFn) -> SearchPlan:
+    """Search plans that are valid node by node, with any edges between their nodes: loops and repeats too."""
+    ids = draw(st.lists(NODE_IDS, min_size=1, max_size=MAX_NODES, unique=True))
+    nodes = [PlanNode(node_id=i, query=draw(QUERIES), tool=draw(st.sampled_from(TOOLS))) for i in ids]
+    pairs = draw(st.lists(st.tuples(st.sampled_from(ids), st.sampled_from(ids)), max_size=8))
+    return SearchPlan(nodes=tuple(nodes), edges=tuple(PlanEdge(src=src, dst=dst) for src, dst in pairs))
+
+
+@st.composite
+def search_plans(draw: st.DrawFn) -> SearchPlan:
+    """Valid search plans, some with an edge said twice. Edges may go either way along the list of nodes."""
+    plan = draw(search_graphs())
+    ids = draw(st.permutations([node.node_id for node in plan.nodes]))
+    forward = [edge for edge in plan.edges if ids.index(edge.src) < ids.index(edge.dst)]
+    return SearchPlan(nodes=plan.nodes, edges=tuple(forward))
