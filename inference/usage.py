@@ -62,6 +62,11 @@ class Meter:
         """Distinct calls so far."""
         return len(self._replies)
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Ledger keys of the distinct calls, in the order in which they were answered."""
+        return tuple(self._replies)
+
     def usage(self, prices: Prices) -> Usage:
         """The sum, and its cost at these prices."""
         replies = self._replies.values()

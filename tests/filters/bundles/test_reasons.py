@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from filters.bundles import (
     contaminated,
     duplicate_question,
     evidence,
+    invalid_plan,
     is_right,
     stale_document,
     too_few_documents,
@@ -21,7 +23,7 @@ from filters.bundles import (
 )
 from filters.bundles.contaminated import benchmarks_of, ngrams_of
 from filters.bundles.evidence import smaller_sets
-from schemas import BundleHop, PlanNode
+from schemas import BundleHop, PlanEdge, PlanNode
 from tests.filters.bundles.support import BUNDLE, DOCUMENTS, PAPER, STREET, FakeReader, choice, question
 
 BOTH = ("news:1", "arxiv:2")
@@ -38,6 +40,7 @@ async def test_a_sound_question_passes_everything() -> None:
         too_few_documents.check(row, BUNDLE),
         bad_options.check(row),
         answer_in_question.check(row),
+        invalid_plan.check(row),
         stale_document.check(row, DOCUMENTS, since="2025-04-01"),
         *await evidence.check(row, [STREET, PAPER], reader),
         await closed_book.check(row, reader, samples=4),
@@ -107,6 +110,20 @@ def test_an_answer_that_the_question_or_the_plan_tells_is_leaked() -> None:
     planned = question(dag_nodes=(PlanNode(node_id="A", query="university of Bergen, blades", tool="Academic"),))
     assert answer_in_question.check(planned).detail == "'University of Bergen' stands in 'university of Bergen, blades'"
     assert answer_in_question.check(choice("A", "B", "C")).keep
+
+
+@pytest.mark.parametrize(
+    ("changes", "detail"),
+    [
+        ({"dag_edges": (PlanEdge(src="A", dst="B"), PlanEdge(src="B", dst="A"))}, "cycle"),
+        ({"dag_edges": (PlanEdge(src="A", dst="C"),)}, "C"),
+        ({"dag_nodes": question().dag_nodes[:1], "dag_edges": ()}, "1 searches for 2 hops"),
+        ({"dag_nodes": tuple(replace(node, tool="Oracle") for node in question().dag_nodes)}, "Oracle"),
+    ],
+)
+def test_a_plan_that_cannot_be_run_or_leaves_a_hop_out_is_rejected(changes: dict[str, Any], detail: str) -> None:
+    verdict = invalid_plan.check(question(**changes))
+    assert not verdict.keep and verdict.score >= 1 and detail in verdict.detail
 
 
 @pytest.mark.parametrize(("since", "score"), [("2025-04-20", 0.0), ("2025-04-01", 19.0), ("2025-05-01", -11.0)])
