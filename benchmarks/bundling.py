@@ -1,0 +1,285 @@
+"""What bundling costs from 1k to 100k documents, in seconds and memory, and how its variants compare with the paper's.
+
+Every size and variant runs in a process of its own, on one core, after a small warm-up that loads and compiles.
+Vectors are made up, clustered in themes and events, unless a file gives real ones; `--embed` makes such a file from the
+news and abstracts under $TRAILFORGE_DATA with the packaged encoder. Agreement is the mean adjusted Rand index with runs
+of the recipe under several seeds; in the recipe's own line it is that of these runs with each other, which no other
+method can be asked to surpass.
+
+    make bench B=bundling
+    make bench B=bundling ARGS="--sizes 1000,3500 --compare 1000 --seeds 0,1"
+    make bench B=bundling ARGS="--embed vectors.npz"
+    make bench B=bundling ARGS="--vectors vectors.npz --compare 3500 --sizes ''"
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.bundling.clustering import bundle_documents
+from pipelines.bundling.config import BundleConfig, Bundling, Leftover
+from pipelines.bundling.measures import (
+    adjusted_rand,
+    leftover_share,
+    mean_cohesion,
+    size_counts,
+    source_counts,
+)
+
+VARIANTS = {
+    "recipe": BundleConfig(method="recipe"),
+    "recipe-pca": BundleConfig(method="recipe", reduction="pca"),
+    "hdbscan": BundleConfig(method="hdbscan"),
+    "greedy": BundleConfig(method="greedy"),
+    "parts-recipe": BundleConfig(within="recipe", reduction="pca"),
+    "parts-greedy": BundleConfig(),
+}
+CURVE = ("recipe", "parts-recipe", "parts-greedy")
+_WARM_UP = 300
+_DIMENSIONS = 384
+_SOURCES = 40
+_CHARACTERS = 1000  # of a text, beside its title; the encoder reads 256 tokens
+
+
+def main() -> None:
+    """Run what the options name; tables go to the screen, and with the plot into the folder."""
+    options = _options()
+    if options.embed:
+        _embed(options.embed)
+    elif options.child:
+        print(json.dumps(_measure(options)))
+    else:
+        options.out.mkdir(parents=True, exist_ok=True)
+        curve = _curve(options)
+        comparison = _comparison(options) if options.compare else ""
+        table = _curve_table(curve) if curve else ""
+        (options.out / "bundling.md").write_text("\n\n".join(filter(None, [table, comparison])) + "\n")
+        if curve:
+            (options.out / "bundling.json").write_text(json.dumps(curve, indent=1))
+            _plot(curve, options.out / "bundling.svg")
+        print(f"\nwritten to {options.out}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=_numbers, default=[1000, 3500, 10_000, 30_000, 100_000], help="of the curve")
+    parser.add_argument("--recipe-up-to", type=int, default=30_000, help="documents; Ward's memory grows with n²")
+    parser.add_argument("--compare", type=int, default=3500, help="documents of the comparison; 0: none")
+    parser.add_argument("--seeds", type=_numbers, default=[0, 1, 2], help="of the recipe's runs in the comparison")
+    parser.add_argument("--min-cosine", type=float, default=0.0)
+    parser.add_argument("--vectors", type=Path, help="npz with `vectors` and `sources`; larger sizes are made up")
+    parser.add_argument("--embed", type=Path, help="make that file and end")
+    parser.add_argument("--out", type=Path, default=Path("datasets_out/benchmarks"))
+    parser.add_argument("--child", choices=VARIANTS, help=argparse.SUPPRESS)
+    parser.add_argument("--size", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--bundling", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",") if part]
+
+
+# One run
+
+
+def _measure(options: argparse.Namespace) -> dict[str, Any]:
+    vectors, sources = _documents(options.size, options.vectors)
+    config = replace(VARIANTS[options.child], min_cosine=options.min_cosine)
+    bundle_documents(vectors[:_WARM_UP], sources[:_WARM_UP], config, options.seed)
+    before, started, cpu = _peak_mb(), time.perf_counter(), time.process_time()
+    bundling = bundle_documents(vectors, sources, config, options.seed)
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    if options.bundling:
+        options.bundling.write_text(json.dumps([bundling.bundles, bundling.leftovers]))
+    return {
+        "variant": options.child,
+        "documents": options.size,
+        "seconds": seconds,
+        "cpu_seconds": cpu,
+        "peak_mb": _peak_mb(),
+        "added_mb": _peak_mb() - before,
+        "cohesion": mean_cohesion(vectors, bundling),
+        "left_over": leftover_share(bundling),
+        "sizes": size_counts(bundling),
+        "sources": source_counts(bundling, sources),
+    }
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _documents(count: int, file: Path | None) -> tuple[np.ndarray, list[str]]:
+    """Vectors of length 1 and sources: of the file when it holds enough, drawn at random; else made up."""
+    rng = np.random.default_rng(0)
+    if file:
+        real = np.load(file)
+        if len(real["vectors"]) >= count:
+            rows = rng.choice(len(real["vectors"]), count, replace=False)
+            return real["vectors"][rows], real["sources"][rows].tolist()
+    themes, events = -(-count // 100), -(-count // 4)
+    theme_of = rng.integers(themes, size=events)
+    centres = (
+        rng.normal(size=(themes, _DIMENSIONS)).astype(np.float32)[theme_of]
+        + rng.normal(size=(events, _DIMENSIONS)).astype(np.float32) * 0.7
+    )
+    event_of = rng.integers(events, size=count)
+    vectors = centres[event_of] + rng.normal(size=(count, _DIMENSIONS)).astype(np.float32) * 0.5
+    # A theme is told by a few sources more than by the others, as real ones are.
+    habits = rng.dirichlet(np.full(_SOURCES, 0.3), size=themes).cumsum(axis=1)
+    chosen = (rng.random((count, 1)) > habits[theme_of[event_of]]).sum(axis=1)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), [f"source{number}" for number in chosen]
+
+
+def _run(variant: str, size: int, options: argparse.Namespace, seed: int = 0, keep: Path | None = None) -> dict:
+    command = [sys.executable, __file__, "--child", variant, "--size", str(size), "--seed", str(seed),
+               "--min-cosine", str(options.min_cosine)]  # fmt: skip
+    command += ["--vectors", str(options.vectors)] if options.vectors else []
+    command += ["--bundling", str(keep)] if keep else []
+    compiled = Path(tempfile.gettempdir()) / "trailforge-numba"  # half a minute less in every process but the first
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "NUMBA_CACHE_DIR": str(compiled)}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# The curve
+
+
+def _curve(options: argparse.Namespace) -> list[dict[str, Any]]:
+    results = []
+    for size in options.sizes:
+        for variant in CURVE:
+            if variant == "recipe" and size > options.recipe_up_to:
+                continue
+            results.append(_run(variant, size, options))
+            if len(results) == 1:
+                print(_CURVE_HEAD)
+            print(_curve_line(results[-1]), flush=True)
+    return results
+
+
+_CURVE_HEAD = (
+    "| variant | documents | seconds | ms a document | peak MB | of it bundling | cohesion | left over |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
+
+
+def _curve_line(r: dict[str, Any]) -> str:
+    return (
+        f"| {r['variant']} | {r['documents']:,} | {r['seconds']:.2f} | {r['seconds'] / r['documents'] * 1000:.2f} "
+        f"| {r['peak_mb']:.0f} | {r['added_mb']:.0f} | {r['cohesion']:.3f} | {r['left_over']:.1%} |"
+    )
+
+
+def _curve_table(results: list[dict[str, Any]]) -> str:
+    return "\n".join([_CURVE_HEAD, *map(_curve_line, results)])
+
+
+def _plot(results: list[dict[str, Any]], file: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams["svg.hashsalt"] = "trailforge"  # the same figures give the same file
+    figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    for panel, key, label in zip(panels, ("seconds", "peak_mb"), ("seconds, one core", "peak memory, MB"), strict=True):
+        for variant in CURVE:
+            points = [(r["documents"], r[key]) for r in results if r["variant"] == variant]
+            panel.plot(*zip(*points, strict=True), marker="o", label=variant) if points else None
+        panel.set(xscale="log", yscale="log", xlabel="documents", ylabel=label)
+        panel.grid(alpha=0.3)
+    panels[0].legend()
+    figure.savefig(file, metadata={"Date": None})
+
+
+# The comparison
+
+
+def _comparison(options: argparse.Namespace) -> str:
+    with tempfile.TemporaryDirectory() as scratch:
+        recipes: list[Bundling] = []
+        lines: list[str] = []
+        for seed in options.seeds:
+            result, bundling = _kept("recipe", options, seed, Path(scratch))
+            recipes.append(bundling)
+            lines += [] if lines else [_comparison_line(result, "")]
+        own = [adjusted_rand(first, second) for first, second in combinations(recipes, 2)]
+        lines = [line.replace("||", f"| {_mean(own)} |") for line in lines]
+        for variant in VARIANTS:
+            if variant != "recipe":
+                # Another seed than any of the recipe's: with the same one hdbscan would cut the same layout.
+                result, bundling = _kept(variant, options, max(options.seeds) + 1, Path(scratch))
+                lines.append(_comparison_line(result, _mean([adjusted_rand(bundling, recipe) for recipe in recipes])))
+    head = (
+        f"{options.compare:,} documents, {len(options.seeds)} runs of the recipe\n\n"
+        "| variant | cohesion | left over | bundles of 2, 3, 4 | of 2, 3, 4 sources | agreement with the recipe "
+        "| seconds |\n|---|---|---|---|---|---|---|"
+    )
+    table = "\n".join([head, *lines])
+    print(f"\n{table}")
+    return table
+
+
+def _kept(variant: str, options: argparse.Namespace, seed: int, folder: Path) -> tuple[dict[str, Any], Bundling]:
+    file = folder / f"{variant}-{seed}.json"
+    result = _run(variant, options.compare, options, seed, file)
+    bundles, leftovers = json.loads(file.read_text())
+    return result, Bundling(bundles=tuple(map(tuple, bundles)), leftovers=tuple(Leftover(*left) for left in leftovers))
+
+
+def _comparison_line(r: dict[str, Any], agreement: str) -> str:
+    sizes, sources = ([str(r[key].get(number, 0)) for number in "234"] for key in ("sizes", "sources"))
+    return (
+        f"| {r['variant']} | {r['cohesion']:.3f} | {r['left_over']:.1%} | {', '.join(sizes)} | {', '.join(sources)} "
+        f"|{f' {agreement} ' if agreement else ''}| {r['seconds']:.1f} |"
+    )
+
+
+def _mean(values: list[float]) -> str:
+    return f"{sum(values) / len(values):.3f}" if values else "one run only"
+
+
+# Real vectors
+
+
+def _embed(file: Path) -> None:
+    """MiniLM's vectors of all news articles and abstracts: about two minutes on two cores."""
+    from retrieval.encoder import Encoder
+
+    texts, sources = zip(*_articles(Path(os.environ["TRAILFORGE_DATA"])), strict=True)
+    np.savez(file, vectors=Encoder().encode_documents(texts), sources=np.array(sources))
+    print(f"{len(texts)} documents in {file}")
+
+
+def _articles(folder: Path) -> Iterator[tuple[str, str]]:
+    """(text, source); the subject's archive is an abstract's source, since all come from arXiv."""
+    for path in sorted(
+        [*folder.glob("news/digitalgov*.gz"), *folder.glob("news/wikinews*.gz"), *folder.glob("arxiv/*.gz")]
+    ):
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            for row in map(json.loads, lines):
+                text = row.get("text") or row.get("abstract") or ""
+                source = row.get("source") or f"arxiv {row['primary_category'].partition('.')[0]}"
+                yield f"{row['title']}. {text[:_CHARACTERS]}", source
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""What holds for every bundling, whatever the method, the documents and their order; and the mending, case by case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.bundling.clustering import bundle_documents
+from pipelines.bundling.config import BundleConfig, Bundling, Leftover
+from pipelines.bundling.measures import mean_cohesion
+from pipelines.bundling.merging import complete
+from pipelines.bundling.partition import partition
+from pipelines.bundling.recipe import cut
+from schemas import InvalidInput
+
+CONFIGS = [
+    BundleConfig(method="recipe", reduction="pca", dimensions=5, theme_size=12),
+    BundleConfig(method="hdbscan", reduction="pca", dimensions=5),
+    BundleConfig(method="greedy"),
+    BundleConfig(method="greedy", min_cosine=0.3),
+    BundleConfig(part_size=12),
+    BundleConfig(part_size=12, within="recipe", reduction="none", theme_size=6),
+]
+NAMES = [f"{c.method}-{c.within}-{c.min_cosine}" for c in CONFIGS]
+
+
+def documents(count: int, sources: int, seed: int, dimensions: int = 12) -> tuple[np.ndarray, list[str]]:
+    """Vectors in clumps, and a source for each; a few sources have most of the documents."""
+    rng = np.random.default_rng(seed)
+    events = rng.normal(size=(max(1, count // 4), dimensions))
+    vectors = events[rng.integers(len(events), size=count)] + rng.normal(size=(count, dimensions)) * 0.4
+    chosen = np.minimum(rng.geometric(0.5, size=count), sources)
+    return vectors.astype(np.float32), [f"source{number}" for number in chosen]
+
+
+def check(bundling: Bundling, sources: list[str]) -> None:
+    """Each document in one place; bundles of two to four documents from at least two sources."""
+    rows = [row for rows in bundling.bundles for row in rows] + [left.index for left in bundling.leftovers]
+    assert sorted(rows) == list(range(len(sources)))
+    assert all(2 <= len(rows) <= 4 for rows in bundling.bundles)
+    assert all(len({sources[row] for row in rows}) >= 2 for rows in bundling.bundles)
+    assert {left.reason for left in bundling.leftovers} <= {"alone", "single_source"}
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=NAMES)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_invariants(config: BundleConfig, data: st.DataObject) -> None:
+    """For any number of documents and sources; a second time the same; in another order the same sets."""
+    count = data.draw(st.integers(0, 70), label="documents")
+    vectors, sources = documents(count, data.draw(st.integers(1, 5)), data.draw(st.integers(0, 99)))
+    first = bundle_documents(vectors, sources, config, seed=3)
+    check(first, sources)
+    assert first == bundle_documents(vectors, sources, config, seed=3)
+    order = data.draw(st.permutations(range(count)))
+    moved = bundle_documents(vectors[order], [sources[row] for row in order], config, seed=3)
+    assert {frozenset(order[row] for row in rows) for rows in moved.bundles} == set(map(frozenset, first.bundles))
+    assert {Leftover(order[row], reason) for row, reason in moved.leftovers} == set(first.leftovers)
+
+
+@pytest.mark.filterwarnings("ignore:.*uncondensed distance matrix")  # twelve vectors of twelve numbers look like one
+@pytest.mark.parametrize("config", CONFIGS, ids=NAMES)
+def test_degenerate_vectors(config: BundleConfig) -> None:
+    """Copies and vectors without direction are bundled as well as they can be, and in finite time."""
+    sources = ["a", "b", "c", "a"] * 12
+    for vectors in (np.ones((48, 12)), np.zeros((48, 12)), np.repeat(np.eye(12), 4, axis=0)):
+        check(bundle_documents(vectors, sources, config, seed=0), sources)
+
+
+@pytest.mark.slow  # numba compiles UMAP
+def test_the_recipe_with_umap() -> None:
+    """Reduced, themed, cut and mended: clumps that are far apart are never mixed, and a seed gives the same again."""
+    rng = np.random.default_rng(0)
+    clump = np.repeat(np.arange(3), 10)
+    vectors = (np.eye(16)[clump] + rng.normal(size=(30, 16)) * 0.02).astype(np.float32)
+    sources = [f"s{row % 5}" for row in range(30)]
+    config = BundleConfig(method="recipe", reduction="umap", dimensions=4, theme_size=10)
+    bundling = bundle_documents(vectors, sources, config, seed=1)
+    check(bundling, sources)
+    assert not bundling.leftovers
+    assert all(len({clump[row] for row in rows}) == 1 for rows in bundling.bundles)
+    assert bundling == bundle_documents(vectors, sources, config, seed=1)
+
+
+def test_methods_find_the_same_clumps() -> None:
+    """Events told by three sources each: every method brings nearly all of an event's documents together."""
+    rng = np.random.default_rng(1)
+    event = np.repeat(np.arange(60), 3)
+    vectors = rng.normal(size=(60, 32))[event] + rng.normal(size=(180, 32)) * 0.15
+    sources = ["a", "b", "c"] * 60
+    for config in (
+        BundleConfig(method="recipe", reduction="none"),
+        BundleConfig(method="hdbscan", reduction="none"),
+        BundleConfig(method="greedy"),
+        BundleConfig(part_size=40),
+    ):
+        bundling = bundle_documents(vectors, sources, config, seed=0)
+        pure = [len({event[row] for row in rows}) == 1 for rows in bundling.bundles]
+        assert np.mean(pure) > 0.8, config.method
+        assert len(bundling.leftovers) < 10
+
+
+# Mending
+
+
+def at(*degrees: float) -> np.ndarray:
+    """Vectors of length 1 in the plane."""
+    angle = np.radians(degrees)
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "sources", "groups", "bundles", "leftovers"),
+    [
+        pytest.param((0, 5, 9), "abb", [[0, 1], [2]], {(0, 1, 2)}, {}, id="one joins the nearest with room"),
+        pytest.param((0, 5, 9), "aab", [[0, 1], [2]], {(0, 1, 2)}, {}, id="one source takes in another"),
+        pytest.param((0, 1, 2, 6, 9), "aaaab", [[0, 1, 2, 3], [4]], {(1, 2, 3, 4)}, {0: "alone"}, id="full"),
+        pytest.param(
+            (0, 1, 20, 21, 22), "aaabc", [[0, 1], [2, 3, 4]], {(0, 1, 3), (2, 4)}, {}, id="a bundle spares one"
+        ),
+        pytest.param((0, 2), "aa", [[0, 1]], set(), {0: "single_source", 1: "single_source"}, id="one source only"),
+        pytest.param((0, 1, 150), "abb", [[0, 1], [2]], {(0, 1)}, {2: "alone"}, id="too far"),
+        pytest.param((0, 1, 2, 3, 4), "abaaa", [[0, 1, 2, 3], [4]], {(0, 1, 2, 3)}, {4: "alone"}, id="no room"),
+        pytest.param((0, 1, 2, 3, 4), "abaab", [[0, 1, 2, 3], [4]], {(0, 1, 2), (3, 4)}, {}, id="no room, but a spare"),
+        pytest.param((0, 1, 40, 41), "abab", [[0], [1], [2], [3]], {(0, 1), (2, 3)}, {}, id="singles"),
+    ],
+)
+def test_mending(
+    degrees: tuple[float, ...],
+    sources: str,
+    groups: list[list[int]],
+    bundles: set[tuple[int, ...]],
+    leftovers: dict[int, str],
+) -> None:
+    """Documents on a circle, and what becomes of their groups."""
+    codes = np.array([ord(source) for source in sources])
+    found, left = complete(at(*degrees), codes, groups, BundleConfig(min_cosine=0.0))
+    assert {tuple(sorted(rows)) for rows in found} == bundles
+    assert dict(left) == leftovers
+
+
+def test_min_cosine() -> None:
+    """Greedily nothing is joined across it, and what is left says why."""
+    vectors, sources = at(0, 10, 90, 180, 185), ["a", "b", "c", "d", "d"]
+    bundling = bundle_documents(vectors, sources, BundleConfig(method="greedy", min_cosine=0.5), seed=0)
+    assert bundling.bundles == ((0, 1),)
+    assert bundling.leftovers == (Leftover(2, "alone"), Leftover(3, "single_source"), Leftover(4, "single_source"))
+
+
+# Parts
+
+
+def test_parts_are_not_much_too_large() -> None:
+    """Every row once, no part of more than twice the size, and parts hold what is near."""
+    vectors, _ = documents(600, 2, seed=4)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    parts = partition(vectors, 50, seed=0)
+    assert sorted(row for part in parts for row in part) == list(range(600))
+    assert max(map(len, parts)) <= 100
+    within = np.mean([(vectors[part] @ vectors[part].T).mean() for part in parts])
+    assert within > (vectors @ vectors.T).mean() + 0.2
+    assert [len(part) for part in partition(np.ones((500, 4), np.float32), 50, seed=0)] == [50] * 10
+
+
+def test_what_parts_leave_over_is_mended_across_them() -> None:
+    """Two far clumps, each of one source: only documents of different parts can make bundles."""
+    vectors = np.concatenate([at(*np.linspace(0, 8, 30)), at(*np.linspace(60, 68, 30))])
+    sources = ["a"] * 30 + ["b"] * 30
+    bundling = bundle_documents(vectors, sources, BundleConfig(part_size=15), seed=0)
+    check(bundling, sources)
+    assert not bundling.leftovers
+
+
+def test_parts_cost_little() -> None:
+    """In cohesion, against the same without parts, though these are small."""
+    vectors, sources = documents(600, 5, seed=2, dimensions=48)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    whole, parts = (
+        mean_cohesion(unit, bundle_documents(vectors, sources, config, seed=0))
+        for config in (BundleConfig(method="greedy"), BundleConfig(part_size=100))
+    )
+    assert parts > 0.93 * whole
+
+
+def test_cut() -> None:
+    """Any number of rows ends in groups of at most four."""
+    vectors, _ = documents(203, 1, seed=1)
+    groups = cut(vectors, list(range(203)), seed=0)
+    assert sorted(row for rows in groups for row in rows) == list(range(203))
+    assert max(map(len, groups)) <= 4
+
+
+@pytest.mark.parametrize(
+    ("vectors", "problem"),
+    [
+        (np.ones((2, 3)), "vectors of shape"),
+        (np.ones(3), "vectors of shape"),
+        (np.full((3, 2), np.nan), "not finite"),
+    ],
+)
+def test_bad_vectors(vectors: np.ndarray, problem: str) -> None:
+    """Said in one line."""
+    with pytest.raises(InvalidInput, match=problem):
+        bundle_documents(vectors, ["a", "b", "c"], BundleConfig(), seed=0)
+
+
+@pytest.mark.parametrize("setting", [{"part_size": 1}, {"theme_size": 0}, {"dimensions": 3}])
+def test_bad_settings(setting: dict[str, Any]) -> None:
+    """Sizes below that of a bundle."""
+    with pytest.raises(InvalidInput, match="less than 4"):
+        BundleConfig(**setting)
