@@ -80,6 +80,6 @@ class Fields:
 def expect(value: Any, kind: type, name: str) -> Any:
     """The value, when it is exactly of that JSON type. Raises `InvalidInput` naming the field otherwise."""
     if type(value) is not kind:
-        found, wanted = _JSON_NAMES[type(value)], _JSON_NAMES[kind]
+        found, wanted = _JSON_NAMES.get(type(value), type(value).__name__), _JSON_NAMES[kind]
         raise InvalidInput(f"expected {wanted}, found {found}", field=name or None)
     return value
