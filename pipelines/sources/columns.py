@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast, get_args
 
 from pipelines.sources.dates import iso_date
@@ -103,6 +104,12 @@ def read_row(row: Fields, columns: Mapping[str, str]) -> SourceDocument:
     )
 
 
+def with_full_id(document: SourceDocument) -> SourceDocument:
+    """The document, its own id made `source:id`; an id that begins so already stays."""
+    native = document.id.removeprefix(f"{document.source}:")
+    return replace(document, id=f"{document.source}:{native}")
+
+
 def authors_of(row: Fields, name: str) -> tuple[str, ...]:
     """Names in a list, or in a text with semicolons between them; none when the field is missing, null or empty."""
     value = row.values.get(name)
@@ -130,8 +137,7 @@ def tidy(text: str) -> str:
 
 def _optional_text(row: Fields, columns: Mapping[str, str], field: str) -> str:
     """Empty when there is no such column, or nothing in it."""
-    column = columns.get(field)
-    return row.text(column) if column is not None and row.values.get(column) is not None else ""
+    return row.text_or_empty(columns[field]) if field in columns else ""
 
 
 def _native_id(row: Fields, columns: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pipelines.sources import arxiv, news
-from pipelines.sources.columns import check_column_map, columns_of, read_row
+from pipelines.sources.columns import check_column_map, columns_of, read_row, with_full_id
 from pipelines.sources.feeds import feed_rows
 from pipelines.sources.fields import Fields
 from pipelines.sources.rows import InvalidRow, JsonRow, check_text, json_rows, opened
@@ -137,5 +137,4 @@ class _Reading:
     def _labelled(self, document: SourceDocument, path: Path) -> SourceDocument:
         """With source, kind and full id."""
         source = self.source or document.source or path.name.partition(".")[0]
-        native = document.id.removeprefix(f"{source}:")
-        return replace(document, id=f"{source}:{native}", source=source, kind=self.kind or document.kind)
+        return with_full_id(replace(document, source=source, kind=self.kind or document.kind))

@@ -35,6 +35,10 @@ class Fields:
         """A text, white space around it trimmed; may be empty."""
         return expect(self._required(name), str, self.name(name)).strip()
 
+    def text_or_empty(self, name: str) -> str:
+        """A text, trimmed; empty when the field is null or missing."""
+        return "" if self.values.get(name) is None else self.text(name)
+
     def filled_text(self, name: str) -> str:
         """A text that says something, white space around it trimmed."""
         text = self.text(name)

@@ -47,7 +47,7 @@ def read(row: Fields) -> SourceDocument:
         kind="news",
         title=one_line(row.filled_text("title")),
         text=tidy(row.filled_text("text")),
-        url=row.text("url") if "url" in row else "",
+        url=row.text_or_empty("url"),
         published=iso_date(row.filled_text("date"), "date"),
         language="en",
         licence=archive.licence,

@@ -6,6 +6,7 @@ import re
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 _SERVES = re.compile(r"^(?:www|rss|feeds?|export)\d*\.")
+_WWW = re.compile(r"^(?:www\.)+")
 _TRACKS = re.compile(r"utm_\w+|fbclid|gclid|mc_[ce]id|cmpid|ocid", re.IGNORECASE)
 
 
@@ -20,7 +21,7 @@ def site_of(url: str) -> str:
 
 
 def canonical_url(url: str) -> str:
-    """The address without fragment, parameters that count visitors, and a last slash; host in small letters, https.
+    """The address as https, without `www.`, capitals in the host, fragment, last slash and what counts visitors.
 
     For comparing only: it need not open. What is no web address stays as it is.
     """
@@ -30,4 +31,4 @@ def canonical_url(url: str) -> str:
     kept = [
         (name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if not _TRACKS.fullmatch(name)
     ]
-    return urlunsplit(("https", parts.netloc.lower(), parts.path.rstrip("/"), urlencode(kept), ""))
+    return urlunsplit(("https", _WWW.sub("", parts.netloc.lower()), parts.path.rstrip("/"), urlencode(kept), ""))

@@ -230,6 +230,11 @@ def test_delimiters_and_quotes(tmp_path: Path, delimiter: str) -> None:
     ]
 
 
+def test_long_articles_in_csv(tmp_path: Path) -> None:
+    text = "word, " * 100_000
+    assert document(written(tmp_path / "f.csv", as_csv([{**PLAIN, "text": text}]))).text == text.strip()
+
+
 def test_parquet_types(tmp_path: Path) -> None:
     table = pa.table(
         {
