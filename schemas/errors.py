@@ -17,13 +17,15 @@ Policy. Plain code raises; nothing catches in order to go on, but for these four
 
 1. `inference.client` retries what a second try can mend (5xx, broken connections, half a reply), then raises. A 429 is
    no failed try: it is repeated as long as other calls are answered.
-2. `pipelines.shards` turns an error that belongs to *one item* (`ITEM_ERRORS`: the prompt is too long,
+2. `pipelines.sources.fetchers` does so for live sources of documents, with 429 as a failed try; news goes on with the
+   second provider when the first one fails.
+3. `pipelines.shards` turns an error that belongs to *one item* (`ITEM_ERRORS`: the prompt is too long,
    the reply is malformed) into a `failed(reason)` row. Every other error stops the run: the ledger and
    the finished shards stay, so that the same command goes on later.
-3. `protocols` takes what goes wrong in an agent's search for the result of that search: a tool that fails
+4. `protocols` takes what goes wrong in an agent's search for the result of that search: a tool that fails
    (`nl_dag.execute`; caps and model servers are no tool's matter and pass), a plan that cannot be run
    (`r_search.respond`).
-4. `cli` prints one line, `error: …`, with the mend, and exits with the error's `exit_code`.
+5. `cli` prints one line, `error: …`, with the mend, and exits with the error's `exit_code`.
 
 A wrong *answer* of a model is data, never an error; a malformed reply is an error, never a score of 0.
 """

@@ -1,5 +1,6 @@
 """Question files in the shapes they are published in, read into `schemas.Question`: one module per data set.
 
+Files of documents are read in `pipelines.sources.documents`, and live sources in `pipelines.sources.fetchers`.
 A row that cannot be used comes out as an `InvalidRow` in its place; only a file that cannot be read at all raises.
 """
 

@@ -35,6 +35,10 @@ class Fields:
         """A text, white space around it trimmed; may be empty."""
         return expect(self._required(name), str, self.name(name)).strip()
 
+    def text_or_empty(self, name: str) -> str:
+        """A text, trimmed; empty when the field is null or missing."""
+        return "" if self.values.get(name) is None else self.text(name)
+
     def filled_text(self, name: str) -> str:
         """A text that says something, white space around it trimmed."""
         text = self.text(name)
@@ -80,6 +84,6 @@ class Fields:
 def expect(value: Any, kind: type, name: str) -> Any:
     """The value, when it is exactly of that JSON type. Raises `InvalidInput` naming the field otherwise."""
     if type(value) is not kind:
-        found, wanted = _JSON_NAMES[type(value)], _JSON_NAMES[kind]
+        found, wanted = _JSON_NAMES.get(type(value), type(value).__name__), _JSON_NAMES[kind]
         raise InvalidInput(f"expected {wanted}, found {found}", field=name or None)
     return value

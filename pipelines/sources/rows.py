@@ -33,7 +33,7 @@ class InvalidRow:
 
     file: str
     row: int
-    """1-based: the line of a JSON Lines file, the position in a JSON list."""
+    """1-based: the line of a text file, the position in a JSON list, a Parquet file or a feed."""
     field: str | None
     """The field at fault, as `question_decomposition[1].answer`; None when it is the row as a whole."""
     problem: str
@@ -43,12 +43,12 @@ class InvalidRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonRow:
-    """A row that is JSON."""
+    """A row whose value is that of a JSON text."""
 
     row: int
     value: Any
     text: str
-    """As it stands in the file."""
+    """As it stands in the file; where that is no text, its fields as JSON."""
 
 
 def iter_rows(path: Path) -> Iterator[JsonRow | InvalidRow]:
@@ -57,17 +57,22 @@ def iter_rows(path: Path) -> Iterator[JsonRow | InvalidRow]:
     Raises `InvalidInput` for a file that is missing, a folder, not to be opened, no UTF-8 text or cut short,
     and for a broken JSON list, in which nothing after the fault can be told apart.
     """
-    with _readable(path), path.open("rb") as raw:
-        packed = raw.peek(len(_GZIP)).startswith(_GZIP)
-        file: io.BufferedReader[Any] = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw
-        yield from _list_rows(file, path) if _starts_as_list(file) else _line_rows(file, path)
+    with opened(path) as file:
+        yield from json_rows(file, path)
+
+
+def json_rows(file: io.BufferedReader[Any], path: Path) -> Iterator[JsonRow | InvalidRow]:
+    """`iter_rows` of a file that `opened` gave and of which nothing is read yet."""
+    yield from _list_rows(file, path) if _starts_as_list(file) else _line_rows(file, path)
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn what may go wrong while reading into `InvalidInput` that names the file."""
+def opened(path: Path, expected: str = "JSON Lines or a JSON list") -> Iterator[io.BufferedReader[Any]]:
+    """A file's bytes, unpacked where it is gzip. What goes wrong inside becomes `InvalidInput` that names the file."""
     try:
-        yield
+        with path.open("rb") as raw:
+            packed = raw.peek(len(_GZIP)).startswith(_GZIP)
+            yield io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw
     except FileNotFoundError as error:
         raise InvalidInput("no such file", file=path) from error
     except IsADirectoryError as error:
@@ -77,21 +82,23 @@ def _readable(path: Path) -> Iterator[None]:
     except (gzip.BadGzipFile, zlib.error) as error:
         raise InvalidInput(f"the gzip file is damaged ({error})", file=path) from error
     except UnicodeDecodeError as error:
-        raise InvalidInput("not UTF-8 text; expected JSON Lines or a JSON list", file=path) from error
+        raise InvalidInput(f"not UTF-8 text; expected {expected}", file=path) from error
     except OSError as error:
         raise InvalidInput(f"cannot be read ({error.strerror or error})", file=path) from error
 
 
 def _starts_as_list(file: io.BufferedReader[Any]) -> bool:
-    """Whether the file, of which nothing is consumed, holds a JSON list; if not, it is JSON Lines.
-
-    Raises `UnicodeDecodeError` for a binary file: one with a zero byte near its start, or no UTF-8 in its first line.
-    """
+    """Whether the file, of which nothing is consumed, holds a JSON list; if not, it is JSON Lines."""
     head = file.peek(_HEAD)[:_HEAD].removeprefix(codecs.BOM_UTF8)
+    check_text(head)
+    return head.lstrip().startswith(b"[")
+
+
+def check_text(head: bytes) -> None:
+    """Raise `UnicodeDecodeError` for the start of a binary file: a zero byte in it, or no UTF-8 in its first line."""
     if b"\0" in head:
         raise UnicodeDecodeError("utf-8", head, head.index(b"\0"), head.index(b"\0") + 1, "binary")
     codecs.getincrementaldecoder("utf-8")().decode(head.partition(b"\n")[0])
-    return head.lstrip().startswith(b"[")
 
 
 def _line_rows(file: io.BufferedReader[Any], path: Path) -> Iterator[JsonRow | InvalidRow]:

@@ -1,0 +1,153 @@
+"""Documents from rows with any columns: which column holds which field, by a map or by the usual names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast, get_args
+
+from pipelines.sources.dates import iso_date
+from pipelines.sources.fields import Fields, expect
+from schemas import InvalidInput, SourceDocument, SourceKind
+
+USUAL: dict[str, tuple[str, ...]] = {
+    "id": ("id", "guid", "uuid", "docid", "documentid"),
+    "title": ("title", "headline", "name"),
+    "text": ("text", "body", "content", "contents", "article", "fulltext", "abstract"),
+    "url": ("url", "link", "permalink", "sourceurl"),
+    "published": ("published", "date", "publishedat", "publisheddate", "publicationdate", "pubdate"),
+    "authors": ("authors", "author", "byline", "creator"),
+    "language": ("language", "lang"),
+    "licence": ("licence", "license"),
+    "source": ("source", "publisher"),
+    "kind": ("kind",),
+}
+"""Columns by field, the best first, without capitals and marks: `pubdate` is also `pub_date` and `pubDate`."""
+
+_REQUIRED = ("title", "text")
+_MARKS = re.compile(r"[^a-z0-9]")
+_LANGUAGE = re.compile(r"([a-z]{2})(?:[-_].*)?", re.IGNORECASE)
+_KINDS: tuple[str, ...] = get_args(SourceKind)
+
+
+def parse_column_map(text: str) -> dict[str, str]:
+    """`title=headline,text=body` as a map of fields to columns; `authors=` says that no column holds them.
+
+    Raises `InvalidInput` for a field that documents do not have.
+    """
+    column_map: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        field, mark, column = (piece.strip() for piece in part.partition("="))
+        if not mark or field in column_map:
+            raise InvalidInput(f"column map: expected field=column once per field, found {part!r}")
+        column_map[field] = column
+    return check_column_map(column_map)
+
+
+def check_column_map(column_map: Mapping[str, str]) -> dict[str, str]:
+    """The map, when it maps fields of documents only. Raises `InvalidInput` otherwise."""
+    unknown = next((field for field in column_map if field not in USUAL), None)
+    if unknown is not None:
+        raise InvalidInput(f"column map: no field {unknown!r}; documents have {', '.join(USUAL)}")
+    return dict(column_map)
+
+
+def columns_of(names: Sequence[str], column_map: Mapping[str, str], *, is_row: bool = False) -> dict[str, str]:
+    """The column of each field that has one among these names, which are a table's or, with `is_row`, a row's own.
+
+    Raises `InvalidInput` when the column of title or text is not there, and for a table also one that the map names.
+    """
+    known = {_MARKS.sub("", name.lower()): name for name in reversed(names)}
+    found: dict[str, str] = {}
+    for field, usual in USUAL.items():
+        if field in column_map:
+            column = column_map[field]
+            if column and column not in names:
+                if is_row and field not in _REQUIRED:
+                    continue
+                raise InvalidInput(f"no such column for the {field}; there are {_listed(names)}", field=column)
+        else:
+            column = next((known[name] for name in usual if name in known), "")
+            if not column and field in _REQUIRED:
+                problem = f"no column for the {field}; there are {_listed(names)}. Say which: {field}=COLUMN"
+                raise InvalidInput(problem, field=field)
+        if column:
+            found[field] = column
+    return found
+
+
+def read_row(row: Fields, columns: Mapping[str, str]) -> SourceDocument:
+    """A row as a document whose `id` is the row's own; `source` is empty when the row names none.
+
+    Without an id, the URL is one; without both, a hash of title and text. Raises `InvalidInput` naming the column.
+    """
+    title = one_line(_optional_text(row, columns, "title"))
+    text = tidy(row.filled_text(columns["text"]))
+    url = _optional_text(row, columns, "url")
+    published = _optional_text(row, columns, "published")
+    kind = _optional_text(row, columns, "kind") or "general"
+    if kind not in _KINDS:
+        raise InvalidInput(f"expected one of {', '.join(_KINDS)}, found {kind[:40]!r}", field=columns["kind"])
+    return SourceDocument(
+        id=_native_id(row, columns) or url or _content_hash(title, text),
+        source=_optional_text(row, columns, "source"),
+        kind=cast(SourceKind, kind),
+        title=title,
+        text=text,
+        url=url,
+        published=iso_date(published, columns["published"]) if published else None,
+        language=language_code(_optional_text(row, columns, "language")),
+        authors=authors_of(row, columns["authors"]) if "authors" in columns else (),
+        licence=_optional_text(row, columns, "licence"),
+    )
+
+
+def with_full_id(document: SourceDocument) -> SourceDocument:
+    """The document, its own id made `source:id`; an id that begins so already stays."""
+    native = document.id.removeprefix(f"{document.source}:")
+    return replace(document, id=f"{document.source}:{native}")
+
+
+def authors_of(row: Fields, name: str) -> tuple[str, ...]:
+    """Names in a list, or in a text with semicolons between them; none when the field is missing, null or empty."""
+    value = row.values.get(name)
+    if value is None:
+        return ()
+    names = row.texts(name) if isinstance(value, list) else expect(value, str, row.name(name)).split(";")
+    return tuple(tidied for each in names if (tidied := one_line(each)))
+
+
+def language_code(text: str) -> str | None:
+    """`en` of `en`, `EN` and `en-US`; None for what does not begin with a code of two letters."""
+    match = _LANGUAGE.fullmatch(text)
+    return match[1].lower() if match else None
+
+
+def one_line(text: str) -> str:
+    """White space of any kind and length as one space."""
+    return " ".join(text.split())
+
+
+def tidy(text: str) -> str:
+    """With `\\n` for ends of lines and nothing around."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").strip()
+
+
+def _optional_text(row: Fields, columns: Mapping[str, str], field: str) -> str:
+    """Empty when there is no such column, or nothing in it."""
+    return row.text_or_empty(columns[field]) if field in columns else ""
+
+
+def _native_id(row: Fields, columns: Mapping[str, str]) -> str:
+    value: Any = row.values.get(columns.get("id", ""))
+    return str(value) if type(value) is int else _optional_text(row, columns, "id")
+
+
+def _content_hash(title: str, text: str) -> str:
+    return hashlib.sha256(f"{title}\0{text}".encode()).hexdigest()[:16]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:20]) + (", …" if len(names) > 20 else "") if names else "none"

@@ -1,0 +1,140 @@
+"""Files of documents, told apart by content, read into `schemas.SourceDocument`.
+
+JSON Lines, JSON lists, CSV, Parquet, RSS 2.0 and Atom; all but Parquet also in gzip. arXiv's papers and the archives of
+news in `pipelines.sources.news` are known by their fields; of all others the columns are found by a map or their names.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from pipelines.sources import arxiv, news
+from pipelines.sources.columns import check_column_map, columns_of, read_row, with_full_id
+from pipelines.sources.feeds import feed_rows
+from pipelines.sources.fields import Fields
+from pipelines.sources.rows import InvalidRow, JsonRow, check_text, json_rows, opened
+from pipelines.sources.tables import csv_rows, parquet_rows
+from schemas import InvalidInput, SourceDocument, SourceKind
+
+_HEAD = 4096
+_PARQUET = b"PAR1"
+_EXPECTED = "JSON, CSV, RSS, Atom or Parquet"
+
+
+class _Reader(Protocol):
+    """What the module of a known source has."""
+
+    COLUMNS: frozenset[str]
+
+    def recognises(self, values: dict[str, Any]) -> bool:
+        """Whether a row is one of its source."""
+        ...
+
+    def read(self, row: Fields) -> SourceDocument:
+        """A row as a document with the row's own id. Raises `InvalidInput` naming the field."""
+        ...
+
+
+_READERS: tuple[_Reader, ...] = (arxiv, news)
+_KNOWN_COLUMNS = frozenset[str]().union(*(reader.COLUMNS for reader in _READERS))
+
+
+def read_documents(
+    paths: Iterable[Path],
+    *,
+    column_map: Mapping[str, str] | None = None,
+    source: str | None = None,
+    kind: SourceKind | None = None,
+) -> Iterator[SourceDocument | InvalidRow]:
+    """The documents of all files in their order, and the rows that are none.
+
+    `column_map` says which column holds which field (`parse_column_map`), and that the rows are of no known source;
+    entries of feeds have no columns. `source` and `kind` replace what the rows say. Without either, `source` is that of
+    the row, the feed's site or the file's name, and `kind` is general. Two documents never have the same id: the second
+    is an invalid row. Raises `InvalidInput` for a file that is missing, cannot be read to its end, or lacks a column.
+    """
+    reading = _Reading(check_column_map(column_map or {}), source, kind)
+    for path in paths:
+        yield from reading.documents(path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What was asked for, and the ids that were given."""
+
+    column_map: dict[str, str]
+    source: str | None
+    kind: SourceKind | None
+    seen: set[str] = field(default_factory=set)
+
+    def documents(self, path: Path) -> Iterator[SourceDocument | InvalidRow]:
+        """The documents of one file."""
+        with opened(path, _EXPECTED) as file:
+            head = file.peek(_HEAD)[:_HEAD].removeprefix(codecs.BOM_UTF8).lstrip()
+            if head.startswith(b"<"):
+                yield from self._entries(feed_rows(file, path), path)
+            elif head.startswith((b"{", b"[")):
+                yield from self._objects(json_rows(file, path), path)
+            elif head.startswith(_PARQUET):
+                if isinstance(file.raw, gzip.GzipFile):
+                    raise InvalidInput("a Parquet file inside gzip; unpack it first", file=path)
+                yield from self._objects(parquet_rows(path, self._choose), path)
+            elif head:
+                check_text(head)
+                yield from self._objects(csv_rows(file, path, self._choose), path)
+
+    def _entries(self, rows: Iterator[JsonRow], path: Path) -> Iterator[SourceDocument | InvalidRow]:
+        """Of a feed, whose fields have names of their own."""
+        for row in rows:
+            yield self._document(row, {}, path)
+
+    def _objects(self, rows: Iterator[JsonRow | InvalidRow], path: Path) -> Iterator[SourceDocument | InvalidRow]:
+        """Raises `InvalidInput` at the end when there were rows, and none had a column that the map names."""
+        mapped = set(filter(None, self.column_map.values()))
+        met: set[str] | None = None
+        for row in rows:
+            if isinstance(row, JsonRow) and isinstance(row.value, dict):
+                met = (met or set()) | (mapped & row.value.keys())
+            yield self._document(row, self.column_map, path) if isinstance(row, JsonRow) else row
+        missed = mapped - met if met is not None else None
+        if missed:
+            raise InvalidInput("no row has this column of the column map", file=path, field=min(missed))
+
+    def _choose(self, names: Sequence[str]) -> list[str]:
+        """The columns of a table that are read. Raises `InvalidInput` when one that is needed is not there."""
+        known = frozenset() if self.column_map else _KNOWN_COLUMNS
+        read = {*columns_of(names, self._asked(self.column_map)).values(), *known}
+        return [name for name in names if name in read]
+
+    def _asked(self, column_map: dict[str, str]) -> dict[str, str]:
+        """The map; what replaces a field makes its column needless."""
+        needless = {name: "" for name in ("source", "kind") if getattr(self, name) is not None}
+        return {**column_map, **needless}
+
+    def _document(self, row: JsonRow, column_map: dict[str, str], path: Path) -> SourceDocument | InvalidRow:
+        """The row's document, whose id joins `seen`. The one place where a bad row stops being an exception."""
+        try:
+            document = self._labelled(self._read(Fields(row.value), column_map), path)
+            if document.id in self.seen:
+                raise InvalidInput(f"a document with the id {document.id!r} came before", field="id")
+        except InvalidInput as error:
+            return InvalidRow(file=str(path), row=row.row, field=error.field, problem=error.problem, payload=row.text)
+        self.seen.add(document.id)
+        return document
+
+    def _read(self, row: Fields, column_map: dict[str, str]) -> SourceDocument:
+        if not column_map:
+            reader = next((reader for reader in _READERS if reader.recognises(row.values)), None)
+            if reader is not None:
+                return reader.read(row)
+        return read_row(row, columns_of(tuple(row.values), self._asked(column_map), is_row=True))
+
+    def _labelled(self, document: SourceDocument, path: Path) -> SourceDocument:
+        """With source, kind and full id."""
+        source = self.source or document.source or path.name.partition(".")[0]
+        return with_full_id(replace(document, source=source, kind=self.kind or document.kind))

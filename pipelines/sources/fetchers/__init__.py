@@ -1,0 +1,14 @@
+"""Live sources of documents behind one protocol: arXiv's export API, GNews, and Google News by way of Serper.
+
+Keys come from the environment when a fetch begins, and stand in no error. What is fetched differs from day to day:
+write it to a file first, and make runs from that.
+"""
+
+from pipelines.sources.fetchers.arxiv import ArxivFetcher
+from pipelines.sources.fetchers.base import DocumentFetcher
+from pipelines.sources.fetchers.gnews import GNewsFetcher
+from pipelines.sources.fetchers.http import HttpConfig
+from pipelines.sources.fetchers.news import NewsFetcher
+from pipelines.sources.fetchers.serper import SerperFetcher
+
+__all__ = ["ArxivFetcher", "DocumentFetcher", "GNewsFetcher", "HttpConfig", "NewsFetcher", "SerperFetcher"]

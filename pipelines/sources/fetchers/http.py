@@ -1,0 +1,176 @@
+"""Polite requests to one provider: spaced, repeated when that may help, and with errors that show no key."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import quote, quote_plus
+
+import aiohttp
+
+from inference.endpoint import retry_after
+from schemas import ProviderError, ServerUnavailable
+
+T = TypeVar("T")
+
+_PASSING = {408, 425, 429}
+_KEY_REFUSED = {401, 403}
+_LARGEST_BODY = 1 << 25
+_CHUNK = 1 << 16
+_USER_AGENT = "trailforge"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpConfig:
+    """How a provider is treated."""
+
+    interval_s: float = 1.0
+    """Between the beginnings of two requests."""
+    timeout_s: float = 30.0
+    """Of one request."""
+    max_attempts: int = 5
+    backoff_s: float = 1.0
+    """Before the second attempt where the provider names no time; doubles each time, with jitter."""
+    longest_wait_s: float = 120.0
+    """Between two attempts. A provider that asks for more is given up at once."""
+
+
+class _Passing(Exception):
+    """An attempt that failed where another may not. `wait_s`: what the provider asks for."""
+
+    def __init__(self, why: str, wait_s: float | None = None) -> None:
+        super().__init__(why)
+        self.wait_s = wait_s
+
+
+class Provider:
+    """A provider's name and pace. All fetches of one process should share it; use it on one event loop."""
+
+    def __init__(self, name: str, config: HttpConfig, key_variable: str = "") -> None:
+        self._name, self._config, self._key_variable = name, config, key_variable
+        self._pace = asyncio.Lock()
+        self._next_at = 0.0
+
+    @asynccontextmanager
+    async def connection(self, key: str = "") -> AsyncIterator[Connection]:
+        """For the requests of one fetch. `key` is blotted out wherever it might be shown."""
+        timeout = aiohttp.ClientTimeout(total=self._config.timeout_s)
+        headers = {"User-Agent": _USER_AGENT}
+        async with aiohttp.ClientSession(timeout=timeout, headers=headers, trust_env=True) as session:
+            yield Connection(self, session, key)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait until the next request may be sent. One at a time, as arXiv asks for."""
+        loop = asyncio.get_running_loop()
+        async with self._pace:
+            await asyncio.sleep(self._next_at - loop.time())
+            self._next_at = loop.time() + self._config.interval_s
+            yield
+
+    def rest(self, attempt: int, failure: _Passing) -> None:
+        """Put off the next request, whoever sends it. Raises `ServerUnavailable` when there is to be no other try."""
+        self._next_at = max(self._next_at, asyncio.get_running_loop().time() + self._delay_s(attempt, failure))
+
+    def refusal(self, status: int, said: str) -> ProviderError:
+        """What a status that no second attempt mends means."""
+        where = f"{self._name}: refused with status {status}" + (f" ({said})" if said else "")
+        if status in _KEY_REFUSED and self._key_variable:
+            return ProviderError(f"{where}; check the key in {self._key_variable} and its quota")
+        return ProviderError(where)
+
+    def _delay_s(self, attempt: int, failure: _Passing) -> float:
+        if attempt >= self._config.max_attempts:
+            raise ServerUnavailable(f"{self._name}: {failure} after {attempt} attempts; try again later")
+        if failure.wait_s is not None:
+            if failure.wait_s > self._config.longest_wait_s:
+                raise ServerUnavailable(f"{self._name}: {failure}; it asks to come back in {failure.wait_s:.0f} s")
+            return failure.wait_s
+        ceiling = self._config.backoff_s * 2 ** (attempt - 1)
+        return min(self._config.longest_wait_s, ceiling) * (0.5 + random.random() / 2)
+
+
+class Connection:
+    """An open session with a provider."""
+
+    def __init__(self, provider: Provider, session: aiohttp.ClientSession, key: str) -> None:
+        self._provider, self._session, self._key = provider, session, key
+
+    async def ask(
+        self,
+        url: str,
+        parse: Callable[[bytes], T],
+        *,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> T:
+        """What `parse` makes of the reply; a `ValueError` of it counts as a failed attempt. POST when there is a body.
+
+        Raises `ServerUnavailable` after the last attempt, and `ProviderError` for a refusal.
+        """
+        attempt = 1
+        while True:
+            try:
+                async with self._provider.turn():
+                    return await self._attempt(url, parse, params=params, headers=headers, json=body)
+            except _Passing as passing:
+                self._provider.rest(attempt, passing)
+            attempt += 1
+
+    async def _attempt(self, url: str, parse: Callable[[bytes], T], **options: Any) -> T:
+        method = "GET" if options["json"] is None else "POST"
+        try:
+            # A redirect is none of these APIs' replies, and would take the key along.
+            async with self._session.request(method, url, allow_redirects=False, **options) as response:
+                content = await _content(response)
+                if response.status == 200:
+                    return parse(content)
+                status, wait_s = response.status, retry_after(response.headers)
+        except TimeoutError:
+            raise _Passing("no reply in time") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise _Passing(self._shown(str(error)) or type(error).__name__) from None  # the cause may repeat the key
+        except (ValueError, RecursionError) as error:  # the latter of JSON nested too deep
+            raise _Passing(f"what it sends cannot be read ({self._shown(str(error))})") from None
+        if status in _PASSING or status >= 500:
+            raise _Passing(f"status {status}", wait_s)
+        raise self._provider.refusal(status, self._shown(_message(content)))
+
+    def _shown(self, text: str) -> str:
+        """The first line, without the key."""
+        line = (text.strip().splitlines() or [""])[0]
+        for form in {self._key, quote(self._key, safe=""), quote_plus(self._key)} - {""}:
+            line = line.replace(form, "<key>")
+        return line[:200]
+
+
+async def _content(response: aiohttp.ClientResponse) -> bytes:
+    """The body. Raises `ValueError` for one that is too large."""
+    content = bytearray()
+    async for chunk in response.content.iter_chunked(_CHUNK):
+        content += chunk
+        if len(content) > _LARGEST_BODY:
+            raise ValueError(f"larger than {_LARGEST_BODY >> 20} MB")
+    return bytes(content)
+
+
+def _message(content: bytes) -> str:
+    """What an error's body says: in JSON under `errors`, `message` or `error`, else its first line."""
+    text = content.decode("utf-8", errors="replace")
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    for name in ("errors", "message", "error"):
+        if isinstance(said, dict) and said.get(name):
+            said = said[name]
+            break
+    if isinstance(said, dict):
+        said = [f"{name}: {problem}" for name, problem in said.items()]
+    return "; ".join(map(str, said)) if isinstance(said, list) else str(said)
