@@ -91,10 +91,16 @@ class _Parser:
         is_first = True
         while chunk := file.read(_CHUNK):
             chunk, is_first = chunk.lstrip() if is_first else chunk, False
-            self._expat.Parse(chunk, False)
+            self._parse(chunk)
             yield from self._taken()
-        self._expat.Parse(b"", True)
+        self._parse(b"", is_last=True)
         yield from self._taken()
+
+    def _parse(self, chunk: bytes, *, is_last: bool = False) -> None:
+        try:
+            self._expat.Parse(chunk, is_last)
+        except (LookupError, ValueError) as error:
+            raise _Refused(f"XML in an encoding that cannot be read ({error})") from None
 
     def _taken(self) -> list[Element]:
         taken, self._ready = self._ready, []

@@ -183,6 +183,8 @@ def test_other_encodings(tmp_path: Path) -> None:
         ("<rss><channel></rss>", "broken XML at line 1 (mismatched tag)"),
         ("<rss>" * 100_000, "XML nested deeper than 200 elements"),
         ("<", "broken XML at line 1"),
+        (RSS.replace("UTF-8", "UTT-8"), "XML in an encoding that cannot be read (unknown encoding: UTT-8)"),
+        (RSS.replace("UTF-8", "gb18030"), "XML in an encoding that cannot be read (multi-byte encodings"),
         (gzip.compress(RSS.encode() * 9)[:-100], "the gzip file is cut short"),
         (RSS.replace("Open.", "\udcff").encode("utf-8", "surrogateescape"), "broken XML at line"),
     ],
