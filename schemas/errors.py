@@ -13,7 +13,7 @@
     ├── ClusterError        a job of a distributed runner failed, or lost a worker
     └── OutputError         the output folder cannot be written, or belongs to another run
 
-Policy. Plain code raises; nothing catches in order to go on, but for these four places:
+Policy. Plain code raises; nothing catches in order to go on, but for these five places:
 
 1. `inference.client` retries what a second try can mend (5xx, broken connections, half a reply), then raises. A 429 is
    no failed try: it is repeated as long as other calls are answered.

@@ -12,9 +12,11 @@ from filters.bundles import (
     too_few_documents,
     unsupported_quote,
 )
+from filters.bundles.judge import BundleFilterConfig, judge_question
 from filters.bundles.reading import Reader, is_right
 
 __all__ = [
+    "BundleFilterConfig",
     "Reader",
     "answer_in_question",
     "bad_options",
@@ -24,6 +26,7 @@ __all__ = [
     "evidence",
     "invalid_plan",
     "is_right",
+    "judge_question",
     "stale_document",
     "too_few_documents",
     "unsupported_quote",

@@ -1,0 +1,140 @@
+"""Questions of a bundle by a scripted model: a sound one is kept, each flawed one is rejected for its flaw alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from filters.bundles import BundleFilterConfig, judge_question
+from generators.document_bundles import BundleContext, BundleWork, BundleWriterConfig, complexity_of, plan_of, seal
+from inference import Prices
+from inference.scripted import ScriptedModel, prompt_text
+from protocols import nl_dag
+from schemas import BundleInput, MalformedReply, PlanEdge
+from tests.filters.bundles.support import BUNDLE, PAPER, STREET, question
+
+ITEM = BundleInput(id=BUNDLE.uid, bundle=BUNDLE, documents=(STREET, PAPER))
+ANSWER = "University of Bergen"
+SOUND: dict[str, Any] = {
+    "type": "factual",
+    "question": "At which university did the designer of the turbine in the Ludlow prize's tide mill study blades?",
+    "answer": ANSWER,
+    "options": [],
+    "correct": [],
+    "hops": [
+        {
+            "document": 1,
+            "evidence": "the turbine that Mara Lind designed",
+            "query": "designer of the tide mill's turbine",
+            "reasoning": "names the designer",
+            "needs": [],
+        },
+        {
+            "document": 2,
+            "evidence": "Mara Lind studied blades at the University of Bergen",
+            "query": "where the designer found in A studied blades",
+            "reasoning": "says where",
+            "needs": [1],
+        },
+    ],
+}
+TOLD = "Who of the University of Bergen designed the tide mill's turbine?"
+TWO_OPTIONS = {"type": "single_choice", "options": ["Bergen", "Oslo"], "correct": ["A"]}
+
+
+def hop(number: int, **changes: Any) -> list[dict[str, Any]]:
+    """The sound hops, one of them changed."""
+    return [{**each, **changes} if n == number else each for n, each in enumerate(SOUND["hops"])]
+
+
+def work(
+    draft: dict[str, Any] | None, *, needs: tuple[str, ...] = ("Orkney", "Bergen"), knows: bool = False
+) -> BundleWork:
+    """A model that writes this draft, and answers it where all these words stand in the prompt."""
+
+    def reply(request: Any) -> str:
+        prompt = prompt_text(request)
+        if prompt.startswith("Write "):
+            return json.dumps({"questions": [draft] if draft else []})
+        if prompt.startswith("Answer the question from what you know"):
+            return f"the {ANSWER}" if knows else "the University of Tartu"
+        return ANSWER if all(word in prompt for word in needs) else "unknown"
+
+    context = BundleContext(
+        run_id="r", model="scripted", preset="test", seed=0, prices=Prices(), config=BundleWriterConfig(),
+        client=ScriptedModel(reply),
+    )  # fmt: skip
+    return BundleWork(item=ITEM, context=context)
+
+
+async def rejections(task: BundleWork) -> list[str]:
+    (row,) = await task.write()
+    return [v.reason for v in await judge_question(row, ITEM, task, BundleFilterConfig()) if not v.keep]
+
+
+async def test_a_sound_question_is_kept_with_what_was_measured() -> None:
+    task = work(SOUND)
+    (row,) = await task.write()
+    verdicts = await judge_question(row, ITEM, task, BundleFilterConfig())
+    sealed = seal(row, verdicts, task.meter.keys, ITEM.documents)
+    assert all(score.passed for score in sealed.filters) and len(sealed.filters) == 9
+    assert nl_dag.parse(sealed.dag_text).nodes == sealed.dag_nodes
+    assert [node.tool for node in sealed.dag_nodes] == ["News", "Academic"]
+    assert sealed.dag_edges == (PlanEdge(src="A", dst="B"),)
+    assert len(sealed.provenance.call_keys) == task.meter.calls == 1 + 3 + 4
+    assert 0 < sealed.complexity < 1
+
+
+@pytest.mark.parametrize(
+    ("draft", "how", "reason"),
+    [
+        (SOUND, {"needs": ("Bergen",)}, "fewer_documents_suffice"),
+        (SOUND, {"needs": ("Atlantis",)}, "not_answerable"),
+        (SOUND, {"knows": True}, "closed_book"),
+        ({**SOUND, "hops": hop(0, evidence="the turbine that Mara Lind invented")}, {}, "unsupported_quote"),
+        ({**SOUND, "hops": hop(0, needs=[2])}, {}, "invalid_plan"),
+        ({**SOUND, "hops": hop(1, needs=[1, 7])}, {}, "invalid_plan"),
+        (
+            {**SOUND, "question": "Who of the University of Bergen designed the tide mill's turbine?"},
+            {},
+            "answer_in_question",
+        ),
+        ({**SOUND, "hops": hop(0, query="the University of Bergen and tide mills")}, {}, "answer_in_question"),
+        ({**SOUND, **TWO_OPTIONS}, {}, "bad_options"),
+        ({**SOUND, "hops": SOUND["hops"][:1]}, {}, "too_few_documents"),
+    ],
+)
+async def test_each_flaw_is_rejected_for_itself_alone(draft: dict[str, Any], how: dict[str, Any], reason: str) -> None:
+    assert await rejections(work(draft, **how)) == [reason]
+
+
+async def test_a_document_that_is_not_there_is_no_crash() -> None:
+    assert set(await rejections(work({**SOUND, "hops": hop(1, document=9)}))) == {
+        "unsupported_quote",
+        "too_few_documents",
+    }
+
+
+async def test_nothing_that_joins_documents_is_an_answer_too() -> None:
+    assert await work(None).write() == []
+
+
+async def test_a_reply_without_the_form_twice_is_an_error_of_the_bundle() -> None:
+    with pytest.raises(MalformedReply):
+        await work({"type": "riddle"}).write()
+
+
+def test_more_sources_hops_depth_and_options_are_more_complex() -> None:
+    easy = question()
+    wide = question(dag_edges=())
+    assert complexity_of(wide, [STREET, PAPER], 0.0) < complexity_of(easy, [STREET, PAPER], 0.0)
+    assert complexity_of(easy, [STREET, STREET], 0.0) < complexity_of(easy, [STREET, PAPER], 0.0)
+    assert complexity_of(easy, [STREET, PAPER], 0.5) < complexity_of(easy, [STREET, PAPER], 0.0)
+    assert complexity_of(easy, [STREET, PAPER], 0.0) < complexity_of(question(type="causal"), [STREET, PAPER], 0.0)
+
+
+def test_a_hop_that_needs_the_same_finding_twice_has_one_edge() -> None:
+    _, edges = plan_of(hop(1, needs=[1, 1]), ITEM.documents)
+    assert edges == (PlanEdge(src="A", dst="B"),)
