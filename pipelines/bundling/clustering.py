@@ -23,17 +23,18 @@ from schemas import InvalidInput
 def bundle_documents(vectors: np.ndarray, sources: Sequence[str], config: BundleConfig, seed: int) -> Bundling:
     """Each document in one bundle or left over with a reason. `vectors`: (n, d), any length; `sources`: n names.
 
-    Memory beside the vectors: 8 n² bytes for `recipe`, about 100 MB for `greedy` and the mending. `partitioned` takes
-    time linear in n, unless much is left over in the parts, since that is compared across them all.
+    Memory: that of the vectors three times over, about 100 MB, and 8 n² bytes more for `recipe`. `partitioned` takes time
+    linear in n, unless much is left over in the parts, since that is compared across them all.
     """
     from threadpoolctl import threadpool_limits
 
-    units = _unit_length(vectors, len(sources))
-    order = _order(units, sources)
+    vectors = _unit_length(vectors, len(sources))
+    order = _order(vectors, sources)
+    vectors = vectors[order]
     names = {name: number for number, name in enumerate(sorted(set(sources)))}
     codes = np.array([names[source] for source in sources], int)[order]
     with threadpool_limits(1):  # sums of several threads differ in their last bits from run to run
-        bundles, leftovers = _bundle(units[order], codes, config, seed)
+        bundles, leftovers = _bundle(vectors, codes, config, seed)
     return Bundling(
         bundles=tuple(sorted(tuple(sorted(int(order[row]) for row in rows)) for rows in bundles)),
         leftovers=tuple(sorted(Leftover(int(order[row]), reason) for row, reason in leftovers)),
