@@ -23,8 +23,8 @@ from schemas import InvalidInput
 def bundle_documents(vectors: np.ndarray, sources: Sequence[str], config: BundleConfig, seed: int) -> Bundling:
     """Each document in one bundle or left over with a reason. `vectors`: (n, d), any length; `sources`: n names.
 
-    Memory: that of the vectors three times over, about 100 MB, and 8 n² bytes more for `recipe`. `partitioned` takes time
-    linear in n, unless much is left over in the parts, since that is compared across them all.
+    Memory beside the given vectors: twice theirs and about 100 MB; 8 n² bytes more for `recipe`. `partitioned` takes
+    time linear in n, unless much is left over in the parts, since that is compared across them all.
     """
     from threadpoolctl import threadpool_limits
 
