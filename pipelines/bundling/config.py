@@ -51,7 +51,7 @@ class Leftover(NamedTuple):
 
     index: int
     reason: LeftoverReason
-    """`single_source`: near it only documents of its own source are left; `alone`: none at all."""
+    """`single_source`: of its part only documents of its own source are left near it; `alone`: none at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

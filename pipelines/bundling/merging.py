@@ -24,8 +24,8 @@ def greedy_groups(vectors: np.ndarray, sources: np.ndarray, config: BundleConfig
 
 def complete(
     vectors: np.ndarray, sources: np.ndarray, groups: list[Group], config: BundleConfig
-) -> tuple[list[Group], list[Leftover]]:
-    """Bundles of these groups of at most four, and what could not be bundled.
+) -> tuple[list[Group], Group]:
+    """Bundles of these groups of at most four, and the rows that could not be bundled.
 
     A group of one source takes in the nearest document of another, first one that is in no bundle, then one that its
     bundle can spare. A full group gives its outermost document away for that. A document by itself joins the nearest
@@ -41,7 +41,20 @@ def complete(
     _merge_and_take(units, config)
     rest = sorted(units.members[unit][0] for unit in units.unfinished())
     bundles = [rows for unit, rows in units.members.items() if units.is_bundle(unit)]
-    return bundles, _leftovers(units, rest, config)
+    return bundles, rest
+
+
+def explain(vectors: np.ndarray, sources: np.ndarray, rest: Group, config: BundleConfig) -> list[Leftover]:
+    """Why each of these rows is in no bundle, among these rows alone."""
+    rows = np.array(rest, int)
+
+    def company(block: slice) -> np.ndarray:
+        same = sources[rows[block, None]] == sources[rows]
+        return same & (rows[block, None] != rows)
+
+    found = nearest(vectors[rows], vectors[rows], company, count=1, min_cosine=config.min_cosine)
+    accompanied = {rest[place] for place, _, _ in found}
+    return [Leftover(row, "single_source" if row in accompanied else "alone") for row in rest]
 
 
 def merge_nearest(units: Units, config: BundleConfig) -> None:
@@ -139,11 +152,11 @@ def _offers(units: Units, config: BundleConfig) -> list[tuple[float, int, int]]:
     spare = np.array([row for unit in units.members for row in _spare(units, unit)], int)
     if not takers or not len(spare):
         return []
-    wanted = np.array([units.sources[units.members[unit][0]] for unit in takers])
+    own = np.array([units.sources[units.members[unit][0]] for unit in takers])
     found = nearest(
         np.stack([units.centre(unit) for unit in takers]),
         units.vectors[spare],
-        lambda block: wanted[block, None] != units.sources[spare],
+        lambda block: own[block, None] != units.sources[spare],
         count=_NEIGHBOURS,
         min_cosine=config.min_cosine,
     )
@@ -156,16 +169,3 @@ def _spare(units: Units, unit: int) -> list[int]:
     if len(rows) < 3:
         return []
     return [row for row in rows if has_two(units.sources, [other for other in rows if other != row])]
-
-
-def _leftovers(units: Units, rest: list[int], config: BundleConfig) -> list[Leftover]:
-    """Why each of these rows is in no bundle."""
-    rows = np.array(rest, int)
-
-    def company(block: slice) -> np.ndarray:
-        same = units.sources[rows[block, None]] == units.sources[rows]
-        return same & (rows[block, None] != rows)
-
-    found = nearest(units.vectors[rows], units.vectors[rows], company, count=1, min_cosine=config.min_cosine)
-    accompanied = {rest[place] for place, _, _ in found}
-    return [Leftover(row, "single_source" if row in accompanied else "alone") for row in rest]

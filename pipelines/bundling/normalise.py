@@ -21,9 +21,7 @@ _DIGITS = re.compile(r"\d+")
 
 _MOST_BOILERPLATE_WORDS = 30
 """A longer line is a paragraph, which may well speak of cookies or newsletters."""
-_SITES = (
-    r"(?:facebook|twitter|x|linkedin|whatsapp|reddit|pinterest|telegram|email|e-mail|print|copy link|bluesky|threads)"
-)
+_SITES = r"(?:facebook|twitter|linkedin|whatsapp|reddit|pinterest|telegram|bluesky|e-?mail|print|copy link)"
 _BOILERPLATE = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (

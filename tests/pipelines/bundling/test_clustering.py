@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.bundling.clustering import bundle_documents
+from pipelines.bundling.clustering import bundle_documents, check_packages
 from pipelines.bundling.config import BundleConfig, Bundling, Leftover
 from pipelines.bundling.measures import mean_cohesion
-from pipelines.bundling.merging import complete
+from pipelines.bundling.merging import complete, explain
 from pipelines.bundling.partition import partition
 from pipelines.bundling.recipe import cut
 from schemas import InvalidInput
@@ -138,9 +138,10 @@ def test_mending(
 ) -> None:
     """Documents on a circle, and what becomes of their groups."""
     codes = np.array([ord(source) for source in sources])
-    found, left = complete(at(*degrees), codes, groups, BundleConfig(min_cosine=0.0))
+    vectors, config = at(*degrees), BundleConfig()
+    found, rest = complete(vectors, codes, groups, config)
     assert {tuple(sorted(rows)) for rows in found} == bundles
-    assert dict(left) == leftovers
+    assert dict(explain(vectors, codes, rest, config)) == leftovers
 
 
 def test_min_cosine() -> None:
@@ -213,3 +214,11 @@ def test_bad_settings(setting: dict[str, Any]) -> None:
     """Sizes below that of a bundle."""
     with pytest.raises(InvalidInput, match="less than 4"):
         BundleConfig(**setting)
+
+
+def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named as they are installed."""
+    check_packages()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in {"umap", "sklearn"} else object())
+    with pytest.raises(InvalidInput, match="scikit-learn, umap-learn; run `make install`"):
+        check_packages()
