@@ -388,11 +388,11 @@ async def test_servers_that_hang_end_in_a_stall_that_reaches_every_caller(server
 async def test_a_server_that_makes_progress_does_not_stall(server: ModelServer) -> None:
     server.replies = [reply for _ in range(12) for reply in (failure(429), answer())]
     client = ModelClient(config(server.url, stall_s=0.4, backoff_s=0.1))
-    for n in range(12):
-        await client.complete(chat(str(n)))
+    replies = [await client.complete(chat(str(n))) for n in range(12)]
     await asyncio.sleep(0.5)  # nothing is wanted
-    await client.complete(chat("after a rest"))
+    replies.append(await client.complete(chat("after a rest")))
     await client.aclose()
+    assert [reply.text for reply in replies] == ["Fritz Lang"] * 13
 
 
 async def test_after_a_stall_a_new_client_goes_on_from_the_ledger(server: ModelServer, tmp_path: Any) -> None:
