@@ -172,7 +172,10 @@ def test_the_same_run_is_let_in(finished_run: FinishedRun) -> None:
 
 def test_an_empty_folder_is_let_in(tmp_path: Path) -> None:
     source = questions_file(tmp_path / "q.jsonl")
-    refuse_other_run(tmp_path / "run", take_in(source, tmp_path / "run", CONFIG, None))
+    settings = take_in(source, tmp_path / "run", CONFIG, None)
+    refuse_other_run(tmp_path / "run", settings)
+    write_settings(tmp_path / "run", settings)
+    assert read_settings(tmp_path / "run") == settings
 
 
 def test_the_folder_of_other_questions_is_refused(finished_run: FinishedRun) -> None:

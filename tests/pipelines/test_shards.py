@@ -277,6 +277,7 @@ def test_rows_that_cannot_be_written_leave_no_receipt(tmp_path: Path) -> None:
 
 def test_no_shards_is_no_work(tmp_path: Path) -> None:
     run_shards(tmp_path, [], open="unavailable")
+    assert list(tmp_path.iterdir()) == [], "a worker was asked, or something was written"
 
 
 def test_two_runs_of_the_same_questions_have_the_same_names_and_bytes(
