@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from inference import Caps, ledger_url
-from pipelines.config import MctsRunConfig, run_config
+from pipelines.config import MctsRunConfig, RunConfig, read_config
 from presets import load_preset
 from schemas import to_dict
+
+C = TypeVar("C", bound=RunConfig)
 
 
 def configured(
     preset: str, model: str | None, model_name: str | None, seed: int, caps: Caps | None = None
 ) -> MctsRunConfig:
+    """`configuration_of` MCTS trajectories."""
+    return configuration_of(MctsRunConfig, "mcts_trajectories", preset, model, model_name, seed, caps)
+
+
+def configuration_of(
+    record: type[C],
+    dataset: str,
+    preset: str,
+    model: str | None,
+    model_name: str | None,
+    seed: int,
+    caps: Caps | None = None,
+) -> C:
     """A preset with what the command line says on top, and the ledger that the environment may name."""
-    config = run_config(load_preset(preset), source=f"preset {preset}")
+    config = read_config(record, load_preset(preset, dataset), source=f"preset {preset}")
     changes = {k: v for k, v in (("url", model), ("name", model_name)) if v is not None}
     given = {name: cap for name, cap in to_dict(caps or Caps()).items() if cap is not None}
     return replace(

@@ -88,6 +88,6 @@ def _named_server(url: str) -> Finding:
 
 
 def _ledger(url: str, out: Path) -> Finding:
-    from pipelines.mcts_trajectories import LEDGER
+    from pipelines.dataset import LEDGER
 
     return doctor.shared_ledger(url) if url else doctor.ledger(out / LEDGER)

@@ -24,7 +24,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from pipelines.progress import read_progress
+from pipelines.progress import read_progress, row_kinds
 
 _EVERY_S = 0.5
 _ARTIFACT_EVERY_S = 5.0
@@ -32,12 +32,15 @@ _LINE_EVERY_S = 30.0
 
 
 @contextlib.contextmanager
-def shown(folder: Path, *, total: int, done_before: int) -> Iterator[None]:
-    """Show the progress of a run until the block ends. `done_before`: items of shards that were finished earlier."""
-    artifact = create_progress_artifact(progress=0.0, description=f"{folder.name}: questions")
+def shown(folder: Path, unit: str, *, total: int, done_before: int) -> Iterator[None]:
+    """Show the progress of a stage until the block ends.
+
+    `unit`: what its items are called. `done_before`: items of shards that were finished earlier.
+    """
+    artifact = create_progress_artifact(progress=0.0, description=f"{folder.name}: {unit}")
     stop = threading.Event()
     watcher = threading.Thread(
-        target=_watch, args=(folder, total, done_before, artifact, stop), name="trailforge-progress", daemon=True
+        target=_watch, args=(folder, unit, total, done_before, artifact, stop), name="trailforge-progress", daemon=True
     )
     watcher.start()
     try:
@@ -47,10 +50,10 @@ def shown(folder: Path, *, total: int, done_before: int) -> Iterator[None]:
         watcher.join()
 
 
-def _watch(folder: Path, total: int, done_before: int, artifact: UUID | None, stop: threading.Event) -> None:
+def _watch(folder: Path, unit: str, total: int, done_before: int, artifact: UUID | None, stop: threading.Event) -> None:
     console, is_terminal = Console(stderr=True), sys.stderr.isatty()
     bar = Progress(
-        TextColumn("[bold]questions"),
+        TextColumn(f"[bold]{unit}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -60,11 +63,11 @@ def _watch(folder: Path, total: int, done_before: int, artifact: UUID | None, st
     status = Text()
     next_artifact = next_line = time.monotonic()
     with Live(Group(bar, status), console=console, refresh_per_second=4) if is_terminal else contextlib.nullcontext():
-        task = bar.add_task("questions", total=total, completed=done_before)
+        task = bar.add_task(unit, total=total, completed=done_before)
         while True:
             last = stop.wait(_EVERY_S)
             counters = read_progress(folder)
-            done = done_before + counters["questions"]
+            done = done_before + counters["items"]
             bar.update(task, completed=done)
             status.plain = _status(counters)
             now = time.monotonic()
@@ -72,14 +75,14 @@ def _watch(folder: Path, total: int, done_before: int, artifact: UUID | None, st
                 _update(artifact, 100 * done / max(1, total))
                 next_artifact = now + _ARTIFACT_EVERY_S
             if not is_terminal and (last or now >= next_line):
-                console.print(f"questions {done}/{total}  {_status(counters)}", highlight=False, soft_wrap=True)
+                console.print(f"{unit} {done}/{total}  {_status(counters)}", highlight=False, soft_wrap=True)
                 next_line = now + _LINE_EVERY_S
             if last:
                 return
 
 
 def _status(counters: Counter[str]) -> str:
-    kinds = " ".join(f"{k} {counters[k]}" for k in ("correct", "retrieval", "reasoning", "decomposition"))
+    kinds = " ".join(f"{kind} {count}" for kind, count in sorted(row_kinds(counters).items())) or "no rows yet"
     tokens = counters["prompt_tokens"] + counters["completion_tokens"]
     waits = ", waiting for a model server that fails or is too busy" if counters["servers_waited_for"] else ""
     return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from retrieval import RetrievalConfig
 from schemas import InvalidInput, SearchTree, SftRow, Trajectory, from_dict, to_dict, version_of
 
 T = TypeVar("T")
+C = TypeVar("C", bound="RunConfig")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,15 +104,11 @@ class OutputConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MctsRunConfig:
-    """Everything about a run of MCTS trajectories but its input and its folder."""
+class RunConfig(ABC):
+    """What the runs of all datasets have in common: everything about a run but its input and its folder."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
-    generator: GeneratorConfig = field(default_factory=GeneratorConfig)
-    filters: FilterConfig = field(default_factory=FilterConfig)
-    retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
-    output: OutputConfig = field(default_factory=OutputConfig)
     caps: Caps = field(default_factory=Caps)
     """Hard caps on all that the run ever pays."""
     ledger: str = ""
@@ -140,9 +138,24 @@ class MctsRunConfig:
         del content["ledger"]
         if not self.redo:
             del content["redo"]
-        content["prompt_version"] = self.generator.prompts.version
-        content["schema_versions"] = {r.__name__: version_of(r) for r in (Trajectory, SearchTree, SftRow)}
+        content["prompt_version"] = self.prompt_version
+        content["schema_versions"] = {r.__name__: version_of(r) for r in self.records}
         return content
+
+    @property
+    @abstractmethod
+    def prompt_version(self) -> str:
+        """Hash of the prompts in use."""
+
+    @property
+    @abstractmethod
+    def records(self) -> tuple[type, ...]:
+        """Records whose schema decides the rows."""
+
+    @property
+    @abstractmethod
+    def longest_reply(self) -> int:
+        """The most tokens that a call may ask for."""
 
     @property
     def hash(self) -> str:
@@ -151,7 +164,34 @@ class MctsRunConfig:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def run_config(content: dict[str, Any], *, source: str) -> MctsRunConfig:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MctsRunConfig(RunConfig):
+    """A run of MCTS trajectories."""
+
+    generator: GeneratorConfig = field(default_factory=GeneratorConfig)
+    filters: FilterConfig = field(default_factory=FilterConfig)
+    retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
+    output: OutputConfig = field(default_factory=OutputConfig)
+
+    @property
+    def prompt_version(self) -> str:
+        """Hash of the prompts in use."""
+        return self.generator.prompts.version
+
+    @property
+    def records(self) -> tuple[type, ...]:
+        """Records whose schema decides the rows."""
+        return (Trajectory, SearchTree, SftRow)
+
+    @property
+    def longest_reply(self) -> int:
+        """The most tokens that a call may ask for."""
+        rollout, policy = self.generator.rollout, self.generator.policy
+        of_policy = (policy.split_max_tokens, policy.judge_max_tokens) if policy.kind == "model" else ()
+        return max(rollout.answer_max_tokens, rollout.rephrase_max_tokens, *of_policy)
+
+
+def read_config(record: type[C], content: dict[str, Any], *, source: str) -> C:
     """A configuration from a preset's sections. Raises `InvalidInput` naming the preset and the field.
 
     What is left out, at any depth, keeps the default of its class. The section `server` is no part of a run: where and
@@ -160,16 +200,23 @@ def run_config(content: dict[str, Any], *, source: str) -> MctsRunConfig:
     if "server" in content:
         _read(VllmConfig, content["server"], source)
     run = {name: section for name, section in content.items() if name != "server"}
-    return _read(MctsRunConfig, _with_joined_urls(run), source)
+    return _read(record, _with_joined_urls(run), source)
 
 
-def server_config(content: dict[str, Any], *, source: str) -> tuple[VllmConfig, str]:
-    """A preset's model server, and the name that the preset's calls have for the model. Raises as `run_config`."""
-    config = run_config(content, source=source)
+def run_config(content: dict[str, Any], *, source: str) -> MctsRunConfig:
+    """`read_config` for MCTS trajectories."""
+    return read_config(MctsRunConfig, content, source=source)
+
+
+def server_config(
+    content: dict[str, Any], *, source: str, record: type[RunConfig] = MctsRunConfig
+) -> tuple[VllmConfig, str]:
+    """A preset's model server, and the name that the preset's calls have for the model. Raises as `read_config`."""
+    config = read_config(record, content, source=source)
     if "server" not in content:
         raise InvalidInput("the preset has no section 'server', so there is nothing to serve", file=source)
     server = _read(VllmConfig, content["server"], source)
-    longest = _longest_reply(config.generator)
+    longest = config.longest_reply
     if server.max_model_len is not None and server.max_model_len <= longest:
         raise InvalidInput(
             f"{server.max_model_len} leaves no room: a call of this preset may ask for {longest} tokens",
@@ -177,13 +224,6 @@ def server_config(content: dict[str, Any], *, source: str) -> tuple[VllmConfig, 
             field="server.max_model_len",
         )
     return server, config.model.name
-
-
-def _longest_reply(generator: GeneratorConfig) -> int:
-    """The most tokens that a call may ask for."""
-    rollout, policy = generator.rollout, generator.policy
-    of_policy = (policy.split_max_tokens, policy.judge_max_tokens) if policy.kind == "model" else ()
-    return max(rollout.answer_max_tokens, rollout.rephrase_max_tokens, *of_policy)
 
 
 def _read(record: type[T], content: dict[str, Any], source: str) -> T:

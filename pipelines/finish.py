@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from inference import Usage
 from pipelines.accounting import add_up, check_balance
-from pipelines.card import card
-from pipelines.config import MctsRunConfig, run_config
+from pipelines.dataset import Dataset
 from pipelines.files import write_text
 from pipelines.intake import INPUTS, Settings
-from pipelines.shards import RECEIPTS, Receipt, read_receipt, receipt_path
+from pipelines.shards import Receipt
 from schemas import (
-    CountMismatch,
     InvalidInput,
     Manifest,
-    Question,
     SchemaVersion,
     from_dict,
-    read_rows,
     to_dict,
     version_of,
 )
@@ -31,23 +26,18 @@ MANIFEST = "manifest.json"
 CARD = "README.md"
 
 
-def finish_run(folder: Path, settings: Settings, tables: Mapping[str, type], *, seconds: float) -> Manifest:
+def finish_run(folder: Path, settings: Settings, dataset: Dataset, *, seconds: float) -> Manifest:
     """Write card and manifest once all shards are done. Raises `CountMismatch` when the books do not balance."""
-    manifest = manifest_of(folder, settings, tables, seconds=seconds)
+    manifest = manifest_of(folder, settings, dataset, seconds=seconds)
     check_balance(manifest.stages)
-    rows = [path for path in (folder / entry.path for entry in manifest.files) if path.parent.name == settings.dataset]
-    record = tables[settings.dataset]
-    write_text(folder / CARD, card(manifest, configuration(settings), read_rows(rows, record)))
+    write_text(folder / CARD, dataset.card(folder, manifest, settings))
     write_text(folder / MANIFEST, json.dumps(to_dict(manifest), indent=1))
     return manifest
 
 
-def manifest_of(folder: Path, settings: Settings, tables: Mapping[str, type], *, seconds: float) -> Manifest:
+def manifest_of(folder: Path, settings: Settings, dataset: Dataset, *, seconds: float) -> Manifest:
     """What the receipts add up to. Raises `CountMismatch` when there is none for some shard."""
-    missing = [shard.name for shard in settings.shards if not receipt_path(folder, shard).exists()]
-    if missing:
-        raise CountMismatch(f"{len(missing)} of {len(settings.shards)} shards have no receipt, first {missing[0]}")
-    return _manifest(settings, [read_receipt(folder, shard) for shard in settings.shards], tables, seconds)
+    return _manifest(settings, dataset.receipts(folder, settings), dataset, seconds)
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -67,11 +57,6 @@ def read_manifest(folder: Path) -> Manifest | None:
     return from_dict(Manifest, content)
 
 
-def configuration(settings: Settings) -> MctsRunConfig:
-    """The configuration that a run was made with."""
-    return run_config(json.loads(settings.config), source="run.json")
-
-
 def drop_run(folder: Path) -> None:
     """Remove rows, receipts and manifest of a run, and keep its ledger."""
     for name in (MANIFEST, CARD, "run.json"):
@@ -81,12 +66,12 @@ def drop_run(folder: Path) -> None:
             shutil.rmtree(path)
 
 
-def _manifest(settings: Settings, receipts: list[Receipt], tables: Mapping[str, type], seconds: float) -> Manifest:
-    config = configuration(settings)
+def _manifest(settings: Settings, receipts: list[Receipt], dataset: Dataset, seconds: float) -> Manifest:
+    config = dataset.configuration(settings)
     stages = add_up([settings.books, *(receipt.stages for receipt in receipts)])
     usage = sum((receipt.usage for receipt in receipts), start=Usage())
-    accepted = next((line.accepted for line in stages if line.name == "filter"), 0)
-    recorded = {INPUTS: Question, **tables}
+    accepted = next((line.accepted for line in stages if line.name == dataset.last_stage), 0)
+    recorded = {INPUTS: dataset.item, **dataset.tables}
     return Manifest(
         run_id=settings.run_id,
         dataset=settings.dataset,
@@ -95,7 +80,7 @@ def _manifest(settings: Settings, receipts: list[Receipt], tables: Mapping[str, 
             for table, record in recorded.items()
         ),
         config_hash=settings.config_hash,
-        inputs=(settings.source,),
+        inputs=settings.sources,
         stages=stages,
         files=tuple(sorted((*settings.files, *(f for r in receipts for f in r.files)), key=lambda f: f.path)),
         model=config.model.name,
@@ -116,6 +101,3 @@ def _our_version() -> str:
         return version("trailforge")
     except PackageNotFoundError:
         return "unknown"
-
-
-__all__ = ["CARD", "MANIFEST", "RECEIPTS", "configuration", "drop_run", "finish_run", "manifest_of", "read_manifest"]

@@ -5,22 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from pipelines.accounting import stage
 from pipelines.files import output_errors, sha256_of, write_atomically, write_text
 from pipelines.shards import Shard, file_entry
 from pipelines.sources import InvalidRow, read_questions
-from pipelines.sources.rows import iter_rows
+from pipelines.sources.documents import documents_by_file
 from schemas import (
     FileEntry,
     InvalidInput,
     OutputError,
     Question,
     RejectedRow,
+    SourceDocument,
+    SourceKind,
     StageCount,
     from_dict,
     to_dict,
@@ -43,8 +47,8 @@ class Settings:
     config_hash: str
     config: str
     """The whole configuration as JSON."""
-    source: FileEntry
-    """The input file; `rows`: how many of its rows were read."""
+    sources: tuple[FileEntry, ...]
+    """The input files; `rows`: how many of their rows were read."""
     limit: int | None
     shards: tuple[Shard, ...]
     files: tuple[FileEntry, ...]
@@ -74,27 +78,28 @@ def take_in_questions(
     their place, so that a run that is already in the folder stays as it is. `needs_paragraphs`: a question without any
     is an invalid row.
     """
-    discard_staged(folder)
-    try:
-        intake = _Intake(source, folder, config_hash)
-        questions = intake.valid(limit, needs_paragraphs)
-        while batch := list(islice(questions, shard_size)):
-            intake.add(batch)
-        intake.check()
-        return Settings(
-            dataset=dataset,
-            run_id=intake.run_id(dataset),
-            config_hash=config_hash,
-            config=config,
-            source=FileEntry(path=str(source), rows=intake.rows_read, sha256=sha256_of(source)),
-            limit=limit,
-            shards=tuple(intake.shards),
-            files=tuple(intake.files + intake.write_invalid()),
-            books=(intake.books(),),
-        )
-    except BaseException:
-        discard_staged(folder)
-        raise
+    rows = [read_questions(source, needs_paragraphs=needs_paragraphs)]
+    intake = _Intake((source,), folder, Question, config_hash)
+    return intake.take_in(rows, dataset=dataset, config=config, shard_size=shard_size, limit=limit)
+
+
+def take_in_documents(
+    sources: Sequence[Path],
+    folder: Path,
+    *,
+    dataset: str,
+    config_hash: str,
+    config: str,
+    shard_size: int,
+    limit: int | None,
+    column_map: Mapping[str, str] | None = None,
+    source: str | None = None,
+    kind: SourceKind | None = None,
+) -> Settings:
+    """The documents of all files, as `take_in_questions` does it; the last three are those of `read_documents`."""
+    rows = documents_by_file(sources, column_map=column_map, source=source, kind=kind)
+    intake = _Intake(tuple(sources), folder, SourceDocument, config_hash)
+    return intake.take_in(rows, dataset=dataset, config=config, shard_size=shard_size, limit=limit)
 
 
 def write_settings(folder: Path, settings: Settings) -> None:
@@ -134,7 +139,7 @@ def refuse_other_run(folder: Path, settings: Settings) -> None:
     earlier = read_settings(folder)
     if earlier is None or earlier.run_id == settings.run_id:
         return
-    what = "other questions" if earlier.config_hash == settings.config_hash else _differences(earlier, settings)
+    what = "other input" if earlier.config_hash == settings.config_hash else _differences(earlier, settings)
     raise OutputError(
         f"{folder} holds a run with {what}; give another --out, or --replace to drop its rows "
         "(calls that stay the same are not paid again)"
@@ -142,95 +147,102 @@ def refuse_other_run(folder: Path, settings: Settings) -> None:
 
 
 class _Intake:
-    def __init__(self, source: Path, folder: Path, config_hash: str) -> None:
-        self._source, self._folder, self._config_hash = source, folder, config_hash
-        self.invalid: list[InvalidRow] = []
-        self.shards: list[Shard] = []
-        self.files: list[FileEntry] = []
+    """Cuts the valid rows into shards and puts the others aside. `rows` come by source."""
 
-    @property
-    def rows_read(self) -> int:
-        return sum(shard.rows for shard in self.shards) + len(self.invalid)
+    def __init__(self, sources: tuple[Path, ...], folder: Path, record: type, config_hash: str) -> None:
+        self._sources, self._folder, self._record, self._config_hash = sources, folder, record, config_hash
+        self._invalid: list[InvalidRow] = []
+        self._shards: list[Shard] = []
+        self._files: list[FileEntry] = []
+        self._rows_of = Counter[Path]()
 
-    def valid(self, limit: int | None, needs_paragraphs: bool) -> Iterator[Question]:
-        """The first `limit` valid questions; invalid rows met on the way are put aside."""
+    def take_in(
+        self, rows: Iterable[Iterable[Any]], *, dataset: str, config: str, shard_size: int, limit: int | None
+    ) -> Settings:
+        discard_staged(self._folder)
+        try:
+            valid = self._valid(rows, limit)
+            while batch := list(islice(valid, shard_size)):
+                self._add(batch)
+            self._check()
+            return Settings(
+                dataset=dataset,
+                run_id=self._run_id(dataset),
+                config_hash=self._config_hash,
+                config=config,
+                sources=tuple(self._entry_of(source) for source in self._sources),
+                limit=limit,
+                shards=tuple(self._shards),
+                files=tuple(self._files + self._write_invalid()),
+                books=(self._books(),),
+            )
+        except BaseException:
+            discard_staged(self._folder)
+            raise
+
+    def _valid(self, rows: Iterable[Iterable[Any]], limit: int | None) -> Iterator[Any]:
+        """The first `limit` valid rows; invalid ones met on the way are put aside."""
         taken = 0
-        bare: set[int] = set()
-        for position, row in enumerate(read_questions(self._source)):
-            if limit is not None and taken >= limit:
-                break
-            if isinstance(row, InvalidRow):
-                self.invalid.append(row)
-            elif needs_paragraphs and not row.paragraphs:
-                bare.add(position)
-            else:
-                taken += 1
-                yield row
-        if bare:
-            self.invalid += _without_paragraphs(self._source, bare)
-            self.invalid.sort(key=lambda row: row.row)
+        for source, of_source in zip(self._sources, rows, strict=True):
+            for row in of_source:
+                if limit is not None and taken >= limit:
+                    return
+                self._rows_of[source] += 1
+                if isinstance(row, InvalidRow):
+                    self._invalid.append(row)
+                else:
+                    taken += 1
+                    yield row
 
-    def add(self, questions: list[Question]) -> None:
-        content = json.dumps([to_dict(q) for q in questions], sort_keys=True)
+    def _add(self, items: list[Any]) -> None:
+        content = json.dumps([to_dict(item) for item in items], sort_keys=True)
         digest = hashlib.sha256(f"{self._config_hash}\0{content}".encode()).hexdigest()[:12]
-        name = f"part-{len(self.shards):05d}-{digest}"
+        name = f"part-{len(self._shards):05d}-{digest}"
         root, path = self._folder, f"{INPUTS}/{name}.parquet"
         if not (root / path).exists():
             root = self._folder / _STAGED
-            write_atomically(root / path, lambda temporary: write_parquet(temporary, Question, questions))
-        entry = file_entry(root, root / path, len(questions))
-        first = sum(shard.rows for shard in self.shards)
-        self.files.append(entry)
-        self.shards.append(Shard(name=name, input=entry.path, first=first, rows=entry.rows))
+            write_atomically(root / path, lambda temporary: write_parquet(temporary, self._record, items))
+        entry = file_entry(root, root / path, len(items))
+        self._files.append(entry)
+        self._shards.append(Shard(name=name, input=entry.path, first=self._taken, rows=entry.rows))
 
-    def check(self) -> None:
-        if not self.rows_read:
-            raise InvalidInput("holds no questions", file=self._source)
-        if len(self.invalid) > _MOST_INVALID * self.rows_read or not self.shards:
-            first = self.invalid[0]
+    def _check(self) -> None:
+        read = self._taken + len(self._invalid)
+        if not read:
+            what = "questions" if self._record is Question else "documents"
+            raise InvalidInput(f"holds no {what}", file=self._sources[0])
+        if len(self._invalid) > _MOST_INVALID * read or not self._shards:
+            first = self._invalid[0]
             raise InvalidInput(
-                f"{first.problem} ({len(self.invalid)} of {self.rows_read} rows are invalid; "
+                f"{first.problem} ({len(self._invalid)} of {read} rows are invalid; "
                 f"more than {_MOST_INVALID:.0%} stops the run)",
-                file=self._source,
+                file=Path(first.file),
                 row=first.row,
                 field=first.field,
             )
 
-    def write_invalid(self) -> list[FileEntry]:
-        if not self.invalid:
+    def _write_invalid(self) -> list[FileEntry]:
+        if not self._invalid:
             return []
         root = self._folder / _STAGED
-        rows = [_rejected(row) for row in self.invalid]
+        rows = [_rejected(row) for row in self._invalid]
         write_atomically(root / INVALID_ROWS, lambda temporary: write_parquet(temporary, RejectedRow, rows))
         return [file_entry(root, root / INVALID_ROWS, len(rows))]
 
-    def books(self) -> StageCount:
-        accepted = self.rows_read - len(self.invalid)
-        return stage(
-            "read",
-            inputs=self.rows_read,
-            accepted=accepted,
-            rejected=["invalid_input"] * len(self.invalid),
-        )
+    def _books(self) -> StageCount:
+        invalid = ["invalid_input"] * len(self._invalid)
+        return stage("read", inputs=self._taken + len(invalid), accepted=self._taken, rejected=invalid)
 
-    def run_id(self, dataset: str) -> str:
-        names = ",".join(shard.name for shard in self.shards)
+    @property
+    def _taken(self) -> int:
+        return sum(shard.rows for shard in self._shards)
+
+    def _entry_of(self, source: Path) -> FileEntry:
+        return FileEntry(path=str(source), rows=self._rows_of[source], sha256=sha256_of(source))
+
+    def _run_id(self, dataset: str) -> str:
+        names = ",".join(shard.name for shard in self._shards)
         return f"{dataset}-{hashlib.sha256(names.encode()).hexdigest()[:12]}"
-
-
-def _without_paragraphs(source: Path, positions: set[int]) -> list[InvalidRow]:
-    """The rows at these positions, read once more for their place and text."""
-    return [
-        InvalidRow(
-            file=str(source),
-            row=row.row,
-            field="paragraphs",
-            problem="nothing to search: no paragraphs; search a corpus instead (retrieval.scope: corpus)",
-            payload=row.text,
-        )
-        for position, row in enumerate(iter_rows(source))
-        if position in positions and not isinstance(row, InvalidRow)
-    ]
 
 
 def _rejected(row: InvalidRow) -> RejectedRow:

@@ -19,12 +19,15 @@ from generators.textualize import sft_rows
 from inference import ModelClient, check_ledger, open_ledger
 from pipelines.accounting import stage
 from pipelines.config import MctsRunConfig, ScheduleConfig
+from pipelines.dataset import LEDGER, Dataset, Stage
 from pipelines.intake import Settings, take_in_questions
+from pipelines.mcts_card import card
 from pipelines.shards import ItemResult
 from pipelines.sources import read_questions
 from retrieval import Retrieval, open_retrieval
 from schemas import (
     InvalidInput,
+    Manifest,
     Question,
     RejectedRow,
     SearchTree,
@@ -37,7 +40,6 @@ from schemas import (
 )
 
 DATASET = "mcts_trajectories"
-LEDGER = "ledger/calls.sqlite"
 _MOST_SAMPLED = 200
 TABLES: Mapping[str, type] = {
     DATASET: Trajectory,
@@ -45,6 +47,23 @@ TABLES: Mapping[str, type] = {
     "sft": SftRow,
     "rejected": RejectedRow,
 }
+
+
+def _card(folder: Path, manifest: Manifest, settings: Settings) -> str:
+    rows = read_rows(sorted((folder / DATASET).glob("*.parquet")), Trajectory)
+    return card(manifest, MCTS.configuration(settings), rows)
+
+
+MCTS = Dataset(
+    name=DATASET,
+    item=Question,
+    tables=TABLES,
+    config=MctsRunConfig,
+    last_stage="filter",
+    counted=(DATASET, "reflection_error", "kind"),
+    stages=lambda folder, settings: [Stage(name="search", unit="questions", shards=settings.shards)],
+    card=_card,
+)
 
 
 def take_in(source: Path, folder: Path, config: MctsRunConfig, limit: int | None) -> Settings:
@@ -167,7 +186,7 @@ class MctsSession:
         in_tail = position in self._work.tail
         generated = await generate(item, self._context, parallel=schedule.tail_parallel if in_tail else 1)
         result = rows_of(item, generated, self._work.config)
-        self._done["questions"] += 1
+        self._done["items"] += 1
         self._done["prompt_tokens"] += result.usage.prompt_tokens
         self._done["completion_tokens"] += result.usage.completion_tokens
         for row in result.rows[DATASET]:

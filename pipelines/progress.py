@@ -17,6 +17,10 @@ from pathlib import Path
 
 FOLDER = "progress"
 _BEGUN = "begun"
+OPERATIONAL = frozenset(
+    ("items", "prompt_tokens", "completion_tokens", "paid_calls", "ledger_hits", "retries", "in_flight")
+) | {"servers_waited_for"}
+"""Counters that are no rows. `items`: how many are done."""
 _LEFT = ".left.json"
 
 
@@ -67,6 +71,11 @@ def read_progress(run_folder: Path) -> Counter[str]:
         except (OSError, ValueError):
             continue
     return total
+
+
+def row_kinds(counters: Counter[str]) -> Counter[str]:
+    """The counters that are rows, by kind."""
+    return Counter({name: count for name, count in counters.items() if name not in OPERATIONAL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,8 @@ class Receipt:
     files: tuple[FileEntry, ...]
     stages: tuple[StageCount, ...]
     usage: Usage
+    shards: tuple[Shard, ...] = ()
+    """That the next stage is to run, where a stage makes those of another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

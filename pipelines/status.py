@@ -16,18 +16,18 @@ import pyarrow.parquet as pq
 
 from inference import SqliteLedger, Usage
 from pipelines.accounting import add_up
+from pipelines.dataset import LEDGER, Dataset, Stage
+from pipelines.datasets import dataset_of
 from pipelines.files import is_held
 from pipelines.finish import read_manifest
 from pipelines.intake import Settings, read_settings
-from pipelines.mcts_trajectories import DATASET, LEDGER
-from pipelines.progress import read_begun, read_progress
-from pipelines.shards import ERRORS, Receipt, read_receipt, receipt_path
+from pipelines.progress import read_begun, read_progress, row_kinds
+from pipelines.shards import ERRORS, Receipt, Shard, read_receipt, receipt_path
 from schemas import InvalidInput, TrailforgeError
 
 State = Literal["empty", "reading", "running", "stopped", "finished"]
 """`reading`: a process takes the questions in. `stopped`: begun, not finished, and no process holds the folder."""
 
-KINDS = ("correct", "retrieval", "reasoning", "decomposition")
 _BEFORE_A_RUN = {".lock", ".intake", "ledger"}
 _EVERY_S = 2.0
 
@@ -37,10 +37,10 @@ class Pace:
     """What the process that holds the folder has done since it began."""
 
     seconds: float
-    questions: int
-    questions_per_minute: float
+    items: int
+    items_per_minute: float
     seconds_left: float | None
-    """None before its first question."""
+    """Of this stage; None before its first item."""
     in_flight: int
     paid_calls: int
     ledger_hits: int
@@ -59,15 +59,20 @@ class RunStatus:
     is_held: bool
     """Whether a process holds the folder."""
     run_id: str | None = None
-    source: str | None = None
-    """The file of questions."""
+    dataset: str | None = None
+    sources: tuple[str, ...] = ()
+    """The input files."""
+    stage: str = ""
+    """The first that is not finished, or the last; the figures of shards and items are its own."""
+    unit: str = "items"
+    """What its items are called."""
     shards: int = 0
     shards_done: int = 0
-    questions: int = 0
-    questions_done: int = 0
-    """Of finished shards; while it runs, all that this process answered too."""
+    items: int = 0
+    items_done: int = 0
+    """Of finished shards; while it runs, all that this process did too."""
     rows: dict[str, int] = field(default_factory=dict)
-    """Accepted rows by kind, counted as the questions are."""
+    """By kind, of finished shards and of what this process did."""
     put_aside: dict[str, int] = field(default_factory=dict)
     """Rejected and failed items of finished shards and of the intake, by `stage/reason`."""
     calls: int = 0
@@ -110,11 +115,16 @@ def follow(folder: Path, *, every_s: float = _EVERY_S) -> Iterator[RunStatus]:
 
 def told(status: RunStatus) -> list[str]:
     """The status in lines."""
-    lines = [f"{status.folder}: {status.state}" + (f", {status.run_id} of {status.source}" if status.run_id else "")]
+    lines = [
+        f"{status.folder}: {status.state}"
+        + (f", {status.run_id} of {', '.join(status.sources)}" if status.run_id else "")
+    ]
     if status.run_id:
+        lines[0] += f", {status.run_id} of {', '.join(status.sources)}"
         lines += [
+            f"  stage      {status.stage}",
             f"  shards     {status.shards_done:,} of {status.shards:,}",
-            f"  questions  {status.questions_done:,} of {status.questions:,}",
+            f"  {status.unit:<10} {status.items_done:,} of {status.items:,}",
             f"  rows       {_counts(status.rows)}",
             f"  put aside  {_counts(status.put_aside) or 'none'}",
         ]
@@ -128,65 +138,78 @@ def told(status: RunStatus) -> list[str]:
 
 
 def _status(folder: Path, settings: Settings, held: bool) -> RunStatus:
-    receipts = [read_receipt(folder, s) for s in settings.shards if receipt_path(folder, s).exists()]
+    dataset = dataset_of(settings)
+    stages = dataset.stages(folder, settings)
+    finished = {shard.name: read_receipt(folder, shard) for stage in stages for shard in _finished(folder, stage)}
+    stage = next((each for each in stages if any(s.name not in finished for s in each.shards or ())), stages[-1])
+    shards = stage.shards or ()
     manifest = read_manifest(folder)
     is_finished = manifest is not None and manifest.run_id == settings.run_id
     state: State = "finished" if is_finished else "running" if held else "stopped"
     begun = read_begun(folder) if state == "running" else None
     counters = read_progress(folder) if begun else Counter[str]()
-    before = [receipt for receipt in receipts if begun is None or receipt.shard in begun.finished]
-    rows_of = {shard.name: shard.rows for shard in settings.shards}
-    done = sum(rows_of[receipt.shard] for receipt in before) + counters["questions"]
-    kinds = sum((_kinds(folder, receipt) for receipt in before), Counter({k: counters[k] for k in KINDS}))
-    usage = sum((receipt.usage for receipt in receipts), start=Usage())
+    before = {name: each for name, each in finished.items() if begun is None or name in begun.finished}
+    items = sum(shard.rows for shard in shards)
+    done = sum(shard.rows for shard in shards if shard.name in before) + counters["items"]
+    kinds = sum((_kinds(folder, each, dataset) for each in before.values()), row_kinds(counters))
+    usage = sum((receipt.usage for receipt in finished.values()), start=Usage())
     return RunStatus(
         folder=str(folder),
         state=state,
         next=_next(state, folder, settings),
         is_held=held,
         run_id=settings.run_id,
-        source=settings.source.path,
-        shards=len(settings.shards),
-        shards_done=len(receipts),
-        questions=settings.items,
-        questions_done=done,
-        rows={kind: kinds[kind] for kind in KINDS},
-        put_aside=_put_aside(settings, receipts),
+        dataset=settings.dataset,
+        sources=tuple(source.path for source in settings.sources),
+        stage=stage.name,
+        unit=stage.unit,
+        shards=len(shards),
+        shards_done=sum(shard.name in finished for shard in shards),
+        items=items,
+        items_done=done,
+        rows=dict(sorted(kinds.items())),
+        put_aside=_put_aside(settings, finished.values()),
         calls=usage.calls,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         cost=usage.cost,
         calls_kept=_kept(folder),
         errors=() if is_finished else _errors(folder),
-        pace=_pace_of(counters, begun.at, settings.items - done) if begun else None,
+        pace=_pace_of(counters, begun.at, items - done) if begun else None,
     )
+
+
+def _finished(folder: Path, stage: Stage) -> list[Shard]:
+    return [shard for shard in stage.shards or () if receipt_path(folder, shard).exists()]
 
 
 def _next(state: State, folder: Path, settings: Settings | None = None) -> str:
     if state == "stopped" and settings is not None:
+        command = settings.dataset.replace("_", "-")
         return (
-            f"run the same command again (--questions {settings.source.path} --out {folder} …): it goes on from here "
-            "and pays for no answered call twice"
+            f"run the same command again (trailforge {command} … {settings.sources[0].path} --out {folder} …): "
+            "it goes on from here and pays for no answered call twice"
         )
     return {
         "empty": f"start a run: trailforge mcts-trajectories --questions FILE --out {folder}",
-        "reading": "wait: the questions are being read",
+        "reading": "wait: the input is being read",
         "running": "wait; however it is stopped, the same command goes on",
         "finished": f"trailforge verify {folder}; trailforge show {folder}",
     }[state]
 
 
-def _kinds(folder: Path, receipt: Receipt) -> Counter[str]:
+def _kinds(folder: Path, receipt: Receipt, dataset: Dataset) -> Counter[str]:
     """Rows by kind of a finished shard."""
+    table, *columns = dataset.counted
     paths = (entry.path for entry in receipt.files)
-    return sum((_kinds_in(folder / p) for p in paths if p.startswith(f"{DATASET}/")), Counter())
+    return sum((_kinds_in(folder / p, *columns) for p in paths if p.startswith(f"{table}/")), Counter())
 
 
 @cache
-def _kinds_in(path: Path) -> Counter[str]:
+def _kinds_in(path: Path, *columns: str) -> Counter[str]:
     """Of a file, which does not change once its shard is finished."""
-    columns = pq.read_table(path, columns=["kind", "reflection_error"]).to_pydict()
-    return Counter(error or kind for kind, error in zip(columns["kind"], columns["reflection_error"], strict=True))
+    rows = pq.read_table(path, columns=list(columns)).to_pylist()
+    return Counter(next(row[c] for c in columns if row[c]) for row in rows)
 
 
 def _put_aside(settings: Settings, receipts: Iterable[Receipt]) -> dict[str, int]:
@@ -217,12 +240,12 @@ def _errors(folder: Path) -> tuple[str, ...]:
 
 
 def _pace_of(counters: Counter[str], begun_at: float, missing: int) -> Pace:
-    seconds, questions = max(0.0, time.time() - begun_at), counters["questions"]
+    seconds, items = max(0.0, time.time() - begun_at), counters["items"]
     return Pace(
         seconds=round(seconds, 1),
-        questions=questions,
-        questions_per_minute=round(60 * questions / seconds, 2) if seconds else 0.0,
-        seconds_left=round(missing * seconds / questions, 1) if questions else None,
+        items=items,
+        items_per_minute=round(60 * items / seconds, 2) if seconds else 0.0,
+        seconds_left=round(missing * seconds / items, 1) if items else None,
         in_flight=counters["in_flight"],
         paid_calls=counters["paid_calls"],
         ledger_hits=counters["ledger_hits"],
@@ -234,7 +257,7 @@ def _pace_of(counters: Counter[str], begun_at: float, missing: int) -> Pace:
 def _pace(pace: Pace) -> str:
     left = "not known yet" if pace.seconds_left is None else f"about {_duration(pace.seconds_left)} left"
     return (
-        f"{pace.questions_per_minute:,.1f} questions a minute, {left}; since {_duration(pace.seconds)}: "
+        f"{pace.items_per_minute:,.1f} a minute, {left}; since {_duration(pace.seconds)}: "
         f"{pace.paid_calls:,} calls paid, {pace.ledger_hits:,} from the ledger, {pace.in_flight:,} in flight, "
         f"{pace.retries:,} tried again, {pace.tokens:,} tokens"
     )

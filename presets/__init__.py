@@ -1,4 +1,8 @@
-"""Named configurations: one YAML file each. A key that is left out keeps the default of its config class."""
+"""Named configurations: one YAML file each. A key that is left out keeps the default of its config class.
+
+A preset is for the data set that its key `dataset` names; without that key it is for all of them, and a section named
+after a data set holds what goes over the others for that one.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +14,59 @@ import yaml
 
 from schemas import InvalidInput
 
-
-def preset_names() -> list[str]:
-    """The presets that come with the project."""
-    return sorted(f.name.removesuffix(".yaml") for f in files(__name__).iterdir() if f.name.endswith(".yaml"))
+DATASETS = ("mcts_trajectories", "document_bundles")
+"""That presets can be for."""
 
 
-def load_preset(name_or_path: str) -> dict[str, Any]:
-    """A preset by name, or a YAML file by path. Raises `InvalidInput` when there is none or it is no mapping."""
+def preset_names(dataset: str | None = None) -> list[str]:
+    """The presets that come with the project; those for a data set."""
+    return [name for name in _names() if dataset is None or _content(name).get("dataset", dataset) == dataset]
+
+
+def load_preset(name_or_path: str, dataset: str = DATASETS[0]) -> dict[str, Any]:
+    """What a preset, by name or by a YAML file's path, says for a data set.
+
+    Raises `InvalidInput` when there is none, it is no mapping, or it is for another data set.
+    """
+    content = _content(name_or_path)
+    meant = content.pop("dataset", dataset)
+    if meant != dataset:
+        others = ", ".join(preset_names(dataset))
+        raise InvalidInput(
+            f"the preset is for {meant}, not for {dataset}; for that there are {others}", file=name_or_path
+        )
+    own = content.get(dataset) or {}
+    if not isinstance(own, dict):
+        raise InvalidInput("expected a mapping of sections", file=name_or_path, field=dataset)
+    return _merged({name: section for name, section in content.items() if name not in DATASETS}, own)
+
+
+def dataset_of(name_or_path: str) -> str:
+    """The data set that a preset is for; the first of `DATASETS` when it is for all. Raises as `load_preset`."""
+    return _content(name_or_path).get("dataset", DATASETS[0])
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Sections laid over each other, fields of a section too."""
+    both = below.keys() & above.keys()
+    deeper = {
+        name: _merged(below[name], above[name])
+        for name in both
+        if isinstance(below[name], dict) and isinstance(above[name], dict)
+    }
+    return below | above | deeper
+
+
+def _content(name_or_path: str) -> dict[str, Any]:
     path = Path(name_or_path)
     if path.suffix in {".yaml", ".yml"}:
         if not path.is_file():
             raise InvalidInput("no such preset file", file=path)
         source = path
-    elif name_or_path in preset_names():
+    elif name_or_path in (names := _names()):
         source = files(__name__) / f"{name_or_path}.yaml"
     else:
-        raise InvalidInput(f"no preset {name_or_path!r}; there are {', '.join(preset_names())}, or give a .yaml file")
+        raise InvalidInput(f"no preset {name_or_path!r}; there are {', '.join(names)}, or give a .yaml file")
     try:
         content = yaml.safe_load(source.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
@@ -37,3 +77,7 @@ def load_preset(name_or_path: str) -> dict[str, Any]:
         raise InvalidInput("a preset is a mapping of sections", file=name_or_path)
     content.pop("description", None)
     return content
+
+
+def _names() -> list[str]:
+    return sorted(f.name.removesuffix(".yaml") for f in files(__name__).iterdir() if f.name.endswith(".yaml"))

@@ -37,11 +37,14 @@ FORMATS = ("auto", *(reader.NAME for reader in _READERS))
 """What `read_questions` takes as `format`."""
 
 
-def read_questions(path: Path, *, limit: int | None = None, format: str = "auto") -> Iterator[Question | InvalidRow]:
+def read_questions(
+    path: Path, *, limit: int | None = None, format: str = "auto", needs_paragraphs: bool = False
+) -> Iterator[Question | InvalidRow]:
     """The questions of a file in its order, and the rows that are none, until `limit` questions are read.
 
     JSON Lines or one JSON list, plain or gzip, told apart by content. `auto` takes the format that the keys of the
     first row with known keys show. Two questions never have the same id: the second is an invalid row.
+    `needs_paragraphs`: so is a question without any.
     Raises `InvalidInput` for an unknown format, and for a file that is missing or cannot be read to its end.
     """
     reader = _reader_named(format)
@@ -51,7 +54,7 @@ def read_questions(path: Path, *, limit: int | None = None, format: str = "auto"
             return
         if isinstance(row, JsonRow):
             reader = reader or _reader_for(row)
-            row = _read(row, reader, path, seen)
+            row = _read(row, reader, path, seen, needs_paragraphs)
         yield row
 
 
@@ -69,7 +72,9 @@ def _reader_for(row: JsonRow) -> _Reader | None:
     return next((reader for reader in _READERS if row.value.keys() >= reader.KEYS), None)
 
 
-def _read(row: JsonRow, reader: _Reader | None, path: Path, seen: set[str]) -> Question | InvalidRow:
+def _read(
+    row: JsonRow, reader: _Reader | None, path: Path, seen: set[str], needs_paragraphs: bool
+) -> Question | InvalidRow:
     """The row's question, whose id joins `seen`. The one place where a bad row stops being an exception."""
     try:
         fields = Fields(row.value)
@@ -79,6 +84,9 @@ def _read(row: JsonRow, reader: _Reader | None, path: Path, seen: set[str]) -> Q
         question = reader.read(fields)
         if question.id in seen:
             raise InvalidInput(f"a question with the id {question.id!r} came before", field="id")
+        if needs_paragraphs and not question.paragraphs:
+            problem = "nothing to search: no paragraphs; search a corpus instead (retrieval.scope: corpus)"
+            raise InvalidInput(problem, field="paragraphs")
     except InvalidInput as error:
         return InvalidRow(file=str(path), row=row.row, field=error.field, problem=error.problem, payload=row.text)
     seen.add(question.id)

@@ -58,9 +58,21 @@ def read_documents(
     the row, the feed's site or the file's name, and `kind` is general. Two documents never have the same id: the second
     is an invalid row. Raises `InvalidInput` for a file that is missing, cannot be read to its end, or lacks a column.
     """
+    for documents in documents_by_file(paths, column_map=column_map, source=source, kind=kind):
+        yield from documents
+
+
+def documents_by_file(
+    paths: Iterable[Path],
+    *,
+    column_map: Mapping[str, str] | None = None,
+    source: str | None = None,
+    kind: SourceKind | None = None,
+) -> Iterator[Iterator[SourceDocument | InvalidRow]]:
+    """`read_documents`, file by file; each is to be read before the next."""
     reading = _Reading(check_column_map(column_map or {}), source, kind)
     for path in paths:
-        yield from reading.documents(path)
+        yield reading.documents(path)
 
 
 @dataclass(frozen=True, slots=True)

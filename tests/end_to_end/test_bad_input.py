@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from inference import SqliteLedger
-from pipelines.mcts_trajectories import LEDGER
+from pipelines.dataset import LEDGER
 from pipelines.verify import verify_run
 from schemas import Manifest, RejectedRow, Trajectory, from_dict, read_parquet, read_rows, to_dict
 from tests.end_to_end.support import PRESET, ROOT, Ended, leftovers, prefect_server, trailforge

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pipelines.mcts_trajectories import LEDGER, TABLES
+from pipelines.dataset import LEDGER
+from pipelines.mcts_trajectories import TABLES
 from schemas import Question, read_rows, to_dict
 from tests.end_to_end.support import PRESET, ROOT, trailforge
 from tests.support.model_server import fail_next, running

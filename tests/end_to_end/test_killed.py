@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.dataset import LEDGER
 from pipelines.finish import read_manifest
-from pipelines.mcts_trajectories import LEDGER, TABLES
+from pipelines.mcts_trajectories import TABLES
 from schemas import SearchTree, read_rows
 from tests.support.model_server import running
 from tests.support.world import write_questions

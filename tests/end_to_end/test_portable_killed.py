@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from inference.ledgers import PASSWORD_VARIABLE, URL_VARIABLE
+from pipelines.dataset import LEDGER
 from pipelines.finish import read_manifest
-from pipelines.mcts_trajectories import LEDGER, TABLES
+from pipelines.mcts_trajectories import TABLES
 from schemas import SearchTree, read_rows
 from tests.support import cluster, postgres
 from tests.support.world import write_questions

@@ -51,7 +51,7 @@ def test_status_of_a_run_that_is_killed_half_way_and_goes_on(tmp_path: Path) -> 
                 time.sleep(0.05)
             os.killpg(process.pid, signal.SIGSTOP)  # so that it does not end before we have asked
             now = status(out)
-            assert (now["state"], now["is_held"], now["questions"]) == ("running", True, 16)
+            assert (now["state"], now["is_held"], now["items"]) == ("running", True, 16)
             assert now["pace"]["paid_calls"] > 0 and now["pace"]["seconds_left"] > 0
         finally:
             os.killpg(process.pid, signal.SIGKILL)
@@ -61,7 +61,7 @@ def test_status_of_a_run_that_is_killed_half_way_and_goes_on(tmp_path: Path) -> 
         assert 1 <= killed["shards_done"] <= 4 and killed["calls_kept"] >= now["pace"]["paid_calls"]
         assert trailforge(*command, environment=environment).code == 0
     finished = status(out)
-    assert (finished["state"], finished["questions_done"]) == ("finished", 16)
+    assert (finished["state"], finished["items_done"]) == ("finished", 16)
     shown = trailforge("status", out, "--watch")
     assert shown.code == 0 and shown.out.startswith(f"{out}: finished") and "shards     4 of 4" in shown.out
 

@@ -15,8 +15,8 @@ from prefect.client.schemas.objects import Artifact
 
 from flows import mcts_trajectories as module
 from flows.mcts_trajectories import configured, mcts_trajectories
+from pipelines.dataset import LEDGER
 from pipelines.finish import MANIFEST
-from pipelines.mcts_trajectories import LEDGER
 from schemas import InvalidInput, Manifest, ServerUnavailable
 from tests.support.model_server import fail_next, running, stats
 from tests.support.world import write_questions

@@ -16,7 +16,7 @@ from pipelines.config import MctsRunConfig, ModelConfig, OutputConfig
 from pipelines.files import sha256_of
 from pipelines.finish import MANIFEST, finish_run
 from pipelines.intake import Settings, write_settings
-from pipelines.mcts_trajectories import TABLES, MctsSession, MctsWork, take_in
+from pipelines.mcts_trajectories import MCTS, TABLES, MctsSession, MctsWork, take_in
 from pipelines.shards import run_pipeline
 from retrieval import RetrievalConfig, open_retrieval
 from schemas import Manifest, read_parquet, write_parquet
@@ -59,7 +59,7 @@ def make_run(folder: Path, source: Path, config: MctsRunConfig = CONFIG) -> tupl
     write_settings(folder, settings)
     work = ScriptedWork(folder=str(folder), run_id=settings.run_id, config=config)
     run_pipeline(work, folder, settings.shards, IN_PROCESS)
-    return settings, finish_run(folder, settings, TABLES, seconds=1.0)
+    return settings, finish_run(folder, settings, MCTS, seconds=1.0)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

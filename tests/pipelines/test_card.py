@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.card import card
 from pipelines.config import ModelConfig
+from pipelines.mcts_card import card
 from schemas import Message, Trajectory, read_rows
 from tests.pipelines.support import CONFIG, FinishedRun, config_with
 

@@ -10,15 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines import finish
-from pipelines.finish import MANIFEST, configuration, drop_run, finish_run, read_manifest
-from pipelines.mcts_trajectories import TABLES
+from pipelines.finish import MANIFEST, drop_run, finish_run, read_manifest
+from pipelines.mcts_trajectories import MCTS
 from pipelines.shards import receipt_path
 from schemas import CountMismatch, InvalidInput, OutputError
 from tests.pipelines.support import CONFIG, FinishedRun, contents, edit_manifest
 
 
 def again(run: FinishedRun) -> None:
-    finish_run(run.folder, run.settings, TABLES, seconds=2.0)
+    finish_run(run.folder, run.settings, MCTS, seconds=2.0)
 
 
 def test_the_manifest_is_written_last(finished_run: FinishedRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_a_manifest_is_read_as_it_was_written(original_run: FinishedRun) -> None
     assert original_run.manifest.cost == pytest.approx(
         (original_run.manifest.prompt_tokens + 2 * original_run.manifest.completion_tokens) / 1e6
     )
-    assert configuration(original_run.settings) == CONFIG
+    assert MCTS.configuration(original_run.settings) == CONFIG
 
 
 def test_a_folder_without_a_manifest_is_not_finished(tmp_path: Path) -> None:

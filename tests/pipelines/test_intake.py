@@ -41,7 +41,7 @@ def test_questions_are_spooled_in_their_order_and_cut_into_shards(tmp_path: Path
     assert spooled(tmp_path / "run") == [world.question(n, (2, 3)[n % 2]) for n in range(20)]
     assert [(shard.first, shard.rows) for shard in settings.shards] == [(0, 8), (8, 8), (16, 4)]
     assert [shard.name[:11] for shard in settings.shards] == ["part-00000-", "part-00001-", "part-00002-"]
-    assert settings.items == 20 and settings.source.rows == 20
+    assert settings.items == 20 and settings.sources[0].rows == 20
     assert read_settings(tmp_path / "run") == settings
 
 
@@ -70,7 +70,7 @@ def test_a_limit_takes_the_first_valid_questions(tmp_path: Path) -> None:
     settings = take_in(source, tmp_path / "run", CONFIG, 20)
     write_settings(tmp_path / "run", settings)
     assert [q.id for q in spooled(tmp_path / "run")] == [f"made-{n:05d}" for n in range(20)]
-    assert settings.source.rows == 21
+    assert settings.sources[0].rows == 21
 
 
 def test_few_invalid_rows_go_to_rejected_with_place_reason_and_text(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_few_invalid_rows_go_to_rejected_with_place_reason_and_text(tmp_path: Pa
     (books,) = settings.books
     assert (books.inputs, books.accepted, books.balance) == (42, 40, 0)
     assert [(c.reason, c.count) for c in books.rejected] == [("invalid_input", 2)]
-    assert settings.source.rows == 42
+    assert settings.sources[0].rows == 42
 
 
 @pytest.mark.parametrize(("valid", "stops"), [(18, True), (19, False)])
@@ -181,13 +181,13 @@ def test_an_empty_folder_is_let_in(tmp_path: Path) -> None:
 def test_the_folder_of_other_questions_is_refused(finished_run: FinishedRun) -> None:
     source = questions_file(finished_run.folder.parent / "other.jsonl", count=30)
     settings = take_in(source, finished_run.folder, CONFIG, None)
-    with pytest.raises(OutputError, match="holds a run with other questions; give another --out, or --replace"):
+    with pytest.raises(OutputError, match="holds a run with other input; give another --out, or --replace"):
         refuse_other_run(finished_run.folder, settings)
 
 
 def test_the_folder_of_another_limit_is_refused(finished_run: FinishedRun) -> None:
     settings = take_in(finished_run.source, finished_run.folder, CONFIG, 3)
-    with pytest.raises(OutputError, match="holds a run with other questions"):
+    with pytest.raises(OutputError, match="holds a run with other input"):
         refuse_other_run(finished_run.folder, settings)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pipelines import status as module
+from pipelines.dataset import LEDGER
 from pipelines.files import exclusive
 from pipelines.finish import CARD, MANIFEST
-from pipelines.mcts_trajectories import LEDGER
 from pipelines.progress import ProgressFile, begin_progress
 from pipelines.shards import ERRORS, receipt_path
 from pipelines.status import follow, read_status, told
@@ -33,7 +33,7 @@ def half_run(finished_run: FinishedRun) -> FinishedRun:
 def test_a_finished_run(finished_run: FinishedRun) -> None:
     found, manifest = read_status(finished_run.folder), finished_run.manifest
     assert (found.state, found.is_held, found.pace, found.errors) == ("finished", False, None, ())
-    assert (found.shards_done, found.shards, found.questions_done, found.questions) == (3, 3, 20, 20)
+    assert (found.shards_done, found.shards, found.items_done, found.items) == (3, 3, 20, 20)
     (accepted,) = (line.accepted for line in manifest.stages if line.name == "filter")
     assert sum(found.rows.values()) == accepted and found.rows["correct"] > 0
     assert (found.calls, found.prompt_tokens, found.cost) == (manifest.calls, manifest.prompt_tokens, manifest.cost)
@@ -43,11 +43,14 @@ def test_a_finished_run(finished_run: FinishedRun) -> None:
 
 def test_a_stopped_run_says_what_is_done_and_how_to_go_on(half_run: FinishedRun) -> None:
     begin_progress(half_run.folder, [])
-    ProgressFile(half_run.folder).write({"questions": 15, "correct": 99})  # of the process that was killed
+    ProgressFile(half_run.folder).write({"items": 15, "correct": 99})  # of the process that was killed
     found = read_status(half_run.folder)
-    assert (found.state, found.shards_done, found.questions_done, found.questions) == ("stopped", 1, 8, 20)
+    assert (found.state, found.shards_done, found.items_done, found.items) == ("stopped", 1, 8, 20)
     assert found.rows["correct"] < 99 and found.pace is None
-    assert f"--questions {half_run.source} --out {half_run.folder}" in found.next and "the same command" in found.next
+    assert (
+        f"mcts-trajectories … {half_run.source} --out {half_run.folder}" in found.next
+        and "the same command" in found.next
+    )
 
 
 def test_errors_of_the_last_try_are_told_once(half_run: FinishedRun) -> None:
@@ -68,31 +71,31 @@ def test_a_run_in_progress_counts_what_is_not_in_a_finished_shard_yet(
     with exclusive(folder):
         monkeypatch.setattr("time.time", lambda: 1_000_000.0)
         begin_progress(folder, [first.name])
-        ProgressFile(folder).write({"questions": 6, "correct": 2, "paid_calls": 50, "in_flight": 7, "prompt_tokens": 9})
+        ProgressFile(folder).write({"items": 6, "correct": 2, "paid_calls": 50, "in_flight": 7, "prompt_tokens": 9})
         monkeypatch.setattr("time.time", lambda: 1_000_180.0)
         found = read_status(folder)
-        assert (found.state, found.is_held, found.questions_done) == ("running", True, 14)
+        assert (found.state, found.is_held, found.items_done) == ("running", True, 14)
         assert found.rows["correct"] == finished_rows["correct"] + 2
         pace = found.pace
-        assert pace is not None and (pace.seconds, pace.questions_per_minute, pace.seconds_left) == (180, 2, 180)
+        assert pace is not None and (pace.seconds, pace.items_per_minute, pace.seconds_left) == (180, 2, 180)
         assert (pace.paid_calls, pace.in_flight, pace.tokens) == (50, 7, 9)
-        assert any("2.0 questions a minute, about 3 min left" in line for line in told(found))
+        assert any("2.0 a minute, about 3 min left" in line for line in told(found))
     assert read_status(folder).state == "stopped"
 
 
 def test_shards_that_this_process_finished_are_not_counted_twice(half_run: FinishedRun) -> None:
     with exclusive(half_run.folder):
         begin_progress(half_run.folder, [])
-        ProgressFile(half_run.folder).write({"questions": 8})
+        ProgressFile(half_run.folder).write({"items": 8})
         found = read_status(half_run.folder)
-        assert (found.shards_done, found.questions_done) == (1, 8)
+        assert (found.shards_done, found.items_done) == (1, 8)
         assert read_status(half_run.folder).pace is not None
 
 
 def test_a_process_that_has_not_begun_to_search_shows_no_pace(half_run: FinishedRun) -> None:
     with exclusive(half_run.folder):
         found = read_status(half_run.folder)
-    assert (found.state, found.pace, found.questions_done) == ("running", None, 8)
+    assert (found.state, found.pace, found.items_done) == ("running", None, 8)
 
 
 def test_an_empty_folder_and_one_that_is_being_filled(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.verify import tree_problems, verify_run
+from pipelines.mcts_verify import tree_problems
+from pipelines.verify import verify_run
 from schemas import InvalidInput, SearchTree, Trajectory, read_parquet, write_parquet
 from tests.pipelines.support import FinishedRun, contents, edit_manifest, forge, make_run, questions_file
 

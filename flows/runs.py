@@ -1,0 +1,97 @@
+"""What the flows of all data sets do alike: prepare a folder, start a model server, show figures in Prefect."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.tasks import Task
+
+from inference.servers import EmbeddedServer
+from pipelines.card import cost_table
+from pipelines.config import RunConfig
+from pipelines.finish import drop_run, read_manifest
+from pipelines.intake import Settings, discard_staged, read_settings, refuse_other_run, write_settings
+from schemas import BudgetExceeded, CountMismatch, InvalidInput, Manifest, OutputError, Stalled
+
+EMBEDDED = "embedded"
+C = TypeVar("C", bound=RunConfig)
+
+
+def is_mendable(task_: Task, run: TaskRun, state: State) -> bool:
+    """A retry helps when a server failed or a worker died; not with wrong input, a full disk or unbalanced books, nor
+    at a cap, nor when the client itself has waited for long enough."""
+    error = state.result(raise_on_failure=False)
+    return not isinstance(error, InvalidInput | OutputError | CountMismatch | BudgetExceeded | Stalled)
+
+
+def with_redo(out: Path, config: C, is_asked: bool) -> C:
+    """How often cut replies were asked for anew: as the folder's run says, and once more if that is asked.
+
+    A run that was stopped in the middle of it goes on with the same number.
+    """
+    earlier = read_settings(out)
+    if earlier is None:
+        if is_asked:
+            raise InvalidInput("holds no run, so there are no replies to ask for anew; leave out --redo", file=out)
+        return config
+    number = json.loads(earlier.config).get("redo", 0)
+    begins = is_asked and (number == 0 or read_manifest(out) is not None)
+    return replace(config, redo=number + begins)
+
+
+def prepare(out: Path, config: RunConfig, take_in: Callable[[], Settings], replace_run: bool) -> Settings:
+    """Take the input in; a folder with another run is refused, or emptied but for its ledger."""
+    try:
+        settings = take_in()
+        earlier = read_settings(out)
+        if earlier is not None and earlier.run_id == settings.run_id and read_manifest(out) is not None:
+            return earlier  # finished: not a byte of it changes
+        if earlier is not None and (replace_run or _is_redo_of(earlier, settings, config)):
+            drop_run(out)
+            settings = take_in()
+        refuse_other_run(out, settings)
+        write_settings(out, settings)
+        return settings
+    finally:
+        discard_staged(out)
+
+
+@contextlib.contextmanager
+def model_server(config: C) -> Iterator[C]:
+    """The configuration with the URL of a server that runs: for `embedded`, one that is started here."""
+    if config.model.url != EMBEDDED:
+        yield config
+        return
+    with EmbeddedServer() as server:
+        yield replace(config, model=replace(config.model, url=server.base_url))
+
+
+def publish(manifest: Manifest) -> None:
+    """Funnel and cost as Prefect artifacts."""
+    stem = manifest.dataset.replace("_", "-")
+    funnel = [
+        {
+            "stage": line.name,
+            "in": line.inputs,
+            "accepted": line.accepted,
+            "rejected": sum(c.count for c in line.rejected),
+            "failed": sum(c.count for c in line.failed),
+        }
+        for line in manifest.stages
+    ]
+    create_table_artifact(table=funnel, key=f"{stem}-funnel", description=manifest.run_id)
+    create_markdown_artifact(markdown=cost_table(manifest), key=f"{stem}-cost", description=manifest.run_id)
+
+
+def _is_redo_of(earlier: Settings, settings: Settings, config: RunConfig) -> bool:
+    """The same input and settings, but that cut replies are asked for once more."""
+    before = replace(config, redo=max(0, config.redo - 1))
+    same_input = [source.sha256 for source in earlier.sources] == [source.sha256 for source in settings.sources]
+    return before.hash == earlier.config_hash and same_input

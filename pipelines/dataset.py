@@ -1,0 +1,64 @@
+"""What the ends of a run have to know of a data set: its tables, its books, its card."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.config import RunConfig, read_config
+from pipelines.intake import Settings
+from pipelines.shards import Receipt, Shard, read_receipt, receipt_path
+from schemas import CountMismatch, Manifest
+
+LEDGER = "ledger/calls.sqlite"
+"""Of a run that shares none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Shards that are run one way."""
+
+    name: str
+    unit: str
+    """What the items are called."""
+    shards: tuple[Shard, ...] | None
+    """None: an earlier stage has to make them first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """One of the kinds of data that a run can make."""
+
+    name: str
+    item: type
+    """Record of the rows of `inputs/`."""
+    tables: Mapping[str, type]
+    """Record of each other table, by its name."""
+    config: type[RunConfig]
+    last_stage: str
+    """Stage whose accepted items are the rows that calls and cost are counted by."""
+    counted: tuple[str, ...]
+    """A table and its columns of which the first that is not null is a row's kind: what a status counts."""
+    stages: Callable[[Path, Settings], list[Stage]]
+    """In the order in which they run."""
+    card: Callable[[Path, Manifest, Settings], str]
+    """The card as Markdown; its plots are written beside it."""
+
+    def receipts(self, folder: Path, settings: Settings) -> list[Receipt]:
+        """Of all stages. Raises `CountMismatch` when one is missing."""
+        found: list[Receipt] = []
+        for stage in self.stages(folder, settings):
+            if stage.shards is None:
+                raise CountMismatch(f"stage {stage.name} has not begun")
+            missing = [shard.name for shard in stage.shards if not receipt_path(folder, shard).exists()]
+            if missing:
+                raise CountMismatch(f"{len(missing)} of {len(stage.shards)} shards have no receipt, first {missing[0]}")
+            found += [read_receipt(folder, shard) for shard in stage.shards]
+        return found
+
+    def configuration(self, settings: Settings) -> Any:
+        """The configuration that a run was made with, of the class `config`."""
+        return read_config(self.config, json.loads(settings.config), source="run.json")

@@ -1,0 +1,94 @@
+"""What a verification of rows is made of, for whatever data set."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from schemas import Manifest, RejectedRow, iter_parquet
+
+_MOST_SHOWN = 20
+
+
+@dataclass(slots=True)
+class Report:
+    """What a verification found."""
+
+    files: int = 0
+    rows: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing differs."""
+        return not self.problems
+
+
+class RowChecks(ABC):
+    """Recomputes what the rows say of themselves, file by file: memory holds the rows of one name at a time.
+
+    A data set counts in `accepted` what it finds of each stage, and every row of `rejected/`; `check_books` holds that
+    against the manifest.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, config: Any, report: Report) -> None:
+        self.folder, self.manifest, self.config, self.report = folder, manifest, config, report
+        self.accepted: Counter[str] = Counter()
+        self._rejected: Counter[tuple[str, str]] = Counter()
+
+    @abstractmethod
+    def check(self) -> None:
+        """Fill the report."""
+
+    def names(self) -> list[str]:
+        """Names of the files, each once: those of one shard have the same name in every table."""
+        return sorted({Path(entry.path).name for entry in self.manifest.files})
+
+    def rows(self, table: str, name: str, record: type) -> Iterator[Any]:
+        """Rows of a file; none when the table has no such file."""
+        path = self.folder / table / name
+        if path.exists():
+            for batch in iter_parquet(path, record):
+                yield from batch
+
+    def count_rejected(self, name: str) -> None:
+        """Count a file of `rejected/` by stage and reason."""
+        for row in self.rows("rejected", name, RejectedRow):
+            self._rejected[row.stage, row.reason] += 1
+
+    def problem(self, name: str, uid: str, text: str) -> None:
+        """Report what differs; the first twenty."""
+        if len(self.report.problems) < _MOST_SHOWN:
+            self.report.problems.append(f"{name}, {uid}: {text}")
+
+    def check_books(self) -> None:
+        """Hold what was counted against the manifest's stages."""
+        for stage_name in self.accepted.keys() - {line.name for line in self.manifest.stages}:
+            if self.accepted[stage_name]:
+                self.report.problems.append(f"stage {stage_name}: {self.accepted[stage_name]} rows, not in the books")
+        for line in self.manifest.stages:
+            counted = self.accepted.get(line.name)
+            if counted is not None and counted != line.accepted:
+                self.report.problems.append(f"stage {line.name}: {line.accepted} accepted, {counted} rows found")
+            for count in (*line.rejected, *line.failed):
+                found = self._rejected.pop((line.name, count.reason), 0)
+                if found != count.count:
+                    self.report.problems.append(
+                        f"stage {line.name}: {count.count} x {count.reason}, {found} rows in rejected/"
+                    )
+        for (stage_name, reason), found in self._rejected.items():
+            self.report.problems.append(f"rejected/: {found} rows of {stage_name}/{reason} that no stage counts")
+
+    def _rows(self, table: str, name: str, record: type) -> Iterator:
+        path = self.folder / table / name
+        if path.exists():
+            for batch in iter_parquet(path, record):
+                yield from batch
+
+    def _problem(self, name: str, uid: str, text: str) -> None:
+        if len(self.report.problems) < _MOST_SHOWN:
+            self.report.problems.append(f"{name}, {uid}: {text}")
