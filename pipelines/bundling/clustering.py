@@ -1,8 +1,9 @@
 """Bundles of two to four documents that belong together and come from at least two sources, by their vectors.
 
-`bundle_documents` is all that others call. It puts the documents into an order that depends on their vectors and
-sources alone and keeps to one thread, so that the same documents, in whatever order they come, give the same bundles
-for a seed. (Of documents with the same vector and source, which of them is in which bundle does depend on the order.)
+`bundle_documents` does all of it; `plan`, `bundle_part` and `join` are its steps, so that several workers can bundle
+parts, with the same result. The documents are put into an order that depends on their vectors and sources alone, and
+all keeps to one thread, so that the same documents, in whatever order they come, give the same bundles for a seed. (Of
+documents with the same vector and source, which of them is in which bundle does depend on the order.)
 """
 
 from __future__ import annotations
@@ -10,34 +11,116 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.bundling.config import BundleConfig, Bundling, Group, Leftover
+from pipelines.bundling.config import BundleConfig, Bundling, Group, Leftover, Method
 from pipelines.bundling.merging import complete, explain, greedy_groups
 from pipelines.bundling.partition import partition
 from pipelines.bundling.recipe import hdbscan_groups, recipe_groups
+from pipelines.bundling.threads import one_thread
 from schemas import InvalidInput
+
+_MODULES: dict[Method, tuple[str, ...]] = {
+    "recipe": ("sklearn.cluster", "sklearn.decomposition"),
+    "hdbscan": ("sklearn.cluster", "sklearn.decomposition"),
+    "greedy": (),
+}
+"""Which each method uses, beside numpy, that have numeric libraries of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Documents:
+    """What bundling knows of n documents."""
+
+    vectors: np.ndarray
+    """(n, d), float32, length 1."""
+    sources: np.ndarray
+    """(n,), a number for each source."""
+
+    def take(self, rows: Sequence[int]) -> Documents:
+        """These rows, in this order."""
+        return Documents(vectors=self.vectors[rows], sources=self.sources[rows])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Documents in the order in which they are bundled, and the parts in which that is done."""
+
+    documents: Documents
+    order: np.ndarray
+    """(n,): which of the given rows each of them is."""
+    parts: tuple[Group, ...]
+    """Rows of `documents`, each in one part."""
+
+    def part(self, number: int) -> Documents:
+        """The documents of a part: what `bundle_part` is given."""
+        return self.documents.take(self.parts[number])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartBundles:
+    """What became of a part, in rows of the part."""
+
+    bundles: tuple[Group, ...]
+    rest: Group
+    """In no bundle; may still find one among the rest of other parts, or room in their bundles."""
 
 
 def bundle_documents(vectors: np.ndarray, sources: Sequence[str], config: BundleConfig, seed: int) -> Bundling:
     """Each document in one bundle or left over with a reason. `vectors`: (n, d), any length; `sources`: n names.
 
-    Memory beside the given vectors: twice theirs and about 100 MB; 8 n² bytes more for `recipe`. `partitioned` takes
-    time linear in n, unless much is left over in the parts, since that is compared across them all.
+    It is `plan`, `bundle_part` for each part, `join`. Memory beside the given vectors: twice theirs and about 100 MB; 8
+    n² bytes more for `recipe`. `partitioned` takes time linear in n, unless much is left over in the parts, since that
+    is compared across them all.
     """
-    from threadpoolctl import threadpool_limits
+    planned = plan(vectors, sources, config, seed)
+    done = [bundle_part(planned.part(number), config, seed) for number in range(len(planned.parts))]
+    return join(planned, done, config)
 
+
+def plan(vectors: np.ndarray, sources: Sequence[str], config: BundleConfig, seed: int) -> Plan:
+    """The documents in their order, and in parts when `config.method` is `partitioned`; else all are one part."""
     vectors = _unit_length(vectors, len(sources))
     order = _order(vectors, sources)
-    vectors = vectors[order]
     names = {name: number for number, name in enumerate(sorted(set(sources)))}
-    codes = np.array([names[source] for source in sources], int)[order]
-    with threadpool_limits(1):  # sums of several threads differ in their last bits from run to run
-        bundles, leftovers = _bundle(vectors, codes, config, seed)
+    documents = Documents(vectors=vectors[order], sources=np.array([names[source] for source in sources], int)[order])
+    parts = [list(range(len(order)))] if len(order) else []
+    if parts and config.method == "partitioned":
+        with one_thread("faiss"):
+            parts = partition(documents.vectors, config.part_size, seed)
+    return Plan(documents=documents, order=order, parts=tuple(parts))
+
+
+def bundle_part(documents: Documents, config: BundleConfig, seed: int) -> PartBundles:
+    """The bundles of one part, which no other part has a say in: what a worker does."""
+    with one_thread(*_MODULES[_method(config)]):
+        bundles, rest = complete(documents.vectors, documents.sources, _groups(documents, config, seed), config)
+    return PartBundles(bundles=tuple(bundles), rest=rest)
+
+
+def join(plan: Plan, done: Sequence[PartBundles], config: BundleConfig) -> Bundling:
+    """The bundles of all parts, after what is left over in any of them had another chance among all; in given rows.
+
+    `done`: what `bundle_part` made of each part of the plan, in the plan's order.
+    """
+    documents, bundles, rest = plan.documents, list[Group](), Group()
+    for part, result in zip(plan.parts, done, strict=True):
+        bundles += [[part[row] for row in rows] for rows in result.bundles]
+        rest += [part[row] for row in result.rest]
+    leftovers: list[Leftover] = []
+    with one_thread():
+        if len(plan.parts) > 1 and rest:
+            bundles, rest = complete(documents.vectors, documents.sources, bundles + [[row] for row in rest], config)
+        still = set(rest)
+        for part in plan.parts:
+            left = [row for row in part if row in still]
+            leftovers += explain(documents.vectors, documents.sources, left, config)
+    given = plan.order
     return Bundling(
-        bundles=tuple(sorted(tuple(sorted(int(order[row]) for row in rows)) for rows in bundles)),
-        leftovers=tuple(sorted(Leftover(int(order[row]), reason) for row, reason in leftovers)),
+        bundles=tuple(sorted(tuple(sorted(int(given[row]) for row in rows)) for rows in bundles)),
+        leftovers=tuple(sorted(Leftover(int(given[row]), reason) for row, reason in leftovers)),
     )
 
 
@@ -48,35 +131,19 @@ def check_packages() -> None:
         raise InvalidInput(f"bundling needs {', '.join(missing)}; run `make install`")
 
 
-def _bundle(
-    vectors: np.ndarray, sources: np.ndarray, config: BundleConfig, seed: int
-) -> tuple[list[Group], list[Leftover]]:
-    if not len(vectors):
-        return [], []
-    parts = [list(range(len(vectors)))]
-    if config.method == "partitioned":
-        parts = partition(vectors, config.part_size, seed)
-    bundles, rest = [], []
-    for part in parts:
-        groups = _groups(vectors[part], sources[part], config, seed)
-        inner, left = complete(vectors[part], sources[part], groups, config)
-        bundles += [[part[row] for row in rows] for rows in inner]
-        rest += [part[row] for row in left]
-    if len(parts) > 1 and rest:
-        bundles, rest = complete(vectors, sources, bundles + [[row] for row in rest], config)
-    still = set(rest)
-    leftovers = [explain(vectors, sources, [row for row in part if row in still], config) for part in parts]
-    return bundles, [left for of_part in leftovers for left in of_part]
+def _method(config: BundleConfig) -> Method:
+    """What is done in a part."""
+    return config.within if config.method == "partitioned" else config.method
 
 
-def _groups(vectors: np.ndarray, sources: np.ndarray, config: BundleConfig, seed: int) -> list[Group]:
-    match config.within if config.method == "partitioned" else config.method:
+def _groups(documents: Documents, config: BundleConfig, seed: int) -> list[Group]:
+    match _method(config):
         case "recipe":
-            return recipe_groups(vectors, config, seed)
+            return recipe_groups(documents.vectors, config, seed)
         case "hdbscan":
-            return hdbscan_groups(vectors, config, seed)
+            return hdbscan_groups(documents.vectors, config, seed)
         case _:
-            return greedy_groups(vectors, sources, config)
+            return greedy_groups(documents.vectors, documents.sources, config)
 
 
 def _unit_length(vectors: np.ndarray, documents: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.bundling.clustering import bundle_documents, check_packages
+from pipelines.bundling.clustering import bundle_documents, bundle_part, check_packages, join, plan
 from pipelines.bundling.config import BundleConfig, Bundling, Leftover
 from pipelines.bundling.measures import mean_cohesion
 from pipelines.bundling.merging import complete, explain
@@ -60,6 +61,20 @@ def test_invariants(config: BundleConfig, data: st.DataObject) -> None:
     moved = bundle_documents(vectors[order], [sources[row] for row in order], config, seed=3)
     assert {frozenset(order[row] for row in rows) for rows in moved.bundles} == set(map(frozenset, first.bundles))
     assert {Leftover(order[row], reason) for row, reason in moved.leftovers} == set(first.leftovers)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=NAMES)
+def test_parts_by_workers(config: BundleConfig) -> None:
+    """Each part in a worker's hands, there and back as bytes and in any order of work: the same as all at once."""
+    vectors, sources = documents(200, 4, seed=5)
+    planned = plan(vectors, sources, config, seed=3)
+    assert sorted(row for part in planned.parts for row in part) == list(range(200))
+    sent = [pickle.dumps(planned.part(number)) for number in range(len(planned.parts))]
+    done = {
+        number: pickle.dumps(bundle_part(pickle.loads(sent[number]), config, 3)) for number in range(len(sent))[::-1]
+    }
+    received = [pickle.loads(done[number]) for number in range(len(sent))]
+    assert join(planned, received, config) == bundle_documents(vectors, sources, config, seed=3)
 
 
 @pytest.mark.filterwarnings("ignore:.*uncondensed distance matrix")  # twelve vectors of twelve numbers look like one
