@@ -10,14 +10,11 @@ import sys
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from schemas.errors import TrailforgeError
-
-if TYPE_CHECKING:
-    from schemas import Manifest
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,10 +34,33 @@ class Redo(StrEnum):
     TRUNCATED = "truncated"
 
 
+class Kind(StrEnum):
+    """What documents are; which tool of a search plan finds them."""
+
+    NEWS = "news"
+    ACADEMIC = "academic"
+    GENERAL = "general"
+
+
 _Redo = Annotated[
     Redo | None,
     typer.Option(help="Ask anew for the replies of this run that were cut, and for what follows from them."),
 ]
+_Model = Annotated[
+    str | None, typer.Option(help="URL of an OpenAI-compatible server, or 'embedded'. Default: the preset's.")
+]
+_ModelName = Annotated[str | None, typer.Option(help="Model as the server calls it. Default: the preset's.")]
+_MaxCost = Annotated[
+    float | None, typer.Option(min=0, help="Hard cap on the cost of this folder, at the preset's prices.")
+]
+_MaxCalls = Annotated[int | None, typer.Option(min=0, help="Hard cap on the model calls of this folder.")]
+_MaxTokens = Annotated[
+    int | None, typer.Option(min=0, help="Hard cap on the tokens of this folder, prompts and completions.")
+]
+_Replace = Annotated[
+    bool, typer.Option("--replace", help="Drop the rows of a run with other settings in --out; keep its ledger.")
+]
+_Runner = Annotated[str, typer.Option(help="Apache Beam's runner: FnApiRunner (here), PortableRunner, …")]
 _BeamOptions = Annotated[
     list[str] | None,
     typer.Option(help="Option of the runner as KEY=VALUE, e.g. job_endpoint=127.0.0.1:8099. Repeatable."),
@@ -66,29 +86,19 @@ def mcts_trajectories_command(
     preset: Annotated[
         str, typer.Option(help="msearcher (production), demo (embedded model), or a YAML file.")
     ] = "msearcher",
-    model: Annotated[
-        str | None, typer.Option(help="URL of an OpenAI-compatible server, or 'embedded'. Default: the preset's.")
-    ] = None,
-    model_name: Annotated[str | None, typer.Option(help="Model as the server calls it. Default: the preset's.")] = None,
+    model: _Model = None,
+    model_name: _ModelName = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
-    max_cost: Annotated[
-        float | None, typer.Option(min=0, help="Hard cap on the cost of this folder, at the preset's prices.")
-    ] = None,
-    max_calls: Annotated[int | None, typer.Option(min=0, help="Hard cap on the model calls of this folder.")] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(min=0, help="Hard cap on the tokens of this folder, prompts and completions.")
-    ] = None,
+    max_cost: _MaxCost = None,
+    max_calls: _MaxCalls = None,
+    max_tokens: _MaxTokens = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost. Starts nothing, pays nothing.")
     ] = False,
     redo: _Redo = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Drop the rows of a run with other settings in --out; keep its ledger.")
-    ] = False,
-    runner: Annotated[
-        str, typer.Option(help="Apache Beam's runner: FnApiRunner (here), PortableRunner, …")
-    ] = "FnApiRunner",
+    replace: _Replace = False,
+    runner: _Runner = "FnApiRunner",
     beam_option: _BeamOptions = None,
 ) -> None:
     """Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher)."""
@@ -99,6 +109,7 @@ def mcts_trajectories_command(
         raise typer.BadParameter("needed, as the folder of the run", param_hint="--out")
     from flows.mcts_trajectories import mcts_trajectories
     from inference import Caps
+    from inspector.summary import show_trajectories
 
     manifest = mcts_trajectories(
         questions=questions,
@@ -114,26 +125,75 @@ def mcts_trajectories_command(
         runner=runner,
         runner_options=tuple(beam_option or ()),
     )
-    _show_made(manifest, out)
+    show_trajectories(manifest, out)
 
 
-def _show_made(manifest: Manifest, out: Path) -> None:
-    """Print the figures of a run, one of its trajectories, and what to look at next."""
-    from rich.console import Console
+@app.command(
+    "document-bundles",
+    epilog="""Examples:\n
+    trailforge document-bundles --preset demo --documents sample_data/documents.jsonl --out out/bundles\n
+    trailforge document-bundles --documents news.jsonl.gz --documents arxiv.jsonl.gz --out out/spring\n
+    trailforge document-bundles --bundles-only --documents news.jsonl.gz --out out/spring   no model, no questions\n
+    trailforge document-bundles --documents posts.csv --columns text=body,published=date --source blog …\n
+    trailforge document-bundles --benchmark musique.jsonl …     no question of that benchmark comes out\n
+    trailforge document-bundles … (the same line again) goes on where it stopped and pays for nothing twice.""",
+)
+def document_bundles_command(
+    documents: Annotated[
+        list[Path],
+        typer.Option(help="Documents: JSONL, JSON, CSV, Parquet, RSS or Atom; .gz too. Repeatable."),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    preset: Annotated[
+        str, typer.Option(help="r-search (production), demo (embedded model), or a YAML file.")
+    ] = "r-search",
+    model: _Model = None,
+    model_name: _ModelName = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid documents.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of clustering and sampling.")] = 0,
+    columns: Annotated[
+        str | None, typer.Option(help="Which column holds what, e.g. text=body,title=headline,published=date.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="Name of the source, over what the files say.")] = None,
+    kind: Annotated[Kind | None, typer.Option(help="What the documents are, over what the files say.")] = None,
+    benchmark: Annotated[
+        list[Path] | None, typer.Option(help="File of questions that must not come out. Repeatable.")
+    ] = None,
+    bundles_only: Annotated[bool, typer.Option("--bundles-only", help="Stop at the bundles; no model.")] = False,
+    max_cost: _MaxCost = None,
+    max_calls: _MaxCalls = None,
+    max_tokens: _MaxTokens = None,
+    redo: _Redo = None,
+    replace: _Replace = False,
+    runner: _Runner = "FnApiRunner",
+    beam_option: _BeamOptions = None,
+) -> None:
+    """Turn documents of several sources into bundles, and bundles into multi-hop questions with plans (R-Search)."""
+    from flows.document_bundles import document_bundles
+    from inference import Caps
+    from inspector.summary import show_bundles
+    from pipelines.sources.columns import parse_column_map
 
-    from inspector import run_views, terminal
-
-    console = Console()
-    console.print(terminal.figures(manifest, terminal.kinds_of(run_views.trajectories(out))))
-    example = run_views.example(out)
-    if example is not None:
-        console.print(terminal.trajectory(example))
-    console.print(
-        f"\nRows: {out}/mcts_trajectories/*.parquet   Card: {out}/README.md\n"
-        f"Look further:\n  trailforge show {out} --kind reasoning\n  trailforge show {out} --tree\n"
-        f"  trailforge verify {out}",
-        highlight=False,
+    manifest = document_bundles(
+        documents=documents,
+        out=out,
+        preset=preset,
+        model=model,
+        model_name=model_name,
+        limit=limit,
+        seed=seed,
+        caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
+        column_map=parse_column_map(columns) if columns else None,
+        source=source,
+        kind=None if kind is None else kind.value,
+        benchmarks=benchmark or [],
+        bundles_only=bundles_only,
+        replace_run=replace,
+        redo_truncated=redo is not None,
+        runner=runner,
+        runner_options=tuple(beam_option or ()),
     )
+    show_bundles(manifest, out)
 
 
 def _estimate(questions: Path, preset: str, limit: int | None, seed: int) -> None:
@@ -172,22 +232,32 @@ def verify(folder: _RunFolder) -> None:
     trailforge show datasets_out/demo\n
     trailforge show datasets_out/demo --kind decomposition --count 3\n
     trailforge show datasets_out/demo --id 1f0c4a5be2d97a63\n
-    trailforge show datasets_out/demo --id 2hop__sample_001 --tree""",
+    trailforge show datasets_out/demo --id 2hop__sample_001 --tree\n
+    trailforge show datasets_out/bundles --kind factual\n
+    trailforge show datasets_out/bundles --bundles --count 20""",
 )
 def show(
     folder: _RunFolder,
-    id: Annotated[str | None, typer.Option(help="A trajectory's uid, or a question's id.")] = None,
-    kind: Annotated[str | None, typer.Option(help="correct, retrieval, reasoning or decomposition.")] = None,
+    id: Annotated[str | None, typer.Option(help="Id of a row, or of the question or bundle it belongs to.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Of trajectories correct, retrieval …; of bundle questions factual, causal ….")
+    ] = None,
     tree: Annotated[bool, typer.Option("--tree", help="Search trees instead of trajectories.")] = False,
+    bundles: Annotated[bool, typer.Option("--bundles", help="Bundles instead of their questions.")] = False,
     count: Annotated[int, typer.Option(min=1, help="How many.")] = 1,
 ) -> None:
-    """Show trajectories, or search trees, of a run in the terminal."""
+    """Show rows of a run in the terminal: trajectories or search trees, bundles or their questions."""
     from rich.console import Console
 
     from inspector import run_views, terminal
 
     console = Console()
-    if tree:
+    if run_views.dataset_of(folder) == "document_bundles":
+        if bundles:
+            views = map(terminal.bundle, run_views.find_bundles(folder, id, count))
+        else:
+            views = map(terminal.bundle_question, run_views.find_questions(folder, id, kind, count))
+    elif tree:
         views = map(terminal.search_tree, run_views.find_trees(folder, id, count))
     else:
         views = map(terminal.trajectory, run_views.find_trajectories(folder, id, kind, count))

@@ -13,7 +13,6 @@ from flows.progress import shown
 from flows.runs import is_mendable, model_server, prepare, publish, with_redo
 from flows.stopping import at_once
 from inference import Caps
-from pipelines.attempts import Patience
 from pipelines.config import MctsRunConfig
 from pipelines.files import exclusive, remove_temporary_files
 from pipelines.finish import finish_run, read_manifest
@@ -74,10 +73,8 @@ def run_shards(out: Path, settings: Settings, config: MctsRunConfig, arguments: 
     begin_progress(out, (shard.name for shard in finished))
     tail = tail_of(out, settings, config.schedule)
     work = MctsWork(folder=str(out.absolute()), run_id=settings.run_id, config=config, tail=tail)
-    schedule = config.schedule
-    patience = Patience(start_s=schedule.worker_start_s, silence_s=schedule.worker_silence_s)
     with shown(out, "questions", total=settings.items, done_before=sum(shard.rows for shard in finished)):
-        run_pipeline(work, out, settings.shards, arguments, patience)
+        run_pipeline(work, out, settings.shards, arguments, config.schedule.patience)
 
 
 __all__ = ["TrailforgeError", "configured", "mcts_trajectories", "run_shards"]

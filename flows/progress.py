@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -32,15 +32,21 @@ _LINE_EVERY_S = 30.0
 
 
 @contextlib.contextmanager
-def shown(folder: Path, unit: str, *, total: int, done_before: int) -> Iterator[None]:
+def shown(
+    folder: Path, unit: str, *, total: int, done_before: int, done: Callable[[], int] | None = None
+) -> Iterator[None]:
     """Show the progress of a stage until the block ends.
 
-    `unit`: what its items are called. `done_before`: items of shards that were finished earlier.
+    `unit`: what its items are called. `done_before`: items of shards that were finished earlier. `done`: says how many
+    there are now, of a stage whose workers do not count them.
     """
     artifact = create_progress_artifact(progress=0.0, description=f"{folder.name}: {unit}")
     stop = threading.Event()
     watcher = threading.Thread(
-        target=_watch, args=(folder, unit, total, done_before, artifact, stop), name="trailforge-progress", daemon=True
+        target=_watch,
+        args=(folder, unit, total, done_before, done, artifact, stop),
+        name="trailforge-progress",
+        daemon=True,
     )
     watcher.start()
     try:
@@ -50,7 +56,15 @@ def shown(folder: Path, unit: str, *, total: int, done_before: int) -> Iterator[
         watcher.join()
 
 
-def _watch(folder: Path, unit: str, total: int, done_before: int, artifact: UUID | None, stop: threading.Event) -> None:
+def _watch(
+    folder: Path,
+    unit: str,
+    total: int,
+    done_before: int,
+    now_done: Callable[[], int] | None,
+    artifact: UUID | None,
+    stop: threading.Event,
+) -> None:
     console, is_terminal = Console(stderr=True), sys.stderr.isatty()
     bar = Progress(
         TextColumn(f"[bold]{unit}"),
@@ -67,15 +81,15 @@ def _watch(folder: Path, unit: str, total: int, done_before: int, artifact: UUID
         while True:
             last = stop.wait(_EVERY_S)
             counters = read_progress(folder)
-            done = done_before + counters["items"]
+            done = now_done() if now_done else done_before + counters["items"]
             bar.update(task, completed=done)
-            status.plain = _status(counters)
+            status.plain = told = _status(counters) if now_done is None else ""
             now = time.monotonic()
             if artifact and (last or now >= next_artifact):
                 _update(artifact, 100 * done / max(1, total))
                 next_artifact = now + _ARTIFACT_EVERY_S
             if not is_terminal and (last or now >= next_line):
-                console.print(f"{unit} {done}/{total}  {_status(counters)}", highlight=False, soft_wrap=True)
+                console.print(f"{unit} {done}/{total}  {told}", highlight=False, soft_wrap=True)
                 next_line = now + _LINE_EVERY_S
             if last:
                 return

@@ -95,6 +95,18 @@ class ModelClient:
         return sorted({name for answer in answers if not isinstance(answer, BaseException) for name in answer})
 
     @property
+    def told(self) -> dict[str, int]:
+        """The figures of progress: what this process did, and what it waits for."""
+        counters = self.counters
+        return {
+            "paid_calls": counters.paid_calls,
+            "ledger_hits": counters.ledger_hits,
+            "retries": counters.retries,
+            "in_flight": counters.in_flight,
+            "servers_waited_for": self.servers_waited_for,
+        }
+
+    @property
     def servers_waited_for(self) -> int:
         """How many servers fail at the moment, or asked to be left alone."""
         return self._throttle.waited_for()

@@ -57,6 +57,12 @@ class Meter:
         """Count a reply; one that was counted before changes nothing."""
         self._replies[reply.key] = reply
 
+    def __add__(self, other: Meter) -> Meter:
+        """The calls of both; one that both made counts once."""
+        both = Meter()
+        both._replies = self._replies | other._replies
+        return both
+
     @property
     def calls(self) -> int:
         """Distinct calls so far."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import get_args
 
-from schemas import InvalidInput, SearchTree, Trajectory, read_rows
+from schemas import BundleInput, BundleQuestion, BundleQuestionType, InvalidInput, SearchTree, Trajectory, read_rows
 
+_TYPES = get_args(BundleQuestionType)
 _KINDS = ("correct", "retrieval", "reasoning", "decomposition")
 
 
@@ -51,6 +55,41 @@ def find_trees(folder: Path, id: str | None, count: int) -> list[SearchTree]:
     wanted = {id} | {row.question_id for row in trajectories(folder) if id is not None and row.uid == id}
     matching = (tree for tree in trees(folder) if id is None or tree.question_id in wanted)
     return _some(list(islice(matching, count)), folder, "tree", id)
+
+
+def dataset_of(folder: Path) -> str:
+    """What kind of run the folder holds. Raises `InvalidInput` when it holds none."""
+    _check(folder)
+    return json.loads((folder / "run.json").read_text(encoding="utf-8"))["dataset"]
+
+
+def question_types(folder: Path) -> Counter[str]:
+    """Bundle questions by type."""
+    return Counter(row.type for row in read_rows(_parts(folder, "bundle_questions"), BundleQuestion))
+
+
+def find_questions(folder: Path, id: str | None, type: str | None, count: int) -> list[BundleQuestion]:
+    """The first `count` that match; `id` is a question's or a bundle's. Raises `InvalidInput` when none does."""
+    if type is not None and type not in _TYPES:
+        raise InvalidInput(f"no type {type!r}; there are {', '.join(_TYPES)}", field="kind")
+    _check(folder)
+    matching = (
+        row
+        for row in read_rows(_parts(folder, "bundle_questions"), BundleQuestion)
+        if (id is None or id in (row.uid, row.bundle_id)) and type in (None, row.type)
+    )
+    return _some(list(islice(matching, count)), folder, "question", id or type)
+
+
+def find_bundles(folder: Path, id: str | None, count: int) -> list[BundleInput]:
+    """The first `count` that match; `id` is a bundle's or a document's. Raises `InvalidInput` when none does."""
+    _check(folder)
+    matching = (
+        item
+        for item in read_rows(_parts(folder, "bundle_inputs"), BundleInput)
+        if id is None or id == item.id or id in item.bundle.document_ids
+    )
+    return _some(list(islice(matching, count)), folder, "bundle", id)
 
 
 def _parts(folder: Path, table: str) -> list[Path]:

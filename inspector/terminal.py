@@ -1,4 +1,4 @@
-"""A finished run in the terminal: its figures, a trajectory, a search tree.
+"""A finished run in the terminal: its figures, a trajectory, a search tree, a bundle, a question.
 
 Passages and answers are anyone's text: nothing of them is read as markup, no control character reaches the terminal.
 """
@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from schemas import Manifest, Message, Node, Rollout, SearchTree, Trajectory
+from schemas import BundleInput, BundleQuestion, Manifest, Message, Node, Rollout, SearchTree, Trajectory
 
 _CONTROLS = (
     {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
@@ -26,6 +26,8 @@ _CONTROLS = (
     | dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
 )
 """What is shown in place of C0 and C1 controls, and of those that turn the direction of writing."""
+_SHOWN = 400
+"""Characters of a document."""
 _STYLES = {"system": "dim", "user": "bold cyan", "assistant": "green", "tool": "yellow"}
 
 
@@ -65,9 +67,46 @@ def search_tree(tree: SearchTree) -> RenderableType:
     return view
 
 
+def bundle_question(row: BundleQuestion) -> RenderableType:
+    """A question, its evidence and its plan, with what its filters measured."""
+    head = _line(
+        ("question ", "dim"), (row.uid, "bold"), ("  type ", "dim"), row.type, ("  bundle ", "dim"), row.bundle_id,
+        ("  stage ", "dim"), str(row.curriculum_stage), ("  complexity ", "dim"), f"{row.complexity:.2f}",
+    )  # fmt: skip
+    options = [_line(f"  {chr(65 + n)}. {option}") for n, option in enumerate(row.options)]
+    answer = _line(("answer ", "dim"), (", ".join(row.correct_options) or row.answer, "green"))
+    hops = [_line((f"{hop.document_id}  ", "cyan"), f"“{hop.evidence}” ", (hop.reasoning, "dim")) for hop in row.hops]
+    scores = "  ".join(f"{score.name} {score.score:g}" for score in row.filters)
+    plan = Panel(_line(row.dag_text), title="plan", title_align="left", border_style="green")
+    asked = _line((row.question, "bold"))
+    return Group(Rule(style="dim"), head, asked, *options, answer, *hops, plan, _line((scores, "dim")))
+
+
+def bundle(item: BundleInput) -> RenderableType:
+    """A bundle and the beginning of each of its documents."""
+    found = item.bundle
+    head = _line(
+        ("bundle ", "dim"), (found.uid, "bold"), ("  cohesion ", "dim"), f"{found.cohesion:.2f}",
+        ("  theme ", "dim"), found.theme,
+    )  # fmt: skip
+    documents = [
+        Panel(
+            _line(document.text[:_SHOWN] + (" …" if len(document.text) > _SHOWN else "")),
+            title=_line((document.source, "yellow"), f"  {document.title}  ", (document.published or "", "dim")),
+            title_align="left",
+            border_style="dim",
+        )
+        for document in item.documents
+    ]
+    return Group(Rule(style="dim"), head, *documents)
+
+
 def kinds_of(rows: Iterable[Trajectory]) -> Counter[str]:
-    """Rows by kind, reflective ones by their error."""
-    return Counter(row.reflection_error or row.kind for row in rows)
+    """Rows by kind, reflective ones by their error; those without rows too."""
+    kinds = Counter[str]()
+    kinds.update(dict.fromkeys(("correct", "retrieval", "reasoning", "decomposition"), 0))
+    kinds.update([row.reflection_error or row.kind for row in rows])
+    return kinds
 
 
 def refreshed(texts: Iterable[str]) -> None:
@@ -101,10 +140,9 @@ def _funnel(manifest: Manifest) -> Table:
 
 def _kinds(kinds: Counter[str]) -> Table:
     table = Table()
-    order = ("correct", "retrieval", "reasoning", "decomposition")
-    for kind in order:
+    for kind in kinds:
         table.add_column(kind, justify="right")
-    table.add_row(*(str(kinds[kind]) for kind in order))
+    table.add_row(*map(str, kinds.values()))
     return table
 
 

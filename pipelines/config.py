@@ -14,6 +14,7 @@ from inference import Caps, ClientConfig, Prices, check_ledger_url
 from inference.client import split_urls
 from inference.endpoint import Dialect
 from inference.vllm_server import VllmConfig
+from pipelines.attempts import Patience
 from retrieval import RetrievalConfig
 from schemas import InvalidInput, SearchTree, SftRow, Trajectory, from_dict, to_dict, version_of
 
@@ -91,6 +92,11 @@ class ScheduleConfig:
         for name in ("worker_start_s", "worker_silence_s"):
             if getattr(self, name) <= 0:
                 raise InvalidInput("has to be more than 0", field=name)
+
+    @property
+    def patience(self) -> Patience:
+        """How long a driver waits for workers."""
+        return Patience(start_s=self.worker_start_s, silence_s=self.worker_silence_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pipelines.bundles_verify import BundleRowChecks
 from pipelines.dataset import Dataset
+from pipelines.document_bundles import BUNDLES
 from pipelines.intake import Settings
 from pipelines.mcts_trajectories import MCTS
 from pipelines.mcts_verify import MctsRowChecks
 from pipelines.row_checks import RowChecks
 from schemas import InvalidInput
 
-_ALL: dict[str, tuple[Dataset, type[RowChecks]]] = {MCTS.name: (MCTS, MctsRowChecks)}
+_ALL: dict[str, tuple[Dataset, type[RowChecks]]] = {
+    MCTS.name: (MCTS, MctsRowChecks),
+    BUNDLES.name: (BUNDLES, BundleRowChecks),
+}
 
 
 def dataset_of(settings: Settings) -> Dataset:

@@ -18,7 +18,7 @@ from generators.rehearsal import StageEstimate, rehearse
 from generators.textualize import sft_rows
 from inference import ModelClient, check_ledger, open_ledger
 from pipelines.accounting import stage
-from pipelines.config import MctsRunConfig, ScheduleConfig
+from pipelines.config import MctsRunConfig, RunConfig, ScheduleConfig
 from pipelines.dataset import LEDGER, Dataset, Stage
 from pipelines.intake import Settings, take_in_questions
 from pipelines.mcts_card import card
@@ -119,7 +119,7 @@ async def estimate(source: Path, config: MctsRunConfig, limit: int | None) -> Es
     return Estimate(questions=total, sampled=len(sample), stages=tuple(stages))
 
 
-async def check_servers(config: MctsRunConfig) -> None:
+async def check_servers(config: RunConfig) -> None:
     """Raises `ProviderError` and its kinds when the model server does not answer, or refuses us.
 
     A shared ledger that is not there is an `OutputError`.
@@ -195,14 +195,7 @@ class MctsSession:
 
     def counters(self) -> dict[str, int]:
         """Questions, accepted rows by kind, calls, tokens."""
-        counters = self._client.counters
-        return dict(self._done) | {
-            "paid_calls": counters.paid_calls,
-            "ledger_hits": counters.ledger_hits,
-            "retries": counters.retries,
-            "in_flight": counters.in_flight,
-            "servers_waited_for": self._client.servers_waited_for,
-        }
+        return dict(self._done) | self._client.told
 
     async def close(self) -> None:
         """Close client and ledger."""

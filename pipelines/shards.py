@@ -11,9 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import threading
-import uuid
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +27,10 @@ from inference import Usage
 from pipelines.accounting import add_up, stage
 from pipelines.attempts import Patience, Superseded, Watch, begin_attempt, is_current
 from pipelines.files import sha256_of, write_atomically, write_text
+from pipelines.loop import LoopThread
 from pipelines.progress import ProgressFile
 from pipelines.runners import check_runner, is_local, telling_line
+from pipelines.worker_errors import clear_errors, note_error, noted_error
 from schemas import (
     ITEM_ERRORS,
     ClusterError,
@@ -38,7 +38,6 @@ from schemas import (
     RejectedRow,
     StageCount,
     TrailforgeError,
-    errors,
     from_dict,
     read_parquet,
     to_dict,
@@ -46,7 +45,6 @@ from schemas import (
 )
 
 RECEIPTS = "shards"
-ERRORS = "errors"
 _PROGRESS_EVERY_S = 0.5
 _DEFAULT_PATIENCE = Patience()
 T = TypeVar("T")
@@ -138,11 +136,11 @@ def run_pipeline(
     patience: Patience = _DEFAULT_PATIENCE,
 ) -> None:
     """Run the shards that have no receipt yet. Raises the first error that stopped a worker."""
-    missing = [shard for shard in shards if not receipt_path(folder, shard).exists()]
+    missing = missing_shards(folder, shards)
     if not missing:
         return
     folder = folder.absolute()  # workers may stand elsewhere
-    _clear_errors(folder)
+    clear_errors(folder)
     do_fn = RunShards(work, str(folder), begin_attempt(folder))
     pipeline = beam.Pipeline(options=PipelineOptions(list(beam_options)))
     _ = pipeline | "Shards" >> beam.Create(missing) | "Spread" >> beam.Reshuffle() | "Run" >> beam.ParDo(do_fn)
@@ -153,7 +151,24 @@ def run_pipeline(
             check_runner(beam_options)  # it may have gone since the last try, and Beam asks it for minutes
             _run_elsewhere(pipeline, folder, patience)
     except Exception as error:
-        raise _recorded_error(folder) or error from error
+        raise noted_error(folder) or error from error
+
+
+def run_beam(folder: Path, beam_options: Sequence[str], build: Callable[[beam.Pipeline], None]) -> None:
+    """Run a pipeline that pays for nothing, to its end. Raises the first error that a `noting` function met."""
+    clear_errors(folder)
+    pipeline = beam.Pipeline(options=PipelineOptions(list(beam_options)))
+    build(pipeline)
+    try:
+        if not is_local(beam_options):
+            check_runner(beam_options)
+        pipeline.run().wait_until_finish()
+    except Exception as error:
+        found = noted_error(folder)
+        if found is None and not is_local(beam_options) and not isinstance(error, TrailforgeError):
+            what = telling_line(error)
+            found = ClusterError(f"the runner says: {what}; see its log, then run the same command again")
+        raise found or error from error
 
 
 def _run_elsewhere(pipeline: beam.Pipeline, folder: Path, patience: Patience) -> None:
@@ -181,7 +196,7 @@ class RunShards(beam.DoFn):
 
     def setup(self) -> None:
         """Start the loop. The session opens with the first bundle, whose errors Beam reports."""
-        self._loop = _LoopThread()
+        self._loop = LoopThread()
         self._worker: _Worker | None = None
 
     def start_bundle(self) -> None:
@@ -213,7 +228,7 @@ class RunShards(beam.DoFn):
         try:
             return self._loop.call(coroutine)
         except TrailforgeError as error:
-            _note_error(self._folder, error)
+            note_error(self._folder, error)
             raise
 
 
@@ -286,20 +301,34 @@ class _Worker:
 
 def write_shard(work: Work, folder: Path, shard: Shard, results: Sequence[ItemResult]) -> None:
     """Write the shard's tables, then its receipt. Tables without rows are not written."""
-    files = []
-    for table, record in work.tables.items():
-        rows = [row for result in results for row in result.rows.get(table, ())]
-        if rows:
-            path = folder / table / f"{shard.name}.parquet"
-            write_atomically(path, lambda temporary, r=record, x=rows: write_parquet(temporary, r, x))
-            files.append(file_entry(folder, path, len(rows)))
+    rows_of = {table: [row for result in results for row in result.rows.get(table, ())] for table in work.tables}
+    files = [write_table(folder, table, shard.name, work.tables[table], rows) for table, rows in rows_of.items()]
     receipt = Receipt(
         shard=shard.name,
-        files=tuple(files),
+        files=tuple(entry for entry in files if entry is not None),
         stages=add_up(result.stages for result in results),
         usage=sum((result.usage for result in results), start=Usage()),
     )
-    write_text(receipt_path(folder, shard), json.dumps(to_dict(receipt), indent=1))
+    write_receipt(folder, receipt)
+
+
+def write_table(folder: Path, table: str, name: str, record: type, rows: Sequence[Any]) -> FileEntry | None:
+    """Write a shard's rows of a table; without rows nothing is written."""
+    if not rows:
+        return None
+    path = folder / table / f"{name}.parquet"
+    write_atomically(path, lambda temporary: write_parquet(temporary, record, rows))
+    return file_entry(folder, path, len(rows))
+
+
+def write_receipt(folder: Path, receipt: Receipt) -> None:
+    """Say that a shard is finished."""
+    write_text(folder / RECEIPTS / f"{receipt.shard}.json", json.dumps(to_dict(receipt), indent=1))
+
+
+def missing_shards(folder: Path, shards: Sequence[Shard]) -> list[Shard]:
+    """Those that are not finished."""
+    return [shard for shard in shards if not receipt_path(folder, shard).exists()]
 
 
 def read_receipt(folder: Path, shard: Shard) -> Receipt:
@@ -343,49 +372,3 @@ async def _all_or_error(futures: Sequence[asyncio.Future[T]]) -> list[T]:
             future.cancel()
         await asyncio.gather(*futures, return_exceptions=True)
         raise
-
-
-class _LoopThread:
-    """An event loop in a thread of its own."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="trailforge-loop", daemon=True)
-        self._thread.start()
-
-    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-
-    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self.submit(coroutine).result()
-
-    def stop(self) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
-
-
-_errors_here: dict[Path, TrailforgeError] = {}
-"""Errors of workers in this process, by run folder: they are known even when the disk is too full to note them."""
-
-
-def _note_error(folder: Path, error: TrailforgeError) -> None:
-    _errors_here[folder] = error
-    text = json.dumps({"class": type(error).__name__, "message": str(error)})
-    with contextlib.suppress(TrailforgeError):
-        write_text(folder / ERRORS / f"{uuid.uuid4().hex[:8]}.json", text)
-
-
-def _recorded_error(folder: Path) -> TrailforgeError | None:
-    if folder in _errors_here:
-        return _errors_here.pop(folder)
-    for path in sorted((folder / ERRORS).glob("*.json")):
-        noted = json.loads(path.read_text(encoding="utf-8"))
-        return getattr(errors, noted["class"], TrailforgeError)(noted["message"])
-    return None
-
-
-def _clear_errors(folder: Path) -> None:
-    _errors_here.pop(folder, None)
-    for path in (folder / ERRORS).glob("*.json"):
-        path.unlink(missing_ok=True)

@@ -22,7 +22,8 @@ from pipelines.files import is_held
 from pipelines.finish import read_manifest
 from pipelines.intake import Settings, read_settings
 from pipelines.progress import read_begun, read_progress, row_kinds
-from pipelines.shards import ERRORS, Receipt, Shard, read_receipt, receipt_path
+from pipelines.shards import Receipt, Shard, read_receipt, receipt_path
+from pipelines.worker_errors import ERRORS
 from schemas import InvalidInput, TrailforgeError
 
 State = Literal["empty", "reading", "running", "stopped", "finished"]

@@ -127,7 +127,7 @@ def test_a_folder_of_another_run_is_refused_and_stays_as_it_is(lab: Lab, made: M
     other = rows_file(tmp_path / "other.jsonl", ["broken", *(question(n) for n in range(100, 130))])
     ended = lab.make(other, made.out)
     assert ended.code == 9
-    assert ended.error_line.startswith(f"error: {made.out} holds a run with other questions; give another --out")
+    assert ended.error_line.startswith(f"error: {made.out} holds a run with other input; give another --out")
     assert {path: path.read_bytes() for path in made.out.rglob("*") if path.is_file()} == before
     assert verify_run(made.out).problems == []
 

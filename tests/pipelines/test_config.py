@@ -13,7 +13,16 @@ from filters import FilterConfig
 from generators.mcts_trajectories import GeneratorConfig, PromptNames
 from inference import Caps
 from mcts.search import SearchConfig
-from pipelines.config import MctsRunConfig, ModelConfig, OutputConfig, ScheduleConfig, run_config, server_config
+from pipelines.bundles_config import BundleRunConfig
+from pipelines.config import (
+    MctsRunConfig,
+    ModelConfig,
+    OutputConfig,
+    ScheduleConfig,
+    read_config,
+    run_config,
+    server_config,
+)
 from presets import load_preset, preset_names
 from retrieval import RetrievalConfig
 from schemas import InvalidInput, SftRow, from_dict, to_dict
@@ -80,9 +89,26 @@ def test_a_configuration_survives_the_way_through_json() -> None:
     assert again == config and again.hash == config.hash
 
 
-@pytest.mark.parametrize("name", preset_names())
+@pytest.mark.parametrize("name", preset_names("mcts_trajectories"))
 def test_every_preset_is_a_configuration(name: str) -> None:
     assert run_config(load_preset(name), source=name) != DEFAULT
+
+
+@pytest.mark.parametrize("name", preset_names("document_bundles"))
+def test_every_preset_of_bundles_is_a_configuration(name: str) -> None:
+    config = read_config(BundleRunConfig, load_preset(name, "document_bundles"), source=name)
+    assert config != BundleRunConfig() and config.hash != BundleRunConfig().hash
+    assert from_dict(BundleRunConfig, json.loads(json.dumps(to_dict(config)))) == config
+
+
+def test_where_benchmarks_are_does_not_decide_but_what_they_ask(tmp_path: Path) -> None:
+    here, there, other = (tmp_path / name for name in ("here", "there", "other"))
+    for path, text in ((here, "a"), (there, "a"), (other, "b")):
+        path.write_text(text)
+    hashes = {path: BundleRunConfig().against([path]).hash for path in (here, there, other)}
+    assert hashes[here] == hashes[there] != hashes[other]
+    with pytest.raises(InvalidInput, match=r"nowhere.*no such file"):
+        BundleRunConfig().against([tmp_path / "nowhere"])
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from pipelines.dataset import LEDGER
 from pipelines.files import exclusive
 from pipelines.finish import CARD, MANIFEST
 from pipelines.progress import ProgressFile, begin_progress
-from pipelines.shards import ERRORS, receipt_path
+from pipelines.shards import receipt_path
 from pipelines.status import follow, read_status, told
+from pipelines.worker_errors import ERRORS
 from schemas import InvalidInput
 from tests.pipelines.support import FinishedRun
 

@@ -7,21 +7,26 @@ from pathlib import Path
 import pytest
 
 from pipelines.config import run_config
-from presets import load_preset, preset_names
+from presets import DATASETS, load_preset, preset_names
 from schemas import InvalidInput
 
 
 def test_the_presets_of_the_house_are_known_by_name() -> None:
-    assert preset_names() == ["demo", "msearcher"]
+    assert preset_names() == ["demo", "msearcher", "r-search"]
+    assert preset_names("document_bundles") == ["demo", "r-search"]
     assert load_preset("demo")["model"]["url"] == "embedded"
 
 
 def test_a_description_is_for_people_only() -> None:
-    assert all("description" not in load_preset(name) for name in preset_names())
+    assert all(
+        "description" not in load_preset(name, dataset) for dataset in DATASETS for name in preset_names(dataset)
+    )
 
 
 def test_an_unknown_name_gets_the_list_of_names() -> None:
-    with pytest.raises(InvalidInput, match=r"no preset 'nope'; there are demo, msearcher, or give a \.yaml file"):
+    with pytest.raises(
+        InvalidInput, match=r"no preset 'nope'; there are demo, msearcher, r-search, or give a \.yaml file"
+    ):
         load_preset("nope")
 
 
@@ -65,3 +70,29 @@ def test_what_is_no_preset_is_refused_in_one_line_that_names_the_file(
         run_config(load_preset(str(path)), source=str(path))
     assert str(raised.value).startswith(str(path)) and problem in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_preset_for_another_data_set_is_refused_with_those_that_are_for_it() -> None:
+    problem = (
+        "msearcher: the preset is for mcts_trajectories, not for document_bundles; for that there are demo, r-search"
+    )
+    with pytest.raises(InvalidInput, match=problem):
+        load_preset("msearcher", "document_bundles")
+
+
+def test_what_a_preset_says_for_one_data_set_goes_over_what_it_says_for_all(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "model: {name: a, url: b}\n"
+        "document_bundles: {model: {name: c}, writer: {}}\n"
+        "mcts_trajectories: {generator: {}}\n"
+    )
+    assert load_preset(str(path), "document_bundles") == {"model": {"name": "c", "url": "b"}, "writer": {}}
+    assert load_preset(str(path), "mcts_trajectories") == {"model": {"name": "a", "url": "b"}, "generator": {}}
+
+
+def test_a_section_of_a_data_set_has_to_be_a_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("document_bundles: [1]\n")
+    with pytest.raises(InvalidInput, match=r"mine\.yaml, field 'document_bundles': expected a mapping"):
+        load_preset(str(path), "document_bundles")

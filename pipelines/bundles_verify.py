@@ -1,0 +1,137 @@
+"""Verification of a run of bundles: bundles from their documents, and every filter that needs no model, again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from filters.bundles import (
+    answer_in_question,
+    bad_options,
+    invalid_plan,
+    stale_document,
+    too_few_documents,
+    unsupported_quote,
+)
+from generators.document_bundles import complexity_of
+from pipelines.bundles_config import BundleRunConfig
+from pipelines.bundling.duplicates import exact_key
+from pipelines.bundling.measures import cohesion
+from pipelines.curriculum import in_order
+from pipelines.intake import INPUTS
+from pipelines.row_checks import RowChecks
+from pipelines.stages import cleaning, embedding, grouping, selection
+from schemas import (
+    Bundle,
+    BundleInput,
+    BundleQuestion,
+    DocumentEmbedding,
+    SourceDocument,
+    Verdict,
+)
+
+_NEAR = 1e-5
+"""Cosines of the same float32 vectors, summed in another order."""
+
+
+class BundleRowChecks(RowChecks):
+    """Each document in one place, bundles of what they say, questions as their filters and their order want them."""
+
+    config: BundleRunConfig
+
+    def check(self) -> None:
+        """Fill the report."""
+        self._vectors: dict[str, np.ndarray] = {}
+        self._inputs: dict[str, BundleInput] = {}
+        for name in self.names():
+            self.accepted["read"] += sum(1 for _ in self.rows(INPUTS, name, SourceDocument))
+            self.accepted["near_duplicates"] += self._check_documents(name)
+            self.accepted[embedding.NAME] += self._check_embeddings(name)
+        for name in self.names():
+            self._check_bundles(name)
+            self.accepted["filter"] += self._check_candidates(name)
+            self.count_rejected(name)
+        self.accepted[selection.NAME] += self._check_order()
+        self.check_books()
+
+    def _check_documents(self, name: str) -> int:
+        texts: dict[bytes, str] = {}
+        count = 0
+        for document in self.rows(cleaning.TABLE, name, SourceDocument):
+            count += 1
+            twin = texts.setdefault(exact_key(document.title, document.text), document.id)
+            if twin != document.id:
+                self.problem(name, document.id, f"the same text as {twin}")
+        return count
+
+    def _check_embeddings(self, name: str) -> int:
+        count = 0
+        for row in self.rows(embedding.TABLE, name, DocumentEmbedding):
+            count += 1
+            vector = np.array(row.vector, np.float32)
+            if abs(float(np.linalg.norm(vector)) - 1) > 1e-3:
+                self.problem(name, row.document_id, "its vector is not of length 1")
+            self._vectors[row.document_id] = vector
+        return count
+
+    def _check_bundles(self, name: str) -> None:
+        inputs = {item.id: item for item in self.rows(grouping.INPUTS, name, BundleInput)}
+        self._inputs |= inputs
+        for bundle in self.rows(grouping.TABLE, name, Bundle):
+            self.accepted[grouping.NAME] += len(bundle.document_ids)
+            for problem in self._bundle_problems(bundle, inputs.get(bundle.uid)):
+                self.problem(name, bundle.uid, problem)
+
+    def _bundle_problems(self, bundle: Bundle, item: BundleInput | None) -> Iterator[str]:
+        if not 2 <= len(bundle.document_ids) <= 4:
+            yield f"{len(bundle.document_ids)} documents"
+        if len(set(bundle.sources)) < 2:
+            yield "one source"
+        missing = [name for name in bundle.document_ids if name not in self._vectors]
+        if missing:
+            yield f"document {missing[0]} has no vector"
+            return
+        found = cohesion(np.stack([self._vectors[name] for name in bundle.document_ids]))
+        if abs(found - bundle.cohesion) > _NEAR:
+            yield f"cohesion {bundle.cohesion}, its vectors say {found:.6f}"
+        if item is None or item.bundle != bundle or tuple(d.id for d in item.documents) != bundle.document_ids:
+            yield "its documents are not what questions were made of"
+
+    def _check_candidates(self, name: str) -> int:
+        count = 0
+        for row in self.rows(selection.CANDIDATES, name, BundleQuestion):
+            count += 1
+            item = self._inputs.get(row.bundle_id)
+            if item is None:
+                self.problem(name, row.uid, f"its bundle {row.bundle_id!r} is not there")
+                continue
+            for verdict in self._verdicts(row, item):
+                if not verdict.keep:
+                    self.problem(name, row.uid, f"filter {verdict.reason} rejects it: {verdict.detail}")
+            failed = [score.name for score in row.filters if not score.passed]
+            if failed:
+                self.problem(name, row.uid, f"its row says that {failed[0]} rejects it")
+            known = next((score.score for score in row.filters if score.name == "closed_book"), 0.0)
+            if row.complexity != complexity_of(row, item.documents, known):
+                self.problem(name, row.uid, f"complexity {row.complexity} is not what follows from the row")
+        return count
+
+    def _verdicts(self, row: BundleQuestion, item: BundleInput) -> list[Verdict]:
+        """Of the filters that ask no model."""
+        documents = {document.id: document for document in item.documents}
+        return [
+            unsupported_quote.check(row, documents),
+            too_few_documents.check(row, item.bundle),
+            bad_options.check(row),
+            invalid_plan.check(row),
+            answer_in_question.check(row),
+            stale_document.check(row, documents, since=self.config.filters.since),
+        ]
+
+    def _check_order(self) -> int:
+        """The selected questions are candidates, in the order of their curriculum."""
+        rows = [row for name in self.names() for row in self.rows(selection.TABLE, name, BundleQuestion)]
+        if rows != in_order(rows, self.config.selection.stages):
+            self.problem(selection.TABLE, "curriculum", "the rows are not in the order of their complexity and stage")
+        return len(rows)

@@ -1,0 +1,120 @@
+"""Accepted questions of all bundles against each other and against benchmarks, then in the order of a curriculum."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from filters.bundles import contaminated, duplicate_question
+from filters.bundles.contaminated import Benchmarks, benchmarks_of
+from inference import Usage
+from pipelines.accounting import stage
+from pipelines.bundles_config import BundleRunConfig, SelectionConfig
+from pipelines.curriculum import in_order
+from pipelines.shards import Receipt, Shard, missing_shards, write_receipt, write_table
+from pipelines.sources.benchmarks import read_benchmark
+from pipelines.stages.embedding import encoder_of
+from retrieval.encoder import Encoder
+from schemas import BundleQuestion, FileEntry, FilterScore, RejectedRow, Verdict, read_parquet, to_dict
+
+NAME = "select"
+TABLE, CANDIDATES = "bundle_questions", "candidates"
+REJECTED = "part-selection"
+
+
+def only_shard(bundles: Sequence[Shard]) -> Shard:
+    """The one shard of this stage: the questions of all bundles."""
+    return Shard(name="selection", input=CANDIDATES, first=0, rows=sum(shard.rows for shard in bundles))
+
+
+def select(folder: Path, bundles: Sequence[Shard], config: BundleRunConfig) -> None:
+    """Write `bundle_questions/`, easy ones first, and who is rejected, unless that is done."""
+    shard = only_shard(bundles)
+    if not missing_shards(folder, [shard]):
+        return
+    candidates = list(candidates_of(folder, bundles))
+    kept, rejected = sift(candidates, encoder_of(config.encoder), config.selection) if candidates else ([], [])
+    files, shards = _write(folder, in_order(kept, config.selection.stages), config)
+    left = [_rejected(row, verdict) for row, verdict in rejected]
+    entry = write_table(folder, "rejected", REJECTED, RejectedRow, left)
+    books = stage(NAME, inputs=len(candidates), accepted=len(kept), rejected=[row.reason for row in left])
+    everything = (*files, entry) if entry else tuple(files)
+    write_receipt(folder, Receipt(shard=shard.name, files=everything, stages=(books,), usage=Usage(), shards=shards))
+
+
+def candidates_of(folder: Path, bundles: Sequence[Shard]) -> Iterator[BundleQuestion]:
+    """What the filters of single questions kept, in the order of the bundles."""
+    for shard in bundles:
+        path = folder / CANDIDATES / f"{shard.name}.parquet"
+        if path.exists():
+            yield from read_parquet(path, BundleQuestion)
+
+
+def sift(
+    candidates: Sequence[BundleQuestion], encoder: Encoder, config: SelectionConfig
+) -> tuple[list[BundleQuestion], list[tuple[BundleQuestion, Verdict]]]:
+    """Who stays, with two more scores in its row, and who does not and why.
+
+    Of two that ask the same the first stays.
+    """
+    benchmarks = _benchmarks(config, encoder)
+    vectors = encoder.encode_documents([row.question for row in candidates])
+    kept: list[BundleQuestion] = []
+    places: list[int] = []
+    rejected: list[tuple[BundleQuestion, Verdict]] = []
+    for place, row in enumerate(candidates):
+        verdicts = [
+            duplicate_question.check(row, vectors[place], kept, vectors[places], most_alike=config.most_alike),
+            contaminated.check(row, vectors[place], benchmarks, most_alike=config.most_alike_benchmark),
+        ]
+        against = next((verdict for verdict in verdicts if not verdict.keep), None)
+        if against is not None:
+            rejected.append((row, against))
+            continue
+        scores = [FilterScore(name=verdict.reason, score=verdict.score, passed=True) for verdict in verdicts]
+        kept.append(replace(row, filters=(*row.filters, *scores)))
+        places.append(place)
+    return kept, rejected
+
+
+def _benchmarks(config: SelectionConfig, encoder: Encoder) -> Benchmarks:
+    """The questions of all files, each text once."""
+    questions = {q: Path(path).name for path in config.benchmarks for q in read_benchmark(Path(path))}
+    vectors = encoder.encode_documents(list(questions)) if questions else np.zeros((0, 1), np.float32)
+    return benchmarks_of([(name, q) for q, name in questions.items()], vectors, config.benchmark_words)
+
+
+def _write(
+    folder: Path, rows: Sequence[BundleQuestion], config: BundleRunConfig
+) -> tuple[list[FileEntry], tuple[Shard, ...]]:
+    files: list[FileEntry] = []
+    shards: list[Shard] = []
+    size = config.output.questions_per_shard
+    for first in range(0, len(rows), size):
+        batch = rows[first : first + size]
+        name = f"part-{len(shards):05d}-{_digest(batch)}"
+        entry = write_table(folder, TABLE, name, BundleQuestion, batch)
+        assert entry is not None
+        files.append(entry)
+        shards.append(Shard(name=name, input=entry.path, first=first, rows=len(batch)))
+    return files, tuple(shards)
+
+
+def _digest(rows: Iterable[BundleQuestion]) -> str:
+    return hashlib.sha256(",".join(f"{row.uid} {row.curriculum_stage}" for row in rows).encode()).hexdigest()[:12]
+
+
+def _rejected(row: BundleQuestion, verdict: Verdict) -> RejectedRow:
+    return RejectedRow(
+        uid=row.uid,
+        stage=NAME,
+        reason=verdict.reason,
+        score=verdict.score,
+        detail=verdict.detail,
+        payload=json.dumps(to_dict(row), ensure_ascii=False),
+    )
