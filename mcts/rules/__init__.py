@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from mcts.rules.spans import spans
+from mcts.rules.spans import ENTITY, spans
 
-ENTITY = "[E]"
-"""Placeholder in the second half of a split for the answer of the first half."""
-
-_GOOD_ENOUGH = 5.0
-_WORTH_LISTING = 2.0
+_GOOD_ENOUGH = 4.3
 
 
 def candidate_splits(sub_question: str) -> list[tuple[str, str]]:
@@ -38,8 +34,8 @@ def _ranked_splits(sub_question: str) -> tuple[tuple[float, tuple[str, str]], ..
         return _relation_chain(question)
     best: dict[tuple[str, str], float] = {}
     for span in spans(question):
-        split = (span.first, f"{question[: span.start]}{ENTITY}{question[span.end :]}")
-        if span.score >= _WORTH_LISTING and span.score > best.get(split, 0.0):
+        split = (span.first, span.second)
+        if span.score > best.get(split, 0.0):
             best[split] = span.score
     return tuple(sorted(((score, split) for split, score in best.items()), key=lambda item: -item[0]))
 
