@@ -18,9 +18,8 @@ REASON = "missing_hop"
 
 def check(row: Trajectory, question: Question) -> Verdict:
     """Score: share of the gold hops whose answer is that of an accepted step; 1.0 without a gold decomposition."""
-    hops = [(hop.question, (hop.answer,)) for hop in question.decomposition]
-    if hops:
-        hops[-1] = (hops[-1][0], question.golds)
+    hops: list[tuple[str, tuple[str, ...]]] = [(hop.question, (hop.answer,)) for hop in question.decomposition[:-1]]
+    hops += [(hop.question, question.golds) for hop in question.decomposition[-1:]]
     accepted = [step.answer for step in row.steps if not step.is_mistake]
     missing = [(asked, golds) for asked, golds in hops if not _is_found(golds, accepted, question.question)]
     detail = f"no step finds {missing[0][1][0]!r} ({missing[0][0]!r})" if missing else ""
