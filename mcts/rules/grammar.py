@@ -25,7 +25,7 @@ WAY: when | how | how adj | prep SUCH* WHICH | prep SUCH* MANY | prep who | prep
 SUCH: det NOMINAL prep
 INVERTED: be NP PASSIVE | be NP adv* ing ADDED | do NP PLAIN | modal NP PLAIN | have NP PERFECT
 GAPPED: be NP adv* part ADJUNCT* prep ADJUNCT* | be NP naming ADJUNCT* | be NP prep | be NP NP prep PP*
-     | do NP adv* base MISSING | modal NP adv* base MISSING | have NP adv* part MISSING | have NP been part prep
+     | do NP adv* base MISSING | do NP base VP | modal NP adv* base MISSING | have NP adv* part MISSING | have NP been part prep
      | have NP been NP prep
 
 NP: ONE | both? ONE conj ONE
@@ -40,14 +40,14 @@ MOD: PP | relative VP | relative NP LACKING | ZERO LACKING | where NP VP | where
      | to PLAIN
 ZERO: reference | pronoun | det? name | det NOMINAL | OWNER poss NOMINAL
 PARTICIPLE_PHRASE: PP | adv PP | to PLAIN | prep ASKED_LAST
-PP: adv? prep NP | adv? direction prep NP | prep prep NP | prep ing ADDED | between ONE conj ONE
+PP: adv? prep NP | between pair | between pair poss NOMINAL | adv? direction prep NP | prep prep NP | prep ing ADDED | between ONE conj ONE
 
 VP: adv* be BE | adv* have been BE | adv* have part ADDED | adv* have OBJECT PP* | modal PLAIN | adv* past ADDED
      | adv* pres ADDED | adv* separates ONE from NP | adv* separates ONE conj ONE
 BE: PASSIVE | adv* ing ADDED | adv* OBJECT | adv* NP prep ASKED_LAST | adv* PP PP* | adv* prep ASKED_LAST | adv* adj PP*
 PERFECT: adv* part ADDED | been BE
 PASSIVE: adv* part ADJUNCT* | adv* naming OBJECT ADJUNCT*
-PLAIN: adv* base ADDED | be_base BE | have OBJECT PP* | separate ONE from NP
+PLAIN: adv* base ADDED | base conj base ADDED | be_base BE | have OBJECT PP* | separate ONE from NP
 ADDED: ADJUNCT* | OBJECT ADJUNCT* | that NP VP | pronoun VP
 OBJECT: NP | ASKED_LAST
 ASKED_LAST: WHICH | who
@@ -84,7 +84,7 @@ def is_noun_phrase(text: str) -> bool:
 
 @lru_cache(16384)
 def _reads_as(symbol: str, text: str) -> bool:
-    words = word_classes(text)
+    words = word_classes(text, begins=symbol == "QUESTION")
     return bool(words) and len(words) in _Reading(words).ends(symbol, 0)
 
 

@@ -41,7 +41,7 @@ _CLOSED = {
     "pronoun": "he she it they we you i him her them us me there",
     "that": "that",
     "direction": "north south east west next close due",
-    "adv": "also first last now still ever just only then so not never once most later together",
+    "adv": "also first last now still ever just only then so not never once most later together out up off down",
     "adj": "first last many much long old same only most",
 }  # fmt: skip
 _OPEN = set("most later together long old north south east west".split()) | set(_CLOSED["naming"].split())
@@ -56,16 +56,22 @@ _VERBS_TOO = set("host star head coach film show order lead book father".split()
 """Nouns of the word lists that are verbs as well."""
 
 
-def word_classes(question: str) -> list[frozenset[str]]:
-    """One set of classes for each word; a name or a reference is one word, commas and the end mark are none."""
-    text = question.replace("[E]", "#0").strip().rstrip("?.! ")
-    masked = mask_names(text)
+def word_classes(text: str, *, begins: bool) -> list[frozenset[str]]:
+    """One set of classes for each word; a name or a reference is one word, commas and the end mark are none.
+
+    `begins`: the text begins a sentence, so that the capital of its first word may mean nothing.
+    """
+    text = text.replace("[E]", "#0").strip().rstrip("?.! ")
+    lead = "" if begins else "of "
+    masked = mask_names(lead + text)[len(lead) :]
     return [_classes(text[m.start() : m.end()], is_name=m[0][0] == MASK) for m in _WORD.finditer(masked)]
 
 
 def _classes(word: str, *, is_name: bool) -> frozenset[str]:
+    if is_name and word.startswith("#"):
+        return frozenset(("reference",))
     if is_name:
-        return frozenset(("reference",) if word.startswith("#") else ("name",))
+        return frozenset(("name", "pair") if " and " in word else ("name",))
     word = word.lower()
     if word[0] in "'’":
         return frozenset(("poss",))

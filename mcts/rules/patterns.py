@@ -45,7 +45,7 @@ _VERB_GROUP = (
     rf"|{_NOUN}(?: {_PREP}){{0,2}})"
 )
 
-BEGINS_SPAN = re.compile(rf"(?!that\b)(?:{_DET}|{MASK}.*)", re.IGNORECASE)
+BEGINS_SPAN = re.compile(rf"(?!(?:that|his|her|its|their)\b)(?:{_DET}|{MASK}.*)", re.IGNORECASE)
 APPOSITION = re.compile(rf"{_DET} (?:{_NOUN} )*{_NOUN} of (?:{_DET} )?{_NAME}", re.IGNORECASE)
 STRANDED = re.compile(rf"(?:^| ){_PREP}$", re.IGNORECASE)
 

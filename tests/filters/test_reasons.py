@@ -143,6 +143,14 @@ def test_undue_reflection() -> None:
     assert not undue_reflection.check(gold_step, QUESTION).keep
 
 
+def test_a_hop_that_was_found_before_is_a_wrong_answer_further_on() -> None:
+    again = replace(DIED, answer="Fritz Lang")
+    row = trajectory(FIRST, again, SECOND, error="decomposition", first_plan=(PLAN[0], "Where is #1 from?"))
+    assert undue_reflection.check(row, QUESTION).keep
+    too_early = replace(DIED, index=0, answer="Fritz Lang")
+    assert not undue_reflection.check(trajectory(too_early, FIRST, SECOND, error="decomposition"), QUESTION).keep
+
+
 def test_evidence_was_there() -> None:
     had_it = replace(MISLED, passages=DIED.passages)
     verdict = evidence_was_there.check(trajectory(FIRST, had_it, AGAIN, error="retrieval"))
