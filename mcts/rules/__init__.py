@@ -1,8 +1,9 @@
 """Splits and atomicity by rule, for models too small to split a question: cut out a phrase that has to be looked up.
 
-Three stages. Names, quoted titles and `#k` are masked, so that nothing is cut inside them. Every stretch of the masked
-question that one of `PATTERNS` matches as a whole is a span. Its score is the pattern's weight, moved by what stands
-around and inside it. `first` asks for the span, `second` is the question with `[E]` in its place.
+Four stages. Names, quoted titles and `#k` are masked, so that nothing is cut inside them. Every stretch of the masked
+question that one of `PATTERNS` matches as a whole is a span. `first` asks for it, `second` is the question with `[E]`
+in its place; a span counts only if it reads as a noun phrase and both halves read as questions (`grammar`). Its score
+is the pattern's weight, moved by what stands around and inside it. A question that the grammar cannot read is not cut.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ def _wh(noun: str) -> str:
 
 
 def _definite(phrase: str) -> str:
-    """`a` and `an` become `the`."""
-    return re.sub(r"^(?:an?|this|that) ", "the ", phrase, flags=re.IGNORECASE)
+    """`a` and `an` become `the`, as does a `The` that began the question."""
+    return re.sub(r"^(?:an?|the|this|that) ", "the ", phrase, flags=re.IGNORECASE)
 
 
 def _inverted(which: str, part: dict[str, str]) -> str | None:

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from mcts.rules.lexicon import word_classes
 
+# Capitals: symbols with rules of their own. Small: classes of `lexicon`. `?`, `*`, `+` as in regular expressions.
 _GRAMMAR = """
 QUESTION: ASKED | PP ASKED | NP VP
 ASKED: WHO VP | WHO GAPPED | MANY VP | MANY PLAIN | MANY GAPPED | WAY INVERTED | when be NP | PLACE be NP
@@ -25,29 +26,30 @@ WAY: when | how | how adj | prep SUCH* WHICH | prep SUCH* MANY | prep who | prep
 SUCH: det NOMINAL prep
 INVERTED: be NP PASSIVE | be NP adv* ing ADDED | do NP PLAIN | modal NP PLAIN | have NP PERFECT
 GAPPED: be NP adv* part ADJUNCT* prep ADJUNCT* | be NP naming ADJUNCT* | be NP prep | be NP NP prep PP*
-     | do NP adv* base MISSING | do NP base VP | modal NP adv* base MISSING | have NP adv* part MISSING | have NP been part prep
-     | have NP been NP prep
+     | do NP adv* base MISSING | do NP base VP | modal NP adv* base MISSING | have NP adv* part MISSING
+     | have NP been part prep | have NP been NP prep
 
 NP: ONE | both? ONE conj ONE
-ONE: reference | pronoun | det? name PP* | FULL MOD*
+ONE: reference | pronoun | det? name PP* | FULL MOD* | det PRE* time NP VP
 FULL: det? NOMINAL | OWNER poss NOMINAL
 OWNER: reference | det? name | det? NOMINAL | det? name conj name
 NOMINAL: PRE* WORD* noun name? | PRE* WORD* name WORD* noun | PRE+ name | PRE* WORD+ name
 PRE: adj | part | ing | adv
-WORD: noun | adj
-MOD: PP | relative VP | relative NP LACKING | ZERO LACKING | where NP VP | where NP be prep | prep relative NP VP
+WORD: noun | adj | adv
+MOD: PP | relative VP | relative NP LACKING | ZERO LACKING | where NP VP | where NP LACKING | prep relative NP VP
      | whose NOMINAL VP | adv* part PARTICIPLE_PHRASE+ | adv* naming OBJECT PP* | ing OBJECT ADJUNCT* | ing ADJUNCT+
      | to PLAIN
 ZERO: reference | pronoun | det? name | det NOMINAL | OWNER poss NOMINAL
 PARTICIPLE_PHRASE: PP | adv PP | to PLAIN | prep ASKED_LAST
-PP: adv? prep NP | between pair | between pair poss NOMINAL | adv? direction prep NP | prep prep NP | prep ing ADDED | between ONE conj ONE
+PP: adv? prep NP | adv? direction prep NP | prep prep NP | prep ing ADDED | between ONE conj ONE | between pair
+     | between pair poss NOMINAL
 
 VP: adv* be BE | adv* have been BE | adv* have part ADDED | adv* have OBJECT PP* | modal PLAIN | adv* past ADDED
      | adv* pres ADDED | adv* separates ONE from NP | adv* separates ONE conj ONE
 BE: PASSIVE | adv* ing ADDED | adv* OBJECT | adv* NP prep ASKED_LAST | adv* PP PP* | adv* prep ASKED_LAST | adv* adj PP*
 PERFECT: adv* part ADDED | been BE
 PASSIVE: adv* part ADJUNCT* | adv* naming OBJECT ADJUNCT*
-PLAIN: adv* base ADDED | base conj base ADDED | be_base BE | have OBJECT PP* | separate ONE from NP
+PLAIN: adv* base ADDED | do OBJECT ADJUNCT* | base conj base ADDED | be_base BE | have OBJECT PP* | separate ONE from NP
 ADDED: ADJUNCT* | OBJECT ADJUNCT* | that NP VP | pronoun VP
 OBJECT: NP | ASKED_LAST
 ASKED_LAST: WHICH | who

@@ -46,7 +46,7 @@ _CLOSED = {
 }  # fmt: skip
 _OPEN = set("most later together long old north south east west".split()) | set(_CLOSED["naming"].split())
 """Words with a class by list that may be nouns or describe one, like any other word."""
-_TIMES = set("year day date month decade century".split())
+_TIMES = set("year day date month decade century time".split())
 _CLASSES: dict[str, set[str]] = {}
 for _name, _members in _CLOSED.items():
     for _member in _members.split():

@@ -86,11 +86,17 @@ def _cut_short(masked: str, span: Span, others: list[Span]) -> bool:
     if all(other.end <= span.end for other in others):
         return False
     last = masked[span.start : span.end].split()[-1].lower()
-    after = masked[span.end :].split(maxsplit=1)
-    following = after[0].lower().strip(",") if after else ""
-    if {last, following} & _PREPOSITION_WORDS:
+    comma, following = _next_word(masked[span.end :])
+    if {last, following if not comma else ""} & _PREPOSITION_WORDS:
         return True
-    return span.kind in RELATIVE_KINDS and following not in ("", "and", "or")
+    return span.kind in RELATIVE_KINDS and not comma and following not in ("", "and", "or")
+
+
+def _next_word(rest: str) -> tuple[bool, str]:
+    """Does a comma come first, and which word is next? Empty at the end."""
+    match = re.match(r"\s*(,?)\s*([^\s,?.!]*)", rest)
+    assert match is not None, "every part of the pattern may be empty"
+    return bool(match[1]), match[2].lower()
 
 
 def _inside(kind: Kind, match: re.Match[str], question: str) -> float:
@@ -100,7 +106,7 @@ def _inside(kind: Kind, match: re.Match[str], question: str) -> float:
     head = groups["head"].split()[-1].lower()
     score = -0.12 * len(text.split())
     if MASK not in text:
-        score -= 8 if kind in ("of", "place") else 2.5
+        score -= 2.5 if kind in RELATIVE_KINDS else 8
     if kind == "compound" and (singular(head) not in RELATIONAL or _describes(question[slice(*match.span("name"))])):
         score -= 8
     if _SUPERLATIVE.match(groups["head"]):
@@ -120,11 +126,11 @@ def _describes(name: str) -> bool:
 
 def _around(masked: str, end: int, body_end: int) -> float:
     """What stands after a span: best nothing, worst what belongs to its last noun."""
-    after = masked[end:body_end].lower().split()
-    if not after:
+    comma, following = _next_word(masked[end:body_end])
+    if not following:
         return 1.5
-    following = after[0].strip(",")
-    if following in _RELATIVE_WORDS or following == "of":
+    begins_question = comma and following == "who"
+    if following == "of" or (following in _RELATIVE_WORDS and not begins_question):
         return -4.0
     return -0.5 if following in ("and", "or") else 0.5
 

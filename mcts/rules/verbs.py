@@ -29,6 +29,7 @@ PASTS = {past for _, past, _ in _ROWS}
 PARTICIPLES = {participle for _, _, participle in _ROWS}
 """Irregular past participles: written, taken."""
 BASES = {base for base, _, _ in _ROWS}
+"""Base forms of the irregular verbs."""
 UNMISTAKABLE = {
     form for row in _ROWS for form in row if len(set(row)) > 1
 } - set("build catch deal draw drink drive feed fight fly hit hold lay lead left lie mean ride rise "
@@ -40,6 +41,8 @@ def base_form(verb: str) -> str | None:
     """Base form of a finite verb, where a rule gives it: `wrote` -> `write`, `stands` -> `stand`."""
     if verb in _BASE_OF_PAST or verb in _S_FORMS:
         return _BASE_OF_PAST.get(verb) or _S_FORMS[verb]
+    if re.search(r"(?:ss|sh|ch|x|zz)es$", verb):
+        return verb[:-2]
     if verb.endswith("ied"):
         return f"{verb[:-3]}y"
     if re.search(r"([bgmnprt])\1ed$", verb):

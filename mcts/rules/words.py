@@ -64,5 +64,4 @@ FUNCTION_WORDS = set(
 PERSON_NOUNS = set(_PEOPLE.split())
 PLACE_NOUNS = set(_PLACES.split())
 RELATIONAL = (PERSON_NOUNS | PLACE_NOUNS | set(_WORKS_AND_GROUPS.split())) - LIGHT
-DO = {"did", "does", "do", "will", "can", "could", "would"}
 SITUATED = {"located", "situated", "found", "based", "called"}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcts.plan import ENTITY, apply_split, plan_problem, split_problem
@@ -13,6 +15,8 @@ from mcts.rules import candidate_splits, is_decomposable
 from mcts.rules.grammar import is_noun_phrase, is_question
 from mcts.rules.names import MASK, mask_names
 from schemas import Plan, Split
+
+SAMPLE = Path(__file__).parents[2] / "sample_data" / "musique_style_questions.jsonl"
 
 SPLITS = """
 In which city was the director of Metropolis born?
@@ -237,6 +241,7 @@ QUESTIONS = st.one_of(
 )
 
 
+@settings(max_examples=40)
 @given(QUESTIONS)
 def test_every_cut_through_leaves_only_questions_that_keep_their_verbs(question: str) -> None:
     assert is_question(question) and is_decomposable(question)
@@ -259,3 +264,12 @@ def _participles(text: str) -> list[str]:
 def test_whatever_the_words_both_halves_have_a_reading(question: str) -> None:
     for first, second in candidate_splits(question):
         assert is_question(first) and is_question(second)
+
+
+def test_every_sample_question_can_be_split() -> None:
+    questions = [json.loads(line)["question"] for line in SAMPLE.read_text().splitlines()]
+    assert len(questions) == 34
+    for question in questions:
+        assert is_decomposable(question), question
+        for first, second in candidate_splits(question):
+            assert is_question(first) and is_question(second)
