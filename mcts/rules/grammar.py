@@ -72,6 +72,8 @@ def _rules(text: str) -> dict[str, tuple[tuple[tuple[str, str], ...], ...]]:
 
 
 _RULES = _rules(_GRAMMAR)
+_MOST_WORDS = 64
+"""A longer text is refused: reading goes as deep as phrases are nested, and the stack is finite."""
 
 
 def is_question(text: str) -> bool:
@@ -87,7 +89,7 @@ def is_noun_phrase(text: str) -> bool:
 @lru_cache(16384)
 def _reads_as(symbol: str, text: str) -> bool:
     words = word_classes(text, begins=symbol == "QUESTION")
-    return bool(words) and len(words) in _Reading(words).ends(symbol, 0)
+    return 0 < len(words) <= _MOST_WORDS and len(words) in _Reading(words).ends(symbol, 0)
 
 
 class _Reading:

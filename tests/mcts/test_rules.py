@@ -273,3 +273,9 @@ def test_every_sample_question_can_be_split() -> None:
         assert is_decomposable(question), question
         for first, second in candidate_splits(question):
             assert is_question(first) and is_question(second)
+
+
+def test_a_text_too_long_to_read_is_refused() -> None:
+    assert is_question(f"Who is {'the mother of ' * 20}Ann?")
+    assert not is_question(f"Who is {'the mother of ' * 2000}Ann?")
+    assert candidate_splits(f"Who is {'the mother of ' * 200}Ann?") == []
