@@ -16,6 +16,7 @@ from filters import (
     evidence_was_there,
     length,
     malformed_tags,
+    missing_hop,
     undue_reflection,
     ungrounded_answer,
     ungrounded_mistake,
@@ -38,6 +39,8 @@ class FilterConfig:
     """Every answer, accepted or mended, has to stand in a passage of its step."""
     intermediate_answers: Scope = "oracle"
     """For which plans the intermediate answers are held against the gold decomposition."""
+    every_hop: bool = True
+    """Where the gold decomposition is known, every hop of it has to be found, one step each."""
 
 
 def judge_trajectory(
@@ -58,6 +61,8 @@ def judge_trajectory(
     ]
     if config.grounded:
         verdicts[3:3] = [ungrounded_answer.check(row), ungrounded_mistake.check(row)]
+    if config.every_hop:
+        verdicts.append(missing_hop.check(row, question))
     return verdicts
 
 

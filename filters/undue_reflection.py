@@ -2,7 +2,7 @@
 
 A wordy answer that holds the mended one is right too ("It was built by Volkswagen", mended to "Volkswagen"). Where the
 gold decomposition is known: under the gold plan the step's own hop decides; a step of a plan that is given up must not
-hold the answer of any hop, for then the plan was not at fault there.
+hold the answer of any hop that was still to be found, for then the plan was not at fault there.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ def _holds(answer: str, right: str) -> bool:
 def _right_answers(row: Trajectory, question: Question, step: Step, mended: Step) -> list[str]:
     hops = question.decomposition
     if row.reflection_error == "decomposition":
-        return [hop.answer for hop in hops] + list(question.golds)
+        found = [earlier.answer for earlier in row.steps[: row.steps.index(step)]]
+        left = [hop.answer for hop in hops if not any(same_answer(answer, hop.answer) for answer in found)]
+        return [*left, *question.golds]
     own_hop = [hops[step.index].answer] if row.origin == "oracle" and step.index < len(hops) else []
     return [mended.answer, *own_hop]

@@ -17,6 +17,7 @@ ENTITY = "[E]"
 DropReason = Literal["malformed", "identical", "no_progress", "invalid"]
 
 _REFERENCE = re.compile(r"#(\d+)")
+_NAMED = re.compile(r"#\d+|(?<!^)\b(?:[A-Z][\w'’-]*|\d[\w.,-]*)")
 _RELATION_HOP = re.compile(r"^(?P<subject>.+?)\s*>>\s*(?P<relation>.+?)\s*\??$")
 _EMPTY_WORDS = set(
     "a an the who whom whose what which is are was were be been do does did has have had of in on at from "
@@ -116,6 +117,11 @@ def asked_for(sub_question: str) -> frozenset[str]:
     """The words that say what is asked: all but articles, prepositions, who and which, to be and to do."""
     words = normalized(sub_question).split()
     return frozenset(word for word in words if word not in _EMPTY_WORDS) or frozenset(words)
+
+
+def named(sub_question: str) -> frozenset[str]:
+    """What a sub-question is about: `#k`, numbers and capitalised words but the first."""
+    return frozenset(_NAMED.findall(sub_question))
 
 
 def shared_width(width: int, decomposable: tuple[bool, ...]) -> dict[int, int]:

@@ -13,10 +13,10 @@ right rollout, and the right rollout ends in the right answer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from mcts.plan import asked_for, normalized
+from mcts.plan import asked_for, named, normalized
 from schemas import ErrorType, Rollout, SearchTree, Step, StepPair
 
 SameAnswer = Callable[[str, str], bool]
@@ -97,7 +97,7 @@ def _candidates(tree: SearchTree, same_answer: SameAnswer, config: ReflectionCon
         for right in right_ones:
             if wrong.node == right.node:
                 reflection = _same_plan(wrong, right, same_answer)
-            elif wrong.node in blamed:
+            elif wrong.node in blamed and not _ask_alike(plans[wrong.node], plans[right.node], tree.question):
                 reflection = _other_plan(wrong, right, plans[wrong.node], plans[right.node], same_answer)
             else:
                 reflection = None
@@ -127,9 +127,15 @@ def _other_plan(
 ) -> Reflection | None:
     """The plans and answers agree before j; the wrong step is the first from j that the right tail refutes.
 
-    Two wordings of the same question are no difference: "Who is the author of X?", "What is the author of X?".
+    Two wordings of the same question are no difference: "Who is the author of X?", "What is the author of X?", and,
+    where both were answered alike, "Who wrote X?".
     """
-    j = _first_difference([asked_for(q) for q in wrong_plan], [asked_for(q) for q in right_plan])
+    j = 0
+    for asked, also_asked, bad, good in zip(wrong_plan, right_plan, wrong.steps, right.steps, strict=False):
+        reworded = _same_names(asked, also_asked) and same_answer(bad.answer, good.answer)
+        if asked_for(asked) != asked_for(also_asked) and not reworded:
+            break
+        j += 1
     if j >= min(len(wrong.steps), len(right.steps)):
         return None
     for bad, good in zip(wrong.steps[:j], right.steps[:j], strict=True):
@@ -140,6 +146,23 @@ def _other_plan(
         if all(_is_wrong(wrong.steps[m], good, same_answer) for good in tail):
             return _reflection("decomposition", wrong, right, wrong_step=m, right_step=j, diverges_at=j)
     return None
+
+
+def _same_names(left: str, right: str) -> bool:
+    """Are both about the same things, one of them by name?"""
+    return named(left) == named(right) and any(not name.startswith("#") for name in named(left))
+
+
+def _ask_alike(wrong_plan: tuple[str, ...], right_plan: tuple[str, ...], question: str) -> bool:
+    """Do the plans take the question apart alike, the wrong one in the question's own words?
+
+    Then the plan is not at fault, only how one wording was read: "Who is the author of X?", where the right plan, made
+    from a gold decomposition, has "Who wrote X?".
+    """
+    about_the_same = [named(q) for q in wrong_plan] == [named(q) for q in right_plan]
+    return about_the_same and all(
+        word in asked_for(question) or word.startswith("#") for q in wrong_plan for word in asked_for(q)
+    )
 
 
 def _reflection(
@@ -217,10 +240,3 @@ def _distance(left: frozenset[str], right: frozenset[str]) -> float:
 
 def _passage_ids(step: Step) -> frozenset[str]:
     return frozenset(passage.id for passage in step.passages)
-
-
-def _first_difference(left: Sequence[object], right: Sequence[object]) -> int:
-    for position, (a, b) in enumerate(zip(left, right, strict=False)):
-        if a != b:
-            return position
-    return min(len(left), len(right))

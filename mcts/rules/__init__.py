@@ -1,21 +1,18 @@
 """Splits and atomicity by rule, for models too small to split a question: cut out a phrase that has to be looked up.
 
-Three stages. Names, quoted titles and `#k` are masked, so that nothing is cut inside them. Every stretch of the masked
-question that one of `PATTERNS` matches as a whole is a span. Its score is the pattern's weight, moved by what stands
-around and inside it. `first` asks for the span, `second` is the question with `[E]` in its place.
+Four stages. Names, quoted titles and `#k` are masked, so that nothing is cut inside them. Every stretch of the masked
+question that one of `PATTERNS` matches as a whole is a span. `first` asks for it, `second` is the question with `[E]`
+in its place; a span counts only if it reads as a noun phrase and both halves read as questions (`grammar`). Its score
+is the pattern's weight, moved by what stands around and inside it. A question that the grammar cannot read is not cut.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from mcts.rules.spans import spans
+from mcts.rules.spans import ENTITY, spans
 
-ENTITY = "[E]"
-"""Placeholder in the second half of a split for the answer of the first half."""
-
-_GOOD_ENOUGH = 5.0
-_WORTH_LISTING = 2.0
+_GOOD_ENOUGH = 4.3
 
 
 def candidate_splits(sub_question: str) -> list[tuple[str, str]]:
@@ -38,8 +35,8 @@ def _ranked_splits(sub_question: str) -> tuple[tuple[float, tuple[str, str]], ..
         return _relation_chain(question)
     best: dict[tuple[str, str], float] = {}
     for span in spans(question):
-        split = (span.first, f"{question[: span.start]}{ENTITY}{question[span.end :]}")
-        if span.score >= _WORTH_LISTING and span.score > best.get(split, 0.0):
+        split = (span.first, span.second)
+        if span.score > best.get(split, 0.0):
             best[split] = span.score
     return tuple(sorted(((score, split) for split, score in best.items()), key=lambda item: -item[0]))
 

@@ -5,18 +5,10 @@ from __future__ import annotations
 import re
 
 from mcts.rules.patterns import STRANDED, Kind
+from mcts.rules.verbs import base_form
 from mcts.rules.words import AUXILIARIES, PERSON_BARE, PERSON_NOUNS, RELATIONAL
 
 _AUX_WORDS = set(AUXILIARIES.split())
-_IRREGULAR_BASES = {
-    "became": "become", "began": "begin", "bought": "buy", "built": "build", "came": "come", "chose": "choose",
-    "did": "do", "drew": "draw", "fell": "fall", "found": "find", "fought": "fight", "founded": "found", "gave": "give",
-    "goes": "go", "got": "get", "grew": "grow", "held": "hold", "left": "leave", "led": "lead", "lies": "lie",
-    "lost": "lose", "made": "make", "met": "meet", "ran": "run", "sang": "sing", "sold": "sell", "spent": "spend",
-    "spoke": "speak", "taught": "teach", "took": "take", "went": "go", "won": "win", "wrote": "write", "died": "die",
-    "lived": "live", "moved": "move", "studied": "study", "married": "marry", "carried": "carry", "dies": "die",
-}  # fmt: skip
-_KEEP_E = re.compile(r"(?:[aeiou][cszvgu]|[^aeiou]l|[rn][csgv]|at|ut|ir|in|id|ak|ok|am)ed$")
 _THIRD_PERSON = {
     "containing": "contains", "featuring": "features", "starring": "stars", "including": "includes", "having": "has",
     "hosting": "hosts", "bordering": "borders", "lying": "lies", "owning": "owns", "holding": "holds",
@@ -40,9 +32,9 @@ def ask_for(kind: Kind, match: re.Match[str], question: str) -> str:
         return _inverted(which, part) or f"{_wh(noun)} is {_definite(text)}?"
     if kind == "participle":
         return _ask_participle(which, part) or f"{_wh(noun)} is {_definite(text)}?"
-    if kind == "compound":
-        return f"{_wh(noun)} is the {part['head']} of {part['name']}?"
     verb = "are" if noun.endswith("s") and noun not in RELATIONAL and noun[-2:] not in ("ss", "us", "is") else "is"
+    if kind == "compound":
+        return f"{_wh(noun)} {verb} the {part['head']} of {part['name']}?"
     return f"{_wh(noun)} {verb} {_definite(text)}?"
 
 
@@ -51,8 +43,8 @@ def _wh(noun: str) -> str:
 
 
 def _definite(phrase: str) -> str:
-    """`a` and `an` become `the`."""
-    return re.sub(r"^(?:an?|this|that) ", "the ", phrase, flags=re.IGNORECASE)
+    """`a` and `an` become `the`, as does a `The` that began the question."""
+    return re.sub(r"^(?:an?|the|this|that) ", "the ", phrase, flags=re.IGNORECASE)
 
 
 def _inverted(which: str, part: dict[str, str]) -> str | None:
@@ -66,22 +58,11 @@ def _inverted(which: str, part: dict[str, str]) -> str | None:
     verb, _, rest = part["verb"].partition(" ")
     if verb.lower() in _AUX_WORDS:
         return f"{asked} {verb} {part['subject']}{' ' + rest if rest else ''}?"
-    base = _base(verb.lower())
+    base = base_form(verb.lower())
     if base is None:
         return None
     auxiliary = "does" if verb.lower().endswith("s") else "did"
     return f"{asked} {auxiliary} {part['subject']} {base}{' ' + rest if rest else ''}?"
-
-
-def _base(verb: str) -> str | None:
-    """Base form of a finite verb, where a few rules give it."""
-    if verb in _IRREGULAR_BASES:
-        return _IRREGULAR_BASES[verb]
-    if verb.endswith("ied"):
-        return f"{verb[:-3]}y"
-    if verb.endswith("ed"):
-        return verb[:-1] if _KEEP_E.search(verb) else verb[:-2]
-    return verb[:-1] if re.fullmatch(r".*[a-z][^s]s", verb) else None
 
 
 def _ask_participle(which: str, part: dict[str, str]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mcts.rules.words import DETERMINERS, LOOSE_GLUE, SENTENCE_STARTERS, TITLE_GLUE
+from mcts.rules.words import DETERMINERS, FOREIGN_ARTICLES, LOOSE_GLUE, SENTENCE_STARTERS, TITLE_GLUE
 
 MASK = "ꙮ"
 """Stands for every letter of a name: a word character that no question holds."""
@@ -62,7 +62,7 @@ def _next_of_name(question: str, words: list[re.Match[str]], last: int) -> int |
             return None
         if gap.strip(" ") == "," and not (text[:1].isupper() and i == last + 1):
             return None
-        if text[0].isupper() or text[0].isdigit():
+        if text[0].isupper() or text[0].isdigit() or words[i - 1][0] in FOREIGN_ARTICLES:
             return i
         if text not in TITLE_GLUE and text not in LOOSE_GLUE:
             return None

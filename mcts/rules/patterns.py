@@ -9,8 +9,11 @@ from typing import Literal
 from mcts.rules.names import MASK
 from mcts.rules.words import AUXILIARIES, DETERMINERS, FUNCTION_WORDS, PREPOSITIONS
 
-Kind = Literal["subject_relative", "object_relative", "whose", "participle", "possessive", "compound", "of", "place"]
+Kind = Literal[
+    "subject_relative", "object_relative", "whose", "participle", "possessive", "compound", "of", "infinitive", "place"
+]
 """How a span describes what it stands for."""
+RELATIVE_KINDS: tuple[Kind, ...] = ("subject_relative", "object_relative", "whose")
 
 
 def _one_of(words: str) -> str:
@@ -37,13 +40,12 @@ _ADVERB = r"(?:[a-z]+ly|also|first|last|now)"
 _VERB_GROUP = (
     rf"(?:{_AUX}(?: {_AUX})?(?: {_ADVERB})?(?: {_NOUN})?(?: {_PREP})?"
     rf"|{_AUX} {_DET} {_NOUN}(?: {_PREP})?"
-    rf"|(?:{_NOUN}) (?:{_PREP} )?{_OBJECT}"
+    rf"|(?:{_NOUN}) (?:{_PREP} ){{0,2}}{_OBJECT}"
     rf"|{_AUX}(?: {_NOUN}) (?:{_PREP} )?{_OBJECT}"
-    rf"|{_NOUN}(?: {_PREP})?)"
+    rf"|{_NOUN}(?: {_PREP}){{0,2}})"
 )
 
-BEGINS_SPAN = re.compile(rf"{_DET}|{MASK}.*", re.IGNORECASE)
-NAME_THEN_NOUN = re.compile(rf"{MASK} (?:{_NOUN})$", re.IGNORECASE)
+BEGINS_SPAN = re.compile(rf"(?!(?:that|his|her|its|their)\b)(?:{_DET}|{MASK}.*)", re.IGNORECASE)
 APPOSITION = re.compile(rf"{_DET} (?:{_NOUN} )*{_NOUN} of (?:{_DET} )?{_NAME}", re.IGNORECASE)
 STRANDED = re.compile(rf"(?:^| ){_PREP}$", re.IGNORECASE)
 
@@ -63,17 +65,19 @@ def _pattern(kind: Kind, weight: float, regex: str) -> Pattern:
 
 PATTERNS = (
     # the country that produced Fist Power
-    _pattern(
-        "subject_relative",
-        6.0,
-        rf"{_HEAD},? (?P<link>that|which|who) (?P<clause>(?:{_AUX} ){{0,2}}(?:{_NOUN} ){{1,2}}?(?:{_PREP} )?{_OBJECT})",
-    ),
+    _pattern("subject_relative", 6.0, rf"{_HEAD},? (?P<link>that|which|who) (?P<clause>(?!{_DET}|[{MASK}]).+)"),
     # the city where X was born; the country X is from; the city in which X died
     _pattern(
         "object_relative",
         6.0,
         rf"{_HEAD},? (?P<link>(?:{_PREP} )?(?:which|whom)|that|where|when|who) "
         rf"(?P<subject>{_SUBJECT}) (?P<verb>{_VERB_GROUP})",
+    ),
+    # the country where the composer of the Peer Gynt suites was born
+    _pattern(
+        "object_relative",
+        6.0,
+        rf"{_HEAD},? (?P<link>(?:{_PREP} )?(?:which|whom)|that|where) (?P<subject>.*?{MASK}.*?) (?P<verb>{_AUX} .+)",
     ),
     _pattern(
         "object_relative",
@@ -97,7 +101,9 @@ PATTERNS = (
     # the It'll Be Me singer
     _pattern("compound", 4.0, rf"(?P<det>{_DET}) (?P<name>{_NAME}) (?P<head>{_NOUN})"),
     # the director of Metropolis
-    _pattern("of", 4.5, rf"{_HEAD} (?P<link>of|to|for|behind) {_OBJECT}"),
+    _pattern("of", 4.5, rf"{_HEAD} (?P<link>of|to|for|behind) [^,]+"),
+    # the first woman to win a Nobel Prize
+    _pattern("infinitive", 4.5, rf"{_HEAD} (?P<link>to) {_NOUN} {_OBJECT}"),
     # the airport in Rome
-    _pattern("place", 2.5, rf"{_HEAD} (?P<link>{_PREP}) {_OBJECT}"),
+    _pattern("place", 2.5, rf"{_HEAD} (?P<link>{_PREP}) [^,]+"),
 )

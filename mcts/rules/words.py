@@ -4,7 +4,7 @@ DETERMINERS = "the a an this that his her its their"
 AUXILIARIES = "is are was were be been being do does did has have had can could will would may might should"
 PREPOSITIONS = (
     "of in on at from to for by with about near under after before during between into over through against around "
-    "within along across besides behind beside outside as like since until via out up off down than alongside"
+    "within along across besides behind beside outside as like since until via out up off down than alongside past"
 )
 RELATIVES = "that which who whom whose where when"
 _QUESTION_WORDS = "what which who whom whose where when why how"
@@ -53,6 +53,8 @@ PERSON_BARE = {"person", "people", "individual", "man", "woman", "men", "women",
 """Nouns that say no more than `who`."""
 TITLE_GLUE = {"of", "the", "and", "de", "la", "le", "du", "von", "van", "der", "den", "di", "da", "del", "al", "&"}
 LOOSE_GLUE = {"in", "on", "for", "to", "a", "an", "at", "with", "from", "by", "my", "your"}
+FOREIGN_ARTICLES = {"La", "Le", "Les", "El", "Los", "Las", "Il", "Der", "Das"}
+"""Before a small letter they begin a title: La traviata."""
 SENTENCE_STARTERS = set(
     f"{DETERMINERS} {AUXILIARIES} {PREPOSITIONS} {_QUESTION_WORDS} {_OTHER_FUNCTION_WORDS} these those".split()
 )
@@ -60,7 +62,6 @@ FUNCTION_WORDS = set(
     f"{DETERMINERS} {AUXILIARIES} {PREPOSITIONS} {RELATIVES} {_QUESTION_WORDS} {_OTHER_FUNCTION_WORDS}".split()
 )
 PERSON_NOUNS = set(_PEOPLE.split())
-_PLACE_NOUNS = set(_PLACES.split())
-RELATIONAL = (PERSON_NOUNS | _PLACE_NOUNS | set(_WORKS_AND_GROUPS.split())) - LIGHT
-DO = {"did", "does", "do", "will", "can", "could", "would"}
+PLACE_NOUNS = set(_PLACES.split())
+RELATIONAL = (PERSON_NOUNS | PLACE_NOUNS | set(_WORKS_AND_GROUPS.split())) - LIGHT
 SITUATED = {"located", "situated", "found", "based", "called"}

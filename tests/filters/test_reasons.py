@@ -17,6 +17,7 @@ from filters import (
     judge_trajectory,
     length,
     malformed_tags,
+    missing_hop,
     undue_reflection,
     ungrounded_answer,
     ungrounded_mistake,
@@ -38,7 +39,7 @@ from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, QUESTION, SECON
 def test_good_rows_pass_every_filter(row) -> None:
     verdicts = judge_trajectory(row, QUESTION, [], FilterConfig())
     assert first_rejection(verdicts) is None
-    assert len({v.reason for v in verdicts}) == len(verdicts) == 12
+    assert len({v.reason for v in verdicts}) == len(verdicts) == 13
 
 
 def test_wrong_answer() -> None:
@@ -142,6 +143,14 @@ def test_undue_reflection() -> None:
     assert not undue_reflection.check(gold_step, QUESTION).keep
 
 
+def test_a_hop_that_was_found_before_is_a_wrong_answer_further_on() -> None:
+    again = replace(DIED, answer="Fritz Lang")
+    row = trajectory(FIRST, again, SECOND, error="decomposition", first_plan=(PLAN[0], "Where is #1 from?"))
+    assert undue_reflection.check(row, QUESTION).keep
+    too_early = replace(DIED, index=0, answer="Fritz Lang")
+    assert not undue_reflection.check(trajectory(too_early, FIRST, SECOND, error="decomposition"), QUESTION).keep
+
+
 def test_evidence_was_there() -> None:
     had_it = replace(MISLED, passages=DIED.passages)
     verdict = evidence_was_there.check(trajectory(FIRST, had_it, AGAIN, error="retrieval"))
@@ -165,3 +174,34 @@ def test_a_step_that_only_repeats_what_it_was_given_is_circular() -> None:
     assert circular_step.check(trajectory(FIRST, replace(repeated, sub_question="Is #1 older, or Murnau?"))).keep
     assert circular_step.check(trajectory(FIRST, SECOND)).keep
     assert circular_step.check(trajectory(FIRST, replace(SECOND, answer="The Fritz Lang Museum"))).keep
+
+
+def test_a_plan_that_leaves_out_a_hop_is_a_shortcut() -> None:
+    whole = "In which city was the director of Metropolis born?"
+    fused = trajectory(step(0, whole, "Vienna", "1", plan=(whole,)), plan=(whole,))
+    verdict = missing_hop.check(fused, QUESTION)
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "missing_hop", 0.5)
+    assert "Fritz Lang" in verdict.detail and "Who directed Metropolis?" in verdict.detail
+    rejected = first_rejection(judge_trajectory(fused, QUESTION, [], FilterConfig()))
+    assert rejected is not None and rejected.reason == "missing_hop"
+    assert first_rejection(judge_trajectory(fused, QUESTION, [], FilterConfig(every_hop=False))) is None
+
+
+def test_a_hop_that_only_a_mistake_finds_is_missing() -> None:
+    found_and_dropped = replace(FIRST, is_mistake=True)
+    instead = replace(FIRST, answer="Peter Lorre")
+    row = trajectory(found_and_dropped, instead, SECOND, error="reasoning")
+    assert missing_hop.check(row, QUESTION).score == 0.5
+    assert missing_hop.check(trajectory(FIRST, DIED, SECOND, error="reasoning"), QUESTION).score == 1.0
+
+
+def test_an_alias_finds_the_last_hop_and_the_question_may_name_another() -> None:
+    assert missing_hop.check(trajectory(FIRST, replace(SECOND, answer="Wien")), QUESTION).keep
+    named = replace(QUESTION, question="In which city was Fritz Lang, director of Metropolis, born?")
+    one_step = trajectory(replace(SECOND, index=0), plan=PLAN[1:])
+    assert missing_hop.check(one_step, named).keep and not missing_hop.check(one_step, QUESTION).keep
+
+
+def test_without_a_gold_decomposition_no_hop_is_missing() -> None:
+    verdict = missing_hop.check(trajectory(SECOND), replace(QUESTION, decomposition=()))
+    assert (verdict.keep, verdict.score) == (True, 1.0)

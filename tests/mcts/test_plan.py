@@ -13,6 +13,7 @@ from mcts.plan import (
     dependency_graph,
     execution_levels,
     gold_plan,
+    named,
     plan_key,
     plan_problem,
     references,
@@ -168,3 +169,9 @@ def test_two_wordings_ask_for_the_same_but_where_and_when_do_not() -> None:
 def test_plans_are_the_same_when_only_case_and_punctuation_differ() -> None:
     assert plan_key(plan("Who is A?", "What of #1?")) == plan_key(plan("who is a", "What, of #1"))
     assert plan_key(plan("What of #1?")) != plan_key(plan("What of #2?"))
+
+
+def test_what_a_sub_question_is_about() -> None:
+    assert named("Who was the captain of #2 when #1 sailed in 1831?") == {"#1", "#2", "1831"}
+    assert named("Who wrote On the Origin of Species?") == {"On", "Origin", "Species"}
+    assert named("What is it?") == frozenset()

@@ -156,3 +156,30 @@ def test_correct_rollouts_give_each_plan_its_turn() -> None:
     other = rollout(3, 2, OTHER, "Ann Rome Po", "ab xy ef", 1.0)
     chosen = correct_rollouts(tree(RIGHT, again, repeat, other), ReflectionConfig(max_correct=3))
     assert [r.index for r in chosen] == [0, 3, 1]
+
+
+CAPTAIN = ("Who wrote On Apes?", "On what ship did #1 sail?", "Who was the captain of #2 when #1 sailed?")
+ANY_CAPTAIN = ("Who is the author of On Apes?", "On what ship did #1 sail?", "Who is the captain of #2?")
+REWORDED = ("Who is the author of On Apes?", "On what ship did #1 sail?", "Who was captain of #2 when #1 sailed?")
+VOYAGE = "Who was captain of the ship on which the author of On Apes did sail when he sailed?"
+
+
+def voyage(wrong_plan: tuple[str, ...], wrong_answers: str) -> list[Reflection]:
+    """A plan that failed twice beside `CAPTAIN`, which worked."""
+    rollouts = [rollout(0, 1, CAPTAIN, "Ann Beagle Fitz", "ab cd ef", 1.0)]
+    rollouts += [rollout(i, 2, wrong_plan, f"{wrong_answers}{i}", "ab cd ef", 0.0) for i in (1, 2)]
+    made = tree(*rollouts)
+    nodes = [replace(n, plan=p) for n, p in zip(made.nodes, ((VOYAGE,), CAPTAIN, wrong_plan), strict=True)]
+    return reflections(replace(made, nodes=tuple(nodes), question=VOYAGE), same, CONFIG)
+
+
+def test_other_words_with_the_same_answer_are_no_difference() -> None:
+    pair = voyage(ANY_CAPTAIN, "Ann Beagle Stokes")[0].pair
+    assert (pair.diverges_at, pair.wrong_step, pair.right_step) == (2, 2, 2)
+
+
+def test_a_plan_in_the_questions_words_that_asks_for_the_same_things_is_not_blamed() -> None:
+    assert voyage(REWORDED, "Ann Beagle Stokes") == []
+    assert voyage(REWORDED, "Bob Bounty Bligh") == []
+    other_relation = ("Who printed On Apes?", *REWORDED[1:])
+    assert voyage(other_relation, "Bob Bounty Bligh")[0].pair.diverges_at == 0
