@@ -33,11 +33,19 @@ class Triple(Protocol):
     """A fact of a knowledge graph, by its labels."""
 
     @property
-    def head(self) -> str: ...
+    def head(self) -> str:
+        """Whom it is about."""
+        ...
+
     @property
-    def relation(self) -> str: ...
+    def relation(self) -> str:
+        """What is said."""
+        ...
+
     @property
-    def tail(self) -> str: ...
+    def tail(self) -> str:
+        """The other entity, or a value."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,9 @@ class Titled(Protocol):
     """A document or passage."""
 
     @property
-    def title(self) -> str: ...
+    def title(self) -> str:
+        """By which it is known again."""
+        ...
 
 
 Same = Callable[[Any, Any], bool]
