@@ -259,6 +259,7 @@ async def test_a_completion_goes_on_with_one_text() -> None:
     episode = await run(R1, client, config)
     opening = f"S:{R1.system_prompt}|U:{QUESTION}|A:"
     first, second = (request.prompt for request in client.requests)
+    assert [request.sampling.max_tokens for request in client.requests] == [9, 9]
     assert first == opening
     assert second == opening + "".join(segment.text for segment in episode.segments[:3])
     assert episode.text == "".join(f"{m.content}\n" if m.role != "assistant" else m.content + "\n" * (n < 4)
