@@ -37,7 +37,7 @@ NO_SURROGATES = OBJECTS.filter(lambda found: "\\ud" not in json.dumps(found).low
         ('{"query": "a", "entity": ["b", 2018]}', {"query": "a", "entity": ["b", "2018"]}, ["number_as_text"]),
         ('{"query": 1e3}', {"query": "1e3"}, ["number_as_text"]),
         ("{'entity': [2018, 'a']}", {"entity": ["2018", "a"]}, ["number_as_text", "quotes"]),
-        ('{"query": "a\\", \\"b"', {"query": 'a", "b'}, ["missing_bracket"]),
+        ('{"query": "a\\"} b"', {"query": 'a"} b'}, ["missing_bracket"]),
         ('{"query": "a\nb"}', {"query": "a\nb"}, ["control_character"]),
         ('{"query": "a\\qb"}', {"query": "a\\qb"}, []),
         ('{"query": "\\ud83d\\ude00 \\ud800"}', {"query": "😀 \ufffd"}, []),
