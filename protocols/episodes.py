@@ -1,0 +1,287 @@
+"""The one loop in which an agent of any `Grammar` talks with its tools, for making data, training and evaluation.
+
+The agent's words are kept as they came. Who wrote which part of the text is kept beside it, so that a loss mask is read
+from spans and never found again by searching the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+from inference import ChatTurn, Meter, Reply, Request, Sampling
+from protocols.base import estimate_tokens
+from protocols.grammar import Grammar, Observation, Search, Turn
+from retrieval.base import Retriever
+from schemas import ContextOverflow, MalformedReply, Message, Passage
+
+StopReason = Literal["answered", "too_many_turns", "malformed", "too_long"]
+"""`answered`: the last turn answers. `too_many_turns`: the last one allowed searches, which is not executed.
+`malformed`: the last turn cannot be read. `too_long`: the episode has no room left, or its last turn was cut."""
+
+Respond = Callable[[Search], Awaitable[Observation]]
+"""The tools. What they raise ends the episode; a failure that the agent should read is an `Observation.message`."""
+
+Author = Literal["agent", "stop", "tool"]
+"""`agent`: as the model's reply has it. `stop`: the closing tag at which the model stopped and which the server
+took off. `tool`: not the agent's."""
+
+
+class Client(Protocol):
+    """What an episode needs of a model client."""
+
+    async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
+        """Answer one request."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeConfig:
+    """How an episode is sampled and where it ends. Defaults are DynaSearcher's (section 4.1) where it has any."""
+
+    sampling: Sampling = field(default_factory=lambda: Sampling(temperature=1.0, top_p=0.95, max_tokens=2048))
+    """Of one turn; its stop strings are the grammar's."""
+    max_turns: int = 10
+    """Of the agent. The last one can only answer."""
+    max_tokens: int = 8192
+    """Of the whole episode after the question, results included, as the server counts; estimated where it does not."""
+    max_refusals: int = 0
+    """How many malformed turns are answered with what is wrong with them; at the next one the episode ends."""
+    style: Literal["chat", "completion"] = "chat"
+    """`chat`: every turn is a turn of the chat. `completion`: the episode is one text that the model goes on with."""
+    result_role: Literal["user", "tool"] = "user"
+    """In which role a chat server gets the results. A `tool` turn answers a tool call, which is not made here, and chat
+    templates wrap it in tags of their own."""
+    template: str = "{{system}}\n\n{{user}}\n\n"
+    """What a completion begins with; a chat model's own marks can be put here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A part of an episode's text, by who wrote it."""
+
+    author: Author
+    text: str
+
+    @property
+    def train(self) -> bool:
+        """Is the loss taken on it?"""
+        return self.author != "tool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeStep:
+    """One turn of the agent and what came of it."""
+
+    turn: Turn | None
+    """None when it cannot be read."""
+    problem: str
+    """Why not; empty when it can."""
+    observation: Observation | None
+    """What the agent was given to read; None after an answer, and when the episode ended here."""
+    call_key: str
+    """Ledger key of the model call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeRun:
+    """An episode, finished or broken off."""
+
+    question: str
+    steps: tuple[EpisodeStep, ...]
+    messages: tuple[Message, ...]
+    """From the system prompt on; an assistant turn has the agent's own words, mended or not."""
+    segments: tuple[Segment, ...]
+    """From the agent's first word on; put together they are the episode as one text."""
+    stop: StopReason
+    answer: str
+    """Empty unless answered."""
+    tokens: int
+    """Length after the question, as `EpisodeConfig.max_tokens` counts it."""
+
+    @property
+    def searches(self) -> tuple[Search, ...]:
+        """Those that were executed."""
+        return tuple(step.turn.search for step in self.steps if step.turn and step.turn.search and step.observation)
+
+    @property
+    def num_searches(self) -> int:
+        """How many were executed."""
+        return len(self.searches)
+
+    @property
+    def passages(self) -> tuple[Passage, ...]:
+        """All that the agent was given, in that order."""
+        return tuple(passage for step in self.steps if step.observation for passage in step.observation.passages)
+
+    @property
+    def text(self) -> str:
+        """The episode from the agent's first word on."""
+        return "".join(segment.text for segment in self.segments)
+
+    @property
+    def loss_spans(self) -> tuple[tuple[int, int], ...]:
+        """[start, end) in characters of `text`, of what the agent wrote: neighbouring parts as one, none empty."""
+        spans: list[tuple[int, int]] = []
+        at = 0
+        for segment in self.segments:
+            end = at + len(segment.text)
+            if segment.train and end > at:
+                joins = spans and spans[-1][1] == at
+                spans[-1:] = [(spans[-1][0], end)] if joins else [*spans[-1:], (at, end)]
+            at = end
+        return tuple(spans)
+
+
+async def run_episode(
+    question: str,
+    grammar: Grammar,
+    respond: Respond,
+    *,
+    client: Client,
+    model: str,
+    config: EpisodeConfig = EpisodeConfig(),
+    meter: Meter | None = None,
+    seed: int = 0,
+    sample: int = 0,
+    priority: int = 0,
+) -> EpisodeRun:
+    """Let the agent search until it answers, or may not go on. `sample` tells episodes on one question apart.
+
+    Raises what client and tools raise. Only a context that overflows after the first turn is a way for an episode to
+    end (`too_long`): the question did fit.
+    """
+    episode = _Episode(question, grammar, config)
+    while (stop := episode.stop) is None:
+        request = Request(
+            model=model,
+            prompt=episode.prompt(),
+            sampling=episode.sampling(),
+            sample=sample,
+            seed=seed,
+            purpose=f"episode {grammar.name}",
+            priority=priority,
+        )
+        try:
+            reply = await client.complete(request, meter)
+        except ContextOverflow:
+            if not episode.steps:
+                raise
+            stop = "too_long"
+            break
+        search = episode.add_turn(reply)
+        if search is not None:
+            episode.add_observation(await respond(search))
+    return episode.finished(stop)
+
+
+def search_documents(retriever: Retriever, top_k: int = 5) -> Respond:
+    """The tool of agents that search documents alone."""
+
+    async def respond(search: Search) -> Observation:
+        return Observation(passages=tuple(await retriever.retrieve(search.query, top_k)))
+
+    return respond
+
+
+class _Episode:
+    """An episode under way."""
+
+    def __init__(self, question: str, grammar: Grammar, config: EpisodeConfig) -> None:
+        self.stop: StopReason | None = None
+        self.steps: list[EpisodeStep] = []
+        self._question, self._grammar, self._config = question, grammar, config
+        self._messages: list[Message] = [*grammar.opening(question)]
+        self._segments: list[Segment] = []
+        self._tokens, self._opening_tokens, self._refusals = 0, 0, 0
+
+    def prompt(self) -> str | tuple[ChatTurn, ...]:
+        """What the model reads next."""
+        if self._config.style == "completion":
+            system, user = (message.content for message in self._messages[:2])
+            opening = self._config.template.replace("{{system}}", system).replace("{{user}}", user)
+            return opening + "".join(segment.text for segment in self._segments)
+        return tuple(
+            ChatTurn(role=self._config.result_role if message.role == "tool" else message.role, content=message.content)
+            for message in self._messages
+        )
+
+    def sampling(self) -> Sampling:
+        """Of the next turn, which may fill what room is left."""
+        sampling = self._config.sampling
+        room = self._config.max_tokens - self._tokens
+        return replace(sampling, max_tokens=min(sampling.max_tokens, room), stop=self._grammar.stop)
+
+    def add_turn(self, reply: Reply) -> Search | None:
+        """Take what the model wrote. Returns the search to execute next, if any."""
+        text = _agent_text(reply)
+        end = "" if reply.is_cut else self._grammar.missing_end(text)
+        self._segments += [Segment(author="agent", text=text), Segment(author="stop", text=end)]
+        self._messages.append(Message(role="assistant", content=text + end, train=True))
+        self._count(reply, text + end)
+        turn, problem = self._read(text + end, reply.is_cut)
+        self.steps.append(EpisodeStep(turn=turn, problem=problem, observation=None, call_key=reply.key))
+        if reply.is_cut:
+            self.stop = "too_long"
+        elif turn is not None and turn.answer is not None:
+            self.stop = "answered"
+        elif turn is None and self._refusals >= self._config.max_refusals:
+            self.stop = "malformed"
+        elif len(self.steps) >= self._config.max_turns:
+            self.stop = "too_many_turns"
+        elif self._tokens >= self._config.max_tokens:
+            self.stop = "too_long"
+        elif turn is None:
+            self._refusals += 1
+            self.add_observation(self._grammar.refusal(problem))
+        return turn.search if turn is not None and self.stop is None else None
+
+    def add_observation(self, observation: Observation) -> None:
+        """Give it to the agent to read."""
+        text = self._grammar.render_result(observation)
+        self.steps[-1] = replace(self.steps[-1], observation=observation)
+        self._messages.append(Message(role="tool", content=text, train=False))
+        self._segments.append(Segment(author="tool", text=f"\n{text}\n"))
+        self._tokens += estimate_tokens(text)
+        if self._tokens >= self._config.max_tokens:
+            self.stop = "too_long"
+
+    def finished(self, stop: StopReason) -> EpisodeRun:
+        """The episode as it is."""
+        turn = self.steps[-1].turn
+        return EpisodeRun(
+            question=self._question,
+            steps=tuple(self.steps),
+            messages=tuple(self._messages),
+            segments=tuple(segment for segment in self._segments if segment.text),
+            stop=stop,
+            answer=(turn.answer or "") if turn is not None and stop == "answered" else "",
+            tokens=self._tokens,
+        )
+
+    def _read(self, text: str, is_cut: bool) -> tuple[Turn | None, str]:
+        if is_cut:
+            return None, "cut at the limit of tokens"
+        try:
+            return self._grammar.parse_turn(text), ""
+        except MalformedReply as error:
+            return None, str(error)
+
+    def _count(self, reply: Reply, text: str) -> None:
+        """The server's count of all but the opening, which is the first prompt; estimated where it counts nothing."""
+        if not reply.prompt_tokens:
+            self._tokens += estimate_tokens(text)
+            return
+        self._opening_tokens = self._opening_tokens or reply.prompt_tokens
+        self._tokens = reply.prompt_tokens - self._opening_tokens + reply.completion_tokens
+
+
+def _agent_text(reply: Reply) -> str:
+    """What the model wrote. A chat reply comes with its thoughts apart, so they are put back between their tags.
+
+    Not where the text has a thought of its own: then they are a reasoning model's, made before it took its turn.
+    """
+    if not reply.reasoning or "<think>" in reply.text:
+        return reply.text
+    return f"<think>{reply.reasoning}</think>\n{reply.text}"

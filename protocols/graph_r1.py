@@ -1,0 +1,72 @@
+"""The Graph-R1 form (Luo et al., 2025; figure 14 of RAGSearch): queries to a graph, results as knowledge.
+
+    assistant   <think>…</think>
+                <query>{"query": "who directed Avatar"}</query>
+    tool        <knowledge>
+                1. (Avatar) Avatar is a film of 2009 …
+                </knowledge>
+    assistant   <think>…</think>
+                <answer>James Cameron</answer>
+
+The published prompt asks for a query statement, and the trained agents write it as a JSON object: we write the object
+and read either, neither being a slip. The lines of a result are ours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from protocols.base import tags_in
+from protocols.grammar import NOTHING_FOUND, Grammar, Observation, Search, passage_lines, read_plain_answer
+from protocols.repair import Repair, read_object
+from schemas import MalformedReply
+
+NAME = "graph_r1"
+"""As it stands in a row's `protocol`."""
+
+SYSTEM_PROMPT = (
+    "You answer a question with the help of a knowledge base. "
+    "Begin every turn by reasoning between <think> and </think>. "
+    'If you lack knowledge after that, ask for it with <query>{"query": "..."}</query>; '
+    "what the knowledge base holds comes back between <knowledge> and </knowledge>. You may ask as often as you need. "
+    "Once nothing is lacking, give the answer between <answer> and </answer>."
+)
+USER_SUFFIX = ""
+
+
+def read_search(body: str) -> tuple[Search, Sequence[Repair]]:
+    """The query, from an object or as it stands."""
+    if not body.startswith(("{", "`")):
+        return Search(query=body), ()
+    fields, repairs = read_object(body)
+    query = fields.pop("query", None)
+    if not isinstance(query, str) or not query.strip():
+        raise MalformedReply("expected a query, found none")
+    return Search(query=query.strip()), [*repairs, *(["unknown_key"] if fields else [])]
+
+
+def write_search(search: Search) -> str:
+    """The query as an object. A `<` is escaped where it would make a tag."""
+    text = json.dumps({"query": search.query}, ensure_ascii=False)
+    return text.replace("<", "\\u003c") if tags_in(text) else text
+
+
+def write_result(observation: Observation) -> str:
+    """The passages, one a line."""
+    return "\n".join(passage_lines(observation.passages) or [NOTHING_FOUND])
+
+
+GRAMMAR = Grammar(
+    name=NAME,
+    system_prompt=SYSTEM_PROMPT,
+    user_suffix=USER_SUFFIX,
+    search_tag="query",
+    result_tag="knowledge",
+    read_search=read_search,
+    write_search=write_search,
+    read_answer=read_plain_answer,
+    write_answer=str,
+    write_result=write_result,
+    format_rule="per_turn",
+)

@@ -1,0 +1,203 @@
+"""The DynaSearcher episode (section 3.1, table 1): searches name entities and relations, the answer stands in a box.
+
+    assistant   <think>…</think>
+                <search>{"query": "Who directed Avatar?", "entity": ["Avatar"], "relation": ["director"]}</search>
+    tool        <result>
+                Documents:
+                1. (Avatar) Avatar is a film of 2009 …
+                Triples:
+                1. (Avatar | director | James Cameron)
+                </result>
+    assistant   <think>…</think>
+                <answer>The final answer is \\boxed{James Cameron}</answer>
+
+Documents and triples are best first; a kind of which nothing was found is left out. The paper does not print the inside
+of a result, so its lines are ours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from protocols.base import one_line, tags_in
+from protocols.episodes import EpisodeRun
+from protocols.grammar import NOTHING_FOUND, Grammar, Observation, Search, passage_lines
+from protocols.repair import Repair, Value, read_object
+from rewards.dynasearcher import (
+    DEFAULT,
+    DynaSearcherConstants,
+    DynaSearcherReward,
+    Same,
+    Titled,
+    dynasearcher_reward,
+    r_recall,
+    same_title,
+)
+from schemas import MalformedReply
+
+NAME = "kg_search"
+"""As it stands in a row's `protocol`."""
+
+SYSTEM_PROMPT = (
+    "You answer questions step by step with the help of two tools: a search over documents, and a knowledge graph of "
+    "entities and the relations between them. "
+    "Begin every turn by reasoning between <think> and </think>: what is known, what is missing, what to ask next. "
+    "When something is missing, write one request between <search> and </search>, as a JSON object "
+    '{"query": "...", "entity": ["..."], "relation": ["..."]}: the query goes to the documents, the names of entities '
+    "and relations to the knowledge graph. "
+    'For example: <search>{"query": "Who directed the film Avatar?", "entity": ["Avatar"], "relation": ["director"]}'
+    "</search>. "
+    "What both tools find comes back between <result> and </result>. "
+    "Search again as long as something is missing, and not once more than that. "
+    "When you are sure, end the task with <answer>The final answer is \\boxed{...}</answer>: "
+    "nothing but the answer itself, as short as it can be, stands in the box."
+)
+USER_SUFFIX = " Put the final answer in \\boxed{} between <answer> and </answer>."
+
+_KEYS = {name: key for key in ("query", "entity", "relation") for name in (key, f"{key}s")} | {
+    "queries": "query",
+    "entities": "entity",
+}
+"""How models spell the keys."""
+_BOX = "\\boxed{"
+
+
+def score(
+    run: EpisodeRun,
+    *,
+    golds: Sequence[str],
+    supporting: Sequence[Titled],
+    hops: int | None,
+    constants: DynaSearcherConstants = DEFAULT,
+    same: Same = same_title,
+) -> DynaSearcherReward:
+    """The reward of an episode, however it ended. `supporting` are the gold documents, `hops` the gold hops."""
+    return dynasearcher_reward(
+        prediction=run.answer,
+        golds=golds,
+        format_holds=GRAMMAR.format_reward(run.messages) == 1.0,
+        recall=r_recall(supporting, run.passages, same=same),
+        searches=run.num_searches,
+        hops=hops,
+        constants=constants,
+    )
+
+
+def write_search(search: Search) -> str:
+    """The request as JSON. A `<` is escaped where it would make a tag, which is the same text to who reads JSON."""
+    fields = {"query": search.query, "entity": list(search.entities), "relation": list(search.relations)}
+    text = json.dumps(fields, ensure_ascii=False)
+    return text.replace("<", "\\u003c") if tags_in(text) else text
+
+
+def read_search(body: str) -> tuple[Search, Sequence[Repair]]:
+    """The request that an agent wrote. Text without JSON is a query for documents alone."""
+    if not body.startswith(("{", "[", "`")) and "{" not in body:
+        return Search(query=body), ["plain_text"]
+    found, repairs = read_object(body)
+    fields: dict[str, Value] = {}
+    for name, value in found.items():
+        key = _KEYS.get(name.strip().lower())
+        if key in fields:
+            raise MalformedReply(f"more than one {key}")
+        if key is None:
+            repairs.append("unknown_key")
+        else:
+            fields[key] = value
+            if key != name:
+                repairs.append("key_spelling")
+    query, of_query = _text(fields.get("query"))
+    entities, of_entities = _list(fields.get("entity"))
+    relations, of_relations = _list(fields.get("relation"))
+    repairs += of_query + of_entities + of_relations
+    return Search(query=query, entities=entities, relations=relations), repairs
+
+
+def _text(value: Value) -> tuple[str, list[Repair]]:
+    repairs: list[Repair] = []
+    if isinstance(value, list):
+        if len(value) != 1:
+            raise MalformedReply(f"expected one query, found {len(value)}")
+        value, repairs = value[0], ["list_for_text"]
+    if value is None or not value.strip():
+        raise MalformedReply("expected a query, found none")
+    return value.strip(), repairs
+
+
+def _list(value: Value) -> tuple[tuple[str, ...], list[Repair]]:
+    if value is None:
+        return (), ["missing_key"]
+    repairs: list[Repair] = []
+    if isinstance(value, str):
+        value = [value]
+        repairs.append("text_for_list")
+    kept = tuple(item.strip() for item in value if item.strip())
+    if len(kept) < len(value):
+        repairs.append("blank_item")
+    return kept, repairs
+
+
+def write_answer(answer: str) -> str:
+    """The answer in its box. Raises `ValueError` for braces that do not match: no box can hold them."""
+    boxed = f"{_BOX}{answer}}}"
+    if _box_end(boxed, len(_BOX)) != len(boxed) - 1:
+        raise ValueError(f"an answer whose braces do not match cannot be boxed: {answer!r}")
+    return f"The final answer is {boxed}"
+
+
+def read_answer(body: str) -> tuple[str, Sequence[Repair]]:
+    """What the last box holds; without a box, all of it."""
+    repairs: list[Repair] = []
+    start = body.rfind(_BOX)
+    if start < 0:
+        answer = body
+        repairs.append("unboxed_answer")
+    else:
+        start += len(_BOX)
+        end = _box_end(body, start)
+        answer = body[start:end]
+        if end == len(body):
+            repairs.append("unclosed_box")
+    if not answer.strip():
+        raise MalformedReply("empty box")
+    return answer.strip(), repairs
+
+
+def _box_end(text: str, start: int) -> int:
+    """Where the brace stands that closes a box whose content begins at `start`; the text's end without one."""
+    depth = 1
+    for match in re.finditer(r"\\.|[{}]", text[start:], re.DOTALL):  # an escaped brace is text
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if not depth:
+            return start + match.start()
+    return len(text)
+
+
+def write_result(observation: Observation) -> str:
+    """Documents and triples, each kind under its heading."""
+    documents = passage_lines(observation.passages)
+    triples = [
+        f"{n}. ({one_line(t.head)} | {one_line(t.relation)} | {one_line(t.tail)})"
+        for n, t in enumerate(observation.triples, start=1)
+    ]
+    lines = [
+        *(["Documents:", *documents] if documents else []),
+        *(["Triples:", *triples] if triples else []),
+    ]
+    return "\n".join(lines or [NOTHING_FOUND])
+
+
+GRAMMAR = Grammar(
+    name=NAME,
+    system_prompt=SYSTEM_PROMPT,
+    user_suffix=USER_SUFFIX,
+    search_tag="search",
+    result_tag="result",
+    read_search=read_search,
+    write_search=write_search,
+    read_answer=read_answer,
+    write_answer=write_answer,
+    write_result=write_result,
+)

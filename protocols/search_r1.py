@@ -1,0 +1,62 @@
+"""The Search-R1 form (Jin et al., 2025; figure 13 of RAGSearch): plain queries, results as information.
+
+assistant   <think>…</think>
+            <search>who directed Avatar</search>
+tool        <information>
+            Doc 1(Title: Avatar) Avatar is a film of 2009 …
+            </information>
+assistant   <think>…</think>
+            <answer>James Cameron</answer>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocols.base import one_line
+from protocols.grammar import NOTHING_FOUND, Grammar, Observation, Search, read_plain_answer
+from protocols.repair import Repair
+
+NAME = "search_r1"
+"""As it stands in a row's `protocol`."""
+
+SYSTEM_PROMPT = (
+    "You answer a question with the help of a search engine. "
+    "Each time you have learned something new, first reason about it between <think> and </think>. "
+    "If you still lack knowledge after that, ask the search engine with <search> query </search>; "
+    "its best results come back between <information> and </information>. You may search as often as you need. "
+    "Once nothing is lacking, give the answer between <answer> and </answer>, without explanation. "
+    "For example: <answer>Beijing</answer>."
+)
+USER_SUFFIX = ""
+
+
+def read_search(body: str) -> tuple[Search, Sequence[Repair]]:
+    """The query as it stands."""
+    return Search(query=body), ()
+
+
+def write_search(search: Search) -> str:
+    """The query as it stands."""
+    return search.query
+
+
+def write_result(observation: Observation) -> str:
+    """A line `Doc 1(Title: …) text` for each passage, as the published rollouts show them."""
+    passages = enumerate(observation.passages, start=1)
+    lines = [f"Doc {n}(Title: {one_line(p.title)}) {one_line(p.text)}" for n, p in passages]
+    return "\n".join(lines or [NOTHING_FOUND])
+
+
+GRAMMAR = Grammar(
+    name=NAME,
+    system_prompt=SYSTEM_PROMPT,
+    user_suffix=USER_SUFFIX,
+    search_tag="search",
+    result_tag="information",
+    read_search=read_search,
+    write_search=write_search,
+    read_answer=read_plain_answer,
+    write_answer=str,
+    write_result=write_result,
+)

@@ -1,0 +1,152 @@
+"""The rewards of DynaSearcher (section 3.2): accuracy, recall, a penalty for searches, and the gain they make.
+
+Where the paper is silent, here decided: the outcome of eq. 6 is r_acc of eq. 1; words are counted after normalisation,
+as F1 and cover-EM see them; of several gold answers the best counts; t counts searches that were executed, one for a
+request that asks both tools; the gain is paid only when the format holds; without gold hops or supporting documents
+there is no gain. Penalty and recall are reported whether paid or not.
+
+Known holes of the paper's formula: with i >= 2, an episode that never searches gains +0.1, which
+`DynaSearcherConstants.require_search` closes; and stopping before the gold hops pays more than reaching them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rewards.cover import cover_exact_match
+from rewards.f1 import f1
+from rewards.normalisation import normalize_answer
+
+
+class Titled(Protocol):
+    """A document or passage."""
+
+    @property
+    def title(self) -> str:
+        """By which it is known again."""
+        ...
+
+
+Same = Callable[[Any, Any], bool]
+"""(supporting document, retrieved passage) -> is this the document?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynaSearcherConstants:
+    """The constants of the equations; all but `require_search` have the paper's values."""
+
+    format_floor: float = 0.1
+    """What a wrong answer in the right format is paid (eq. 1)."""
+    length_ratio: float = 3.0
+    """n of eq. 2: from so many times the gold answer's words on, F1 counts and not cover-EM."""
+    gain_scale: float = 0.5
+    """Alpha of eq. 4 (section 4.1)."""
+    penalty_floor: float = -0.2
+    """Beta of eq. 5: the most that is granted for stopping early."""
+    penalty_decay: float = 0.9
+    """Gamma of eq. 5."""
+    require_search: bool = True
+    """Pay the gain only to an episode that searched. The paper does not ask for it."""
+
+
+PAPER = DynaSearcherConstants(
+    format_floor=0.1,
+    length_ratio=3.0,
+    gain_scale=0.5,
+    penalty_floor=-0.2,
+    penalty_decay=0.9,
+    require_search=False,
+)
+"""The paper's literal values, hole included."""
+
+DEFAULT = DynaSearcherConstants()
+"""The paper's, for episodes that searched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynaSearcherReward:
+    """The parts of the reward, and their sum."""
+
+    total: float
+    """r_acc + r_gain (eq. 6); with the paper's constants from -0.4 to 1.6, without gold hops from 0 to 1."""
+    r_acc: float
+    """0.0, or from the format floor to 1."""
+    r_ans: float
+    """In [0, 1]."""
+    r_recall: float | None
+    """In [0, 1]; None when no supporting document is known."""
+    r_penalty: float | None
+    """From the penalty floor to below 1, negative for fewer searches than hops; None when the hops are not known."""
+    r_gain: float
+    """0.0 when it is not paid."""
+
+
+def r_ans(prediction: str, golds: Sequence[str], constants: DynaSearcherConstants = DEFAULT) -> float:
+    """How right the answer is (eq. 2), in [0, 1]: F1 if it has at least n times the gold's words, else cover-EM."""
+    return max((_r_ans(prediction, gold, constants.length_ratio) for gold in golds), default=0.0)
+
+
+def _r_ans(prediction: str, gold: str, ratio: float) -> float:
+    words, gold_words = (len(normalize_answer(text).split()) for text in (prediction, gold))
+    return f1(prediction, (gold,)) if words >= ratio * gold_words else cover_exact_match(prediction, (gold,))
+
+
+def r_acc(answer: float, *, format_holds: bool, constants: DynaSearcherConstants = DEFAULT) -> float:
+    """Accuracy (eq. 1) from `answer` = r_ans: at least the format floor, but nothing when the format is broken."""
+    return max(constants.format_floor, answer) if format_holds else 0.0
+
+
+def same_title(supporting: Titled, retrieved: Titled) -> bool:
+    """Have they the same title, case and white space aside?"""
+    return _title(supporting) == _title(retrieved)
+
+
+def r_recall(supporting: Sequence[Titled], retrieved: Sequence[Titled], *, same: Same = same_title) -> float | None:
+    """TP / (TP + FN) (eq. 3): the part of the supporting documents that was retrieved; None when there are none.
+
+    The paper matches titles or embeddings; for the latter, give a `same` that holds against a threshold.
+    """
+    if not supporting:
+        return None
+    found = sum(any(same(document, passage) for passage in retrieved) for document in supporting)
+    return found / len(supporting)
+
+
+def r_penalty(searches: int, hops: int, constants: DynaSearcherConstants = DEFAULT) -> float:
+    """max(beta, 1 - gamma^(t - i)) (eq. 5), t searches, i gold hops.
+
+    0 when they are equal, rising towards 1 with every search more, negative (a bonus in eq. 4) with every one less.
+    """
+    return max(constants.penalty_floor, 1.0 - constants.penalty_decay ** (searches - hops))
+
+
+def r_gain(recall: float, penalty: float, constants: DynaSearcherConstants = DEFAULT) -> float:
+    """alpha * (r_recall - r_penalty) (eq. 4)."""
+    return constants.gain_scale * (recall - penalty)
+
+
+def dynasearcher_reward(
+    *,
+    prediction: str,
+    golds: Sequence[str],
+    format_holds: bool,
+    recall: float | None,
+    searches: int,
+    hops: int | None,
+    constants: DynaSearcherConstants = DEFAULT,
+) -> DynaSearcherReward:
+    """All parts and the total (eq. 6). `recall` is `r_recall`'s; `searches` those that were executed."""
+    answer = r_ans(prediction, golds, constants)
+    accuracy = r_acc(answer, format_holds=format_holds, constants=constants)
+    penalty = None if hops is None else r_penalty(searches, hops, constants)
+    is_paid = format_holds and (searches > 0 or not constants.require_search)
+    gain = r_gain(recall, penalty, constants) if is_paid and recall is not None and penalty is not None else 0.0
+    return DynaSearcherReward(
+        total=accuracy + gain, r_acc=accuracy, r_ans=answer, r_recall=recall, r_penalty=penalty, r_gain=gain
+    )
+
+
+def _title(document: Titled) -> str:
+    return " ".join(document.title.casefold().split())
