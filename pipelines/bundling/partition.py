@@ -5,19 +5,36 @@ from __future__ import annotations
 import numpy as np
 
 from pipelines.bundling.config import Group
+from pipelines.bundling.units import Documents
 
 _MOST_CENTRES = 256
 """At once: more parts are made by cutting parts again, which keeps the assignment from growing with n²."""
 _SAMPLE_PER_CENTRE = 64
 _ROUNDS = 10
+_MORE = 10
+"""The mean of a few documents is those documents, not what their source has in common."""
 
 
-def partition(vectors: np.ndarray, part_size: int, seed: int) -> list[Group]:
-    """Rows in parts of about `part_size`, none of more than twice as many. `vectors`: float32, in a random order.
+def partition(documents: Documents, part_size: int, seed: int) -> list[Group]:
+    """Rows in parts of about `part_size`, none of more than twice as many. The documents are in a random order.
 
-    The centres are fitted on the first rows, 64 for each of them.
+    The centres are fitted on the first rows, 64 for each of them. What the documents of a source have in common is
+    taken away first: else parts are sources, and a part of one source has no bundles.
     """
-    return _cut(vectors, list(range(len(vectors))), part_size, seed)
+    rows = list(range(len(documents.sources)))
+    if len(rows) <= 2 * part_size:
+        return [rows] if rows else []
+    return _cut(without_source(documents.vectors, documents.sources), rows, part_size, seed)
+
+
+def without_source(vectors: np.ndarray, sources: np.ndarray) -> np.ndarray:
+    """Vectors of length 1, shape (n, d), less the mean of their source, as if it had ten more at the origin."""
+    vectors = vectors.copy()
+    for source in np.unique(sources):
+        own = sources == source
+        vectors[own] -= vectors[own].sum(axis=0) / (own.sum() + _MORE)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(lengths, lengths, 1)
 
 
 def _cut(vectors: np.ndarray, rows: Group, part_size: int, seed: int) -> list[Group]:

@@ -50,15 +50,20 @@ def reduce(vectors: np.ndarray, config: BundleConfig, seed: int) -> np.ndarray:
 
         with np.errstate(invalid="ignore"):  # all the same vector: no share of a variance of 0
             return PCA(config.dimensions, svd_solver="randomized", random_state=seed).fit_transform(vectors)
+    return umap(vectors, dimensions=config.dimensions, min_dist=0.0, seed=seed)  # for clustering, not for looking at
+
+
+def umap(vectors: np.ndarray, *, dimensions: int, min_dist: float, seed: int) -> np.ndarray:
+    """UMAP by cosine, in one thread; `min_dist`: how near it may put two documents."""
     with warnings.catch_warnings():
         # That a seed means one thread, which is wanted; and of numba and the solver behind the initial layout.
         warnings.simplefilter("ignore")
         from umap import UMAP
 
         model = UMAP(
-            n_components=config.dimensions,
+            n_components=dimensions,
             n_neighbors=_UMAP_NEIGHBOURS,
-            min_dist=0.0,  # for clustering, not for looking at
+            min_dist=min_dist,
             metric="cosine",
             random_state=seed,
             n_jobs=1,

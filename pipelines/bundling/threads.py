@@ -15,7 +15,7 @@ def one_thread(*modules: str) -> Iterator[None]:
     """Within, BLAS and OpenMP use one thread. Workers that are threads of one process take turns.
 
     BLAS has one setting for the whole process: the first worker to leave would lift the limit for all others.
-    `modules`: those with libraries of their own. They are imported first, since what is loaded later would go without.
+    `modules`: those with libraries of their own. They are imported first: what is loaded later goes without a limit.
     """
     from threadpoolctl import threadpool_limits
 

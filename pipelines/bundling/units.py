@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.bundling.config import LARGEST, Group
+from pipelines.bundling.config import LARGEST, BundleConfig, Group
 
 _BLOCK_CELLS = 2**22
 """Similarities held at once: 16 MB, and as much for the mask."""
+_ROUNDING = 1e-6
+"""Of cosines of float32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Documents:
+    """What bundling knows of n documents."""
+
+    vectors: np.ndarray
+    """(n, d), float32, length 1."""
+    sources: np.ndarray
+    """(n,), a number for each source."""
+    days: np.ndarray
+    """(n,), float: of publication, counted from any day; NaN when unknown."""
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> Documents:
+        """These rows, in this order."""
+        return Documents(vectors=self.vectors[rows], sources=self.sources[rows], days=self.days[rows])
 
 
 class Units:
     """A partition of documents into units. A unit is a bundle as soon as it has two sources; see `is_bundle`.
 
-    `vectors`: (n, d), length 1. `sources`: (n,), integers. Units have numbers that are never used again.
+    Units have numbers that are never used again.
     """
 
-    def __init__(self, vectors: np.ndarray, sources: np.ndarray, groups: Iterable[Group]) -> None:
-        self.vectors, self.sources = vectors, sources
+    def __init__(self, documents: Documents, groups: Iterable[Group], config: BundleConfig) -> None:
+        self.vectors, self.sources = documents.vectors, documents.sources
         self.members: dict[int, Group] = {}
-        self.unit_of = np.full(len(vectors), -1)
+        self.unit_of = np.full(len(self.vectors), -1)
+        self._days, self._config = documents.days, config
         self._sums: dict[int, np.ndarray] = {}
         self._next = 0
         for group in groups:
@@ -57,6 +77,26 @@ class Units:
         in_need = not (self.is_bundle(first) and self.is_bundle(second))
         return in_need and len(rows) <= LARGEST and has_two(self.sources, rows)
 
+    def outsider(self, rows: Group) -> int | None:
+        """The row that has to leave these before they may be together; None when all may stay.
+
+        Of documents too far apart in time the first or the last, whichever is less like the others; else the one that
+        is least like them, when that is too little.
+        """
+        if len(rows) < 2:
+            return None
+        links = own_links(self.vectors[rows])
+        dated = [row for row in rows if not np.isnan(self._days[row])]
+        ends = sorted(dated, key=lambda row: (self._days[row], row))
+        if self._config.window_days and dated and self._days[ends[-1]] - self._days[ends[0]] > self._config.window_days:
+            return min(ends[0], ends[-1], key=lambda row: (links[rows.index(row)], row))
+        place = int(links.argmin())
+        return rows[place] if links[place] < self._config.min_cosine - _ROUNDING else None
+
+    def may_be_together(self, rows: Group) -> bool:
+        """Whether each of these documents is near enough to the others, in meaning and in time."""
+        return self.outsider(sorted(rows)) is None
+
     def link(self, first: int, second: int) -> float:
         """Mean cosine between their documents."""
         pairs = len(self.members[first]) * len(self.members[second])
@@ -76,6 +116,35 @@ class Units:
         for rows in self.members.values():
             sizes[rows] = len(rows)
         return sizes
+
+    def day_spans(self) -> np.ndarray:
+        """(n, 2): for each row the day twice, as first and as last; see `in_window`."""
+        undated = np.isnan(self._days)
+        return np.stack([np.where(undated, np.inf, self._days), np.where(undated, -np.inf, self._days)], axis=1)
+
+    def spans(self) -> np.ndarray:
+        """(n, 2): for each row the first and the last day of its unit."""
+        spans = self.day_spans()
+        for rows in self.members.values():
+            spans[rows] = (spans[rows, 0].min(), spans[rows, 1].max())
+        return spans
+
+
+def own_links(vectors: np.ndarray) -> np.ndarray:
+    """For each of a bundle's vectors, shape (k, d), k at least 2, its mean cosine to the others."""
+    cosines = vectors @ vectors.T
+    return (cosines.sum(axis=1, dtype=np.float64) - np.diag(cosines)) / (len(vectors) - 1)
+
+
+def in_window(first: np.ndarray, second: np.ndarray, days: int) -> np.ndarray:
+    """Which pairs of spans, shapes (a, 2) and (b, 2), are together no longer than `days`; all when that is 0.
+
+    A span without dates is (inf, -inf) and goes with any.
+    """
+    if not days:
+        return np.ones((len(first), len(second)), bool)
+    starts = np.minimum(first[:, None, 0], second[:, 0])
+    return np.maximum(first[:, None, 1], second[:, 1]) - starts <= days
 
 
 def has_two(sources: np.ndarray, rows: Sequence[int]) -> bool:

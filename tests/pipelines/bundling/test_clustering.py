@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
+from datetime import date, timedelta
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -16,17 +19,21 @@ from pipelines.bundling.measures import mean_cohesion
 from pipelines.bundling.merging import complete, explain
 from pipelines.bundling.partition import partition
 from pipelines.bundling.recipe import cut
+from pipelines.bundling.units import Documents
 from schemas import InvalidInput
 
+LAX: dict[str, Any] = {"min_cosine": 0.0}
 CONFIGS = [
-    BundleConfig(method="recipe", reduction="pca", dimensions=5, theme_size=12),
-    BundleConfig(method="hdbscan", reduction="pca", dimensions=5),
-    BundleConfig(method="greedy"),
-    BundleConfig(method="greedy", min_cosine=0.3),
-    BundleConfig(part_size=12),
-    BundleConfig(part_size=12, within="recipe", reduction="none", theme_size=6),
+    BundleConfig(method="recipe", reduction="pca", dimensions=5, theme_size=12, **LAX),
+    BundleConfig(method="recipe", reduction="pca", dimensions=5, theme_size=12, min_cosine=0.5, window_days=20),
+    BundleConfig(method="hdbscan", reduction="pca", dimensions=5, min_cosine=0.3),
+    BundleConfig(method="greedy", min_cosine=-1.0),
+    BundleConfig(method="greedy", min_cosine=0.6),
+    BundleConfig(method="greedy", window_days=5, **LAX),
+    BundleConfig(part_size=12, window_days=30),
+    BundleConfig(part_size=12, within="recipe", reduction="none", theme_size=6, min_cosine=0.7),
 ]
-NAMES = [f"{c.method}-{c.within}-{c.min_cosine}" for c in CONFIGS]
+NAMES = [f"{c.method}-{c.within}-{c.min_cosine}-{c.window_days}" for c in CONFIGS]
 
 
 def documents(count: int, sources: int, seed: int, dimensions: int = 12) -> tuple[np.ndarray, list[str]]:
@@ -38,43 +45,78 @@ def documents(count: int, sources: int, seed: int, dimensions: int = 12) -> tupl
     return vectors.astype(np.float32), [f"source{number}" for number in chosen]
 
 
+def dates(count: int, seed: int) -> list[str | None]:
+    """Over four months; of a few documents unknown."""
+    rng = np.random.default_rng(seed)
+    days = [(date(2025, 1, 1) + timedelta(int(day))).isoformat() for day in rng.integers(120, size=count)]
+    return [None if hidden else day for day, hidden in zip(days, rng.random(count) < 0.15, strict=True)]
+
+
 def check(bundling: Bundling, sources: list[str]) -> None:
     """Each document in one place; bundles of two to four documents from at least two sources."""
     rows = [row for rows in bundling.bundles for row in rows] + [left.index for left in bundling.leftovers]
     assert sorted(rows) == list(range(len(sources)))
     assert all(2 <= len(rows) <= 4 for rows in bundling.bundles)
     assert all(len({sources[row] for row in rows}) >= 2 for rows in bundling.bundles)
-    assert {left.reason for left in bundling.leftovers} <= {"alone", "single_source"}
+    assert {left.reason for left in bundling.leftovers} <= {"alone", "single_source", "other_time"}
+
+
+def days_apart(published: list[str | None], rows: Sequence[int]) -> int:
+    """Between the first and the last of those with a date."""
+    days = [date.fromisoformat(day).toordinal() for row in rows if (day := published[row])]
+    return max(days, default=0) - min(days, default=0)
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=NAMES)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_invariants(config: BundleConfig, data: st.DataObject) -> None:
-    """For any number of documents and sources; a second time the same; in another order the same sets."""
+    """For any number of documents, sources and dates; a second time the same; in another order the same sets."""
     count = data.draw(st.integers(0, 70), label="documents")
-    vectors, sources = documents(count, data.draw(st.integers(1, 5)), data.draw(st.integers(0, 99)))
-    first = bundle_documents(vectors, sources, config, seed=3)
+    seed = data.draw(st.integers(0, 99))
+    (vectors, sources), published = documents(count, data.draw(st.integers(1, 5)), seed), dates(count, seed)
+    first = bundle_documents(vectors, sources, config, 3, published)
     check(first, sources)
-    assert first == bundle_documents(vectors, sources, config, seed=3)
+    assert first == bundle_documents(vectors, sources, config, 3, published)
     order = data.draw(st.permutations(range(count)))
-    moved = bundle_documents(vectors[order], [sources[row] for row in order], config, seed=3)
+    moved = bundle_documents(
+        vectors[order], [sources[row] for row in order], config, 3, [published[row] for row in order]
+    )
     assert {frozenset(order[row] for row in rows) for rows in moved.bundles} == set(map(frozenset, first.bundles))
     assert {Leftover(order[row], reason) for row, reason in moved.leftovers} == set(first.leftovers)
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=NAMES)
+@settings(max_examples=10)
+@given(count=st.integers(0, 70), seed=st.integers(0, 99))
+def test_near_in_meaning_and_time(config: BundleConfig, count: int, seed: int) -> None:
+    """Each document of a bundle reaches the cosine, none is too far off in time; no two left over could be a bundle."""
+    (vectors, sources), published = documents(count, 3, seed), dates(count, seed)
+    bundling = bundle_documents(vectors, sources, config, 3, published)
+    window = config.window_days or 10_000
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    for rows in bundling.bundles:
+        for row in rows:
+            others = [other for other in rows if other != row]
+            assert float(np.mean(unit[others] @ unit[row])) >= config.min_cosine - 1e-5
+        assert days_apart(published, rows) <= window
+    for one, other in combinations([left.index for left in bundling.leftovers], 2):
+        near = float(unit[one] @ unit[other]) > config.min_cosine + 1e-5
+        assert not (near and sources[one] != sources[other] and days_apart(published, [one, other]) <= window)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=NAMES)
 def test_parts_by_workers(config: BundleConfig) -> None:
     """Each part in a worker's hands, there and back as bytes and in any order of work: the same as all at once."""
-    vectors, sources = documents(200, 4, seed=5)
-    planned = plan(vectors, sources, config, seed=3)
+    (vectors, sources), published = documents(200, 4, seed=5), dates(200, seed=5)
+    planned = plan(vectors, sources, config, 3, published)
     assert sorted(row for part in planned.parts for row in part) == list(range(200))
     sent = [pickle.dumps(planned.part(number)) for number in range(len(planned.parts))]
     done = {
         number: pickle.dumps(bundle_part(pickle.loads(sent[number]), config, 3)) for number in range(len(sent))[::-1]
     }
     received = [pickle.loads(done[number]) for number in range(len(sent))]
-    assert join(planned, received, config) == bundle_documents(vectors, sources, config, seed=3)
+    assert join(planned, received, config) == bundle_documents(vectors, sources, config, 3, published)
 
 
 @pytest.mark.filterwarnings("ignore:.*uncondensed distance matrix")  # twelve vectors of twelve numbers look like one
@@ -152,11 +194,74 @@ def test_mending(
     leftovers: dict[int, str],
 ) -> None:
     """Documents on a circle, and what becomes of their groups."""
-    codes = np.array([ord(source) for source in sources])
-    vectors, config = at(*degrees), BundleConfig()
-    found, rest = complete(vectors, codes, groups, config)
-    assert {tuple(sorted(rows)) for rows in found} == bundles
-    assert dict(explain(vectors, codes, rest, config)) == leftovers
+    assert mended(degrees, sources, groups, BundleConfig(min_cosine=0.0)) == (bundles, leftovers)
+
+
+def mended(
+    degrees: Sequence[float], sources: str, groups: list[list[int]], config: BundleConfig, days: Sequence[float] = ()
+) -> tuple[set[tuple[int, ...]], dict[int, str]]:
+    """Bundles and leftovers."""
+    codes, when = np.array([ord(source) for source in sources]), np.array(days or [np.nan] * len(sources))
+    circle = Documents(vectors=at(*degrees), sources=codes, days=when)
+    found, rest = complete(circle, groups, config)
+    return {tuple(sorted(rows)) for rows in found}, dict(explain(circle, rest, config))
+
+
+@pytest.mark.parametrize(
+    ("degrees", "sources", "groups", "bundles", "leftovers"),
+    [
+        pytest.param(
+            (0, 1, 80), "aab", [[0, 1, 2]], set(), {0: "single_source", 1: "single_source", 2: "alone"}, id="b"
+        ),
+        pytest.param((0, 1, 2, 80), "abaa", [[0, 1, 2, 3]], {(0, 1, 2)}, {3: "alone"}, id="an outsider"),
+        pytest.param(
+            (0, 1, 80, 81), "aabb", [[0, 1, 2], [3]], set(), dict.fromkeys(range(4), "single_source"), id="two that fit"
+        ),
+        pytest.param((0, 1, 80, 81), "abba", [[0, 1, 2], [3]], {(0, 1), (2, 3)}, {}, id="another chance"),
+        pytest.param((0, 40, 81), "aba", [[0], [1], [2]], {(0, 1)}, {2: "alone"}, id="the middle is not a bridge"),
+    ],
+)
+def test_outsiders(
+    degrees: tuple[float, ...],
+    sources: str,
+    groups: list[list[int]],
+    bundles: set[tuple[int, ...]],
+    leftovers: dict[int, str],
+) -> None:
+    """A document far from the others leaves, and finds others if there are any; nobody lets one in."""
+    assert mended(degrees, sources, groups, BundleConfig(min_cosine=0.7)) == (bundles, leftovers)
+
+
+@pytest.mark.parametrize(
+    ("days", "degrees", "sources", "groups", "bundles", "leftovers"),
+    [
+        pytest.param((0, 10, 20), (0, 1, 3), "aba", [[0, 1, 2]], {(0, 1)}, {2: "alone"}, id="too long"),
+        pytest.param((0, 11, 12), (0, 1, 3), "aba", [[0], [1], [2]], {(1, 2)}, {0: "alone"}, id="one of them"),
+        pytest.param((0, np.nan, 99), (0, 1, 3), "aba", [[0], [1], [2]], {(0, 1)}, {2: "alone"}, id="no date"),
+        pytest.param((0, 10, 20, 30), (0, 1, 3, 4), "abab", [[0, 2], [1, 3]], {(0, 1), (2, 3)}, {}, id="both"),
+        pytest.param((0, 11), (0, 1), "ab", [[0, 1]], set(), {0: "other_time", 1: "other_time"}, id="none in time"),
+        pytest.param(
+            (0, 0, 99, 99, 99),
+            (0, 1, 20, 21, 22),
+            "aaabc",
+            [[0, 1], [2, 3, 4]],
+            {(2, 3, 4)},
+            {0: "single_source", 1: "single_source"},
+            id="a spare, but too late",
+        ),
+    ],
+)
+def test_windows(
+    days: tuple[float, ...],
+    degrees: tuple[float, ...],
+    sources: str,
+    groups: list[list[int]],
+    bundles: set[tuple[int, ...]],
+    leftovers: dict[int, str],
+) -> None:
+    """A window of ten days."""
+    config = BundleConfig(min_cosine=0.5, window_days=10)
+    assert mended(degrees, sources, groups, config, days) == (bundles, leftovers)
 
 
 def test_min_cosine() -> None:
@@ -174,21 +279,52 @@ def test_parts_are_not_much_too_large() -> None:
     """Every row once, no part of more than twice the size, and parts hold what is near."""
     vectors, _ = documents(600, 2, seed=4)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    parts = partition(vectors, 50, seed=0)
+    parts = partition(of_one_source(vectors), 50, seed=0)
     assert sorted(row for part in parts for row in part) == list(range(600))
     assert max(map(len, parts)) <= 100
     within = np.mean([(vectors[part] @ vectors[part].T).mean() for part in parts])
     assert within > (vectors @ vectors.T).mean() + 0.2
-    assert [len(part) for part in partition(np.ones((500, 4), np.float32), 50, seed=0)] == [50] * 10
+    assert [len(part) for part in partition(of_one_source(np.ones((500, 4), np.float32)), 50, seed=0)] == [50] * 10
+
+
+def of_one_source(vectors: np.ndarray) -> Documents:
+    """Without dates."""
+    return Documents(vectors=vectors, sources=np.zeros(len(vectors), int), days=np.full(len(vectors), np.nan))
+
+
+def test_parts_are_not_sources() -> None:
+    """Two sources with a manner each, stronger than what they speak of: the parts hold both sources and one subject."""
+    rng = np.random.default_rng(0)
+    subject, source = rng.integers(8, size=800), rng.integers(2, size=800)
+    vectors = np.eye(16)[subject] + 3 * np.eye(16)[8 + source] + rng.normal(size=(800, 16)) * 0.05
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    parts = partition(Documents(vectors=vectors, sources=source, days=np.full(800, np.nan)), 100, seed=0)
+    assert len(parts) > 4
+    for part in parts:
+        assert len(np.unique(source[part])) == 2
+        assert len(np.unique(subject[part])) <= 2
 
 
 def test_what_parts_leave_over_is_mended_across_them() -> None:
     """Two far clumps, each of one source: only documents of different parts can make bundles."""
     vectors = np.concatenate([at(*np.linspace(0, 8, 30)), at(*np.linspace(60, 68, 30))])
     sources = ["a"] * 30 + ["b"] * 30
-    bundling = bundle_documents(vectors, sources, BundleConfig(part_size=15), seed=0)
+    bundling = bundle_documents(vectors, sources, BundleConfig(part_size=15, **LAX), seed=0)
     check(bundling, sources)
     assert not bundling.leftovers
+
+
+def test_much_is_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too much to compare with all: it has its second chance in other parts, and more is bundled than by the first."""
+    vectors, sources = documents(600, 4, seed=6)
+    config = BundleConfig(part_size=40, min_cosine=0.75)
+    planned = plan(vectors, sources, config, 0)
+    done = [bundle_part(planned.part(number), config, 0) for number in range(len(planned.parts))]
+    among_all = join(planned, done, config)
+    monkeypatch.setattr("pipelines.bundling.clustering._MOST_PAIRS", 0)
+    in_parts = join(planned, done, config)
+    check(in_parts, sources)
+    assert sum(len(part.rest) for part in done) > len(in_parts.leftovers) >= len(among_all.leftovers)
 
 
 def test_parts_cost_little() -> None:
@@ -229,6 +365,12 @@ def test_bad_settings(setting: dict[str, Any]) -> None:
     """Sizes below that of a bundle."""
     with pytest.raises(InvalidInput, match="less than 4"):
         BundleConfig(**setting)
+
+
+def test_bad_window() -> None:
+    """No length below none."""
+    with pytest.raises(InvalidInput, match="0 or more days"):
+        BundleConfig(window_days=-1)
 
 
 def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,186 @@
+"""Figures of a run for its dataset card: a map of the documents, the sizes of bundles, what each stage let through.
+
+Each function answers with a PNG file's bytes: the same for the same input, since nothing in it tells date or version.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipelines.bundling.config import Bundling, Group
+from pipelines.bundling.measures import cohesion, size_counts
+from pipelines.bundling.partition import without_source
+from pipelines.bundling.recipe import umap
+from pipelines.bundling.threads import one_thread
+from schemas import StageCount
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_DOCUMENTS = 5000
+"""On a map; of more a sample is drawn. Points would cover each other, and UMAP takes a minute."""
+_LABELS = 14
+_APART = 0.13
+"""Of the map's width and height: labels nearer to each other would overlap."""
+_DOTS_PER_INCH = 130
+_GREY, _DARK, _GOOD, _BAD, _BROKEN = "#c4c4c4", "#333333", "#3b75af", "#e8963e", "#b5433a"
+_COLOURS = ("#3b75af", "#e8963e", "#509e3d", "#b5433a", "#8d69b8", "#84584e", "#d57dbe", "#3fa7b5")
+"""Of bundles, in turn: there are more bundles than colours one can tell apart, so lines join a bundle's documents."""
+
+
+def map_of_documents(
+    vectors: np.ndarray, sources: Sequence[str], bundling: Bundling, themes: Sequence[str], seed: int
+) -> bytes:
+    """Documents where UMAP puts them, those of a bundle joined, leftovers grey; some bundles with their themes.
+
+    `vectors`: (n, d), length 1; `themes`: a few words for each of the bundles. What the documents of a source have in
+    common is taken away, else the map would show little beside the sources. More than `MOST_DOCUMENTS` are sampled.
+    """
+    bundles, left = _sample(bundling, seed)
+    shown = sorted(row for group in [*bundles.values(), left] for row in group)
+    places = np.full((len(vectors), 2), np.nan)
+    with one_thread("sklearn.cluster", "sklearn.decomposition"):
+        places[shown] = _places(without_source(vectors[shown], np.array(sources)[shown]), seed)
+    figure, dot = _figure(9, 7.5), _dot(len(shown))
+    axes = figure.subplots()
+    axes.scatter(*places[left].T, s=dot, color=_GREY, linewidths=0)
+    for turn, rows in enumerate(bundles.values()):
+        colour, middle = _COLOURS[turn % len(_COLOURS)], places[rows].mean(axis=0)
+        is_wide = _spread(places, rows) > _APART
+        for place in places[rows]:
+            axes.plot(*zip(place, middle, strict=True), color=colour, linewidth=0.7, alpha=0.2 if is_wide else 0.8)
+        axes.scatter(*places[rows].T, s=dot * 1.5, color=colour, linewidths=0)
+    _name_bundles(axes, places, vectors, bundles, themes)
+    bundled = sum(map(len, bundles.values()))
+    title = f"{bundled:,} documents in {len(bundles):,} bundles (joined by lines), {len(left):,} left over (grey)"
+    axes.set_title(title + (f"; a sample of {len(vectors):,}" if len(shown) < len(vectors) else ""), fontsize=11)
+    axes.set(xticks=[], yticks=[], xlabel="near: alike in meaning (UMAP of the vectors)")
+    _remove_frame(axes)
+    return _png(figure)
+
+
+def bundle_sizes(bundling: Bundling) -> bytes:
+    """How many bundles have two, three and four documents; how many documents are left over, by reason."""
+    figure = _figure(8, 3.2)
+    left, right = figure.subplots(1, 2)
+    sizes, reasons = size_counts(bundling), Counter(leftover.reason for leftover in bundling.leftovers)
+    _bars(left, {f"{size} documents": count for size, count in sizes.items()}, _GOOD)
+    left.set_title(f"{len(bundling.bundles):,} bundles", fontsize=11)
+    _bars(right, {reason.replace("_", " "): count for reason, count in sorted(reasons.items())}, _GREY)
+    right.set_title(f"{len(bundling.leftovers):,} documents left over", fontsize=11)
+    return _png(figure)
+
+
+def funnel(stages: Sequence[StageCount]) -> bytes:
+    """A bar for each stage: which share of what came in was accepted, rejected or failed, and the reasons.
+
+    Shares, since one stage counts documents and another bundles or questions.
+    """
+    figure = _figure(9, 0.8 + 0.75 * max(len(stages), 1))
+    axes = figure.subplots()
+    for line, stage in enumerate(stages):
+        start, inputs = 0.0, max(stage.inputs, 1)
+        counts = (stage.accepted, sum(c.count for c in stage.rejected), sum(c.count for c in stage.failed))
+        for count, colour in zip(counts, (_GOOD, _BAD, _BROKEN), strict=True):
+            axes.barh(line, count / inputs, left=start, height=0.45, color=colour)
+            start += count / inputs
+        axes.text(1.02, line, f"{stage.accepted:,} of {stage.inputs:,}", va="center", fontsize=9, color=_DARK)
+        axes.text(0, line + 0.42, _reasons(stage), va="center", fontsize=8, color=_DARK)
+    axes.set_yticks(range(len(stages)), [stage.name.replace("_", " ") for stage in stages])
+    axes.set(xticks=[], xlim=(0, 1.25), ylim=(len(stages) - 0.3, -0.4))
+    axes.set_title("accepted (blue), rejected (orange), failed (red)", fontsize=11, loc="left")
+    _remove_frame(axes)
+    return _png(figure)
+
+
+def _sample(bundling: Bundling, seed: int) -> tuple[dict[int, Group], Group]:
+    """Bundles by number, and leftovers: all, or about `MOST_DOCUMENTS` documents, bundles whole."""
+    groups = [*map(list, bundling.bundles), *([leftover.index] for leftover in bundling.leftovers)]
+    chosen, total = list[int](), 0
+    for number in np.random.default_rng(seed).permutation(len(groups)).tolist():
+        total += len(groups[number])
+        if total > MOST_DOCUMENTS:
+            break
+        chosen.append(number)
+    count = len(bundling.bundles)
+    bundles = {number: groups[number] for number in sorted(chosen) if number < count}
+    return bundles, [groups[number][0] for number in sorted(chosen) if number >= count]
+
+
+def _places(vectors: np.ndarray, seed: int) -> np.ndarray:
+    """(n, 2). Too few documents for UMAP lie on a circle."""
+    if len(vectors) < 10:
+        angles = np.linspace(0, 2 * np.pi, len(vectors), endpoint=False)
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    return umap(vectors, dimensions=2, min_dist=0.2, seed=seed)
+
+
+def _name_bundles(
+    axes: Axes, places: np.ndarray, vectors: np.ndarray, bundles: dict[int, Group], themes: Sequence[str]
+) -> None:
+    """Themes of the bundles that hold together best, on the map too, as far as there is room."""
+    from matplotlib.patheffects import withStroke
+
+    named: list[np.ndarray] = []
+    for number in sorted(bundles, key=lambda number: (-cohesion(vectors[bundles[number]]), number)):
+        rows = bundles[number]
+        above = np.array([places[rows, 0].mean(), places[rows, 1].max()])
+        is_free = all((abs(above - other) / _extent(places) > (2 * _APART, _APART / 3)).any() for other in named)
+        if len(named) < _LABELS and themes[number] and is_free and _spread(places, rows) < _APART:
+            named.append(above)
+            text = axes.annotate(
+                themes[number], tuple(above), (0, 5), textcoords="offset points", ha="center", fontsize=8, color=_DARK
+            )
+            text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
+
+
+def _spread(places: np.ndarray, rows: Group) -> float:
+    """Largest distance in one direction, as share of the map's."""
+    return float((np.ptp(places[rows], axis=0) / _extent(places)).max())
+
+
+def _extent(places: np.ndarray) -> np.ndarray:
+    return np.nanmax(places, axis=0) - np.nanmin(places, axis=0)
+
+
+def _bars(axes: Axes, counts: dict[str, int], colour: str) -> None:
+    bars = axes.bar(list(counts), list(counts.values()), color=colour, width=0.6)
+    axes.bar_label(bars, [f"{count:,}" for count in counts.values()], fontsize=9)
+    axes.set(yticks=[], xlim=(-0.6, max(len(counts), 3) - 0.4))
+    axes.margins(y=0.15)
+    _remove_frame(axes)
+
+
+def _reasons(stage: StageCount) -> str:
+    each = sorted((*stage.rejected, *stage.failed), key=lambda count: (-count.count, count.reason))
+    return "   ".join(f"{count.reason.replace('_', ' ')} {count.count:,}" for count in each if count.count)
+
+
+def _dot(documents: int) -> float:
+    """Area in square points."""
+    return min(30.0, max(4.0, 900 / math.sqrt(max(documents, 1)) / 3))
+
+
+def _remove_frame(axes: Axes) -> None:
+    axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
+    axes.tick_params(length=0)
+
+
+def _figure(width: float, height: float) -> Figure:
+    """In inches. Not by pyplot, which keeps figures and settings for the whole process."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained")
+
+
+def _png(figure: Figure) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", metadata={"Software": None})
+    return file.getvalue()
