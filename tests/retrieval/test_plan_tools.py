@@ -71,9 +71,7 @@ async def test_opened_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(open_tools(PlanToolsConfig(kind="web"), ())) == {"News", "Academic", "General"}
 
 
-SENTENCES = st.lists(
-    st.sampled_from(["One two.", "Three four five six.", "Seven.", "Eight " * 9 + "nine."]), min_size=1
-)
+SENTENCE = st.sampled_from(["One two.", "Three four five six.", "Seven.", "Eight " * 9 + "nine."])
 
 
 @given(st.lists(SENTENCE, min_size=1), st.integers(1, 12))
