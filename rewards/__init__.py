@@ -2,13 +2,15 @@
 
 from rewards.cover import cover_exact_match, mentions
 from rewards.dag import PlanProblem, dag_problems, dag_reward
+from rewards.evidence import evidence_recall
 from rewards.exact_match import exact_match
 from rewards.f1 import f1
 from rewards.mcts import mcts_reward, same_answer
 from rewards.normalisation import normalize_answer
 from rewards.options import option_f1, option_letters
-from rewards.r_search import RSearchReward, answer_reward, format_reward, r_search_reward
-from rewards.score import score_answer
+from rewards.r_search import answer_reward, format_reward, r_search_reward
+from rewards.score import score_answer, score_choice
+from schemas import RSearchReward
 
 __all__ = [
     "PlanProblem",
@@ -17,6 +19,7 @@ __all__ = [
     "cover_exact_match",
     "dag_problems",
     "dag_reward",
+    "evidence_recall",
     "exact_match",
     "f1",
     "format_reward",
@@ -28,4 +31,5 @@ __all__ = [
     "r_search_reward",
     "same_answer",
     "score_answer",
+    "score_choice",
 ]
