@@ -9,8 +9,8 @@ from retrieval.base import Retriever
 from retrieval.sentences import split_sentences
 from schemas import Passage
 
-LONGEST_PASSAGE = 150
-"""Words: about an abstract."""
+LONGEST_PASSAGE = 250
+"""Words: most abstracts are shorter (of 1,831 of arXiv, 96 in 100), most news articles longer."""
 _SPARE = 4
 
 

@@ -6,6 +6,7 @@ the same passages and is paid once; a run that is taken up again searches anew.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Literal
@@ -18,15 +19,17 @@ from schemas import Passage, RequestRefused, RetrievalError
 
 _REMEMBERED = 10_000
 """Searches of one tool."""
-_FETCH = Callable[[str, int], Awaitable[list[Passage]]]
+_Fetch = Callable[[str, int], Awaitable[list[Passage]]]
 
 
 class WebTool:
     """A `Retriever` over a live source. Scores are 1, 1/2, 1/3 …: the sources tell ranks alone."""
 
-    def __init__(self, fetch: _FETCH) -> None:
+    def __init__(self, fetch: _Fetch) -> None:
         """`fetch`: the best passages for a query, at most so many."""
         self._fetch = fetch
+        # One search at a time, which loses nothing as the source is asked so, and what two ask at once is paid once.
+        self._turn = asyncio.Lock()
         self._found: OrderedDict[tuple[str, int], list[Passage]] = OrderedDict()
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
@@ -34,14 +37,19 @@ class WebTool:
         asked = (" ".join(query.split()), k)
         if not asked[0] or k < 1:
             return []
-        if asked not in self._found:
-            try:
-                self._found[asked] = await self._fetch(*asked)
-            except RequestRefused as refusal:
-                raise RetrievalError(str(refusal)) from None
-            if len(self._found) > _REMEMBERED:
-                self._found.popitem(last=False)
-        return list(self._found[asked])
+        if asked in self._found:
+            return list(self._found[asked])
+        async with self._turn:
+            return list(self._found[asked] if asked in self._found else await self._search(asked))
+
+    async def _search(self, asked: tuple[str, int]) -> list[Passage]:
+        try:
+            found = self._found[asked] = await self._fetch(*asked)
+        except RequestRefused as refusal:
+            raise RetrievalError(str(refusal)) from None
+        if len(self._found) > _REMEMBERED:
+            self._found.popitem(last=False)
+        return found
 
 
 def serper_tools(
