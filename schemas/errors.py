@@ -26,7 +26,7 @@ Policy. Plain code raises; nothing catches in order to go on, but for these five
    the finished shards stay, so that the same command goes on later.
 4. `protocols` takes what goes wrong in an agent's search for the result of that search: a tool that fails
    (`nl_dag.execute`; caps and model servers are no tool's matter and pass), a plan that cannot be run
-   (`r_search.respond`).
+   (`r_search.respond`), a turn that cannot be read (`r_search.readable_turn`).
 5. `cli` prints one line, `error: …`, with the mend, and exits with the error's `exit_code`.
 
 A wrong *answer* of a model is data, never an error; a malformed reply is an error, never a score of 0.
