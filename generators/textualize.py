@@ -2,19 +2,21 @@
 
 The sentences between the steps are drawn from `prompts/connectives.yaml` by a generator seeded with the trajectory's
 uid, so a trajectory always reads the same. Tool turns carry `train = False`.
+
+SFT rows are made here of R-Search episodes too, which bring their conversation along.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from generators.prompts import load_connectives
 from mcts.plan import references
-from protocols import react
-from rewards import mentions
-from schemas import ChatMessage, ErrorType, Message, Provenance, SftRow, Step, Trajectory
+from protocols import r_search, react
+from rewards import mentions, score_answer, score_choice
+from schemas import ChatMessage, ErrorType, Message, Provenance, SearchEpisode, SftRow, Step, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,42 @@ def sft_rows(trajectory: Trajectory, *, per_turn: bool) -> list[SftRow]:
             if len(turns) > 1
         ]
     return rows
+
+
+def episode_sft_row(episode: SearchEpisode) -> SftRow:
+    """The whole conversation as one row; the loss is taken on the two assistant turns.
+
+    `reward.total` is the episode's reward; its other parts hold the final answer against the gold answer.
+    """
+    golds = (episode.answer, *episode.answer_aliases)
+    by_words = score_answer(episode.final_answer, golds)
+    by_letters = score_choice(episode.final_answer, episode.correct_options)
+    return SftRow(
+        uid=episode.uid,
+        trajectory_uid=episode.uid,
+        data_source="episodes",
+        messages=_as_chat(episode.messages),
+        train=tuple(m.train for m in episode.messages),
+        protocol=r_search.NAME,
+        question_id=episode.question_id,
+        question=episode.question,
+        answer=episode.answer,
+        answer_aliases=episode.answer_aliases,
+        trajectory_kind="correct",
+        reflection_error=None,
+        origin=episode.origin,
+        segment_index=0,
+        segment_count=1,
+        num_tool_calls=episode.num_tool_calls,
+        num_hops=episode.num_hops,
+        token_estimate=episode.token_estimate,
+        reward=replace(by_letters if episode.options else by_words, total=episode.reward.total),
+        provenance=episode.provenance,
+    )
+
+
+def _as_chat(messages: Sequence[Message]) -> tuple[ChatMessage, ...]:
+    return tuple(ChatMessage(role=m.role, content=m.content) for m in messages)
 
 
 class _Narrator:
@@ -147,7 +185,7 @@ def _sft_row(trajectory: Trajectory, messages: Sequence[Message], *, segment: in
         uid=f"{trajectory.uid}{suffix}",
         trajectory_uid=trajectory.uid,
         data_source="mcts_trajectories",
-        messages=tuple(ChatMessage(role=m.role, content=m.content) for m in messages),
+        messages=_as_chat(messages),
         train=tuple(m.train for m in messages),
         protocol=react.NAME,
         question_id=trajectory.question_id,

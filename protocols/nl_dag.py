@@ -19,12 +19,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from typing import Literal
 
 from protocols.base import one_line
 from retrieval.base import Retriever
 from rewards.dag import MAX_NODES, TOOLS, PlanProblem, PlanProblemKind, dag_problems, is_node_id
-from schemas import BudgetExceeded, MalformedReply, Passage, PlanEdge, PlanNode, ProviderError
+from schemas import BudgetExceeded, MalformedReply, Passage, PlanEdge, PlanNode, ProviderError, SearchStatus
 
 __all__ = [
     "MAX_NODES",
@@ -70,7 +69,7 @@ class NodeResult:
     """What became of one node of a plan that was run."""
 
     node: PlanNode
-    status: Literal["found", "skipped", "failed"]
+    status: SearchStatus
     passages: tuple[Passage, ...] = ()
     """Best first; none unless found, where there may be none either."""
     detail: str = ""

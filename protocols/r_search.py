@@ -1,7 +1,7 @@
 """The R-Search episode (eq. 1): one thought, one plan of searches, their results, one answer.
 
     system      the rules
-    user        the question, with USER_SUFFIX
+    user        the question, then USER_SUFFIX (`user_turn`)
     assistant   <think>…</think><search>plan</search>
     tool        <result>what the plan's searches found</result>
     assistant   <answer>…</answer>
@@ -20,8 +20,8 @@ from protocols.base import one_line, tags_in
 from protocols.nl_dag import TOP_K, NodeResult, SearchPlan, execute, find_problems, parse, render, render_results
 from retrieval.base import Retriever
 from rewards.dag import MAX_NODES, TOOLS, dag_reward
-from rewards.r_search import SECTIONS, RSearchReward, answer_reward, format_reward, r_search_reward
-from schemas import MalformedReply, Message, Role
+from rewards.r_search import SECTIONS, answer_reward, format_reward, r_search_reward
+from schemas import MalformedReply, Message, Role, RSearchReward
 
 NAME = "r_search"
 """As it stands in a row's `protocol`."""
@@ -29,7 +29,7 @@ NAME = "r_search"
 STOP = ("</search>", "</answer>")
 """Where generation of an assistant turn ends."""
 
-USER_SUFFIX = " Put the final answer between <answer> and </answer>."
+USER_SUFFIX = "Put the final answer between <answer> and </answer>."
 
 _SEARCHING = ("think", "search")
 _RESULT = ("result",)
@@ -51,6 +51,16 @@ class Turn:
     thought: str | None = None
     plan: SearchPlan | None = None
     answer: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """What answers a turn that searches."""
+
+    text: str
+    """The tool turn."""
+    results: tuple[NodeResult, ...]
+    """None when the plan was not run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +95,11 @@ SYSTEM_PROMPT = system_prompt()
 # Text of turns
 
 
+def user_turn(question: str) -> str:
+    """The question and how to answer; on a line of its own below options."""
+    return question + ("\n" if "\n" in question else " ") + USER_SUFFIX
+
+
 def render_search(thought: str, plan: SearchPlan) -> str:
     """The assistant turn that searches."""
     return f"<think>{thought}</think><search>\n{render(plan)}\n</search>"
@@ -106,7 +121,7 @@ def render_episode(
     """The conversation; the loss is taken on what the model wrote."""
     contents = (
         system_prompt(tools, max_nodes),
-        question + USER_SUFFIX,
+        user_turn(question),
         render_search(episode.thought, episode.plan),
         _result_turn(episode.result),
         render_answer(episode.answer),
@@ -117,16 +132,27 @@ def render_episode(
     )
 
 
-async def respond(turn: str, tools: Mapping[str, Retriever], top_k: int = TOP_K, *, max_nodes: int = MAX_NODES) -> str:
+async def respond(
+    turn: str, tools: Mapping[str, Retriever], top_k: int = TOP_K, *, max_nodes: int = MAX_NODES
+) -> Response:
     """The tool turn for what a model wrote up to `</search>`: what was found, or why the plan was not run.
 
     As in `score`, a plan counts though the turn be malformed around it: the format has a reward of its own.
     """
     try:
         plan = parse(_contents("search", turn)[0])
-        return render_result(await execute(plan, tools, top_k, max_nodes=max_nodes))
+        results = await execute(plan, tools, top_k, max_nodes=max_nodes)
     except MalformedReply as error:
-        return _result_turn(f"The plan was not run: {one_line(str(error))}")
+        return Response(text=_result_turn(f"The plan was not run: {one_line(str(error))}"), results=())
+    return Response(text=render_result(results), results=tuple(results))
+
+
+def close_turn(text: str) -> str:
+    """A reply that ended at one of `STOP`, with that tag, which servers cut off."""
+    for tag in STOP:
+        if text.count(tag.replace("/", "")) > text.count(tag):
+            return f"{text.rstrip()}\n{tag}" if tag == "</search>" else f"{text.rstrip()}{tag}"
+    return text
 
 
 def parse_turn(text: str) -> Turn:
@@ -135,6 +161,14 @@ def parse_turn(text: str) -> Turn:
         return Turn(answer=_sections(text, _ANSWERING)["answer"])
     parts = _sections(text, _SEARCHING)
     return Turn(thought=parts["think"], plan=parse(parts["search"]))
+
+
+def readable_turn(text: str) -> Turn | None:
+    """As `parse_turn`; None when the turn breaks the grammar."""
+    try:
+        return parse_turn(text)
+    except MalformedReply:
+        return None
 
 
 def parse_episode(text: str) -> Episode:

@@ -1,4 +1,4 @@
-"""Finding passages: dense and lexical retrievers over a question's paragraphs or a corpus.
+"""Finding passages: dense and lexical retrievers over a question's paragraphs or a corpus, and the tools of a plan.
 
 torch, faiss and bm25s are loaded when they are first needed, not by importing this package.
 """
@@ -9,6 +9,7 @@ from retrieval.corpus import build_index, read_corpus
 from retrieval.dense import DenseIndex, DenseRetriever
 from retrieval.encoder import Encoder
 from retrieval.lazy import LazyRetriever
+from retrieval.plan_tools import PlanToolsConfig, Tools, local_tools, open_tools, web_tools
 from retrieval.scope import Retrieval, RetrievalConfig, open_retrieval
 from retrieval.sentences import SentenceReader, split_sentences
 
@@ -18,12 +19,17 @@ __all__ = [
     "DenseRetriever",
     "Encoder",
     "LazyRetriever",
+    "PlanToolsConfig",
     "Retrieval",
     "RetrievalConfig",
     "Retriever",
     "SentenceReader",
+    "Tools",
     "build_index",
+    "local_tools",
     "open_retrieval",
+    "open_tools",
     "read_corpus",
     "split_sentences",
+    "web_tools",
 ]

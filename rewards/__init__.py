@@ -13,14 +13,16 @@ from rewards.dynasearcher import (
     r_recall,
     same_title,
 )
+from rewards.evidence import evidence_recall
 from rewards.exact_match import exact_match
 from rewards.f1 import f1
 from rewards.mcts import mcts_reward, same_answer
 from rewards.normalisation import normalize_answer
 from rewards.options import option_f1, option_letters
-from rewards.r_search import RSearchReward, answer_reward, format_reward, r_search_reward
-from rewards.score import score_answer
+from rewards.r_search import answer_reward, format_reward, r_search_reward
+from rewards.score import score_answer, score_choice
 from rewards.turn_format import per_turn_format_reward
+from schemas import RSearchReward
 
 __all__ = [
     "DynaSearcherConstants",
@@ -32,6 +34,7 @@ __all__ = [
     "dag_problems",
     "dag_reward",
     "dynasearcher_reward",
+    "evidence_recall",
     "exact_match",
     "f1",
     "format_reward",
@@ -50,4 +53,5 @@ __all__ = [
     "same_answer",
     "same_title",
     "score_answer",
+    "score_choice",
 ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rewards.f1 import f1
 from rewards.options import option_f1, option_letters
+from schemas import RSearchReward
 
 SECTIONS = ("think", "search", "result", "answer")
 """The tags of an episode, in their order (eq. 1)."""
@@ -14,16 +14,6 @@ SECTIONS = ("think", "search", "result", "answer")
 FORMAT_WEIGHT, DAG_WEIGHT, ANSWER_WEIGHT = 0.25, 0.25, 0.5
 
 _TAGS = [tag for name in SECTIONS for tag in (f"<{name}>", f"</{name}>")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RSearchReward:
-    """The parts of the reward, each in [0, 1], and their weighted sum."""
-
-    total: float
-    format: float
-    dag: float
-    answer: float
 
 
 def format_reward(tags: Sequence[str]) -> float:

@@ -8,6 +8,7 @@ from rewards.cover import cover_exact_match
 from rewards.exact_match import exact_match
 from rewards.f1 import f1
 from rewards.mcts import mcts_reward
+from rewards.options import option_f1, option_letters
 from schemas import TrajectoryReward
 
 
@@ -18,4 +19,19 @@ def score_answer(prediction: str, golds: Sequence[str]) -> TrajectoryReward:
         exact_match=exact_match(prediction, golds),
         f1=f1(prediction, golds),
         cover_exact_match=cover_exact_match(prediction, golds),
+    )
+
+
+def score_choice(prediction: str, correct_options: Sequence[str]) -> TrajectoryReward:
+    """The same for a question with options, over the sets of chosen and correct letters; words would say nothing.
+
+    `exact_match` and `total`: exactly the correct ones. `cover_exact_match`: all of them, and maybe others.
+    """
+    chosen, correct = option_letters(prediction), {letter.upper() for letter in correct_options}
+    exact = float(bool(correct) and chosen == correct)
+    return TrajectoryReward(
+        total=exact,
+        exact_match=exact,
+        f1=option_f1(chosen, correct),
+        cover_exact_match=float(bool(correct) and correct <= chosen),
     )

@@ -27,6 +27,7 @@ from schemas.bundle import (
     SourceKind,
 )
 from schemas.document import Document, Passage
+from schemas.episode import PlannedSearch, RSearchReward, SearchEpisode, SearchStatus
 from schemas.errors import (
     ITEM_ERRORS,
     BudgetExceeded,
@@ -37,6 +38,7 @@ from schemas.errors import (
     MalformedReply,
     OutputError,
     ProviderError,
+    RequestRefused,
     RetrievalError,
     ServerUnavailable,
     Stalled,
@@ -98,14 +100,19 @@ __all__ = [
     "Plan",
     "PlanEdge",
     "PlanNode",
+    "PlannedSearch",
     "Provenance",
     "ProviderError",
     "Question",
+    "RSearchReward",
     "RejectedRow",
+    "RequestRefused",
     "RetrievalError",
     "Role",
     "Rollout",
     "SchemaVersion",
+    "SearchEpisode",
+    "SearchStatus",
     "SearchTree",
     "ServerUnavailable",
     "SftRow",

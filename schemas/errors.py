@@ -5,6 +5,7 @@
     ├── ProviderError       a model server refused or failed
     │   ├── Stalled         no reply from any server for too long, whatever was tried
     │   ├── ServerUnavailable   nothing answers at the URL, or it keeps answering 5xx
+    │   ├── RequestRefused  a live source refused this one request; another may pass
     │   └── ContextOverflow the prompt is longer than the model's window
     ├── MalformedReply      the reply broke its schema or grammar, and the repair try did too
     ├── RetrievalError      an index is missing, damaged or of another encoder
@@ -17,15 +18,16 @@ Policy. Plain code raises; nothing catches in order to go on, but for these five
 
 1. `inference.client` retries what a second try can mend (5xx, broken connections, half a reply), then raises. A 429 is
    no failed try: it is repeated as long as other calls are answered.
-2. `pipelines.sources.fetchers` does so for live sources of documents, with 429 as a failed try; news goes on with the
-   second provider when the first one fails.
+2. `retrieval.web` does so for live sources, with 429 as a failed try; a search tool of the web takes a refusal of its
+   one request for a failed search. `pipelines.sources.fetchers`: news goes on with the second provider when the first
+   one fails.
 3. `pipelines.shards` turns an error that belongs to *one item* (`ITEM_ERRORS`: the prompt is too long,
    the reply is malformed) into a `failed(reason)` row. Every other error stops the run: the ledger and
    the finished shards stay, so that the same command goes on later.
 4. `protocols` takes what goes wrong in an agent's search for the result of that search: a tool that fails
    (`nl_dag.execute`; caps and model servers are no tool's matter and pass), a plan that cannot be run
-   (`r_search.respond`), a turn that cannot be read or a context that overflows under way for the episode's end
-   (`episodes.run_episode`).
+   (`r_search.respond`), a turn that cannot be read (`r_search.readable_turn`), a turn that cannot be read or a
+   context that overflows under way for the episode's end (`episodes.run_episode`).
 5. `cli` prints one line, `error: …`, with the mend, and exits with the error's `exit_code`.
 
 A wrong *answer* of a model is data, never an error; a malformed reply is an error, never a score of 0.
@@ -80,6 +82,12 @@ class ServerUnavailable(ProviderError):
     """Nothing answers at the URL, or the server keeps failing. Resumable."""
 
     reason = "server_unavailable"
+
+
+class RequestRefused(ProviderError):
+    """A live source refused a request for what it asks. Another request may pass."""
+
+    reason = "request_refused"
 
 
 class ContextOverflow(ProviderError):

@@ -44,7 +44,10 @@ class TrajectoryReward:
     """The final answer against the gold answers; recomputed by `trailforge verify`."""
 
     total: float
-    """MCTS reward of MSearcher: 1.0 or 0.0."""
+    """MCTS reward of MSearcher, 1.0 or 0.0; in rows of the protocol `r_search` the whole reward of R-Search, 0 to 1.
+
+    The other parts are the answer's alone, whatever the protocol; to a question with options they compare letters.
+    """
     exact_match: float
     f1: float
     cover_exact_match: float

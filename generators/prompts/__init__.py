@@ -23,16 +23,21 @@ def load_prompt(name: str) -> str:
     return file.read_text(encoding="utf-8").strip("\n")
 
 
-@cache
 def load_connectives() -> dict[str, tuple[str, ...]]:
     """The pools of connective sentences, by role."""
-    pools = yaml.safe_load((_HERE / "connectives.yaml").read_text(encoding="utf-8"))
+    return load_pools("connectives")
+
+
+@cache
+def load_pools(name: str) -> dict[str, tuple[str, ...]]:
+    """The pools of sentences in `name`.yaml, by role."""
+    pools = yaml.safe_load((_HERE / f"{name}.yaml").read_text(encoding="utf-8"))
     return {role: tuple(sentences) for role, sentences in pools.items()}
 
 
-def prompt_version(names: tuple[str, ...]) -> str:
-    """12 hex digits over the named prompts and the connectives: changes whenever one of them does."""
+def prompt_version(names: tuple[str, ...], *, pools: str = "connectives") -> str:
+    """12 hex digits over the named prompts and a file of pools: changes whenever one of them does."""
     digest = hashlib.sha256()
-    for text in (*(load_prompt(name) for name in names), repr(load_connectives())):
+    for text in (*(load_prompt(name) for name in names), repr(load_pools(pools))):
         digest.update(text.encode() + b"\0")
     return digest.hexdigest()[:12]

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 from pipelines.sources import arxiv, news
 from pipelines.sources.columns import check_column_map, columns_of, read_row, with_full_id
-from pipelines.sources.feeds import feed_rows
 from pipelines.sources.fields import Fields
 from pipelines.sources.rows import InvalidRow, JsonRow, check_text, json_rows, opened
 from pipelines.sources.tables import csv_rows, parquet_rows
+from retrieval.web.feeds import FeedEntry, feed_rows
 from schemas import InvalidInput, SourceDocument, SourceKind
 
 _HEAD = 4096
@@ -100,10 +100,10 @@ class _Reading:
                 check_text(head)
                 yield from self._objects(csv_rows(file, path, self._choose), path)
 
-    def _entries(self, rows: Iterator[JsonRow], path: Path) -> Iterator[SourceDocument | InvalidRow]:
+    def _entries(self, entries: Iterator[FeedEntry], path: Path) -> Iterator[SourceDocument | InvalidRow]:
         """Of a feed, whose fields have names of their own."""
-        for row in rows:
-            yield self._document(row, {}, path)
+        for entry in entries:
+            yield self._document(JsonRow(row=entry.row, value=entry.value, text=entry.text), {}, path)
 
     def _objects(self, rows: Iterator[JsonRow | InvalidRow], path: Path) -> Iterator[SourceDocument | InvalidRow]:
         """Raises `InvalidInput` at the end when there were rows, and none had a column that the map names."""

@@ -26,6 +26,7 @@ from schemas import (
     Question,
     RejectedRow,
     Rollout,
+    SearchEpisode,
     SearchTree,
     SftRow,
     SourceDocument,
@@ -44,7 +45,7 @@ from schemas.arrow import _hints, _strip_none
 
 RECORDS = [
     Document, Question, Passage, Plan, Step, Rollout, SearchTree, Trajectory, Verdict, Provenance, Manifest, SftRow,
-    RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion,
+    RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode,
 ]  # fmt: skip
 
 

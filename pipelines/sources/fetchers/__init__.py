@@ -7,8 +7,8 @@ write it to a file first, and make runs from that.
 from pipelines.sources.fetchers.arxiv import ArxivFetcher
 from pipelines.sources.fetchers.base import DocumentFetcher
 from pipelines.sources.fetchers.gnews import GNewsFetcher
-from pipelines.sources.fetchers.http import HttpConfig
 from pipelines.sources.fetchers.news import NewsFetcher
 from pipelines.sources.fetchers.serper import SerperFetcher
+from retrieval.web.http import HttpConfig
 
 __all__ = ["ArxivFetcher", "DocumentFetcher", "GNewsFetcher", "HttpConfig", "NewsFetcher", "SerperFetcher"]

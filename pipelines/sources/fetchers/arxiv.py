@@ -1,39 +1,29 @@
 """arXiv's export API (info.arxiv.org/help/api/user-manual): Atom, page by page, the newest papers first.
 
-Its terms of use allow one request in three seconds and one connection at a time. What it does otherwise than one would
-think: errors come as an entry with status 200; a page may be empty before the end, and be there a moment later; and the
-number of results is counted too high, so that an empty page that stays empty is the end.
+What it does otherwise than one would think: a page may be empty before the end, and be there a moment later; and the
+number of results is counted too high, so that an empty page that stays empty is the end. See `retrieval.web.arxiv_api`.
 """
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 from pipelines.sources import arxiv
 from pipelines.sources.columns import with_full_id
-from pipelines.sources.feeds import feed_rows
 from pipelines.sources.fetchers.base import check_request, is_within, unseen
-from pipelines.sources.fetchers.http import Connection, HttpConfig, Provider
 from pipelines.sources.fields import Fields
-from schemas import InvalidInput, ProviderError, SourceDocument
+from retrieval.web.arxiv_api import QUERY_URL, ArxivPage, all_words, arxiv_http, read_page
+from retrieval.web.http import Connection, HttpConfig, Provider
+from schemas import InvalidInput, SourceDocument
 
 _MOST = 30_000
 """Results of one query that the API gives."""
 _EMPTY_TRIES = 3
 _FIRST_DAY, _LAST_DAY = date(1991, 1, 1), date(2100, 1, 1)
 _FIELDS = re.compile(r"\b(?:ti|au|abs|co|jr|cat|rn|id|all|submittedDate|lastUpdatedDate):")
-_WORDS = re.compile(r"[^\s\"():\[\]]+")
-_TOTAL = re.compile(rb"<(?:\w+:)?totalResults[^>]*>\s*(\d+)\s*<")
-
-
-@dataclass(frozen=True, slots=True)
-class _Page:
-    total: int
-    rows: list[Fields]
 
 
 class ArxivFetcher:
@@ -42,12 +32,12 @@ class ArxivFetcher:
     def __init__(
         self,
         *,
-        base_url: str = "https://export.arxiv.org/api/query",
+        base_url: str = QUERY_URL,
         page_size: int = 200,
         http: HttpConfig | None = None,
     ) -> None:
         self._base_url, self._page_size = base_url, page_size
-        self._provider = Provider("arXiv", http or HttpConfig(interval_s=3.0))
+        self._provider = Provider("arXiv", http or arxiv_http())
 
     async def fetch(
         self, query: str, *, since: date | None = None, until: date | None = None, limit: int = 100
@@ -63,16 +53,16 @@ class ArxivFetcher:
         async with self._provider.connection() as connection:
             for start in range(0, _MOST, self._page_size):
                 page = await self._page(connection, search, start)
-                for document in unseen(map(_document, page.rows), seen):
+                for document in unseen(map(_document, page.entries), seen):
                     if is_within(document, since, until):
                         yield document
                         limit -= 1
                     if not limit:
                         return
-                if not page.rows or start + self._page_size >= page.total:
+                if not page.entries or start + self._page_size >= page.total:
                     return
 
-    async def _page(self, connection: Connection, search: str, start: int) -> _Page:
+    async def _page(self, connection: Connection, search: str, start: int) -> ArxivPage:
         """A page; tried again while it is empty and should not be."""
         params = {
             "search_query": search,
@@ -82,8 +72,8 @@ class ArxivFetcher:
             "sortOrder": "descending",
         }
         for _ in range(_EMPTY_TRIES):
-            page = await connection.ask(self._base_url, _parse, params=params)
-            if page.rows or start >= page.total:
+            page = await connection.ask(self._base_url, read_page, params=params)
+            if page.entries or start >= page.total:
                 break
         return page
 
@@ -91,31 +81,19 @@ class ArxivFetcher:
 def _search_query(query: str, since: date | None, until: date | None) -> str:
     """The query within the window, whose days are those of Greenwich."""
     if not _FIELDS.search(query):
-        words = _WORDS.findall(query)
+        words = all_words(query)
         if not words:
             raise InvalidInput(f"no word to search for in {query[:40]!r}", field="query")
-        query = " AND ".join(f"all:{word}" for word in words)
+        query = " AND ".join(words)
     if since is None and until is None:
         return query
     first, last = since or _FIRST_DAY, until or _LAST_DAY
     return f"({query}) AND submittedDate:[{first:%Y%m%d}0000 TO {last:%Y%m%d}2359]"
 
 
-def _parse(content: bytes) -> _Page:
-    """A page. Raises `ValueError` for what is no feed, as a bare `Rate exceeded.`, and `ProviderError` for an error."""
-    try:
-        rows = [Fields(row.value) for row in feed_rows(io.BytesIO(content), "reply")]
-    except InvalidInput as error:
-        raise ValueError(error.problem) from None
-    if rows and rows[0].values.get("title") == "Error" and "/api/errors" in rows[0].values.get("id", ""):
-        raise ProviderError(f"arXiv: {rows[0].text('text')[:200]}")
-    total = _TOTAL.search(content)
-    return _Page(int(total[1]) if total else len(rows), rows)
-
-
-def _document(row: Fields) -> SourceDocument | None:
+def _document(entry: dict[str, Any]) -> SourceDocument | None:
     """The paper; None for an entry that lacks what a document needs."""
     try:
-        return with_full_id(arxiv.read(row))
+        return with_full_id(arxiv.read(Fields(entry)))
     except InvalidInput:
         return None

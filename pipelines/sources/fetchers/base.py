@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterable
 from datetime import date
 from typing import Protocol
 
-from inference.keys import is_sendable
 from pipelines.sources.columns import one_line, tidy
-from pipelines.sources.web_address import canonical_url, site_of
+from retrieval.web.web_address import canonical_url, site_of
 from schemas import InvalidInput, SourceDocument
 
 
@@ -36,16 +34,6 @@ def check_request(query: str, since: date | None, until: date | None, limit: int
     if since is not None and until is not None and since > until:
         raise InvalidInput(f"the window begins on {since} and ends before, on {until}", field="since")
     return query.strip()
-
-
-def key_from(variable: str, provider: str) -> str:
-    """The key in an environment variable. Raises `InvalidInput` that names the variable, and never the key."""
-    key = os.environ.get(variable, "").strip()
-    if not key:
-        raise InvalidInput(f"{provider} wants a key: set the environment variable {variable}")
-    if not is_sendable(key):
-        raise InvalidInput(f"the environment variable {variable} holds characters that no key has; set it anew")
-    return key
 
 
 def article(*, url: str, title: str, text: str, published: str | None, language: str | None) -> SourceDocument | None:

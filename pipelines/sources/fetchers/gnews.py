@@ -9,9 +9,10 @@ from datetime import date
 
 from pipelines.sources.columns import language_code
 from pipelines.sources.dates import iso_date
-from pipelines.sources.fetchers.base import article, check_request, is_within, key_from, unseen
-from pipelines.sources.fetchers.http import HttpConfig, Provider
+from pipelines.sources.fetchers.base import article, check_request, is_within, unseen
 from pipelines.sources.fields import Fields
+from retrieval.web.http import HttpConfig, Provider
+from retrieval.web.keys import key_from
 from schemas import InvalidInput, SourceDocument
 
 KEY_VARIABLE = "GNEWS_API_KEY"

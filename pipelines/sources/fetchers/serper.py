@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, date, datetime, timedelta
@@ -10,12 +9,12 @@ from typing import Any
 
 from pipelines.sources.columns import language_code
 from pipelines.sources.dates import iso_date
-from pipelines.sources.fetchers.base import article, check_request, is_within, key_from, unseen
-from pipelines.sources.fetchers.http import HttpConfig, Provider
-from pipelines.sources.fields import Fields
+from pipelines.sources.fetchers.base import article, check_request, is_within, unseen
+from retrieval.web.http import HttpConfig, Provider
+from retrieval.web.keys import key_from
+from retrieval.web.serper import KEY_VARIABLE, NEWS_URL, SerperHit, serper_hits
 from schemas import InvalidInput, SourceDocument
 
-KEY_VARIABLE = "SERPER_API_KEY"
 _LARGEST_PAGE = 100
 _AGO = re.compile(r"(\d+) (second|sec|minute|min|hour|day)s? ago")
 _WRITTEN = ("%b %d, %Y", "%d %b %Y", "%B %d, %Y", "%d %B %Y")
@@ -31,7 +30,7 @@ class SerperFetcher:
     def __init__(
         self,
         *,
-        base_url: str = "https://google.serper.dev/news",
+        base_url: str = NEWS_URL,
         language: str = "en",
         page_size: int = _LARGEST_PAGE,
         http: HttpConfig | None = None,
@@ -67,18 +66,15 @@ class SerperFetcher:
                 if not new:
                     return
 
-    def _document(self, row: Fields) -> SourceDocument | None:
+    def _document(self, hit: SerperHit) -> SourceDocument | None:
         """The article; None for one that lacks what a document needs."""
-        try:
-            return article(
-                url=row.text("link"),
-                title=row.text("title"),
-                text=row.text_or_empty("snippet"),
-                published=_day(row.text_or_empty("date"), self._today()),
-                language=language_code(self._language),
-            )
-        except InvalidInput:
-            return None
+        return article(
+            url=hit.link,
+            title=hit.title,
+            text=hit.snippet,
+            published=_day(hit.date, self._today()),
+            language=language_code(self._language),
+        )
 
 
 def _window(since: date | None, until: date | None) -> str:
@@ -108,10 +104,5 @@ def _day(text: str, today: date) -> str | None:
         return None
 
 
-def _parse(content: bytes) -> list[Fields]:
-    """The articles of a page. Raises `ValueError` for another shape."""
-    try:
-        reply = Fields(json.loads(content))
-        return reply.objects("news") if "news" in reply else []
-    except InvalidInput as error:
-        raise ValueError(str(error)) from None
+def _parse(content: bytes) -> list[SerperHit]:
+    return serper_hits(content, "news")

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.sources import InvalidRow, feeds
+from pipelines.sources import InvalidRow
 from pipelines.sources.documents import read_documents
-from pipelines.sources.html_text import html_to_text
-from pipelines.sources.web_address import canonical_url, site_of
+from retrieval.web import feeds
+from retrieval.web.html_text import html_to_text
+from retrieval.web.web_address import canonical_url, site_of
 from schemas import InvalidInput, SourceDocument
 
 RSS = """<?xml version="1.0" encoding="UTF-8"?>

@@ -22,7 +22,7 @@ from pipelines.sources.fetchers import (
     SerperFetcher,
 )
 from schemas import InvalidInput, ProviderError, ServerUnavailable, SourceDocument
-from tests.pipelines.sources.recorded import Answer, recorded
+from tests.support.recorded import Answer, recorded
 
 KEY = "s3cret/key+of=mine"
 QUICK = HttpConfig(interval_s=0.0, backoff_s=0.01, timeout_s=5.0, max_attempts=3, longest_wait_s=2.0)
@@ -473,7 +473,7 @@ async def test_a_provider_that_is_silent_or_away(make: Make, body: str) -> None:
 
 @every
 async def test_replies_have_a_largest_size(make: Make, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.sources.fetchers.http._LARGEST_BODY", 100)
+    monkeypatch.setattr("retrieval.web.http._LARGEST_BODY", 100)
     async with recorded(body) as server:
         with pytest.raises(ServerUnavailable, match="cannot be read"):
             await ids(make(base_url=server.url, http=QUICK))

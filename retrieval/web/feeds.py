@@ -1,4 +1,4 @@
-"""RSS 2.0 and Atom (RFC 4287) files, entry by entry, as fields that are read like those of a row.
+"""RSS 2.0 and Atom (RFC 4287) files, entry by entry, as fields.
 
 A document type declaration is refused, so no entity can be defined: neither one that reads other files nor one that
 grows without end. Entries are handed on while the file is read; what the feed says of itself has to stand before them.
@@ -14,9 +14,8 @@ from typing import Any
 from xml.etree.ElementTree import Element, TreeBuilder, tostring
 from xml.parsers import expat
 
-from pipelines.sources.html_text import html_to_text
-from pipelines.sources.rows import JsonRow
-from pipelines.sources.web_address import site_of
+from retrieval.web.html_text import html_to_text
+from retrieval.web.web_address import site_of
 from schemas import InvalidInput
 
 _CHUNK = 1 << 16
@@ -33,6 +32,17 @@ _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _MAIL_AND_NAME = re.compile(r"\S+@\S+\s*\((.+)\)")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedEntry:
+    """An entry as an object with the fields that `feed_rows` names."""
+
+    row: int
+    """1-based position in the feed."""
+    value: dict[str, Any]
+    text: str
+    """The entry's XML."""
+
+
 @dataclass(frozen=True, slots=True)
 class _About:
     """What a feed says of itself, for entries that do not say it."""
@@ -43,7 +53,7 @@ class _About:
     authors: tuple[str, ...]
 
 
-def feed_rows(file: io.BufferedIOBase, path: object) -> Iterator[JsonRow]:
+def feed_rows(file: io.BufferedIOBase, path: object) -> Iterator[FeedEntry]:
     """The entries of a feed, each an object with the keys `id, title, text, url, published, authors, language, licence`
     and `source` (the site's host), as far as the entry or the feed says them. HTML is turned to text.
 
@@ -58,7 +68,7 @@ def feed_rows(file: io.BufferedIOBase, path: object) -> Iterator[JsonRow]:
             entry.tail = None
             text = tostring(entry, encoding="unicode")
             fields = _atom_fields(entry, about) if entry.tag == f"{_ATOM}entry" else _rss_fields(entry, about)
-            yield JsonRow(row=row, value=fields, text=text)
+            yield FeedEntry(row=row, value=fields, text=text)
             entry.clear()
     except expat.ExpatError as error:
         problem = f"broken XML at line {error.lineno} ({expat.ErrorString(error.code)})"

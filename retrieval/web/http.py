@@ -14,12 +14,13 @@ from urllib.parse import quote, quote_plus
 import aiohttp
 
 from inference.endpoint import retry_after
-from schemas import ProviderError, ServerUnavailable
+from schemas import ProviderError, RequestRefused, ServerUnavailable
 
 T = TypeVar("T")
 
 _PASSING = {408, 425, 429}
-_KEY_REFUSED = {401, 403}
+_ACCOUNT_REFUSED = {401, 402, 403}
+"""The key, or what it is paid for: no other request would pass."""
 _LARGEST_BODY = 1 << 25
 _CHUNK = 1 << 16
 _USER_AGENT = "trailforge"
@@ -49,7 +50,7 @@ class _Passing(Exception):
 
 
 class Provider:
-    """A provider's name and pace. All fetches of one process should share it; use it on one event loop."""
+    """A provider's name and pace. All requests of one process should share it; use it on one event loop."""
 
     def __init__(self, name: str, config: HttpConfig, key_variable: str = "") -> None:
         self._name, self._config, self._key_variable = name, config, key_variable
@@ -58,7 +59,7 @@ class Provider:
 
     @asynccontextmanager
     async def connection(self, key: str = "") -> AsyncIterator[Connection]:
-        """For the requests of one fetch. `key` is blotted out wherever it might be shown."""
+        """For the requests of one fetch or search. `key` is blotted out wherever it might be shown."""
         timeout = aiohttp.ClientTimeout(total=self._config.timeout_s)
         headers = {"User-Agent": _USER_AGENT}
         async with aiohttp.ClientSession(timeout=timeout, headers=headers, trust_env=True) as session:
@@ -80,9 +81,10 @@ class Provider:
     def refusal(self, status: int, said: str) -> ProviderError:
         """What a status that no second attempt mends means."""
         where = f"{self._name}: refused with status {status}" + (f" ({said})" if said else "")
-        if status in _KEY_REFUSED and self._key_variable:
-            return ProviderError(f"{where}; check the key in {self._key_variable} and its quota")
-        return ProviderError(where)
+        if status in _ACCOUNT_REFUSED:
+            hint = f"; check the key in {self._key_variable} and its quota" if self._key_variable else ""
+            return ProviderError(where + hint)
+        return RequestRefused(where)
 
     def _delay_s(self, attempt: int, failure: _Passing) -> float:
         if attempt >= self._config.max_attempts:
@@ -112,7 +114,7 @@ class Connection:
     ) -> T:
         """What `parse` makes of the reply; a `ValueError` of it counts as a failed attempt. POST when there is a body.
 
-        Raises `ServerUnavailable` after the last attempt, and `ProviderError` for a refusal.
+        Raises `ServerUnavailable` after the last attempt, and `RequestRefused` or `ProviderError` for a refusal.
         """
         attempt = 1
         while True:

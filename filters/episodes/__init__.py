@@ -1,0 +1,14 @@
+"""Reasons to reject an R-Search episode, one per module."""
+
+from filters.episodes import answer_leaked, evidence_not_found, low_reward, malformed, placeholder_query
+from filters.episodes.judge import EpisodeFilterConfig, judge_episode
+
+__all__ = [
+    "EpisodeFilterConfig",
+    "answer_leaked",
+    "evidence_not_found",
+    "judge_episode",
+    "low_reward",
+    "malformed",
+    "placeholder_query",
+]

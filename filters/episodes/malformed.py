@@ -1,0 +1,15 @@
+"""Reject episodes that break the protocol's grammar or whose plan breaks a rule: nobody should learn from them."""
+
+from __future__ import annotations
+
+from protocols import r_search
+from schemas import SearchEpisode, Verdict
+
+REASON = "malformed"
+
+
+def check(episode: SearchEpisode) -> Verdict:
+    """Score: how many rules are broken."""
+    problems = r_search.validate(episode.messages)
+    detail = problems[0] if problems else ""
+    return Verdict(keep=not problems, reason=REASON, score=float(len(problems)), detail=detail)

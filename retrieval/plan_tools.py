@@ -1,0 +1,135 @@
+"""The tools that a search plan names (R-Search, section 4.1): News, Academic, General.
+
+Over the run's own documents by default: News searches what is of kind `news`, Academic what is of kind `academic`, and
+General all of them, as the web holds the others too. A document is found by its best passage (`passages.passages_of`).
+Over the web instead: Google News, arXiv, Google.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from retrieval.base import Retriever
+from retrieval.bm25 import Bm25Retriever
+from retrieval.dense import DenseIndex, DenseRetriever, embedded_text
+from retrieval.encoder import PACKAGED, Encoder
+from retrieval.lazy import LazyRetriever
+from retrieval.passages import LONGEST_PASSAGE, BestPassages, passages_of
+from schemas import Document, Passage, SourceDocument, SourceKind
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Tools = Mapping[str, Retriever]
+"""By the name that a plan gives."""
+
+_KINDS: dict[str, tuple[SourceKind, ...]] = {
+    "News": ("news",),
+    "Academic": ("academic",),
+    "General": ("news", "academic", "general"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanToolsConfig:
+    """How the tools search."""
+
+    kind: Literal["bm25", "dense", "web"] = "bm25"
+    encoder: str = PACKAGED
+    """For `dense`: `minilm`, or any sentence-transformers name or path."""
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    """What the encoder wants before a query and a passage, e.g. `query: ` and `passage: ` for e5."""
+    longest_passage: int = LONGEST_PASSAGE
+    """Words; for the local kinds."""
+    web_interval_s: float = 1.0
+    """For `web`: between the beginnings of two requests to Serper. arXiv is asked every three seconds."""
+
+
+def open_tools(config: PlanToolsConfig, documents: Sequence[SourceDocument]) -> Tools:
+    """The tools as configured; `documents` are not looked at for the kind `web`.
+
+    Raises `InvalidInput` when a key is not set, and `RetrievalError` for a missing package or model.
+    """
+    if config.kind == "web":
+        return web_tools(interval_s=config.web_interval_s)
+    encoder = None
+    if config.kind == "dense":
+        encoder = Encoder(config.encoder, query_prefix=config.query_prefix, passage_prefix=config.passage_prefix)
+    return local_tools(documents, encoder=encoder, longest_passage=config.longest_passage)
+
+
+def web_tools(*, interval_s: float = 1.0) -> Tools:
+    """Live sources. Raises `InvalidInput` that names the environment variable of the key that is not set."""
+    from retrieval.web.http import HttpConfig
+    from retrieval.web.tools import arxiv_tool, serper_tools
+
+    news, general = serper_tools(http=HttpConfig(interval_s=interval_s))
+    return {"News": news, "Academic": arxiv_tool(), "General": general}
+
+
+def local_tools(
+    documents: Sequence[SourceDocument], *, encoder: Encoder | None = None, longest_passage: int = LONGEST_PASSAGE
+) -> Tools:
+    """Tools over these documents: dense with an encoder, else BM25. Each is indexed by its first search.
+
+    A tool without documents finds nothing.
+    """
+    corpus = _Corpus(documents, encoder, longest_passage)
+    return {name: LazyRetriever(lambda kinds=kinds: corpus.over(kinds)) for name, kinds in _KINDS.items()}
+
+
+class _Nothing:
+    """A retriever over no documents."""
+
+    async def retrieve(self, query: str, k: int) -> list[Passage]:
+        """Nothing."""
+        return []
+
+
+class _Piece(NamedTuple):
+    """A passage and the document it was cut from."""
+
+    passage: Document
+    home: SourceDocument
+
+
+class _Corpus:
+    """Documents as passages, cut and embedded once for all tools."""
+
+    def __init__(self, documents: Sequence[SourceDocument], encoder: Encoder | None, longest: int) -> None:
+        self._documents, self._encoder, self._longest = documents, encoder, longest
+        self._lock = asyncio.Lock()
+        self._pieces: list[_Piece] | None = None
+        self._vectors: np.ndarray | None = None
+        """Of all pieces, shape (len(pieces), dimension); None before the first dense search."""
+
+    async def over(self, kinds: Sequence[SourceKind]) -> Retriever:
+        """A retriever over the documents of these kinds."""
+        async with self._lock:
+            if self._pieces is None:
+                self._pieces = await asyncio.to_thread(_cut, self._documents, self._longest)
+            rows = [row for row, piece in enumerate(self._pieces) if piece.home.kind in kinds]
+            if not rows:
+                return _Nothing()
+            homes = {self._pieces[row].passage.id: self._pieces[row].home.id for row in rows}
+            return BestPassages(await self._index(self._pieces, rows), homes)
+
+    async def _index(self, pieces: Sequence[_Piece], rows: Sequence[int]) -> Retriever:
+        chosen = [pieces[row].passage for row in rows]
+        if self._encoder is None:
+            return await asyncio.to_thread(Bm25Retriever, chosen)
+        if self._vectors is None:
+            self._vectors = await self._encoder.documents([embedded_text(piece.passage) for piece in pieces])
+        return DenseRetriever(DenseIndex.build(chosen, self._vectors[rows]), self._encoder)
+
+
+def _cut(documents: Sequence[SourceDocument], longest: int) -> list[_Piece]:
+    return [
+        _Piece(Document(id=f"{document.id} {number}", title=document.title, text=text), document)
+        for document in documents
+        for number, text in enumerate(passages_of(document.text, longest))
+    ]

@@ -1,0 +1,100 @@
+"""Search tools of the web: Google News and Google by way of Serper, and arXiv.
+
+What they find differs from day to day. A tool remembers what it found, so that within a process the same search gives
+the same passages and is paid once; a run that is taken up again searches anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from retrieval.web.arxiv_api import QUERY_URL, all_words, arxiv_http, read_page
+from retrieval.web.http import HttpConfig, Provider
+from retrieval.web.keys import key_from
+from retrieval.web.serper import KEY_VARIABLE, NEWS_URL, SEARCH_URL, SerperHit, serper_hits
+from schemas import Passage, RequestRefused, RetrievalError
+
+_REMEMBERED = 10_000
+"""Searches of one tool."""
+_Fetch = Callable[[str, int], Awaitable[list[Passage]]]
+
+
+class WebTool:
+    """A `Retriever` over a live source. Scores are 1, 1/2, 1/3 …: the sources tell ranks alone."""
+
+    def __init__(self, fetch: _Fetch) -> None:
+        """`fetch`: the best passages for a query, at most so many."""
+        self._fetch = fetch
+        # One search at a time, which loses nothing as the source is asked so, and what two ask at once is paid once.
+        self._turn = asyncio.Lock()
+        self._found: OrderedDict[tuple[str, int], list[Passage]] = OrderedDict()
+
+    async def retrieve(self, query: str, k: int) -> list[Passage]:
+        """The source's own order. Raises `RetrievalError` when it refuses this query, and `ProviderError` otherwise."""
+        asked = (" ".join(query.split()), k)
+        if not asked[0] or k < 1:
+            return []
+        if asked in self._found:
+            return list(self._found[asked])
+        async with self._turn:
+            return list(self._found[asked] if asked in self._found else await self._search(asked))
+
+    async def _search(self, asked: tuple[str, int]) -> list[Passage]:
+        try:
+            found = self._found[asked] = await self._fetch(*asked)
+        except RequestRefused as refusal:
+            raise RetrievalError(str(refusal)) from None
+        if len(self._found) > _REMEMBERED:
+            self._found.popitem(last=False)
+        return found
+
+
+def serper_tools(
+    *, news_url: str = NEWS_URL, search_url: str = SEARCH_URL, language: str = "en", http: HttpConfig | None = None
+) -> tuple[WebTool, WebTool]:
+    """Google News and Google, at one pace. Raises `InvalidInput` that names the variable when the key is not set."""
+    key = key_from(KEY_VARIABLE, "Serper")
+    provider = Provider("Serper", http or HttpConfig(), KEY_VARIABLE)
+
+    def tool(url: str, part: Literal["news", "organic"]) -> WebTool:
+        async def fetch(query: str, k: int) -> list[Passage]:
+            body = {"q": query, "hl": language, "num": k}
+            async with provider.connection(key) as connection:
+                hits = await connection.ask(
+                    url, lambda content: serper_hits(content, part), headers={"X-API-KEY": key}, body=body
+                )
+            return [_page(rank, hit) for rank, hit in enumerate((hit for hit in hits if hit.snippet), 1)][:k]
+
+        return WebTool(fetch)
+
+    return tool(news_url, "news"), tool(search_url, "organic")
+
+
+def arxiv_tool(*, base_url: str = QUERY_URL, http: HttpConfig | None = None) -> WebTool:
+    """Abstracts by relevance. A paper need not have all words of the query: few have all words of a sentence."""
+    provider = Provider("arXiv", http or arxiv_http())
+
+    async def fetch(query: str, k: int) -> list[Passage]:
+        words = all_words(query)
+        if not words:
+            return []
+        params = {"search_query": " OR ".join(words), "start": "0", "max_results": str(k), "sortBy": "relevance"}
+        async with provider.connection() as connection:
+            page = await connection.ask(base_url, read_page, params=params)
+        papers = [entry for entry in page.entries if entry["title"] and entry["text"]]
+        return [_passage(rank, p.get("id", ""), p["title"], p["text"]) for rank, p in enumerate(papers, 1)][:k]
+
+    return WebTool(fetch)
+
+
+def _page(rank: int, hit: SerperHit) -> Passage:
+    dated = f"{hit.date}: {hit.snippet}" if hit.date else hit.snippet
+    return _passage(rank, hit.link, hit.title, dated)
+
+
+def _passage(rank: int, url: str, title: str, text: str) -> Passage:
+    title, text = (" ".join(each.split()) for each in (title, text))
+    return Passage(id=url, title=title, text=text, score=round(1 / rank, 6))

@@ -1,0 +1,328 @@
+"""R-Search episodes: the gold plan over the sample documents, and draws of a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from filters.episodes import EpisodeFilterConfig, judge_episode
+from generators.prompts import load_pools
+from generators.r_search_episodes import EpisodeConfig, EpisodeContext, make_episodes
+from generators.search_thoughts import names_in, think
+from generators.textualize import episode_sft_row
+from inference import Meter, Reply, Request
+from inference.scripted import ScriptedModel
+from mcts.asker import Client
+from protocols import nl_dag, r_search
+from retrieval import Tools, local_tools
+from rewards import mentions
+from schemas import (
+    BundleQuestion,
+    Passage,
+    PlanEdge,
+    PlanNode,
+    RSearchReward,
+    SearchEpisode,
+    SftRow,
+    read_parquet,
+    write_parquet,
+)
+from tests.support.bundle_rows import CHURCH, INSTRUMENT, ISLAND, QUESTIONS, WHEEL, sample_documents
+
+FILTERS = EpisodeFilterConfig(min_reward=0.8, min_evidence=1.0)
+FULL = RSearchReward(total=1.0, format=1.0, dag=1.0, answer=1.0)
+
+
+@pytest.fixture(scope="module")
+def tools() -> Tools:
+    return local_tools(sample_documents())
+
+
+def context(tools: Tools, client: Client | None = None, **config: object) -> EpisodeContext:
+    settings = EpisodeConfig(**config)  # type: ignore[arg-type]
+    return EpisodeContext(run_id="r", seed=7, config=settings, tools=tools, model="m", client=client)
+
+
+async def gold(row: BundleQuestion, tools: Tools) -> SearchEpisode:
+    (episode,) = await make_episodes(row, context(tools), Meter())
+    return episode
+
+
+def rescored(episode: SearchEpisode, row: BundleQuestion) -> RSearchReward:
+    golds = () if row.options else (row.answer,)
+    text = r_search.episode_text(episode.messages)
+    return r_search.score(text, correct_options=row.correct_options, golds=golds)
+
+
+def rejections(episode: SearchEpisode, row: BundleQuestion) -> list[str]:
+    return [verdict.reason for verdict in judge_episode(episode, row, FILTERS) if not verdict.keep]
+
+
+# The gold plan
+
+
+@pytest.mark.parametrize("row", QUESTIONS, ids=lambda row: row.uid)
+async def test_gold_plans_over_the_samples_make_sound_episodes(row: BundleQuestion, tools: Tools) -> None:
+    episode = await gold(row, tools)
+    assert rejections(episode, row) == []
+    assert episode.reward == rescored(episode, row) == FULL
+    assert episode.evidence_found == 1.0
+    assert [message.train for message in episode.messages] == [False, False, True, False, True]
+    assert (episode.origin, episode.num_tool_calls, episode.num_hops) == ("oracle", len(row.hops), len(row.hops))
+    assert nl_dag.parse(episode.plan_text) == nl_dag.SearchPlan(nodes=row.dag_nodes, edges=row.dag_edges)
+    assert all(len(search.passages) == 2 and search.status == "found" for search in episode.searches)
+    assert (episode.provenance.model, episode.provenance.call_keys) == ("writer", ("written",))
+    assert await gold(row, tools) == episode
+
+
+async def test_choices_are_asked_and_answered_by_letter(tools: Tools) -> None:
+    episode = await gold(CHURCH, tools)
+    assert episode.question.endswith("\nE. It was finished in 1912\nF. Hjalmar Lundbohm painted it")
+    assert episode.messages[1].content == f"{episode.question}\n{r_search.USER_SUFFIX}"
+    assert episode.answer == episode.final_answer == "B, C, E"
+
+
+def test_the_thought_knows_nothing_that_has_to_be_found() -> None:
+    found = {"island": "Peberholm Øresund", "wheel": "composite", "instrument": "Rosetta Bern", "church": "Wickman 672"}
+    for row in QUESTIONS:
+        plan = nl_dag.SearchPlan(nodes=row.dag_nodes, edges=row.dag_edges)
+        thoughts = [think(row, plan, seed=str(seed)) for seed in range(30)]
+        assert len(set(thoughts)) == 30
+        assert all(node.query in thought for thought in thoughts for node in row.dag_nodes)
+        assert not any(mentions(thought, word) for thought in thoughts for word in found[row.uid].split())
+
+
+def test_the_thought_follows_the_plan() -> None:
+    nodes = tuple(PlanNode(node_id=n, query=f"q{n}", tool=tool) for n, tool in zip("XYZ", ("news", "Web", "General")))  # noqa: B905
+    plan = nl_dag.SearchPlan(nodes=nodes, edges=(PlanEdge(src="Z", dst="X"), PlanEdge(src="Y", dst="X")))
+    pools = load_pools("search_thoughts")
+    for seed in range(30):
+        thought = think(WHEEL, plan, seed=str(seed))
+        assert thought.index("qY") < thought.index("qZ") < thought.index("qX")
+        assert any(each.format(node="X", sources="Z and Y") in thought for each in pools["order_needs"])
+        assert not any(each in thought for each in pools["order_free"])
+        single = think(WHEEL, nl_dag.SearchPlan(nodes=nodes[:1], edges=()), seed=str(seed))
+        assert not any(each in single for each in pools["order_free"])
+
+
+def test_pools_have_a_dozen_of_each_role() -> None:
+    pools = load_pools("search_thoughts")
+    assert {f"open_{row.type}" for row in QUESTIONS} <= pools.keys()
+    assert all(len(set(sentences)) == len(sentences) >= 12 for sentences in pools.values())
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("Which prize did George K. S. Rotne win in Oslo in May 2024?", ["George K. S. Rotne", "Oslo", "May 2024"]),
+        ("Who led “The Bank of England” of 1999?", ["The Bank of England", "1999"]),
+        ("What is the Ludlow prize's tide mill of?", ["Ludlow"]),
+        ("Why do reefs fade?", []),
+        ("Is Oslo's Harbour Office in Oslo?", ["Oslo", "Harbour Office"]),
+    ],
+)
+def test_names_in_a_question(question: str, names: list[str]) -> None:
+    assert names_in(question) == names
+
+
+class Library:
+    """A tool that finds one text."""
+
+    def __init__(self, title: str, text: str) -> None:
+        self._passage = Passage(id="0", title=title, text=text, score=1.0)
+
+    async def retrieve(self, query: str, k: int) -> list[Passage]:
+        return [self._passage][:k]
+
+
+HOSTILE = st.lists(
+    st.sampled_from(["</result>", "<answer>", "< / THINK >", "<search>", "<|im_end|>", "\n", "Node Z (news)", "\ud800"])
+    | st.text(max_size=8)
+).map("".join)
+
+
+@given(title=HOSTILE, text=HOSTILE, row=st.sampled_from(QUESTIONS))
+def test_whatever_is_retrieved_the_conversation_is_valid(title: str, text: str, row: BundleQuestion) -> None:
+    library = Library(title, text)
+    episode = asyncio.run(gold(row, {"News": library, "Academic": library, "General": library}))
+    assert r_search.validate(episode.messages) == []
+    assert all(message.train == (message.role == "assistant") for message in episode.messages)
+    assert episode.reward == rescored(episode, row) == FULL
+    assert r_search.parse_episode(r_search.episode_text(episode.messages)).answer == episode.answer
+
+
+async def test_tags_in_a_query_do_not_reach_the_plan(tools: Tools) -> None:
+    nodes = (replace(ISLAND.dag_nodes[0], query="bridge </search><answer>\n5"), *ISLAND.dag_nodes[1:])
+    episode = await gold(replace(ISLAND, dag_nodes=nodes), tools)
+    assert r_search.validate(episode.messages) == []
+
+
+# Rows
+
+
+async def test_rows_survive_parquet(tools: Tools, tmp_path: Path) -> None:
+    episodes = [await gold(row, tools) for row in QUESTIONS]
+    write_parquet(tmp_path / "e", SearchEpisode, episodes)
+    assert read_parquet(tmp_path / "e", SearchEpisode) == episodes
+    rows = [episode_sft_row(episode) for episode in episodes]
+    write_parquet(tmp_path / "s", SftRow, rows)
+    assert read_parquet(tmp_path / "s", SftRow) == rows
+
+
+async def test_an_sft_row_trains_the_two_assistant_turns(tools: Tools) -> None:
+    episode = await gold(ISLAND, tools)
+    row = episode_sft_row(episode)
+    assert (row.protocol, row.data_source, row.trajectory_kind, row.origin) == (
+        "r_search", "episodes", "correct", "oracle",
+    )  # fmt: skip
+    assert [m.role for m, train in zip(row.messages, row.train, strict=True) if train] == ["assistant", "assistant"]
+    assert [m.content for m in row.messages] == [m.content for m in episode.messages]
+    assert (row.question_id, row.uid, row.num_tool_calls, row.num_hops) == ("island", episode.uid, 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("row", "said", "total", "parts"),
+    [
+        (ISLAND, "more than 500", 1.0, (1.0, 1.0, 1.0)),
+        (ISLAND, "it is more than 500 plants", 0.5 + 0.5 * 2 / 3, (0.0, 2 / 3, 1.0)),
+        (CHURCH, "E, B, C", 1.0, (1.0, 1.0, 1.0)),
+        (CHURCH, "A, B, C, E", 0.5 + 0.5 * 6 / 7, (0.0, 6 / 7, 1.0)),
+        (INSTRUMENT, "B", 1.0, (1.0, 1.0, 1.0)),
+        (INSTRUMENT, "A", 0.5, (0.0, 0.0, 0.0)),
+    ],
+)
+async def test_an_sft_rows_reward_is_the_protocols_and_the_answers(
+    row: BundleQuestion, said: str, total: float, parts: tuple[float, ...], tools: Tools
+) -> None:
+    model = Draws(lambda number, searching: SEARCHING if searching else f"<answer>{said}")
+    draws = await make_episodes(row, context(tools, model.client, plan="sampled", samples=1), Meter())
+    reward = episode_sft_row(draws[0]).reward
+    assert reward.total == draws[0].reward.total == pytest.approx(total)
+    assert (reward.exact_match, reward.f1, reward.cover_exact_match) == pytest.approx(parts)
+
+
+# Draws of a model
+
+
+PLAN = nl_dag.render(nl_dag.SearchPlan(nodes=ISLAND.dag_nodes, edges=ISLAND.dag_edges))
+SEARCHING = f"<think>Three things.</think><search>\n{PLAN}\n"
+POOR = "<think>One thing.</think><search>\nNodes:\nA: Øresund (News)\nEdges:\n"
+RIGHT, WRONG = "<answer>more than 500", "<answer>nobody counted"
+
+
+class Draws:
+    """A model that is told the number of its draw, and whether it is to search or to answer."""
+
+    def __init__(self, script: Callable[[int, bool], str]) -> None:
+        self.client = ScriptedModel(lambda request: script(request.sample, len(request.prompt) == 2))
+
+    async def episodes(self, tools: Tools, **config: object) -> list[SearchEpisode]:
+        return await make_episodes(ISLAND, context(tools, self.client, plan="sampled", **config), Meter())
+
+
+async def test_a_draw_is_made_in_two_stages(tools: Tools) -> None:
+    model = Draws(lambda number, searching: SEARCHING if searching else RIGHT)
+    (episode,) = await model.episodes(tools, samples=1, max_tokens=99)
+    first, second = model.client.requests
+    assert [turn.role for turn in first.prompt] == ["system", "user"]  # type: ignore[union-attr]
+    assert [turn.role for turn in second.prompt] == ["system", "user", "assistant", "user"]  # type: ignore[union-attr]
+    assert first.sampling.stop == ("</search>", "</answer>") and first.sampling.max_tokens == 99
+    assert second.prompt[2].content == SEARCHING + "</search>"  # type: ignore[union-attr]
+    assert second.prompt[3].content == episode.messages[3].content  # type: ignore[union-attr]
+    assert "Title: Twenty-five years of the Øresund Bridge" in episode.messages[3].content
+    assert [message.role for message in episode.messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert rejections(episode, ISLAND) == []
+    assert (episode.origin, episode.thought, episode.final_answer) == ("policy", "Three things.", "more than 500")
+    assert episode.reward == rescored(episode, ISLAND) == FULL
+    assert episode.provenance.call_keys == (first.key, second.key)
+
+
+async def test_results_are_of_the_role_that_the_server_takes(tools: Tools) -> None:
+    model = Draws(lambda number, searching: SEARCHING if searching else RIGHT)
+    await model.episodes(tools, samples=1, result_role="tool")
+    assert model.client.requests[1].prompt[3].role == "tool"  # type: ignore[union-attr]
+
+
+async def test_the_best_draw_comes_first(tools: Tools) -> None:
+    """Wrong; right without evidence; right; right too, and later; malformed."""
+    plans = [SEARCHING, POOR, SEARCHING, SEARCHING.replace("Three", "3"), "<think>I give up.</think>"]
+    answers = [WRONG, RIGHT, RIGHT, RIGHT, RIGHT]
+    model = Draws(lambda number, searching: (plans if searching else answers)[number])
+    found = await model.episodes(tools, samples=5)
+    assert [episode.origin for episode in found] == ["policy"] * 5
+    assert [episode.thought for episode in found] == [
+        "Three things.", "3 things.", "One thing.", "Three things.", "",
+    ]  # fmt: skip
+    assert [episode.reward.total for episode in found] == [1.0, 1.0, 1.0, 0.5, 0.0]
+    assert [rejections(episode, ISLAND) for episode in found] == [
+        [], [], ["evidence_not_found"], ["low_reward"], ["malformed", "low_reward", "evidence_not_found"],
+    ]  # fmt: skip
+    assert len(model.client.requests) == 5 + 4
+
+
+async def test_the_same_draw_twice_is_one_candidate(tools: Tools) -> None:
+    model = Draws(lambda number, searching: SEARCHING if searching else RIGHT)
+    (episode,) = await model.episodes(tools, samples=3)
+    assert episode.provenance.call_keys[0] == model.client.requests[0].key
+
+
+@pytest.mark.parametrize("said", [(SEARCHING, WRONG), (POOR, RIGHT), ("", "")], ids=["wrong", "poor", "none"])
+async def test_gold_takes_over_when_no_draw_will_do(said: tuple[str, str], tools: Tools) -> None:
+    model = Draws(lambda number, searching: said[not searching])
+    found = await model.episodes(tools, samples=2)
+    assert [episode.origin for episode in found] == ["policy", "oracle"]
+    assert rejections(found[0], ISLAND) and rejections(found[1], ISLAND) == []
+    assert [e.origin for e in await model.episodes(tools, samples=2, gold_fallback=False)] == ["policy"]
+
+
+@pytest.mark.parametrize(
+    ("turn", "ends", "reward"),
+    [
+        ("<answer>more than 500", 3, (0.0, 0.0, 1.0)),
+        (SEARCHING.replace("-> C", "-> A"), 5, (1.0, 0.0, 1.0)),
+        (SEARCHING.replace("(News)", "(Maps)"), 5, (1.0, 0.0, 1.0)),
+        (SEARCHING + "</search>" + RIGHT + "</answer>", 3, (0.0, 1.0, 1.0)),
+        ("Let me see. " + SEARCHING, 3, (0.0, 1.0, 0.0)),
+    ],
+    ids=["no search", "cycle", "unknown tool", "one go", "outside"],
+)
+async def test_malformed_draws_are_rejected(turn: str, ends: int, reward: tuple[float, ...], tools: Tools) -> None:
+    model = Draws(lambda number, searching: turn if searching else RIGHT)
+    (episode,) = await model.episodes(tools, samples=1, gold_fallback=False)
+    assert len(episode.messages) == ends
+    assert (episode.reward.format, episode.reward.dag, episode.reward.answer) == reward
+    assert episode.reward == rescored(episode, ISLAND)
+    assert "malformed" in rejections(episode, ISLAND)
+
+
+class Reasoning:
+    """A reasoning model: its server keeps thoughts apart. `cut`: it does not come to its end."""
+
+    def __init__(self, *, cut: bool = False) -> None:
+        self._cut = cut
+
+    async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
+        searching = len(request.prompt) == 2
+        text = SEARCHING.partition("</think>")[2] if searching else RIGHT
+        return Reply(
+            text=text, reasoning="Three things.", finish_reason="length" if self._cut else "stop", prompt_tokens=1,
+            completion_tokens=1, key="k",
+        )  # fmt: skip
+
+
+async def test_thoughts_that_a_server_keeps_apart_are_the_thought(tools: Tools) -> None:
+    (episode,) = await make_episodes(ISLAND, context(tools, Reasoning(), plan="sampled", samples=1), Meter())
+    assert episode.thought == "Three things." and rejections(episode, ISLAND) == []
+    assert "<think>" not in episode.messages[4].content
+
+
+async def test_a_reply_that_was_cut_is_not_mended(tools: Tools) -> None:
+    config = context(tools, Reasoning(cut=True), plan="sampled", samples=1, gold_fallback=False)
+    (episode,) = await make_episodes(ISLAND, config, Meter())
+    assert len(episode.messages) == 3 and "malformed" in rejections(episode, ISLAND)

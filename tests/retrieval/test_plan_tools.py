@@ -1,0 +1,110 @@
+"""The tools of a search plan over documents: who searches what, passages of long documents, and what is not found."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retrieval import Encoder, PlanToolsConfig, Tools, local_tools, open_tools, split_sentences
+from retrieval.passages import BestPassages, passages_of
+from schemas import InvalidInput, Passage, SourceDocument, SourceKind
+
+
+def document(number: int, kind: SourceKind, title: str, text: str) -> SourceDocument:
+    return SourceDocument(id=f"s:{number}", source="s", kind=kind, title=title, text=text)
+
+
+MILL = document(1, "news", "A prize for tides", "The prize went to the tide mill. Mara Lind designed its turbine.")
+BLADES = document(2, "academic", "Blades for slow water", "Mara Lind studied the blades of a turbine in Bergen.")
+HANDBOOK = document(3, "general", "Handbook of turbines", "A turbine turns what flows into work.")
+LONG = document(4, "news", "Annals", " ".join(f"Year {n} saw nothing new at all." for n in range(60)))
+DOCUMENTS = (MILL, BLADES, HANDBOOK, LONG)
+
+
+async def ids(tools: Tools, tool: str, query: str, k: int = 9) -> list[str]:
+    return [passage.id for passage in await tools[tool].retrieve(query, k)]
+
+
+async def test_each_tool_searches_its_kind_and_general_searches_all() -> None:
+    tools = local_tools(DOCUMENTS)
+    assert await ids(tools, "News", "turbine") == ["s:1"]
+    assert await ids(tools, "Academic", "turbine") == ["s:2"]
+    assert set(await ids(tools, "General", "turbine")) == {"s:1", "s:2", "s:3"}
+    assert len(await ids(tools, "General", "turbine", 2)) == 2
+
+
+async def test_what_shares_no_word_is_not_found() -> None:
+    assert await ids(local_tools(DOCUMENTS), "General", "zebra crossing") == []
+
+
+async def test_a_tool_without_documents_finds_nothing() -> None:
+    tools = local_tools([MILL])
+    assert await ids(tools, "Academic", "turbine") == []
+    assert await ids(local_tools([]), "General", "turbine") == []
+
+
+async def test_a_long_document_is_found_once_by_its_best_passage() -> None:
+    tools = local_tools(DOCUMENTS, longest_passage=21)
+    (found,) = await tools["News"].retrieve("year 41", 9)
+    assert (found.id, found.title) == ("s:4", "Annals")
+    assert "Year 41 saw" in found.text and len(found.text.split()) <= 21
+    assert await ids(tools, "News", "nothing new about tides") == ["s:1", "s:4"]
+
+
+async def test_dense_tools_agree_on_who_searches_what(encoder: Encoder) -> None:
+    tools = local_tools(DOCUMENTS[:3], encoder=encoder)
+    assert (await ids(tools, "Academic", "research on rotor design"))[:1] == ["s:2"]
+    assert await ids(tools, "News", "award for sea power") == ["s:1"]
+    assert (await ids(tools, "General", "reference book"))[:1] == ["s:3"]
+    assert (await tools["News"].retrieve("mill", 1))[0].text == MILL.text
+
+
+async def test_opened_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await ids(open_tools(PlanToolsConfig(), DOCUMENTS), "News", "turbine") == ["s:1"]
+    monkeypatch.delenv("SERPER_API_KEY", raising=False)
+    with pytest.raises(InvalidInput, match="Serper wants a key: set the environment variable SERPER_API_KEY"):
+        open_tools(PlanToolsConfig(kind="web"), DOCUMENTS)
+    monkeypatch.setenv("SERPER_API_KEY", "k")
+    assert set(open_tools(PlanToolsConfig(kind="web"), ())) == {"News", "Academic", "General"}
+
+
+SENTENCE = st.sampled_from(["One two.", "Three four five six.", "Seven.", "Eight " * 9 + "nine."])
+
+
+@given(st.lists(SENTENCE, min_size=1), st.integers(1, 12))
+def test_passages_are_short_and_hold_every_sentence_that_is(sentences: list[str], longest: int) -> None:
+    passages = passages_of(" ".join(sentences), longest)
+    assert all(0 < len(passage.split()) <= longest for passage in passages)
+    for sentence in sentences:
+        if len(sentence.split()) <= longest:
+            assert any(sentence in passage for passage in passages)
+    for first, second in itertools.pairwise(sentences):
+        if len(f"{first} {second}".split()) <= longest:
+            assert any(f"{first} {second}" in passage for passage in passages)
+
+
+def test_a_short_text_stays_as_it_is() -> None:
+    assert passages_of("One  two.\n\nThree.", 3) == ["One  two.\n\nThree."]
+    assert passages_of("a b c d e", 2) == ["a b", "c d", "e"]
+    assert len(split_sentences(LONG.text)) == 60
+
+
+class Crowd:
+    """A hundred passages of one document before one of another."""
+
+    async def retrieve(self, query: str, k: int) -> list[Passage]:
+        names = [*(f"big {n}" for n in range(100)), "small 0", "none 0"]
+        scores = [*(2.0 for _ in range(100)), 1.0, 0.0]
+        pairs = list(zip(names, scores, strict=True))[:k]
+        return [Passage(id=name, title="", text=name, score=score) for name, score in pairs]
+
+
+async def test_passages_of_one_document_do_not_hide_the_next() -> None:
+    homes = {f"big {n}": "big" for n in range(100)} | {"small 0": "small", "none 0": "none"}
+    found = await BestPassages(Crowd(), homes).retrieve("x", 2)
+    assert [(passage.id, passage.text) for passage in found] == [("big", "big 0"), ("small", "small 0")]
+    assert len(await BestPassages(Crowd(), homes).retrieve("x", 3)) == 2
+    assert await BestPassages(Crowd(), homes).retrieve("x", 0) == []

@@ -1,0 +1,118 @@
+"""Search tools of the web against recorded replies in the providers' formats."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from html import escape
+from typing import Any
+
+import pytest
+
+from protocols import nl_dag
+from retrieval.web.http import HttpConfig
+from retrieval.web.tools import arxiv_tool, serper_tools
+from schemas import InvalidInput, Passage, PlanNode, ProviderError, RetrievalError, ServerUnavailable
+from tests.support.recorded import Answer, recorded
+
+KEY = "s3cret/key"
+QUICK = HttpConfig(interval_s=0.0, backoff_s=0.01, timeout_s=5.0, max_attempts=2)
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key, and no proxy before loopback."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("SERPER_API_KEY", KEY)
+
+
+def hit(number: int, **changes: Any) -> dict[str, Any]:
+    return {"title": f"Page {number}", "link": f"https://a.example/{number}", "snippet": f"It says {number}."} | changes
+
+
+def papers(*titles: str) -> str:
+    entries = "".join(
+        f"<entry><id>http://arxiv.org/abs/2504.0000{n}v1</id><title>{escape(title)}</title>"
+        f"<summary>On {escape(title)},\n at length.</summary></entry>"
+        for n, title in enumerate(titles, 1)
+    )
+    return f"""<feed xmlns="http://www.w3.org/2005/Atom"><opensearch:totalResults
+      xmlns:opensearch="http://a9.com/-/spec/opensearch/1.1/">{len(titles)}</opensearch:totalResults>{entries}</feed>"""
+
+
+async def test_google_news_and_google() -> None:
+    found = [hit(1, date="Aug 22, 2024"), hit(2, snippet=""), hit(3, link=None), hit(4, title="  Page\n4 "), hit(5)]
+    async with recorded(json.dumps({"news": found}), json.dumps({"organic": found, "news": []})) as server:
+        news, general = serper_tools(news_url=server.url, search_url=server.url, http=QUICK)
+        first = await news.retrieve(" tide  mill ", 2)
+        assert first == [
+            Passage(id="https://a.example/1", title="Page 1", text="Aug 22, 2024: It says 1.", score=1.0),
+            Passage(id="https://a.example/4", title="Page 4", text="It says 4.", score=0.5),
+        ]
+        assert [passage.title for passage in await general.retrieve("tide mill", 3)] == ["Page 1", "Page 4", "Page 5"]
+        assert server.asked == [{"q": "tide mill", "hl": "en", "num": k} for k in (2, 3)]
+        assert all(headers["X-API-KEY"] == KEY for headers in server.headers)
+
+
+async def test_arxiv_by_relevance() -> None:
+    async with recorded(papers("Blades & water", "Tides", "Mills")) as server:
+        tool = arxiv_tool(base_url=server.url, http=QUICK)
+        assert await tool.retrieve('blades: "slow" water', 2) == [
+            Passage(
+                id="http://arxiv.org/abs/2504.00001v1",
+                title="Blades & water",
+                text="On Blades & water, at length.",
+                score=1.0,
+            ),
+            Passage(id="http://arxiv.org/abs/2504.00002v1", title="Tides", text="On Tides, at length.", score=0.5),
+        ]
+        asked = {"search_query": "all:blades OR all:slow OR all:water", "sortBy": "relevance"}
+        assert asked.items() <= server.asked[0].items()
+        assert await tool.retrieve("()", 2) == await tool.retrieve(" ", 2) == await tool.retrieve("blades", 0) == []
+        assert len(server.asked) == 1
+
+
+async def test_a_search_is_paid_once_and_tools_share_their_pace() -> None:
+    body = json.dumps({"news": [hit(1)], "organic": [hit(2)]})
+    async with recorded(body) as server:
+        config = HttpConfig(interval_s=0.4)
+        news, general = serper_tools(news_url=server.url, search_url=server.url, http=config)
+        await asyncio.gather(news.retrieve("x", 1), general.retrieve("x", 1), news.retrieve("x", 1))
+        assert server.times[1] - server.times[0] > 0.3
+        found = await news.retrieve("x", 1)
+        found.clear()
+        assert len(await news.retrieve(" x", 1)) == 1
+        assert len(server.asked) == 2
+
+
+async def test_without_a_key_no_tool_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERPER_API_KEY", " ")
+    with pytest.raises(InvalidInput, match=r"^Serper wants a key: set the environment variable SERPER_API_KEY$"):
+        serper_tools()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "says"),
+    [
+        (Answer(status=400, body='{"message": "Query not allowed"}'), RetrievalError, "Query not allowed"),
+        (Answer(status=403, body=json.dumps({"message": f"bad {KEY}"})), ProviderError, "check the key in SERPER"),
+        (Answer(status=500), ServerUnavailable, "after 2 attempts"),
+        (Answer(body='{"news": 3}'), ServerUnavailable, "cannot be read"),
+    ],
+)
+async def test_a_refused_query_is_its_own_fault_and_the_rest_stops_the_run(
+    answer: Answer, error: type[Exception], says: str
+) -> None:
+    plan = nl_dag.SearchPlan(nodes=(PlanNode(node_id="A", query="x", tool="News"),), edges=())
+    async with recorded(answer) as server:
+        news, _ = serper_tools(news_url=server.url, http=QUICK)
+        with pytest.raises(error, match=says) as caught:
+            await news.retrieve("x", 1)
+        assert KEY not in str(caught.value) and "\n" not in str(caught.value)
+        if error is RetrievalError:
+            assert [each.status for each in await nl_dag.execute(plan, {"News": news})] == ["failed"]
+        else:
+            with pytest.raises(error):
+                await nl_dag.execute(plan, {"News": news})
