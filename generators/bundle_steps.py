@@ -1,4 +1,4 @@
-"""Questions over a bundle for a model too small to write them: rules rewrite what is quoted, the model does small steps.
+"""Questions over a bundle for a small model: rules rewrite what is quoted, the model does small steps.
 
 Asked to write a question for a quoted sentence and an answer, a model of 135 million parameters did so in none of 18
 cases, in eight draws each. What it can do is choose and read. So rules find a name that two documents share, turn what

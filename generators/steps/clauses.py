@@ -27,10 +27,12 @@ _NO_SUBJECT = frozenset(
 )
 """Words that say: no plain subject, or one that means something outside of the sentence."""
 _ENDS_CLAUSE = re.compile(
-    r" ?[;:(]| ?[–—] |, (?:which|who|whom|whose|where|when|while|and|but|as|so|because|with|after|before|than|or|since"
-    r"|although|though|making|giving|including|of which|from|for|in|to|up|down|more|less|the|an?|then|also|near|about)\b"
-    r"| (?:but|because|while|although|though|so that|as if|whereas|since (?!\d|[A-Z])|as (?=it|they|he|she|its)|where|when"
-    r"|after (?=the|a|it|his|her|they)|if|until (?=the|it|they)|and (?=upon|while|when|after|it|they|he|she|then|so|also|later|now))\b"
+    r" ?[;:(]| ?[–—] "
+    r"|, (?:which|who|whom|whose|where|when|while|and|but|as|so|because|with|after|before|than|or|since|although|though"
+    r"|making|giving|including|of which|from|for|in|to|up|down|more|less|the|an?|then|also|near|about)\b"
+    r"| (?:but|because|while|although|though|so that|as if|whereas|where|when|if"
+    r"|since (?!\d|[A-Z])|as (?=it|they|he|she)|after (?=the|a|it|his|her|they)|until (?=the|it|they)"
+    r"|and (?=upon|while|when|after|it|they|he|she|then|so|also|later|now))\b"
 )
 _ASIDE = re.compile(r"(?P<head>(?:The |the )?[^\W\d_a-z][^,]{0,60}), [^,]+, (?=(?P<verb>\w+) )")
 _UNPLAIN = re.compile(r"[\"“”?!\[\]{}$\\]")
@@ -66,10 +68,10 @@ def clauses_of(sentence: str) -> Iterator[Clause]:
     subject, verb, rest = found
     subject = subject if lead else _lowered(subject)
     first, second = _conjoined(verb, rest)
-    for number, (its_verb, its_rest) in enumerate([(verb, first), *([second] if second else [])]):
-        kept = _first_clause(its_rest)
-        if kept:
-            yield Clause("" if number else lead, subject, its_verb, kept)
+    if kept := _first_clause(first):
+        yield Clause(lead, subject, verb, kept)
+    if second and (kept := _first_clause(second[1])):
+        yield Clause("", subject, second[0], kept)
 
 
 def _without_aside(body: str) -> str:
@@ -81,7 +83,7 @@ def _without_aside(body: str) -> str:
 def _split(body: str) -> tuple[str, str, str] | None:
     """Subject, finite verb and what follows."""
     words = list(_WORD.finditer(body))
-    if not words or words[0][0].casefold() in PREPOSITIONS:
+    if not words or (words[0][0].casefold() in PREPOSITIONS and not re.match(r"(?:About|Over) \d", body)):
         return None
     for i, word in enumerate(words):
         text = word[0]
@@ -137,7 +139,7 @@ def _conjoined(verb: str, rest: str) -> tuple[str, tuple[str, str] | None]:
     """The rest up to `and` before a second verb, and that verb with what is its own."""
     for match in re.finditer(r" and (\w+)(?= )", rest):
         word, after = match[1], rest[match.end() :].strip()
-        if word in AUXILIARIES or word in PAST and not (verb in AUXILIARIES and word in PARTICIPLES):
+        if word in AUXILIARIES or (word in PAST and not (verb in AUXILIARIES and word in PARTICIPLES)):
             return rest[: match.start()], (word, after)
         if word in PARTICIPLES and verb in AUXILIARIES:
             return rest[: match.start()], (verb, f"{word} {after}")

@@ -162,8 +162,7 @@ def _where(clause: Clause, nouns: dict[str, str]) -> Iterator[Asked]:
         if (
             before is None
             or _noun(clause.rest, mention, nouns, may_be_person=False)
-            or clause.verb in ("is", "are")
-            and before.start() == 0
+            or (clause.verb in ("is", "are") and before.start() == 0)
         ):
             continue
         places = re.match(r"(?: in (?:the )?[^\W\d_a-z]\w+(?: [^\W\d_a-z]\w+)*)*", clause.rest[mention.end :])

@@ -1,4 +1,4 @@
-"""Two documents that mention the same name: what the first says about it, and what can be asked with it of the second."""
+"""Two documents that mention the same name: what one says about it, and what can be asked of the other."""
 
 from __future__ import annotations
 

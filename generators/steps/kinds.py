@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from generators.steps.clauses import PREPOSITIONS
 from generators.steps.verbs import AUXILIARIES, PARTICIPLES, PAST, is_finite
-from mcts.rules.words import APPOSED, FUNCTION_WORDS, PERSON_NOUNS, RELATIONAL
+from mcts.rules.words import FUNCTION_WORDS, PERSON_NOUNS, RELATIONAL
 from schemas import SourceDocument
 
 PERSON = "person"
@@ -16,9 +16,14 @@ KINDS = (PERSON, "city", "country", "organisation", "thing")
 """What a model may choose from when no text says; `thing` says nothing."""
 _NATION = re.compile(r"[A-Z][a-z]+(?:an|ese|ish|ic|ch|ss|ean)$")
 _AFTER_HEAD = frozenset([*PREPOSITIONS, *AUXILIARIES, "that", "which", "who", "and", "itself"])
-_OF = APPOSED | {"cathedral", "system", "comet", "mount"}
+_OF = frozenset(
+    "city town village state county province district region island republic kingdom university cathedral "
+    "lake river port comet system contest".split()
+)
+"""Nouns that `of NAME` names: the city of Rome, but not the roof of Rome."""
 _NO_NOUN = frozenset(
-    "late early former first last old new great own same other young small large big lost full whole next second third only main early new north south east west upper lower".split()
+    "late early former first last old new great own same other young small large big "
+    "lost full whole next second third only main early new north south east west upper lower".split()
 )
 _TITLES = frozenset("mr mrs ms dr king queen sir lord".split())
 
@@ -37,9 +42,9 @@ def noun_of(name: str, documents: Sequence[SourceDocument]) -> str | None:
     """A name's own last word if it is a noun of these texts, else the noun most often put beside it, else None."""
     text = "\n".join(f"{document.title}.\n{document.text}" for document in documents)
     last = name.rsplit(" ", 1)[-1]
-    if " " in name and last.isalpha() and not name.isupper():
-        if last.lower() in RELATIONAL or re.search(rf"\b{last.lower()}\b", text):
-            return last.lower()
+    is_compound = " " in name and last.isalpha() and not name.isupper()
+    if is_compound and (last.lower() in RELATIONAL or re.search(rf"\b{last.lower()}\b", text)):
+        return last.lower()
     found: Counter[str] = Counter()
     for match in re.finditer(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text):
         after = text[match.end() : match.end() + 200]
@@ -82,14 +87,7 @@ def looks_like_person(name: str) -> bool:
 
 def is_person_noun(noun: str) -> bool:
     """Does `who` ask for it?"""
-    return noun in PERSON_NOUNS or noun.endswith(("ist", "er")) and noun not in _ER_THINGS
-
-
-_ER_THINGS = frozenset(
-    "computer newspaper tower river water container rocket-launcher transfer number letter member-state center matter "
-    "master paper power cluster chapter theater theatre lander carrier orbiter rover detector scanner tanker tracker "
-    "server browser router order border quarter winter summer danger laser sensor collider cover offer layer list".split()
-)
+    return noun in PERSON_NOUNS or noun.endswith("ist")
 
 
 def _noun_after(after: str) -> str | None:
