@@ -165,6 +165,8 @@ def _where(clause: Clause, nouns: dict[str, str]) -> Iterator[Asked]:
             or (clause.verb in ("is", "are") and before.start() == 0)
         ):
             continue
+        if re.search(r"(?:^|\W)[^\W\d_a-z][\w-]*$", clause.rest[: before.start()]):
+            continue  # the wider of two places
         places = re.match(r"(?: in (?:the )?[^\W\d_a-z]\w+(?: [^\W\d_a-z]\w+)*)*", clause.rest[mention.end :])
         after = clause.rest[mention.end + (places.end() if places else 0) :]
         if _ends_phrase(after):

@@ -12,7 +12,7 @@ from generators.steps.clauses import clauses_of
 from generators.steps.composing import GAP, Asked, descriptions_of, questions_of
 from generators.steps.kinds import is_person_noun, noun_of
 from generators.steps.mentions import mentions_of, names_of, shared_names
-from generators.steps.verbs import is_finite
+from generators.steps.verbs import PARTICIPLES, is_finite
 from mcts.rules.words import FUNCTION_WORDS
 from retrieval import split_sentences
 from schemas import SourceDocument
@@ -131,11 +131,18 @@ def _masked(sentence: str, start: int, end: int, noun: str) -> str | None:
     before = re.search(rf"(?:[Tt]he|[Aa]n?) (?:[\w-]+ ){{0,2}}?{re.escape(noun)} (?:of )?$", sentence[:start])
     article = before if before and _is_phrase(before[0]) else re.search(r"[Tt]he $", sentence[:start])
     start = article.start() if article else start
-    if re.search(
-        r"\b(?:[Tt]he|[Aa]n?)(?: [\w-]+){1,2} $|[^.] (?!The|In|At|On|By)[^\W\d_a-z]\w* $", sentence[:start], re.ASCII
-    ):
-        return None  # part of a longer phrase or name
+    if _goes_before(sentence[:start]):
+        return None
     return f"{sentence[:start]}{GAP}{sentence[end:]}" if _ends_here(sentence[end:]) else None
+
+
+def _goes_before(before: str) -> bool:
+    """Whether the words before are part of a longer phrase or name: `the whole`, `Boris`."""
+    phrase = re.search(r"(?:^|\W)(?:[Tt]he|[Aa]n?)(?: [\w-]+)? ([\w-]+) $", before)
+    if phrase and phrase[1] not in FUNCTION_WORDS and not is_finite(phrase[1]) and phrase[1] not in PARTICIPLES:
+        return True
+    name = re.search(r"\S ([^\W\d_a-z][\w-]*) $", before)
+    return bool(name and name[1].casefold() not in FUNCTION_WORDS)
 
 
 def _masked_noun(sentence: str, noun: str) -> str | None:

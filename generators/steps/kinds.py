@@ -49,7 +49,7 @@ def noun_of(name: str, documents: Sequence[SourceDocument]) -> str | None:
     for match in re.finditer(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text):
         after = text[match.end() : match.end() + 200]
         found.update(noun for noun in _nouns_beside(text, match.start(), after) if noun)
-    sure = [noun for noun in found if noun in RELATIONAL or noun == PERSON or _is_head(noun, text)]
+    sure = [noun for noun in found if noun in RELATIONAL or noun == PERSON or found[noun] > 1 or _is_head(noun, text)]
     return min(sure, key=lambda noun: (-found[noun], noun), default=None)
 
 

@@ -17,13 +17,18 @@ _ANSWERS: dict[str, tuple[MentionKind, ...]] = {
     r"(?:(?:In|Since|Until) which year|When|Since when|Until when) ": ("date", "day", "year"),
 }
 """Start of a question -> kinds of mentions that answer it; all others are answered with names."""
+_COUNTED = re.compile(r"[a-z]{4,}")
+"""Words near the start of `How many …` that a figure has after it when it answers."""
+_WORD = re.compile(r"\w+")
 
 
 def candidates(question: str, sentence: str, names: Collection[str]) -> list[str]:
     """Answers that a sentence offers, in reading order, without what the question says itself. `names`: sure ones."""
     kinds = next((kinds for start, kinds in _ANSWERS.items() if re.match(start, question)), ("name",))
-    found = [m.text for m in mentions_of(sentence) if m.kind in kinds and (m.kind != "name" or m.text in names)]
-    return [text for text in dict.fromkeys(found) if not _stands_in(text, question)]
+    mentions = [m for m in mentions_of(sentence) if m.kind in kinds and (m.kind != "name" or m.text in names)]
+    asked = set(_COUNTED.findall(question.removeprefix("How many")[:40]))
+    counting = [m for m in mentions if m.kind == "figure" and asked & set(_WORD.findall(sentence, m.end)[:3])]
+    return [t for t in dict.fromkeys(m.text for m in counting or mentions) if not _stands_in(t, question)]
 
 
 def choice_of(texts: Iterable[str]) -> str:

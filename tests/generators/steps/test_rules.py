@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import pytest
 from hypothesis import given, settings
@@ -47,7 +47,7 @@ def clause(text: str) -> Clause:
     [
         ("On 3 May 1874 Ida Holm saw 1,200 ships.", ["3 May 1874", "Ida Holm", "1,200"]),
         ("It cost 1.7 million dollars in 1871.", ["1.7 million", "1871"]),
-        ("The University of Bergen met David Baker of Seattle in March.", ["University of Bergen", "David Baker", "Seattle"]),
+        ("The University of Bergen met Ida Holm of Visby.", ["University of Bergen", "Ida Holm", "Visby"]),
         ("They met on May 3, 1874 at the Large Hadron Collider.", ["May 3, 1874", "Large Hadron Collider"]),
     ],
 )  # fmt: skip
@@ -59,7 +59,7 @@ def test_names_dates_and_figures_are_found_by_their_looks(sentence: str, found: 
 def test_a_mention_is_a_stretch_of_its_sentence_and_none_overlap(sentence: str) -> None:
     found = mentions_of(sentence)
     assert all(sentence[m.start : m.end] == m.text for m in found)
-    assert all(a.end <= b.start for a, b in zip(found, found[1:], strict=False))
+    assert all(a.end <= b.start for a, b in pairwise(found))
 
 
 def test_a_word_that_only_begins_sentences_is_no_shared_name() -> None:
@@ -218,6 +218,7 @@ def test_a_question_is_answered_with_what_it_asks_for() -> None:
     sentence = "Ida Holm drew 214 steps for Otto Berg on 3 May 1874."
     names = {"Ida Holm", "Otto Berg"}
     assert candidates("How many steps did Ida Holm draw?", sentence, names) == ["214"]
+    assert candidates("How many oars has it?", "Of 20 ships one has 8 oars.", names) == ["8"]
     assert candidates("When did Ida Holm draw?", sentence, names) == ["3 May 1874"]
     assert candidates("For whom did Ida Holm draw?", sentence, names) == ["Otto Berg"]
     assert choice_of(["a", 'b "c"']) == 'root ::= " " ("a" | "b \\"c\\"") "\\n"'
