@@ -11,6 +11,8 @@ from rewards import mentions
 LONGEST_QUESTION = 45
 LONGEST_DESCRIPTION = 26
 """Words."""
+_CONTENT = 3
+"""`That was launched in 2004` has two, and describes many."""
 _POINTS_OUTSIDE = re.compile(
     r"\b(?:it|its|itself|he|him|his|she|hers?|they|them|their|we|us|our|i|my|you|your|this|these|those|such|there|here|now"
     r"|today|yesterday|tomorrow|ago|recently|currently|earlier|later|so far|another|others|again|also|too|then|latter"
@@ -55,6 +57,7 @@ def singles_out(question: str, gap: str) -> bool:
 
 
 def is_telling(description: str, bridge: str) -> bool:
-    """Whether it can single something out: it has a name, a date or a figure of its own, and more than a noun."""
+    """Whether it can single something out: a name, a date or a figure of its own, and `_CONTENT` words that say much."""
     body = description.partition(" ")[2]
-    return len(body.split()) >= 5 and any(m.text not in bridge for m in mentions_of(f"x {body}"))
+    words = [word for word in body.split()[1:] if word.casefold() not in FUNCTION_WORDS]
+    return len(words) >= _CONTENT and any(mention.text not in bridge for mention in mentions_of(f"x {body}"))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from generators.steps.clauses import PREPOSITIONS, Clause
 from generators.steps.kinds import PERSON, is_person_noun, looks_like_person, noun_before
 from generators.steps.mentions import Mention, mentions_of
-from generators.steps.verbs import PARTICIPLES, inverted
+from generators.steps.verbs import PARTICIPLES, inverted, is_finite
 
 GAP = "ꙮ"
 _TIME = re.compile(
@@ -29,6 +29,10 @@ _COUNTED = re.compile(
 )
 _EXTENT = re.compile(r"(?:long|wide|high|deep|tall|across|apart|thick|old)\b")
 _NOT_EXACT = re.compile(r"(?:less than|at most|at least|up to|fewer than|between|to|and|or|by|minus|times) $")
+_ADVERBIAL = re.compile(
+    r"(?:^| )(?:in|on|at|near|from|by|with|during|before|after|since|until)"
+    rf"(?: (?!(?:{'|'.join(PREPOSITIONS)}) )[\w-]+){{0,3}} $"
+)
 _BEFORE_PERSON = frozenset(["", "by", "after", "against", *PARTICIPLES])
 
 
@@ -46,7 +50,7 @@ class Asked:
 
 def questions_of(clause: Clause, noun_of_names: dict[str, str]) -> Iterator[Asked]:
     """One-fact questions whose clause has `GAP` in it. `noun_of_names`: what names are, as far as it is known."""
-    if clause.text.count(GAP) != 1:
+    if not _has_place_for_one(clause):
         return
     yield from _when(clause)
     yield from _how_many(clause)
@@ -58,7 +62,7 @@ def questions_of(clause: Clause, noun_of_names: dict[str, str]) -> Iterator[Aske
 def descriptions_of(clause: Clause, noun: str) -> Iterator[str]:
     """`the NOUN that …`: the clause as a relative clause about `GAP`."""
     who, whom = ("who", "whom") if is_person_noun(noun) else ("that", "which")
-    if clause.text.count(GAP) != 1:
+    if not _has_place_for_one(clause):
         return
     when = f" {_small(clause.lead)}" if clause.lead else ""
     if clause.subject == GAP:
@@ -177,6 +181,12 @@ def _where(clause: Clause, nouns: dict[str, str]) -> Iterator[Asked]:
 # Parts
 
 
+def _has_place_for_one(clause: Clause) -> bool:
+    """Whether the gap is there once, and not the subject of a clause inside (`he predicts NAME wins`)."""
+    after = re.search(rf"{GAP} (\w+)", clause.rest)
+    return clause.text.count(GAP) == 1 and not (after and is_finite(after[1]))
+
+
 def _asked(wh: str, clause: Clause, rest: str) -> str:
     auxiliary, base = inverted(clause.verb)
     rest = without_names(rest)
@@ -189,16 +199,14 @@ def _end(clause: Clause) -> str:
 
 
 def without_names(rest: str) -> str:
-    """Up to the first preposition that leads to a name or a figure; what has none is left as it is.
+    """Up to the first adverbial that leads to a name or a figure; what has none is left as it is.
 
-    What singles out the second document by itself makes the first one needless.
+    What singles out the second document by itself makes the first one needless. Prepositions that a verb may ask for
+    (`heard of the prize`) are not cut off.
     """
     head, gap, tail = rest.partition(GAP) if GAP in rest else ("", "", rest)
     for mention in mentions_of(f". {tail}"):
-        start = mention.start - 2
-        before = re.search(
-            rf"(?:^| )(?:{'|'.join(PREPOSITIONS)})(?: (?!(?:{'|'.join(PREPOSITIONS)}) )[\w-]+){{0,3}} $", tail[:start]
-        )
+        before = _ADVERBIAL.search(tail[: mention.start - 2])
         if before:
             return f"{head}{gap}{tail[: before.start()]}".strip()
     return rest

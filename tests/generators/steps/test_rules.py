@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generators.steps.checks import names_bridge, problem_of
+from generators.steps.checks import is_telling, names_bridge, problem_of
 from generators.steps.clauses import Clause, clauses_of
 from generators.steps.composing import GAP, descriptions_of, questions_of
 from generators.steps.joining import Bridge, bridges_of, joined_by, masked_sentences, nouns_of
@@ -174,6 +174,19 @@ def test_the_form_of_a_verb_is_kept_or_known() -> None:
 )
 def test_each_flaw_of_a_composed_question_is_found(question: str, answer: str) -> None:
     assert problem_of(question, answer, "Norra Lighthouse", "the tower that Ida Holm drew")
+
+
+@pytest.mark.parametrize(
+    ("description", "telling"),
+    [
+        ("the tower that Ida Holm drew", True),
+        ("the tower that was built in 1871", False),
+        ("the tower that fell in a heavy storm", False),
+        ("the tower that Norra keepers painted", True),
+    ],
+)
+def test_a_description_has_to_single_something_out(description: str, telling: bool) -> None:
+    assert is_telling(description, "Vidar") == telling
 
 
 def test_the_telescope_is_the_one_that_was_named_unless_there_are_two() -> None:
