@@ -57,7 +57,7 @@ def singles_out(question: str, gap: str) -> bool:
 
 
 def is_telling(description: str, bridge: str) -> bool:
-    """Whether it can single something out: a name, a date or a figure of its own, and `_CONTENT` words that say much."""
+    """Whether it can single something out: a name, a date or a figure of its own, and `_CONTENT` telling words."""
     body = description.partition(" ")[2]
     words = [word for word in body.split()[1:] if word.casefold() not in FUNCTION_WORDS]
     return len(words) >= _CONTENT and any(mention.text not in bridge for mention in mentions_of(f"x {body}"))
