@@ -1,7 +1,7 @@
 """Questions over a bundle for a small model: rules rewrite what is quoted, the model does small steps.
 
-Asked to write a question for a quoted sentence and an answer, a model of 135 million parameters did so in none of 18
-cases, in eight draws each. What it can do is choose and read. So rules find a name that two documents share, turn what
+Asked to write a question for a quoted sentence and its answer, a model of 135 million parameters gave 2 usable ones in
+144 draws for 18 sentences. What it can do is choose and read. So rules find a name that two documents share, turn what
 one says of it into a description, what the other says into one-fact questions, and put them together
 (`generators.steps`). The model says what a name is when no text does, picks among the questions that a sentence allows,
 and reads the plan step by step, from a few sentences at a time.
