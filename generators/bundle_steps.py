@@ -1,16 +1,15 @@
 """Questions over a bundle for a small model: rules rewrite what is quoted, the model does small steps.
 
 Asked to write a question for a quoted sentence and its answer, a model of 135 million parameters gave 2 usable ones in
-144 draws for 18 sentences. What it can do is choose and read. So rules find a name that two documents share, turn what
+144 draws for 18 sentences. What it can do is choose a word and read. So rules find a name that two documents share, turn what
 one says of it into a description, what the other says into one-fact questions, and put them together
-(`generators.steps`). The model says what a name is when no text does, picks among the questions that a sentence allows,
-and reads the plan step by step, from a few sentences at a time.
+(`generators.steps`). The model says what a name is when no text does, and reads the plan step by step, from a few sentences at a time.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -21,11 +20,11 @@ from generators.steps.joining import Joined, bridges_of, joined_by, nouns_of, se
 from generators.steps.kinds import KINDS, is_person_noun
 from generators.steps.mentions import names_of
 from generators.steps.reading import candidates, choice_of
-from inference import Meter, Reply, Request, Sampling, ask_matching
+from inference import Meter, Reply, Request, Sampling
 from mcts.asker import fill
 from mcts.rollout import short_answer
 from protocols.nl_dag import SearchPlan, levels
-from schemas import BundleInput, BundleQuestion, MalformedReply, Passage, SourceDocument
+from schemas import BundleInput, BundleQuestion, Passage, SourceDocument
 
 _FINDING = re.compile(r"the (?:[\w-]+ )?found in (\w+)")
 """How a query names what an earlier step found."""
@@ -52,9 +51,8 @@ class StepWork:
                 nouns[name] = kind
         found = [list(joined_by(bridge, documents, nouns)) for bridge in bridges_of(documents, nouns)]
         joined = [each for turn in zip_longest(*found) for each in turn if each is not None]
-        best = await self._best(joined)
         wanted = self.context.config.questions_per_bundle
-        return [row_of(draft_of(each), n, self.item, self.context) for n, each in enumerate(best[:wanted])]
+        return [row_of(draft_of(each), n, self.item, self.context) for n, each in enumerate(joined[:wanted])]
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str:
         """A `filters.bundles.Reader`: follows the plan, with what it finds in the place of what a query refers to."""
@@ -79,31 +77,6 @@ class StepWork:
             request = self._request(fill(prompt, text=sentence, name=name), sampling, "kind", grammar=_KIND_GRAMMAR)
             said.add((await self._complete(request)).text.strip().removeprefix("n "))
         return said.pop() if len(said) == 1 and said <= {*KINDS} - {"thing"} else None
-
-    async def _best(self, joined: Sequence[Joined]) -> list[Joined]:
-        """Of the questions that one sentence allows about a name, the one that the model picks."""
-        kept = []
-        for group in grouped(joined):
-            number = 0 if len(group) == 1 else await self._pick(group)
-            kept.append(group[number])
-        return kept
-
-    async def _pick(self, group: Sequence[Joined]) -> int:
-        steps = self.context.config.steps
-        lines = "\n".join(f"{n}. {each.plain_question}" for n, each in enumerate(group, start=1))
-        prompt = fill(
-            load_prompt("embedded_choose_question"),
-            text=group[0].asked_of,
-            answer=group[0].asked.answer,
-            candidates=lines,
-        )
-        numbers = " | ".join(f'" {n}"' for n in range(1, len(group) + 1))
-        sampling = Sampling(max_tokens=steps.choose_max_tokens, stop=steps.stop)
-        request = self._request(prompt, sampling, "choose", grammar=f"root ::= {numbers}")
-        try:
-            return await ask_matching(self.context.client, request, lambda text: _number(text, len(group)), self.meter)
-        except MalformedReply:
-            return 0
 
     # Reading
 
@@ -181,17 +154,3 @@ def draft_of(joined: Joined) -> dict[str, Any]:
         "correct": [],
         "hops": hops,
     }
-
-
-def grouped(joined: Iterable[Joined]) -> list[list[Joined]]:
-    """Those that ask for the same words of the same sentence about the same description, in the order of the first."""
-    groups: dict[tuple[str, str, str], list[Joined]] = {}
-    for each in joined:
-        groups.setdefault((each.description, each.asked_of, each.asked.answer), []).append(each)
-    return list(groups.values())
-
-
-def _number(text: str, most: int) -> int | None:
-    """`2` as position 1."""
-    found = re.fullmatch(r"\s*(\d+)\s*", text)
-    return int(found[1]) - 1 if found and 1 <= int(found[1]) <= most else None

@@ -71,7 +71,7 @@ SCHEMA = {
 }
 """What the writing model replies."""
 MODEL_PROMPTS = ("bundle_questions", "read_documents", "read_nothing")
-STEP_PROMPTS = ("embedded_kind", "embedded_choose_question", "embedded_answer", "embedded_closed_book")
+STEP_PROMPTS = ("embedded_kind", "embedded_answer", "embedded_closed_book")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,6 @@ class StepsConfig:
     kind_votes: int = 3
     """Sentences that a model sees, one by one, to say what a name is; it has to say the same each time."""
     kind_max_tokens: int = 8
-    choose_max_tokens: int = 4
     num_sentences: int = 1
     """That a step is answered from."""
     max_answer_words: int = 12

@@ -48,11 +48,6 @@ class Joined:
         """The question as it is asked."""
         return self.asked.about(self.description)
 
-    @property
-    def plain_question(self) -> str:
-        """The second document's question by itself."""
-        return self.asked.about(self.bridge.name)
-
 
 def bridges_of(documents: Sequence[SourceDocument], nouns: dict[str, str]) -> list[Bridge]:
     """All ways to go from one document to another by a name whose noun is known (`nouns`)."""

@@ -31,7 +31,7 @@ NORRA = "When was the lighthouse that the keeper Otto Berg painted in 1902 opene
 
 
 class SmallModel(ScriptedModel):
-    """Says `kinds` of what it is asked, picks the first question, and answers from the sentence it is shown."""
+    """Says `kinds` of what it is asked, and answers from the sentence it is shown."""
 
     def __init__(self, *kinds: str, knows: bool = False) -> None:
         super().__init__(self._says)
@@ -41,8 +41,6 @@ class SmallModel(ScriptedModel):
         prompt = prompt_text(request)
         if request.purpose == "kind":
             return f" {self._kinds.pop(0)}"
-        if request.purpose == "choose":
-            return " 1"
         if request.purpose == "closed_book":
             return "3 May 1874" if self._knows else "in 1900"
         shown = prompt.rpartition("Text:")[2]
