@@ -1,9 +1,10 @@
 """Questions over a bundle for a small model: rules rewrite what is quoted, the model does small steps.
 
 Asked to write a question for a quoted sentence and its answer, a model of 135 million parameters gave 2 usable ones in
-144 draws for 18 sentences. What it can do is choose a word and read. So rules find a name that two documents share, turn what
-one says of it into a description, what the other says into one-fact questions, and put them together
-(`generators.steps`). The model says what a name is when no text does, and reads the plan step by step, from a few sentences at a time.
+144 draws for 18 sentences. What it can do is choose a word and read. So rules find a name that two documents share,
+turn what one says of it into a description, what the other says into one-fact questions, and put them together
+(`generators.steps`). The model says what a name is when no text does, and reads the plan step by step, a few sentences
+at a time.
 """
 
 from __future__ import annotations
