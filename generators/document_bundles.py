@@ -15,6 +15,7 @@ from generators.prompts import load_prompt, prompt_version
 from inference import ChatTurn, Meter, Prices, Request, Sampling, ask_json
 from mcts.asker import Client, fill
 from protocols.nl_dag import SearchPlan, levels, render, validate
+from retrieval import SentenceReader
 from schemas import (
     BundleHop,
     BundleInput,
@@ -69,13 +70,31 @@ SCHEMA = {
     "additionalProperties": False,
 }
 """What the writing model replies."""
+MODEL_PROMPTS = ("bundle_questions", "read_documents", "read_nothing")
+STEP_PROMPTS = ("embedded_kind", "embedded_answer", "embedded_closed_book")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsConfig:
+    """What `kind: steps` needs beside the settings that both kinds share."""
+
+    kind_votes: int = 3
+    """Sentences that a model sees, one by one, to say what a name is; it has to say the same each time."""
+    kind_max_tokens: int = 8
+    num_sentences: int = 1
+    """That a step is answered from."""
+    max_answer_words: int = 12
+    """A longer reply is no short answer, and is cut."""
+    stop: tuple[str, ...] = ("\n",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleWriterConfig:
     """How questions are written and read."""
 
-    kind: Literal["model"] = "model"
+    kind: Literal["model", "steps"] = "model"
+    """`model`: a model writes them. `steps`: rules write them, for a model too small to (`generators.bundle_steps`)."""
+    steps: StepsConfig = field(default_factory=StepsConfig)
     questions_per_bundle: int = 3
     temperature: float = 0.7
     top_p: float = 0.95
@@ -89,7 +108,7 @@ class BundleWriterConfig:
     @property
     def prompt_version(self) -> str:
         """Hash of the prompts in use."""
-        return prompt_version(("bundle_questions", "read_documents", "read_nothing"))
+        return prompt_version(STEP_PROMPTS if self.kind == "steps" else MODEL_PROMPTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +122,8 @@ class BundleContext:
     prices: Prices
     config: BundleWriterConfig
     client: Client
+    sentences: SentenceReader = field(default_factory=lambda: SentenceReader(None))
+    """Finds what `kind: steps` reads."""
 
 
 @dataclass(slots=True)
@@ -126,7 +147,7 @@ class BundleWork:
         )
         sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.write_max_tokens)
         reply = await ask_json(context.client, self._request(prompt, sampling, purpose="write"), SCHEMA, self.meter)
-        return [self._row(draft, number) for number, draft in enumerate(reply["questions"])]
+        return [row_of(draft, n, self.item, context) for n, draft in enumerate(reply["questions"])]
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str:
         """A `filters.bundles.Reader`."""
@@ -153,43 +174,44 @@ class BundleWork:
             purpose=purpose,
         )
 
-    def _row(self, draft: dict[str, Any], number: int) -> BundleQuestion:
-        """A draft as a row; whether it makes sense is for the filters to say."""
-        documents, context = self.item.documents, self.context
-        nodes, edges = plan_of(draft["hops"], documents)
-        uid = hashlib.sha256(f"{self.item.id} {number} {draft['question']}".encode()).hexdigest()[:16]
-        return BundleQuestion(
-            uid=uid,
-            bundle_id=self.item.id,
-            question=draft["question"].strip(),
-            type=draft["type"],
-            answer=draft["answer"].strip(),
-            options=tuple(option.strip() for option in draft["options"]),
-            correct_options=tuple(letter.strip().upper() for letter in draft["correct"]),
-            hops=tuple(
-                BundleHop(
-                    document_id=_document_id(hop["document"], documents),
-                    evidence=hop["evidence"].strip(),
-                    reasoning=hop["reasoning"].strip(),
-                )
-                for hop in draft["hops"]
-            ),
-            dag_text=render(SearchPlan(nodes=nodes, edges=edges)),
-            dag_nodes=nodes,
-            dag_edges=edges,
-            filters=(),
-            complexity=0.0,
-            curriculum_stage=0,
-            preset=context.preset,
-            provenance=Provenance(
-                run_id=context.run_id,
-                source_id=self.item.id,
-                model=context.model,
-                prompt_version=context.config.prompt_version,
-                seed=context.seed,
-                call_keys=(),
-            ),
-        )
+
+def row_of(draft: dict[str, Any], number: int, item: BundleInput, context: BundleContext) -> BundleQuestion:
+    """A draft of a bundle as a row; whether it makes sense is for the filters to say."""
+    documents = item.documents
+    nodes, edges = plan_of(draft["hops"], documents)
+    uid = hashlib.sha256(f"{item.id} {number} {draft['question']}".encode()).hexdigest()[:16]
+    return BundleQuestion(
+        uid=uid,
+        bundle_id=item.id,
+        question=draft["question"].strip(),
+        type=draft["type"],
+        answer=draft["answer"].strip(),
+        options=tuple(option.strip() for option in draft["options"]),
+        correct_options=tuple(letter.strip().upper() for letter in draft["correct"]),
+        hops=tuple(
+            BundleHop(
+                document_id=_document_id(hop["document"], documents),
+                evidence=hop["evidence"].strip(),
+                reasoning=hop["reasoning"].strip(),
+            )
+            for hop in draft["hops"]
+        ),
+        dag_text=render(SearchPlan(nodes=nodes, edges=edges)),
+        dag_nodes=nodes,
+        dag_edges=edges,
+        filters=(),
+        complexity=0.0,
+        curriculum_stage=0,
+        preset=context.preset,
+        provenance=Provenance(
+            run_id=context.run_id,
+            source_id=item.id,
+            model=context.model,
+            prompt_version=context.config.prompt_version,
+            seed=context.seed,
+            call_keys=(),
+        ),
+    )
 
 
 def plan_of(
