@@ -15,7 +15,7 @@ from flows.runs import is_mendable, model_server, prepare, publish, with_redo
 from flows.stopping import at_once
 from inference import Caps
 from pipelines.bundles_config import BundleRunConfig
-from pipelines.document_bundles import BEFORE_MODEL, BUNDLES, DATASET, WITH_MODEL, WRITE, run, stages_of, take_in
+from pipelines.document_bundles import BEFORE_MODEL, BUNDLES, DATASET, WITH_MODEL, run, stages_of, take_in
 from pipelines.files import exclusive, remove_temporary_files
 from pipelines.finish import finish_run, read_manifest
 from pipelines.intake import Settings
@@ -105,7 +105,7 @@ def run_stage(
     def done() -> int:
         return sum(shard.rows for shard in shards if receipt_path(out, shard).exists())
 
-    total, counted = sum(shard.rows for shard in shards), stage.name == WRITE
+    total, counted = sum(shard.rows for shard in shards), stage.name in WITH_MODEL and stage.name != "select"
     unit = f"{stage.name}: {stage.unit}"
     with shown(out, unit, total=total, done_before=done(), done=None if counted else done):
         run(name, out, settings, config, preset, arguments)

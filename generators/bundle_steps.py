@@ -9,7 +9,6 @@ at a time.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -27,7 +26,6 @@ from mcts.rollout import short_answer
 from protocols.nl_dag import SearchPlan, levels
 from schemas import BundleInput, BundleQuestion, Passage, SourceDocument
 
-_FINDING = re.compile(r"the (?:[\w-]+ )?found in (\w+)")
 """How a query names what an earlier step found."""
 _KIND_GRAMMAR = "root ::= " + " | ".join(f'"{"n" if kind[0] in "aeiou" else ""} {kind}"' for kind in KINDS)
 _ALL = 10_000
@@ -60,12 +58,14 @@ class StepWork:
         if not documents:
             return await self._from_memory(asked(row), sample)
         passages = [Passage(id=d.id, title=d.title, text=d.text, score=0.0) for d in documents]
-        names, findings = names_of(documents), dict[str, str]()
+        names, findings = names_of(documents), dict[str, tuple[str, str]]()
         for level in levels(SearchPlan(nodes=row.dag_nodes, edges=row.dag_edges)):
             for node in level:
-                query = _FINDING.sub(lambda match: findings.get(match[1], match[0]), node.query)
-                findings[node.node_id] = await self._read(query, passages, names, sample)
-        return findings[row.dag_nodes[-1].node_id]
+                query = node.query
+                for described, found in findings.values():
+                    query = query.replace(described, found)
+                findings[node.node_id] = (_described(node.query), await self._read(query, passages, names, sample))
+        return findings[row.dag_nodes[-1].node_id][1]
 
     # Steps of the writer
 
@@ -128,6 +128,13 @@ class StepWork:
         )
 
 
+def _described(query: str) -> str:
+    """What a query asks the name of; the query itself when it asks for something else."""
+    for asking in _WH.values():
+        query = query.removeprefix(f"{asking} ")
+    return query.removesuffix("?")
+
+
 def draft_of(joined: Joined) -> dict[str, Any]:
     """As `generators.document_bundles.row_of` takes it."""
     bridge = joined.bridge
@@ -142,7 +149,7 @@ def draft_of(joined: Joined) -> dict[str, Any]:
         {
             "document": bridge.second + 1,
             "evidence": joined.asked_of,
-            "query": joined.asked.about(f"the {bridge.noun} found in A"),
+            "query": joined.question,  # written before any search is run: what A finds is called by what is known of it
             "reasoning": f"says of {bridge.name} what is asked",
             "needs": [1],
         },

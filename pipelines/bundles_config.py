@@ -8,13 +8,15 @@ from typing import Any
 
 from filters.bundles import BundleFilterConfig
 from generators.document_bundles import BundleWriterConfig
+from generators.r_search_episodes import EpisodeConfig
 from pipelines.bundling.config import BundleConfig
 from pipelines.bundling.content import ContentConfig
 from pipelines.bundling.duplicates import DuplicateConfig
 from pipelines.config import RunConfig
 from pipelines.files import sha256_of
 from retrieval.encoder import PACKAGED
-from schemas import Bundle, BundleQuestion, DocumentEmbedding, InvalidInput, SourceDocument
+from retrieval.plan_tools import PlanToolsConfig
+from schemas import Bundle, BundleQuestion, DocumentEmbedding, InvalidInput, SearchEpisode, SftRow, SourceDocument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,8 @@ class BundleRunConfig(RunConfig):
     writer: BundleWriterConfig = field(default_factory=BundleWriterConfig)
     filters: BundleFilterConfig = field(default_factory=BundleFilterConfig)
     selection: SelectionConfig = field(default_factory=SelectionConfig)
+    episodes: EpisodeConfig = field(default_factory=EpisodeConfig)
+    tools: PlanToolsConfig = field(default_factory=PlanToolsConfig)
     output: BundleOutputConfig = field(default_factory=BundleOutputConfig)
     questions: bool = True
     """False: stop at the bundles. No model is needed for that."""
@@ -90,17 +94,17 @@ class BundleRunConfig(RunConfig):
     @property
     def prompt_version(self) -> str:
         """Hash of the prompts in use."""
-        return self.writer.prompt_version
+        return f"{self.writer.prompt_version}-{self.episodes.prompt_version}"
 
     @property
     def records(self) -> tuple[type, ...]:
         """Records whose schema decides the rows."""
-        return (SourceDocument, DocumentEmbedding, Bundle, BundleQuestion)
+        return (SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, SftRow)
 
     @property
     def longest_reply(self) -> int:
         """The most tokens that a call may ask for."""
-        return max(self.writer.write_max_tokens, self.writer.read_max_tokens)
+        return max(self.writer.write_max_tokens, self.writer.read_max_tokens, self.episodes.max_tokens)
 
     def against(self, benchmarks: list[Path]) -> BundleRunConfig:
         """With these benchmarks beside the preset's. Raises `InvalidInput` for one that is not there."""

@@ -15,18 +15,22 @@ from filters.bundles import (
     unsupported_quote,
 )
 from generators.document_bundles import complexity_of
+from generators.textualize import episode_sft_row
 from pipelines.bundles_config import BundleRunConfig
 from pipelines.bundling.duplicates import exact_key
 from pipelines.bundling.measures import cohesion
 from pipelines.curriculum import in_order
 from pipelines.intake import INPUTS
 from pipelines.row_checks import RowChecks
-from pipelines.stages import cleaning, embedding, grouping, selection
+from pipelines.stages import cleaning, embedding, episodes, grouping, questions, selection
+from protocols import r_search
 from schemas import (
     Bundle,
     BundleInput,
     BundleQuestion,
     DocumentEmbedding,
+    SearchEpisode,
+    SftRow,
     SourceDocument,
     Verdict,
 )
@@ -53,6 +57,7 @@ class BundleRowChecks(RowChecks):
             self.accepted["filter"] += self._check_candidates(name)
             self.count_rejected(name)
         self.accepted[selection.NAME] += self._check_order()
+        self._check_episodes()
         self.check_books()
 
     def _check_documents(self, name: str) -> int:
@@ -100,7 +105,7 @@ class BundleRowChecks(RowChecks):
 
     def _check_candidates(self, name: str) -> int:
         count = 0
-        for row in self.rows(selection.CANDIDATES, name, BundleQuestion):
+        for row in self.rows(questions.TABLE, name, BundleQuestion):
             count += 1
             item = self._inputs.get(row.bundle_id)
             if item is None:
@@ -135,3 +140,31 @@ class BundleRowChecks(RowChecks):
         if rows != in_order(rows, self.config.selection.stages):
             self.problem(selection.TABLE, "curriculum", "the rows are not in the order of their complexity and stage")
         return len(rows)
+
+    def _check_episodes(self) -> None:
+        """Rewards from the conversations, and SFT rows from the episodes."""
+        asked = {row.uid: row for name in self.names() for row in self.rows(selection.TABLE, name, BundleQuestion)}
+        for name in self.names():
+            expected: dict[str, SftRow] = {}
+            for episode in self.rows(episodes.TABLE, name, SearchEpisode):
+                self.accepted[episodes.NAME] += 1
+                expected[episode.uid] = episode_sft_row(episode)
+                for problem in self._episode_problems(episode, asked.get(episode.question_id)):
+                    self.problem(name, episode.uid, problem)
+            for row in self.rows(episodes.SFT, name, SftRow):
+                if row != expected.pop(row.uid, None):
+                    self.problem(name, row.uid, "this SFT row is not what its episode gives")
+            for uid in expected:
+                self.problem(name, uid, "this SFT row of an episode is missing")
+
+    def _episode_problems(self, episode: SearchEpisode, row: BundleQuestion | None) -> Iterator[str]:
+        if row is None:
+            yield f"its question {episode.question_id!r} is not there"
+            return
+        verdict = episodes.against(episode, row, self.config)
+        if verdict is not None:
+            yield f"filter {verdict.reason} rejects it: {verdict.detail}"
+        text = r_search.episode_text(episode.messages)
+        found = r_search.score(text, correct_options=row.correct_options, golds=(row.answer,))
+        if found != episode.reward:
+            yield f"reward {episode.reward.total}, its conversation says {found.total}"

@@ -35,7 +35,7 @@ class BundleConfig:
     """Documents to a theme, on average, before k-means cuts it."""
     part_size: int = 1000
     """Documents to a part, on average. One of more than twice as many is cut again."""
-    min_cosine: float = 0.45
+    min_cosine: float = 0.4
     """In a bundle each document's mean cosine to the others reaches this; else it would be there for its source alone.
     0 asks for next to nothing. Depends on the encoder: with MiniLM the median of all pairs of 3,594 articles and
     abstracts of different sources is 0.08, one in thirty reaches 0.25, one in a thousand 0.4, one in 5,000 0.45."""

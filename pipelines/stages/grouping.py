@@ -18,8 +18,9 @@ from pipelines.accounting import stage
 from pipelines.bundling.clustering import Documents, PartBundles, Plan, bundle_part, check_packages, join, plan
 from pipelines.bundling.config import BundleConfig, Bundling
 from pipelines.bundling.measures import cohesion, document_frequencies, theme_words
-from pipelines.files import output_errors, write_text
-from pipelines.shards import Receipt, Shard, missing_shards, run_beam, write_receipt, write_table
+from pipelines.bundling.plots import bundle_sizes, map_of_documents
+from pipelines.files import output_errors, write_atomically, write_text
+from pipelines.shards import Receipt, Shard, file_entry, missing_shards, run_beam, write_receipt, write_table
 from pipelines.stages.embedding import TABLE as EMBEDDINGS
 from pipelines.worker_errors import noting
 from schemas import (
@@ -38,6 +39,7 @@ from schemas import (
 NAME = "bundle"
 TABLE, INPUTS = "bundles", "bundle_inputs"
 REJECTED = "part-bundles"
+MAP, SIZES = "plots/documents.png", "plots/bundles.png"
 _WORK = "work/bundling"
 _THEME_WORDS = 5
 
@@ -75,11 +77,12 @@ def group(
         return
     check_packages()
     meta = _meta(folder, documents)
-    planned = plan(_vectors(folder, documents), meta.sources, config, seed)
+    planned = plan(_vectors(folder, documents), meta.sources, config, seed, meta.published)
     done = _bundle_parts(folder, planned, config, seed, beam_options)
     bundling = join(planned, done, config)
-    bundles = _records(folder, bundling, meta, planned)
+    bundles = list(_records(folder, bundling, meta, planned))
     files, shards = _write(folder, bundles, bundles_per_shard)
+    plots = _plots(folder, bundling, meta, planned, [item.bundle.theme for item in bundles], seed)
     left = _leftovers(folder, bundling, meta)
     rejected = write_table(folder, "rejected", REJECTED, RejectedRow, left)
     books = stage(
@@ -88,17 +91,9 @@ def group(
         accepted=len(meta.ids) - len(left),
         rejected=[row.reason for row in left],
     )
-    everything = tuple(entry for entry in (*files, rejected) if entry is not None)
+    everything = tuple(entry for entry in (*files, rejected, *plots) if entry is not None)
     write_receipt(folder, Receipt(shard=shard.name, files=everything, stages=(books,), usage=Usage(), shards=shards))
     shutil.rmtree(folder / "work", ignore_errors=True)
-
-
-def vectors_of(folder: Path, shards: Sequence[Shard]) -> tuple[list[str], np.ndarray]:
-    """Ids and vectors of all documents, in their order."""
-    ids: list[str] = []
-    for row in _embedding_rows(folder, shards):
-        ids.append(row.document_id)
-    return ids, _vectors(folder, shards)
 
 
 def _vectors(folder: Path, shards: Sequence[Shard]) -> np.ndarray:
@@ -206,31 +201,38 @@ class _Texts:
 
 
 def _write(
-    folder: Path, bundles: Iterator[BundleInput], per_shard: int
+    folder: Path, bundles: Sequence[BundleInput], per_shard: int
 ) -> tuple[list[FileEntry | None], tuple[Shard, ...]]:
     """Both tables by shard, and the shards that questions are made of."""
     files: list[FileEntry | None] = []
     shards: list[Shard] = []
-    batch: list[BundleInput] = []
-
-    def flush() -> None:
+    for first in range(0, len(bundles), per_shard):
+        batch = bundles[first : first + per_shard]
         digest = hashlib.sha256(",".join(item.id for item in batch).encode()).hexdigest()[:12]
         name = f"part-{len(shards):05d}-{digest}"
         files.append(write_table(folder, TABLE, name, Bundle, [item.bundle for item in batch]))
-        entry = write_table(folder, INPUTS, name, BundleInput, batch)
-        assert entry is not None
-        files.append(entry)
-        first = sum(shard.rows for shard in shards)
-        shards.append(Shard(name=name, input=entry.path, first=first, rows=entry.rows))
-        batch.clear()
-
-    for item in bundles:
-        batch.append(item)
-        if len(batch) == per_shard:
-            flush()
-    if batch:
-        flush()
+        files.append(write_table(folder, INPUTS, name, BundleInput, batch))
+        shards.append(Shard(name=name, input=f"{INPUTS}/{name}.parquet", first=first, rows=len(batch)))
     return files, tuple(shards)
+
+
+def _plots(
+    folder: Path, bundling: Bundling, meta: _Meta, planned: Plan, themes: Sequence[str], seed: int
+) -> list[FileEntry]:
+    """What is looked at rather than read; see `plots`."""
+    vectors = np.empty_like(planned.documents.vectors)
+    vectors[planned.order] = planned.documents.vectors
+    drawn = {
+        MAP: map_of_documents(vectors, meta.sources, bundling, themes, seed),
+        SIZES: bundle_sizes(bundling),
+    }
+    for name, image in drawn.items():
+        write_atomically(folder / name, lambda temporary, image=image: _write_bytes(temporary, image))
+    return [file_entry(folder, folder / name, 0) for name in drawn]
+
+
+def _write_bytes(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
 
 
 def _leftovers(folder: Path, bundling: Bundling, meta: _Meta) -> list[RejectedRow]:

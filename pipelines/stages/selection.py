@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +18,13 @@ from pipelines.curriculum import in_order
 from pipelines.shards import Receipt, Shard, missing_shards, write_receipt, write_table
 from pipelines.sources.benchmarks import read_benchmark
 from pipelines.stages.embedding import encoder_of
+from pipelines.stages.model_work import rejected_row
+from pipelines.stages.questions import TABLE as CANDIDATES
 from retrieval.encoder import Encoder
 from schemas import BundleQuestion, FileEntry, FilterScore, RejectedRow, Verdict, read_parquet, to_dict
 
 NAME = "select"
-TABLE, CANDIDATES = "bundle_questions", "candidates"
+TABLE = "bundle_questions"
 REJECTED = "part-selection"
 
 
@@ -40,7 +41,7 @@ def select(folder: Path, bundles: Sequence[Shard], config: BundleRunConfig) -> N
     candidates = list(candidates_of(folder, bundles))
     kept, rejected = sift(candidates, encoder_of(config.encoder), config.selection) if candidates else ([], [])
     files, shards = _write(folder, in_order(kept, config.selection.stages), config)
-    left = [_rejected(row, verdict) for row, verdict in rejected]
+    left = [rejected_row(NAME, row.uid, verdict, to_dict(row)) for row, verdict in rejected]
     entry = write_table(folder, "rejected", REJECTED, RejectedRow, left)
     books = stage(NAME, inputs=len(candidates), accepted=len(kept), rejected=[row.reason for row in left])
     everything = (*files, entry) if entry else tuple(files)
@@ -107,14 +108,3 @@ def _write(
 
 def _digest(rows: Iterable[BundleQuestion]) -> str:
     return hashlib.sha256(",".join(f"{row.uid} {row.curriculum_stage}" for row in rows).encode()).hexdigest()[:12]
-
-
-def _rejected(row: BundleQuestion, verdict: Verdict) -> RejectedRow:
-    return RejectedRow(
-        uid=row.uid,
-        stage=NAME,
-        reason=verdict.reason,
-        score=verdict.score,
-        detail=verdict.detail,
-        payload=json.dumps(to_dict(row), ensure_ascii=False),
-    )

@@ -66,7 +66,7 @@ async def test_a_row_joins_two_quotes_by_a_name_that_it_does_not_say() -> None:
     plan = nl_dag.parse(row.dag_text)
     assert [(node.query, node.tool) for node in plan.nodes] == [
         ("What is the name of the lighthouse that the keeper Otto Berg painted in 1902?", "News"),
-        ("When was the lighthouse found in A opened?", "Academic"),
+        ("When was the lighthouse that the keeper Otto Berg painted in 1902 opened?", "Academic"),
     ]
     assert [(edge.src, edge.dst) for edge in plan.edges] == [("A", "B")]
 
