@@ -42,6 +42,7 @@ from schemas.errors import (
     Stalled,
     TrailforgeError,
 )
+from schemas.kg import EntityMatch, KgEntity, KgStats, KgTriple, MatchKind, RelationMatch
 from schemas.plan import Origin, Plan, Split
 from schemas.provenance import Count, FileEntry, Manifest, Provenance, SchemaVersion, StageCount
 from schemas.question import Hop, Question
@@ -54,6 +55,7 @@ from schemas.rollout import (
     StopReason,
     VariationKind,
 )
+from schemas.tokens import estimate_tokens
 from schemas.trajectory import (
     ChatMessage,
     ErrorType,
@@ -83,13 +85,18 @@ __all__ = [
     "Document",
     "DocumentEmbedding",
     "DroppedSplits",
+    "EntityMatch",
     "ErrorType",
     "FileEntry",
     "FilterScore",
     "Hop",
     "InvalidInput",
+    "KgEntity",
+    "KgStats",
+    "KgTriple",
     "MalformedReply",
     "Manifest",
+    "MatchKind",
     "Message",
     "Node",
     "Origin",
@@ -102,6 +109,7 @@ __all__ = [
     "ProviderError",
     "Question",
     "RejectedRow",
+    "RelationMatch",
     "RetrievalError",
     "Role",
     "Rollout",
@@ -125,6 +133,7 @@ __all__ = [
     "Verdict",
     "arrow_schema",
     "check_row_count",
+    "estimate_tokens",
     "from_dict",
     "from_table",
     "iter_parquet",

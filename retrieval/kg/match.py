@@ -1,0 +1,166 @@
+"""From a mention to entities, from a phrase to relations: how well a name agrees, and how surely it is the one.
+
+A score is 1 for the label, 0.99 for an alias, at most 0.98 for the same words in another order or for a name that is
+only similar: what agrees exactly stands before what does not. Entities of equal score are told apart by how many words
+of the sub-query they and their neighbours have, then by degree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from retrieval.kg.folding import content_words, name_words
+from retrieval.kg.store import KgStore
+from schemas import EntityMatch, MatchKind, RelationMatch
+
+MIN_SCORE = 0.5
+"""What agrees less is no match."""
+_ALIAS = 0.01
+"""What a score loses when it is an alias that agrees."""
+_INEXACT = 0.98
+_SHARED = 0.9
+"""Weight of sharing words, against agreeing letter by letter."""
+_MOST_WORDS = 12
+"""Of a mention: longer ones are no names."""
+_MOST_NAMES = 256
+"""Compared by their letters; of more candidates, those of the highest degree."""
+_MOST_COLLIDING = 20
+"""Entities of equal score whose neighbourhoods are read, by degree."""
+_MOST_NEIGHBOURS = 1000
+"""Read in each direction, of all these neighbourhoods together."""
+
+
+class _Scored(NamedTuple):
+    """An entity's best name."""
+
+    score: float
+    row: int
+    name: str
+    kind: MatchKind
+
+
+def match_entity(store: KgStore, mention: str, sub_query: str = "", k: int = 5) -> list[EntityMatch]:
+    """The `k` entities that a mention may mean, best first; none when no name is similar."""
+    words = name_words(mention)[:_MOST_WORDS]
+    names = store.names.candidates(words) if words else np.zeros(0, np.int64)
+    best = _best_names(store, words, _most_linked(store, names))
+    if not best or k <= 0:
+        return []
+    best.sort(key=lambda one: -one.score)
+    last = best[min(k, len(best)) - 1].score
+    offered = [one for one in best if one.score >= last]
+    degrees = dict(zip((one.row for one in offered), store.degrees(_rows(offered)).tolist(), strict=True))
+    overlaps = _overlaps(store, offered, degrees, content_words(sub_query) - set(words))
+    offered.sort(key=lambda one: (-one.score, -overlaps.get(one.row, 0), -degrees[one.row], one.row))
+    runner_up = best[1].score if len(best) > 1 else 0.0
+    return [
+        EntityMatch(
+            entity_id=store.id_of(one.row),
+            label=store.label_of(one.row),
+            name=one.name,
+            kind=one.kind,
+            score=one.score,
+            margin=round(one.score - (best[0].score if place else runner_up), 6),
+            overlap=overlaps.get(one.row, 0),
+            degree=degrees[one.row],
+        )
+        for place, one in enumerate(offered[:k])
+    ]
+
+
+def match_relation(store: KgStore, phrase: str, k: int = 5) -> list[RelationMatch]:
+    """The `k` relations that a phrase may mean, best first; of equal score the one with the lower row first."""
+    words = name_words(phrase)[:_MOST_WORDS]
+    if not words:
+        return []
+    scored = []
+    for row, names in enumerate(store.relation_names):
+        scores = [_score(words, name_words(name), name is not names[0])[0] for name in names]
+        best = max(range(len(names)), key=scores.__getitem__)
+        if scores[best] >= MIN_SCORE:
+            scored.append((-scores[best], row, names[best]))
+    scored.sort()
+    top = [-score for score, _, _ in scored[:2]]
+    return [
+        RelationMatch(
+            relation_id=store.relation_id(row),
+            label=store.relation_names[row][0],
+            name=name,
+            score=-score,
+            margin=round(-score - (top[0] if place else top[1] if len(top) > 1 else 0.0), 6),
+        )
+        for place, (score, row, name) in enumerate(scored[: max(k, 0)])
+    ]
+
+
+def similarity(words: Sequence[str], others: Sequence[str]) -> float:
+    """How well two names agree, 0 to 1, by their words (see `name_words`); 1 only when they are the same.
+
+    The best of three: letter by letter (edits, a swap counted as one, over the longer length), the same with the words
+    sorted, and the share of words in common times 0.9. All but sameness is capped at 0.98.
+    """
+    from rapidfuzz.distance import OSA
+
+    if list(words) == list(others):
+        return 1.0
+    straight = OSA.normalized_similarity(" ".join(words), " ".join(others))
+    in_order = OSA.normalized_similarity(" ".join(sorted(words)), " ".join(sorted(others)))
+    shared = sum(min(words.count(word), others.count(word)) for word in set(words))
+    return min(_INEXACT, max(straight, in_order, _SHARED * 2 * shared / (len(words) + len(others))))
+
+
+def _score(words: Sequence[str], others: Sequence[str], is_alias: bool) -> tuple[float, MatchKind]:
+    agreement = similarity(words, others)
+    score = round(agreement - (_ALIAS if is_alias else 0.0), 6)
+    if agreement == 1:
+        return score, "alias" if is_alias else "label"
+    return score, "word_order" if sorted(words) == sorted(others) else "fuzzy"
+
+
+def _best_names(store: KgStore, words: Sequence[str], names: np.ndarray) -> list[_Scored]:
+    """Each entity with the one of these names that agrees best."""
+    owners = store.owners(names)
+    labels = store.are_labels(names, owners).tolist()
+    best: dict[int, _Scored] = {}
+    for row, is_label, name in zip(owners.tolist(), labels, store.name_texts(names), strict=True):
+        score, kind = _score(words, name_words(name), not is_label)
+        if score >= MIN_SCORE and (row not in best or score > best[row].score):
+            best[row] = _Scored(score, row, name, kind)
+    return list(best.values())
+
+
+def _most_linked(store: KgStore, names: np.ndarray) -> np.ndarray:
+    """The names whose entities have the most triples, where there are too many to compare."""
+    if len(names) <= _MOST_NAMES:
+        return names
+    degrees = store.degrees(store.owners(names))
+    return np.sort(names[np.lexsort((names, -degrees))[:_MOST_NAMES]])
+
+
+def _overlaps(store: KgStore, offered: Sequence[_Scored], degrees: dict[int, int], wanted: set[str]) -> dict[int, int]:
+    """For entities that share their score with another: how many of the wanted words are around them."""
+    scores = [one.score for one in offered]
+    colliding = [one.row for one in offered if scores.count(one.score) > 1]
+    if not wanted or not colliding:
+        return {}
+    colliding.sort(key=lambda row: (-degrees[row], row))
+    colliding = colliding[:_MOST_COLLIDING]
+    most = _MOST_NEIGHBOURS // len(colliding)
+    return {row: len(wanted & _surroundings(store, row, most)) for row in colliding}
+
+
+def _surroundings(store: KgStore, row: int, most: int) -> set[str]:
+    """Words of an entity's names, its relations, and labels of neighbours: at most so many in each direction."""
+    texts = store.names_of(row)
+    words: set[str] = set()
+    for side in (store.out, store.into):
+        words.update(*(store.relation_words[relation] for relation in side.relations_of(row).tolist()))
+        texts += store.labels_of(side.some_neighbours_of(row, most))
+    return words.union(*map(name_words, texts))
+
+
+def _rows(scored: Sequence[_Scored]) -> np.ndarray:
+    return np.array([one.row for one in scored], np.int64)
