@@ -37,7 +37,11 @@ def grouped(keys: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
 def stretches(starts: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Positions in all stretches of some groups, one after the other."""
     first = starts[groups].astype(np.int64)
-    lengths = starts[groups + 1].astype(np.int64) - first
+    return stretch(first, starts[groups + 1].astype(np.int64) - first)
+
+
+def stretch(first: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Positions `first[i]` up to `first[i] + lengths[i]` for each i, one after the other; int64."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(first - (ends - lengths), lengths)

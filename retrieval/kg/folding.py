@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from retrieval.words import words_of
 
@@ -32,3 +34,24 @@ def name_words(name: str) -> list[str]:
 def content_words(text: str) -> set[str]:
     """The words of a text that say what it is about."""
     return {word for word in name_words(text) if word not in _FUNCTION_WORDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Spellings:
+    """Names as they are compared, name by name."""
+
+    straight: list[str]
+    """Their words with spaces between them."""
+    in_order: list[str]
+    """The same with the words sorted."""
+    distinct: list[frozenset[str]]
+
+    @classmethod
+    def of(cls, names: Iterable[Sequence[str]]) -> Spellings:
+        """From the words of names."""
+        names = list(names)
+        return cls(
+            [" ".join(words) for words in names],
+            [" ".join(sorted(words)) for words in names],
+            [frozenset(words) for words in names],
+        )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from retrieval.kg.columns import load, offsets, save
+from retrieval.kg.columns import load, offsets, save, stretch
 
 _COLUMNS = ("runs", "relations", "edges", "neighbours")
 
@@ -74,8 +74,7 @@ class Adjacency:
             return self.neighbours_of(entity)
         starts = self.edges[int(self.runs[entity]) : int(self.runs[entity + 1])].astype(np.int64)[:most]
         lengths = np.minimum(self.run_lengths(entity)[:most], most // len(starts))
-        ends = np.cumsum(lengths)
-        return self.neighbours[np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)]
+        return self.neighbours[stretch(starts, lengths)]
 
     def run_lengths(self, entity: int) -> np.ndarray:
         """How many neighbours each of `relations_of` has."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from retrieval.kg.folding import content_words, name_words
+from retrieval.kg.folding import Spellings, content_words, name_words
 from retrieval.kg.store import KgStore
 from schemas import EntityMatch, MatchKind, RelationMatch
 
@@ -76,60 +76,72 @@ def match_relation(store: KgStore, phrase: str, k: int = 5) -> list[RelationMatc
     words = name_words(phrase)[:_MOST_WORDS]
     if not words:
         return []
-    scored = []
-    for row, names in enumerate(store.relation_names):
-        scores = [_score(words, name_words(name), name is not names[0])[0] for name in names]
-        best = max(range(len(names)), key=scores.__getitem__)
-        if scores[best] >= MIN_SCORE:
-            scored.append((-scores[best], row, names[best]))
-    scored.sort()
-    top = [-score for score, _, _ in scored[:2]]
+    best: dict[int, tuple[float, str]] = {}
+    agreements = similarities(words, store.relation_name_words)
+    named = ((row, name) for row, names in enumerate(store.relation_names) for name in names)
+    for (row, name), agreement in zip(named, agreements, strict=True):
+        is_alias = name is not store.relation_names[row][0]
+        score = round(agreement - (_ALIAS if is_alias else 0.0), 6)
+        if score >= MIN_SCORE and (row not in best or score > best[row][0]):
+            best[row] = score, name
+    ranked = sorted(best, key=lambda row: (-best[row][0], row))
+    top = [best[row][0] for row in ranked[:2]] + [0.0, 0.0]
     return [
         RelationMatch(
             relation_id=store.relation_id(row),
             label=store.relation_names[row][0],
-            name=name,
-            score=-score,
-            margin=round(-score - (top[0] if place else top[1] if len(top) > 1 else 0.0), 6),
+            name=best[row][1],
+            score=best[row][0],
+            margin=round(best[row][0] - top[0 if place else 1], 6),
         )
-        for place, (score, row, name) in enumerate(scored[: max(k, 0)])
+        for place, row in enumerate(ranked[: max(k, 0)])
     ]
 
 
-def similarity(words: Sequence[str], others: Sequence[str]) -> float:
-    """How well two names agree, 0 to 1, by their words (see `name_words`); 1 only when they are the same.
+def similarities(words: Sequence[str], names: Spellings) -> list[float]:
+    """How well names agree with a mention, 0 to 1, all by their words (see `name_words`); 1 only for the same words.
 
     The best of three: letter by letter (edits, a swap counted as one, over the longer length), the same with the words
-    sorted, and the share of words in common times 0.9. All but sameness is capped at 0.98.
+    sorted, and the share of distinct words in common times 0.9. All but sameness is capped at 0.98.
     """
+    from rapidfuzz import process
     from rapidfuzz.distance import OSA
 
-    if list(words) == list(others):
-        return 1.0
-    straight = OSA.normalized_similarity(" ".join(words), " ".join(others))
-    in_order = OSA.normalized_similarity(" ".join(sorted(words)), " ".join(sorted(others)))
-    shared = sum(min(words.count(word), others.count(word)) for word in set(words))
-    return min(_INEXACT, max(straight, in_order, _SHARED * 2 * shared / (len(words) + len(others))))
+    asked, distinct = " ".join(words), frozenset(words)
+    straight = process.cdist([asked], names.straight, scorer=OSA.normalized_similarity)[0]
+    in_order = process.cdist([" ".join(sorted(words))], names.in_order, scorer=OSA.normalized_similarity)[0]
+    spelt = np.maximum(straight, in_order).tolist()
+    rows = zip(names.straight, names.distinct, spelt, strict=True)
+    return [
+        1.0 if name == asked else min(_INEXACT, max(as_spelt, _SHARED * _dice(distinct, others)))
+        for name, others, as_spelt in rows
+    ]
 
 
-def _score(words: Sequence[str], others: Sequence[str], is_alias: bool) -> tuple[float, MatchKind]:
-    agreement = similarity(words, others)
-    score = round(agreement - (_ALIAS if is_alias else 0.0), 6)
-    if agreement == 1:
-        return score, "alias" if is_alias else "label"
-    return score, "word_order" if sorted(words) == sorted(others) else "fuzzy"
+def _dice(words: frozenset[str], others: frozenset[str]) -> float:
+    if words.isdisjoint(others):
+        return 0.0
+    return 2 * len(words & others) / (len(words) + len(others))
 
 
 def _best_names(store: KgStore, words: Sequence[str], names: np.ndarray) -> list[_Scored]:
     """Each entity with the one of these names that agrees best."""
     owners = store.owners(names)
-    labels = store.are_labels(names, owners).tolist()
+    texts = store.name_texts(names)
+    split = [name_words(text) for text in texts]
+    rows = zip(owners.tolist(), store.are_labels(names, owners).tolist(), texts, split, strict=True)
     best: dict[int, _Scored] = {}
-    for row, is_label, name in zip(owners.tolist(), labels, store.name_texts(names), strict=True):
-        score, kind = _score(words, name_words(name), not is_label)
+    for (row, is_label, name, others), agreement in zip(rows, similarities(words, Spellings.of(split)), strict=True):
+        score = round(agreement - (0.0 if is_label else _ALIAS), 6)
         if score >= MIN_SCORE and (row not in best or score > best[row].score):
-            best[row] = _Scored(score, row, name, kind)
+            best[row] = _Scored(score, row, name, _kind(agreement, is_label, sorted(words) == sorted(others)))
     return list(best.values())
+
+
+def _kind(agreement: float, is_label: bool, has_same_words: bool) -> MatchKind:
+    if agreement == 1:
+        return "label" if is_label else "alias"
+    return "word_order" if has_same_words else "fuzzy"
 
 
 def _most_linked(store: KgStore, names: np.ndarray) -> np.ndarray:

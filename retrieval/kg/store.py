@@ -12,7 +12,7 @@ import numpy as np
 
 from retrieval.kg.build import id_hash
 from retrieval.kg.columns import Texts, load
-from retrieval.kg.folding import name_words
+from retrieval.kg.folding import Spellings, name_words
 from retrieval.kg.graph import Adjacency
 from retrieval.kg.hashing import bits_of
 from retrieval.kg.layout import check_hashes, read_manifest, stats_of
@@ -198,6 +198,11 @@ class KgStore:
     def relation_words(self) -> list[frozenset[str]]:
         """The words of all names of every relation, by row."""
         return [frozenset(word for name in names for word in name_words(name)) for names in self.relation_names]
+
+    @cached_property
+    def relation_name_words(self) -> Spellings:
+        """The words of every name of every relation, in the order of `relation_names`."""
+        return Spellings.of([name_words(name) for names in self.relation_names for name in names])
 
     @cached_property
     def _relation_rows(self) -> dict[str, int]:

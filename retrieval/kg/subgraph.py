@@ -7,25 +7,28 @@ and not triples: a hub's are ranked without reading them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from retrieval.kg.columns import stretch
 from retrieval.kg.folding import content_words, name_words
 from retrieval.kg.graph import Adjacency
 from retrieval.kg.store import KgStore
 from schemas import InvalidInput, KgTriple, estimate_tokens
 
 CountTokens = Callable[[str], int]
-_MOST_READ = 1000
-"""Neighbours of one entity whose labels are read, in each direction."""
+_MOST_READ = 500
+"""Neighbours of one entity whose labels are read, in each direction, while they are not looked for by name."""
+_MOST_SEARCHED = 16
+"""Relations of a hub, in each direction, whose neighbours are looked for by name."""
+_MOST_NAMED = 50
+"""Neighbours over one relation that are found so."""
 _MOST_NAMES = 20_000
 """A word that more names have says too little to look for neighbours by it."""
-_MOST_PROMISING = 100
-"""Neighbours of one relation that are read for their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,53 +108,77 @@ class _Search:
         row = self.rows[place]
         found: list[_Found] = []
         for is_into, side in enumerate((self._store.out, self._store.into)):
-            for relation, others in self._runs(side, row):
-                shared = self._shared(relation, others)
-                turns: dict[int, int] = {}
-                order = np.lexsort((others, -self._store.degrees(others), -shared))
-                for other, words in zip(others[order].tolist(), shared[order].tolist(), strict=True):
-                    turns[words] = turns.get(words, -1) + 1
-                    head, tail = (other, row) if is_into else (row, other)
-                    found.append(_Found(-words, turns[words], place, bool(is_into), relation, head, tail))
+            relations, others = self._read(side, row)
+            shared = self._shared(relations, others)
+            order = np.lexsort((others, -self._store.degrees(others), -shared))
+            turns: dict[tuple[int, int], int] = {}
+            for i in order.tolist():
+                relation, other, words = int(relations[i]), int(others[i]), int(shared[i])
+                turn = turns[relation, words] = turns.get((relation, words), -1) + 1
+                head, tail = (other, row) if is_into else (row, other)
+                found.append(_Found(-words, turn, place, bool(is_into), relation, head, tail))
         found.sort()
         return found[:most]
 
-    def _runs(self, side: Adjacency, row: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Relations with the neighbours to be read: all of them, or where they are too many those that may rank high.
+    def _read(self, side: Adjacency, row: int) -> tuple[np.ndarray, np.ndarray]:
+        """Relations and neighbours of the triples to be ranked: all, or where they are too many some of each relation.
 
-        Relations that share words go first and get half of what is left; the others share the rest evenly.
+        Of these, relations that share words give up to half of what may be read, and beside them come all triples with
+        an entity that was asked for, and those of the largest relations whose neighbour has a wanted word in its name.
         """
-        relations, lengths = side.relations_of(row).tolist(), side.run_lengths(row)
+        if side.degree(row) <= _MOST_READ:
+            return np.repeat(side.relations_of(row), side.run_lengths(row)), side.neighbours_of(row)
+        relations, lengths = side.relations_of(row), side.run_lengths(row)
         starts = side.edges[int(side.runs[row]) : int(side.runs[row + 1])].astype(np.int64)
-        left, is_all = _MOST_READ, int(lengths.sum()) <= _MOST_READ
-        shared = [len(self._wanted & self._store.relation_words[relation]) for relation in relations]
-        for done, i in enumerate(sorted(range(len(relations)), key=lambda i: (-shared[i], lengths[i], relations[i]))):
-            others = side.neighbours[starts[i] : starts[i] + lengths[i]]
-            if not is_all:
-                share = max(1, left // 2 if shared[i] else left // (len(relations) - done))
-                left -= min(share, len(others))
-                others = np.union1d(others[:share], _common(others, self._promising)[:_MOST_PROMISING])
-            yield relations[i], others
+        shared = np.array([len(self._wanted & self._store.relation_words[relation]) for relation in relations.tolist()])
+        shares = np.full(len(relations), max(1, _MOST_READ // (2 * len(relations))))
+        shares[shared > 0] = max(1, _MOST_READ // (2 * max(np.count_nonzero(shared), 1)))
+        read = [stretch(starts, np.minimum(shares, lengths))]
+        for i in np.lexsort((-lengths, -shared))[:_MOST_SEARCHED].tolist():
+            run = side.neighbours[starts[i] : starts[i] + lengths[i]]
+            read.append(starts[i] + _places(run, self._named)[:_MOST_NAMED])
+        read += [self._links(side, row, other) for other in self.rows if other != row]
+        edges = np.unique(np.concatenate(read))
+        return relations[np.searchsorted(starts, edges, side="right") - 1], side.neighbours[edges]
 
-    def _shared(self, relation: int, others: np.ndarray) -> np.ndarray:
+    def _links(self, side: Adjacency, row: int, other: int) -> np.ndarray:
+        """The edges from one entity to another, found from the one that has fewer."""
+        first, last = (int(side.edges[side.runs[end]]) for end in (row, row + 1))
+        back = self._store.into if side is self._store.out else self._store.out
+        if back.degree(other) > last - first:
+            return first + np.flatnonzero(side.neighbours[first:last] == other)
+        near = back.neighbours_of(other) == row
+        relations = np.repeat(back.relations_of(other), back.run_lengths(other))[near].tolist()
+        runs = int(side.runs[row]) + np.searchsorted(side.relations_of(row), relations)
+        return np.array(
+            [
+                int(side.edges[r]) + np.searchsorted(side.neighbours[side.edges[r] : side.edges[r + 1]], other)
+                for r in runs
+            ],
+            np.int64,
+        )
+
+    def _shared(self, relations: np.ndarray, others: np.ndarray) -> np.ndarray:
         """How many of the wanted words each triple has; of an entity that was asked for all names count."""
-        by_relation = self._wanted & self._store.relation_words[relation]
-        rest = self._wanted - by_relation
-        counts = np.full(len(others), len(by_relation))
-        for i, (other, label) in enumerate(zip(others.tolist(), self._store.labels_of(others), strict=True)):
-            texts = self._store.names_of(other) if other in self.rows else [label]
-            counts[i] += len(rest & {word for text in texts for word in name_words(text)})
+        by_relation = {r: self._wanted & self._store.relation_words[r] for r in np.unique(relations).tolist()}
+        counts = np.zeros(len(others), np.int64)
+        labels = self._store.labels_of(others)
+        for i, (relation, other, label) in enumerate(zip(relations.tolist(), others.tolist(), labels, strict=True)):
+            words = self._wanted.intersection(name_words(label))
+            if other in self.rows:
+                words = words.union(*map(name_words, self._store.names_of(other))) & self._wanted
+            counts[i] = len(words | by_relation[relation])
         return counts
 
     @cached_property
-    def _promising(self) -> np.ndarray:
-        """The entities that were asked for, and those that have one of the wanted words for a name, sorted."""
-        named = self._store.owners(self._store.names.having(sorted(self._wanted), _MOST_NAMES))
-        return np.union1d(np.array(self.rows, np.int64), named)
+    def _named(self) -> np.ndarray:
+        """The entities that have one of the wanted words in a name, sorted."""
+        return np.unique(self._store.owners(self._store.names.having(sorted(self._wanted), _MOST_NAMES)))
 
 
-def _common(run: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """What two sorted rows of entities have in common. The run may be long: it is searched, not read."""
-    at = np.searchsorted(run, rows)
+def _places(run: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Where in a sorted run those of some sorted entities stand. The run may be long: it is searched, not read."""
+    at = np.searchsorted(run, rows.astype(run.dtype))
     inside = at < len(run)
-    return rows[inside][run[at[inside]] == rows[inside]]
+    at, rows = at[inside], rows[inside]
+    return at[run[at] == rows]
