@@ -1,12 +1,12 @@
 """The knowledge graph: build and open time, size, memory, p50 and p99 of a match and of a whole search, recall by typo.
 
 `--real` builds a store from the graph under $TRAILFORGE_DATA/kg, `--synthetic` from a made-up one in Wikidata5M's
-files, as large as that by default: both splits are written, so that every triple but the last 1 % comes twice. Queries
-are drawn from all entities: a label as it is, an alias, another case, one and two edits anywhere (letters put in, left
-out, replaced), the words in another order; and labels that several entities have, with a sub-query that names a relation
-and a neighbour of the one that is meant. *Right* counts the entity that the query was made of; *name* any entity that
-has the same name, which is all that can be asked without a sub-query. Times are wall times, and in the last columns CPU
-times, which say more where other programs run.
+files, as large as that by default: both splits are written, so that every triple but the last 1 % comes twice.
+Queries are drawn from all entities: a label as it is, an alias, another case, one and two edits anywhere (letters put
+in, left out, replaced), the words in another order; and labels that several entities have, with a sub-query that
+names a relation and a neighbour of the one that is meant. *Right* counts the entity that the query was made of;
+*name* any entity that has the same name, which is all that can be asked without a sub-query. Times are wall times,
+and in the last columns CPU times, which say more where other programs run.
 
     make bench B=kg ARGS="--real"
     make bench B=kg ARGS="--synthetic --entities 46000 --triples 206000"

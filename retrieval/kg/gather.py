@@ -31,9 +31,10 @@ class _Texts:
         self.fresh.clear()
 
     def all(self) -> pa.ChunkedArray:
-        """All texts in order."""
+        """All texts in order; they are given away, so that their memory can be."""
         self.flush()
-        return pa.chunked_array(self._chunks, pa.large_string())
+        chunks, self._chunks = self._chunks, []
+        return pa.chunked_array(chunks, pa.large_string())
 
 
 class NamedThings:
