@@ -7,12 +7,14 @@ of the sub-query they and their neighbours have, then by degree.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from retrieval.kg.folding import Spellings, content_words, name_words
+from retrieval.kg.spelling import agreement
 from retrieval.kg.store import KgStore
 from schemas import EntityMatch, MatchKind, RelationMatch
 
@@ -26,7 +28,7 @@ _SHARED = 0.9
 _MOST_WORDS = 12
 """Of a mention: longer ones are no names."""
 _MOST_NAMES = 256
-"""Compared by their letters; of more candidates, those of the highest degree."""
+"""Compared by their letters; see `_nearest`."""
 _MOST_COLLIDING = 20
 """Entities of equal score whose neighbourhoods are read, by degree."""
 _MOST_NEIGHBOURS = 1000
@@ -45,8 +47,7 @@ class _Scored(NamedTuple):
 def match_entity(store: KgStore, mention: str, sub_query: str = "", k: int = 5) -> list[EntityMatch]:
     """The `k` entities that a mention may mean, best first; none when no name is similar."""
     words = name_words(mention)[:_MOST_WORDS]
-    names = store.names.candidates(words) if words else np.zeros(0, np.int64)
-    best = _best_names(store, words, _most_linked(store, names))
+    best = _best_names(store, words, _nearest(store, store.names.candidates(words))) if words else []
     if not best or k <= 0:
         return []
     best.sort(key=lambda one: -one.score)
@@ -79,9 +80,9 @@ def match_relation(store: KgStore, phrase: str, k: int = 5) -> list[RelationMatc
     best: dict[int, tuple[float, str]] = {}
     agreements = similarities(words, store.relation_name_words)
     named = ((row, name) for row, names in enumerate(store.relation_names) for name in names)
-    for (row, name), agreement in zip(named, agreements, strict=True):
+    for (row, name), agreed in zip(named, agreements, strict=True):
         is_alias = name is not store.relation_names[row][0]
-        score = round(agreement - (_ALIAS if is_alias else 0.0), 6)
+        score = round(agreed - (_ALIAS if is_alias else 0.0), 6)
         if score >= MIN_SCORE and (row not in best or score > best[row][0]):
             best[row] = score, name
     ranked = sorted(best, key=lambda row: (-best[row][0], row))
@@ -104,13 +105,9 @@ def similarities(words: Sequence[str], names: Spellings) -> list[float]:
     The best of three: letter by letter (edits, a swap counted as one, over the longer length), the same with the words
     sorted, and the share of distinct words in common times 0.9. All but sameness is capped at 0.98.
     """
-    from rapidfuzz import process
-    from rapidfuzz.distance import OSA
-
     asked, distinct = " ".join(words), frozenset(words)
-    straight = process.cdist([asked], names.straight, scorer=OSA.normalized_similarity)[0]
-    in_order = process.cdist([" ".join(sorted(words))], names.in_order, scorer=OSA.normalized_similarity)[0]
-    spelt = np.maximum(straight, in_order).tolist()
+    in_order = agreement(" ".join(sorted(words)), names.in_order)
+    spelt = np.maximum(agreement(asked, names.straight), in_order).tolist()
     rows = zip(names.straight, names.distinct, spelt, strict=True)
     return [
         1.0 if name == asked else min(_INEXACT, max(as_spelt, _SHARED * _dice(distinct, others)))
@@ -131,31 +128,35 @@ def _best_names(store: KgStore, words: Sequence[str], names: np.ndarray) -> list
     split = [name_words(text) for text in texts]
     rows = zip(owners.tolist(), store.are_labels(names, owners).tolist(), texts, split, strict=True)
     best: dict[int, _Scored] = {}
-    for (row, is_label, name, others), agreement in zip(rows, similarities(words, Spellings.of(split)), strict=True):
-        score = round(agreement - (0.0 if is_label else _ALIAS), 6)
+    for (row, is_label, name, others), agreed in zip(rows, similarities(words, Spellings.of(split)), strict=True):
+        score = round(agreed - (0.0 if is_label else _ALIAS), 6)
         if score >= MIN_SCORE and (row not in best or score > best[row].score):
-            best[row] = _Scored(score, row, name, _kind(agreement, is_label, sorted(words) == sorted(others)))
+            best[row] = _Scored(score, row, name, _kind(agreed, is_label, sorted(words) == sorted(others)))
     return list(best.values())
 
 
-def _kind(agreement: float, is_label: bool, has_same_words: bool) -> MatchKind:
-    if agreement == 1:
+def _kind(agreed: float, is_label: bool, has_same_words: bool) -> MatchKind:
+    if agreed == 1:
         return "label" if is_label else "alias"
     return "word_order" if has_same_words else "fuzzy"
 
 
-def _most_linked(store: KgStore, names: np.ndarray) -> np.ndarray:
-    """The names whose entities have the most triples, where there are too many to compare."""
-    if len(names) <= _MOST_NAMES:
-        return names
-    degrees = store.degrees(store.owners(names))
-    return np.sort(names[np.lexsort((names, -degrees))[:_MOST_NAMES]])
+def _nearest(store: KgStore, tiers: Sequence[np.ndarray]) -> np.ndarray:
+    """The names to be compared: from the nearest tier on, of the last one those whose entities have most triples."""
+    chosen = np.zeros(0, np.int64)
+    for tier in tiers:
+        names = np.setdiff1d(tier, chosen)
+        room = _MOST_NAMES - len(chosen)
+        if len(names) > room:
+            names = names[np.lexsort((names, -store.degrees(store.owners(names))))[:room]]
+        chosen = np.concatenate([chosen, names])
+    return np.sort(chosen)
 
 
 def _overlaps(store: KgStore, offered: Sequence[_Scored], degrees: dict[int, int], wanted: set[str]) -> dict[int, int]:
     """For entities that share their score with another: how many of the wanted words are around them."""
-    scores = [one.score for one in offered]
-    colliding = [one.row for one in offered if scores.count(one.score) > 1]
+    same = Counter(one.score for one in offered)
+    colliding = [one.row for one in offered if same[one.score] > 1]
     if not wanted or not colliding:
         return {}
     colliding.sort(key=lambda row: (-degrees[row], row))

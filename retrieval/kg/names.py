@@ -43,45 +43,48 @@ class NameIndex:
         self._names = load(folder, "keys.names")
         self._words = load(folder, "names.words")
 
-    def candidates(self, words: Sequence[str]) -> np.ndarray:
-        """Names that may be meant, distinct: within two edits and in any order; else such as share words."""
+    def candidates(self, words: Sequence[str]) -> list[np.ndarray]:
+        """Names that may be meant, the nearest first, in tiers.
+
+        Those of the same words in any order, those within one edit, if there are none those within two; failing that,
+        one space more or less; failing that, names that share words.
+        """
         variants = [self.vocabulary.variants(word) for word in words]
-        found = self._with_all(variants)
-        if not len(found):
-            found = np.concatenate([self._with_all(other, 1) for other in self._spaced_otherwise(words)] or [_NONE])
-        if not len(found):
-            found = self._with_some(variants)
-        return np.unique(found)
+        tiers = self._with_all(variants)
+        if not any(map(len, tiers)):
+            tiers = [tier for other in self._spaced_otherwise(words) for tier in self._with_all(other, 1)]
+        if not any(map(len, tiers)):
+            tiers = [self._with_some(variants)]
+        return tiers
 
     def having(self, words: Sequence[str], most: int) -> np.ndarray:
         """Names that have one of these words exactly; words with more than `most` names are passed over."""
         rows = [row for row in map(self.vocabulary.find, words) if row is not None]
         return np.unique(np.concatenate([self._postings(row) for row in rows if self._count(row) <= most] or [_NONE]))
 
-    def _with_all(self, variants: Sequence[Variants], edits: int = MAX_EDITS) -> np.ndarray:
-        """Names of just these words within so many edits in all; those within one edit, when there are any."""
+    def _with_all(self, variants: Sequence[Variants], edits: int = MAX_EDITS) -> list[np.ndarray]:
+        """Names of just these words: exactly, within one edit in all, and if there are none within two."""
         exact = [v.exact for v in variants]
         missing = {i for i, word in enumerate(exact) if word is None}
         sums = _hashes(np.array([0 if word is None else word for word in exact]))
         sums[sorted(missing)] = 0
         total = sums.sum(keepdims=True)
-        one = [total] if not missing else []
-        two = []
+        one, two = [], []
         for i, choice in enumerate(variants):
             if missing <= {i}:
                 rest = total - sums[i : i + 1]
                 one.append(rest + _hashes(choice.at(1, _MOST_VARIANTS)))
                 two.append(rest + _hashes(choice.at(2, _MOST_VARIANTS)))
-        found = self._look_up(one)
-        if len(found) or edits == 1:
-            return found
+        tiers = [self._look_up([] if missing else [total]), self._look_up(one)]
+        if edits == 1 or any(map(len, tiers)):
+            return tiers
         pairs = [pair for pair in combinations(range(len(variants)), 2) if missing <= set(pair)]
         for i, j in pairs:
             most = int((_MOST_PAIRS / len(pairs)) ** 0.5)
             first, second = (_hashes(variants[n].at(1, most)) for n in (i, j))
             rest = total - sums[i : i + 1] - sums[j : j + 1]
             two.append((rest + first[:, None] + second[None, :]).ravel())
-        return self._look_up(two)
+        return [self._look_up(two)]
 
     def _look_up(self, sums: Sequence[Keys]) -> np.ndarray:
         """Names whose words' hashes have one of these sums."""

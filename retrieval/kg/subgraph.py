@@ -70,7 +70,7 @@ def subgraph(
     """The triples of entities, by id, that fit the phrases best: mentions, relations, the sub-query. Distinct.
 
     A triple shares a word when the word is in one of its relation's names or in the label of the other end, or in any
-    name of it when that is one of the entities too. In doubt relations take turns, and neighbours of high degree go
+    name of it when that is another of the entities. In doubt relations take turns, and neighbours of high degree go
     first. `count_tokens` is the policy model's tokenizer, where it is known. Triples are taken in their order
     until one does not fit. Raises `InvalidInput` for an entity that the store has not.
     """
@@ -109,7 +109,7 @@ class _Search:
         found: list[_Found] = []
         for is_into, side in enumerate((self._store.out, self._store.into)):
             relations, others = self._read(side, row)
-            shared = self._shared(relations, others)
+            shared = self._shared(row, relations, others)
             order = np.lexsort((others, -self._store.degrees(others), -shared))
             turns: dict[tuple[int, int], int] = {}
             for i in order.tolist():
@@ -158,16 +158,15 @@ class _Search:
             np.int64,
         )
 
-    def _shared(self, relations: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """How many of the wanted words each triple has; of an entity that was asked for all names count."""
+    def _shared(self, row: int, relations: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """How many of the wanted words each triple has; of another entity that was asked for all names count."""
         by_relation = {r: self._wanted & self._store.relation_words[r] for r in np.unique(relations).tolist()}
         counts = np.zeros(len(others), np.int64)
         labels = self._store.labels_of(others)
         for i, (relation, other, label) in enumerate(zip(relations.tolist(), others.tolist(), labels, strict=True)):
-            words = self._wanted.intersection(name_words(label))
-            if other in self.rows:
-                words = words.union(*map(name_words, self._store.names_of(other))) & self._wanted
-            counts[i] = len(words | by_relation[relation])
+            names = [] if other == row else self._store.names_of(other) if other in self.rows else [label]
+            words = {word for name in names for word in name_words(name)}
+            counts[i] = len(self._wanted & words | by_relation[relation])
         return counts
 
     @cached_property

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from retrieval.kg.columns import Texts, load, save, save_texts, stretches
 from retrieval.kg.hashing import bits_of, bucket_bits, buckets, mix
+from retrieval.kg.spelling import edits
 
 MAX_EDITS = 2
 _PREFIX = 7
@@ -100,30 +101,26 @@ class Vocabulary:
         found = self._near(word, 0).tolist()
         return next((row for row, text in zip(found, self._texts.many(found), strict=True) if text == word), None)
 
-    def variants(self, word: str, edits: int = MAX_EDITS) -> Variants:
+    def variants(self, word: str, most: int = MAX_EDITS) -> Variants:
         """The words within so many edits, fewer for short words."""
-        from rapidfuzz import process
-        from rapidfuzz.distance import OSA
-
-        edits = min(edits, most_edits(len(word)))
-        found = self._near(word, edits)
-        texts = self._texts.many(found)
-        distances = process.cdist([word], texts, scorer=OSA.distance, score_cutoff=edits, dtype=np.uint8)[0]
-        near = distances <= edits
+        most = min(most, most_edits(len(word)))
+        found = self._near(word, most)
+        distances = edits(word, self._texts.many(found), most)
+        near = distances <= most
         found, distances = found[near], distances[near]
         order = np.lexsort((found, -self.frequency(found), distances))
         return Variants(found[order], distances[order])
 
-    def _near(self, word: str, edits: int) -> np.ndarray:
+    def _near(self, word: str, most: int) -> np.ndarray:
         """Words that share a bucket and have about as many and the same letters."""
         letters, length, mask = _letters([word])
         prefix = letters[: min(len(letters), _PREFIX)]
-        patterns = _PATTERNS[len(prefix)][: _WITHIN[len(prefix)][edits]]
+        patterns = _PATTERNS[len(prefix)][: _WITHIN[len(prefix)][most]]
         keys = mix(patterns @ (prefix.astype(np.uint64) + np.uint64(1)))
         shared = self._words[stretches(self._starts, np.unique(buckets(keys, bits_of(self._starts))))]
-        about_as_long = np.abs(self._letters[shared].astype(np.int64) - int(length[0])) <= edits
+        about_as_long = np.abs(self._letters[shared].astype(np.int64) - min(int(length[0]), _MOST_LETTERS)) <= most
         shared = shared[about_as_long]
-        others = np.bitwise_count(self._masks[shared] ^ mask[0]) <= 2 * edits  # an edit takes one letter, adds another
+        others = np.bitwise_count(self._masks[shared] ^ mask[0]) <= 2 * most  # an edit takes one letter, adds another
         return np.unique(shared[others]).astype(np.int64)
 
 
