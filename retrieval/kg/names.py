@@ -46,13 +46,14 @@ class NameIndex:
     def candidates(self, words: Sequence[str]) -> list[np.ndarray]:
         """Names that may be meant, the nearest first, in tiers.
 
-        Those of the same words in any order, those within one edit, if there are none those within two; failing that,
-        one space more or less; failing that, names that share words.
+        Those of the same words in any order and those within one edit; if there are none, those with a space more or
+        less and those within two edits; failing that, names that share words.
         """
         variants = [self.vocabulary.variants(word) for word in words]
-        tiers = self._with_all(variants)
+        tiers = self._within_one(variants)
         if not any(map(len, tiers)):
-            tiers = [tier for other in self._spaced_otherwise(words) for tier in self._with_all(other, 1)]
+            tiers = [tier for other in self._spaced_otherwise(words) for tier in self._within_one(other)]
+            tiers.append(self._within_two(variants))
         if not any(map(len, tiers)):
             tiers = [self._with_some(variants)]
         return tiers
@@ -62,29 +63,32 @@ class NameIndex:
         rows = [row for row in map(self.vocabulary.find, words) if row is not None]
         return np.unique(np.concatenate([self._postings(row) for row in rows if self._count(row) <= most] or [_NONE]))
 
-    def _with_all(self, variants: Sequence[Variants], edits: int = MAX_EDITS) -> list[np.ndarray]:
-        """Names of just these words: exactly, within one edit in all, and if there are none within two."""
-        exact = [v.exact for v in variants]
-        missing = {i for i, word in enumerate(exact) if word is None}
-        sums = _hashes(np.array([0 if word is None else word for word in exact]))
-        sums[sorted(missing)] = 0
+    def _within_one(self, variants: Sequence[Variants]) -> list[np.ndarray]:
+        """Names of just these words, and those with one of them misspelt by one edit."""
+        sums, missing = _summed(variants)
         total = sums.sum(keepdims=True)
-        one, two = [], []
-        for i, choice in enumerate(variants):
-            if missing <= {i}:
-                rest = total - sums[i : i + 1]
-                one.append(rest + _hashes(choice.at(1, _MOST_VARIANTS)))
-                two.append(rest + _hashes(choice.at(2, _MOST_VARIANTS)))
-        tiers = [self._look_up([] if missing else [total]), self._look_up(one)]
-        if edits == 1 or any(map(len, tiers)):
-            return tiers
+        one = [
+            total - sums[i] + _hashes(choice.at(1, _MOST_VARIANTS))
+            for i, choice in enumerate(variants)
+            if missing <= {i}
+        ]
+        return [self._look_up([] if missing else [total]), self._look_up(one)]
+
+    def _within_two(self, variants: Sequence[Variants]) -> np.ndarray:
+        """Names with one of these words misspelt by two edits, or two of them by one."""
+        sums, missing = _summed(variants)
+        total = sums.sum(keepdims=True)
+        two = [
+            total - sums[i] + _hashes(choice.at(2, _MOST_VARIANTS))
+            for i, choice in enumerate(variants)
+            if missing <= {i}
+        ]
         pairs = [pair for pair in combinations(range(len(variants)), 2) if missing <= set(pair)]
         for i, j in pairs:
             most = int((_MOST_PAIRS / len(pairs)) ** 0.5)
             first, second = (_hashes(variants[n].at(1, most)) for n in (i, j))
-            rest = total - sums[i : i + 1] - sums[j : j + 1]
-            two.append((rest + first[:, None] + second[None, :]).ravel())
-        return [self._look_up(two)]
+            two.append((total - sums[i] - sums[j] + first[:, None] + second[None, :]).ravel())
+        return self._look_up(two)
 
     def _look_up(self, sums: Sequence[Keys]) -> np.ndarray:
         """Names whose words' hashes have one of these sums."""
@@ -100,11 +104,13 @@ class NameIndex:
         return self._names[rows[same]].astype(np.int64)
 
     def _spaced_otherwise(self, words: Sequence[str]) -> list[list[Variants]]:
-        """The words with one space taken out or put in, where all but one of what comes of it are words."""
+        """The words with a space taken out, put in, or put in a letter's place, where all but one of them are words."""
         others = [[*words[:i], words[i] + words[i + 1], *words[i + 2 :]] for i in range(len(words) - 1)]
         for i, word in enumerate(words):
             for cut in range(1, len(word)):
                 others.append([*words[:i], word[:cut], word[cut:], *words[i + 1 :]])
+            for cut in range(1, len(word) - 1):
+                others.append([*words[:i], word[:cut], word[cut + 1 :], *words[i + 1 :]])
         find = cache(self.vocabulary.find)
         variants = cache(lambda word: self.vocabulary.variants(word, MAX_EDITS - 1))
         plausible = [other for other in others if sum(find(word) is None for word in other) <= 1]
@@ -158,6 +164,15 @@ def save_names(folder: Path, words: pa.LargeStringArray, counts: np.ndarray) -> 
     save(folder, "keys.prints", _prints(keys)[order])
     save(folder, "keys.names", order.astype(np.int32))
     return len(vocabulary)
+
+
+def _summed(variants: Sequence[Variants]) -> tuple[Keys, set[int]]:
+    """What each exact word adds to a sum, 0 for a word that no name has; and which words those are."""
+    exact = [v.exact for v in variants]
+    missing = {i for i, word in enumerate(exact) if word is None}
+    sums = _hashes(np.array([0 if word is None else word for word in exact]))
+    sums[sorted(missing)] = 0
+    return sums, missing
 
 
 def _hashes(words: np.ndarray) -> Keys:

@@ -176,7 +176,7 @@ def open_source(
     """The source that a path is: a folder of Wikidata5M or CoDEx, a `.json` of KQA Pro, else a table of triples."""
     if path.is_dir():
         return Codex(path) if (path / "triples").is_dir() else Wikidata5M(path)
-    if path.name.endswith(".json"):
+    if path.name.removesuffix(".gz").endswith(".json"):
         return KqaJson(path)
     return Tables(
         triples=(path,),

@@ -38,6 +38,7 @@ def best(store: KgStore, mention: str, sub_query: str = "") -> str | None:
         ("Albrt Einstien", "Q1", "fuzzy"),
         ("Einstien Albrt", "Q1", "fuzzy"),
         ("AlbertEinstein", "Q1", "fuzzy"),
+        ("AlbertxEinstien", "Q1", "fuzzy"),
         ("Prince ton University", "Q4", "fuzzy"),
         ("the physicist Albert Einstein", "Q1", "fuzzy"),
         ("Q99", "Q99", "label"),
