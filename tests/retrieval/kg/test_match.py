@@ -118,6 +118,15 @@ def test_every_pair_of_words_within_two_edits_is_found(tmp_path: Path) -> None:
         assert found == {other: d for other, d in expected.items() if d <= most}
 
 
+def test_two_misspelt_words_are_looked_up_together(tmp_path: Path) -> None:
+    """Only the name that is meant, not the many that share a word with it, in whatever order."""
+    names = ["Albert Schmidt", "Karl Einstein", "Albert Einstein", "Einstein", "Albert"]
+    store = store_of(tmp_path / "store", [("Q0", "r", "Q1")], {f"Q{n}": [name] for n, name in enumerate(names)})
+    for mention in (["albrt", "einstien"], ["einstien", "albrt"], ["albert", "einstxxn"]):
+        tiers = store.names.candidates(mention)
+        assert {name for tier in tiers for name in store.name_texts(tier)} == {"Albert Einstein"}
+
+
 @pytest.mark.parametrize(
     ("phrase", "relation"),
     [("place of birth", "P1"), ("born in", "P1"), ("BIRTH place", "P1"), ("employr", "P2"), ("capital", "P5")],

@@ -15,7 +15,9 @@ from tests.retrieval.kg.support import Ids, store_of
 
 HUB = [("hub", "P1", f"a{n}") for n in range(700)] + [(f"b{n}", "P2", "hub") for n in range(700)]
 HUB += [("hub", f"R{n}", "a0") for n in range(20)] + [("lone", "P2", "hub")]
-HUB_NAMES = {"hub": ["Hub"], "a555": ["Needle in hay"], "lone": ["Lone"], "b600": ["Far away", "Distant"]}
+HUB += [("z", "P1", f"a{n}") for n in range(600)] + [("hub", "P1", "z")]
+HUB_NAMES = {"hub": ["Hub"]} | {f"{side}{n}": [f"{side}{n}"] for n in range(700) for side in "ab"}
+HUB_NAMES |= {"a555": ["Needle in hay"], "lone": ["Lone"], "b600": ["Far away", "Distant"], "z": ["Other hub"]}
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +86,13 @@ def test_a_hub_shows_each_relation_and_what_is_asked_for(hub: KgStore) -> None:
     assert lines(hub, ["hub"], "R7")[0] == "Hub | R7 | a0"
     shown = {line.split(" | ")[1] for line in lines(hub, ["hub"])}
     assert shown == {"P1", "P2"} | {f"R{n}" for n in range(20)}
+
+
+def test_the_link_between_two_hubs_is_found_without_their_names(hub: KgStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when their names have words that too many names have."""
+    monkeypatch.setattr("retrieval.kg.subgraph._MOST_NAMES", 0)
+    for entities in (["hub", "z"], ["z", "hub"]):
+        assert lines(hub, entities, "other")[0] == "Hub | P1 | Other hub"
 
 
 @settings(max_examples=25, deadline=None)
