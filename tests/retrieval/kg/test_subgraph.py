@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_a_hub_shows_each_relation_and_what_is_asked_for(hub: KgStore) -> None:
 
 def test_the_link_between_two_hubs_is_found_without_their_names(hub: KgStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when their names have words that too many names have."""
-    monkeypatch.setattr("retrieval.kg.subgraph._MOST_NAMES", 0)
+    monkeypatch.setattr(import_module("retrieval.kg.subgraph"), "_MOST_NAMES", 0)
     for entities in (["hub", "z"], ["z", "hub"]):
         assert lines(hub, entities, "other")[0] == "Hub | P1 | Other hub"
 
