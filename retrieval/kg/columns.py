@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +46,11 @@ def stretch(first: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(first - (ends - lengths), lengths)
+
+
+def places(column: np.ndarray, values: np.ndarray, side: Literal["left", "right"] = "left") -> np.ndarray:
+    """Where values stand in a sorted column, or would. Of the column's type first, or NumPy would copy the column."""
+    return np.searchsorted(column, values.astype(column.dtype), side=side)
 
 
 class Texts:

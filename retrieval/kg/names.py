@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from retrieval.kg.columns import grouped, load, offsets, save, stretches
+from retrieval.kg.columns import grouped, load, offsets, places, save, stretches
 from retrieval.kg.hashing import Keys, bits_of, bucket_bits, buckets, mix
 from retrieval.kg.vocabulary import MAX_EDITS, Variants, Vocabulary, save_vocabulary
 
@@ -187,5 +187,5 @@ def _prints(keys: Keys) -> np.ndarray:
 
 def _is_in(pool: np.ndarray, among: np.ndarray) -> np.ndarray:
     """Which of the pool are among some sorted rows."""
-    at = np.minimum(np.searchsorted(among, pool), len(among) - 1)
+    at = np.minimum(places(among, pool), len(among) - 1)
     return among[at] == pool

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from retrieval.kg.build import id_hash
-from retrieval.kg.columns import Texts, load
+from retrieval.kg.columns import Texts, load, places
 from retrieval.kg.folding import Spellings, name_words
 from retrieval.kg.graph import Adjacency
 from retrieval.kg.hashing import bits_of
@@ -153,7 +153,7 @@ class KgStore:
 
     def owners(self, names: np.ndarray) -> np.ndarray:
         """The entities that have these names, by row; shape as given."""
-        return np.searchsorted(self._names_of, names, side="right") - 1
+        return places(self._names_of, names, "right") - 1
 
     def are_labels(self, names: np.ndarray, owners: np.ndarray) -> np.ndarray:
         """Which of the names are their owners' labels; shape as given."""

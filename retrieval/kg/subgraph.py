@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from retrieval.kg.columns import stretch
+from retrieval.kg.columns import places, stretch
 from retrieval.kg.folding import content_words, name_words
 from retrieval.kg.graph import Adjacency
 from retrieval.kg.store import KgStore
@@ -136,7 +136,7 @@ class _Search:
         read = [stretch(starts, np.minimum(shares, lengths))]
         for i in np.lexsort((-lengths, -shared))[:_MOST_SEARCHED].tolist():
             run = side.neighbours[starts[i] : starts[i] + lengths[i]]
-            read.append(starts[i] + _places(run, self._named)[:_MOST_NAMED])
+            read.append(starts[i] + _standing(run, self._named)[:_MOST_NAMED])
         read += [self._links(side, row, other) for other in self.rows if other != row]
         edges = np.unique(np.concatenate(read))
         return relations[np.searchsorted(starts, edges, side="right") - 1], side.neighbours[edges]
@@ -150,13 +150,9 @@ class _Search:
         near = back.neighbours_of(other) == row
         relations = np.repeat(back.relations_of(other), back.run_lengths(other))[near].tolist()
         runs = int(side.runs[row]) + np.searchsorted(side.relations_of(row), relations)
-        return np.array(
-            [
-                int(side.edges[r]) + np.searchsorted(side.neighbours[side.edges[r] : side.edges[r + 1]], other)
-                for r in runs
-            ],
-            np.int64,
-        )
+        wanted = np.array([other])
+        found = [int(side.edges[r]) + places(side.neighbours[side.edges[r] : side.edges[r + 1]], wanted) for r in runs]
+        return np.concatenate(found or [np.zeros(0, np.int64)])
 
     def _shared(self, row: int, relations: np.ndarray, others: np.ndarray) -> np.ndarray:
         """How many of the wanted words each triple has; of another entity that was asked for all names count."""
@@ -175,9 +171,9 @@ class _Search:
         return np.unique(self._store.owners(self._store.names.having(sorted(self._wanted), _MOST_NAMES)))
 
 
-def _places(run: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _standing(run: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Where in a sorted run those of some sorted entities stand. The run may be long: it is searched, not read."""
-    at = np.searchsorted(run, rows.astype(run.dtype))
+    at = places(run, rows)
     inside = at < len(run)
     at, rows = at[inside], rows[inside]
     return at[run[at] == rows]
