@@ -22,7 +22,7 @@ from protocols import nl_dag, r_search
 from protocols.base import estimate_tokens, one_line
 from retrieval import Tools
 from rewards import evidence_recall
-from schemas import BundleQuestion, Message, Origin, PlannedSearch, Provenance, SearchEpisode
+from schemas import BundleQuestion, Message, Origin, PlannedSearch, Provenance, RSearchReward, SearchEpisode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,10 +161,9 @@ class _Work:
         model: str,
         keys: Sequence[str],
     ) -> SearchEpisode:
-        row, text = self.row, r_search.episode_text(messages)
+        row = self.row
         turn = r_search.readable_turn(messages[2].content) or r_search.Turn()
         plan = turn.plan or nl_dag.SearchPlan(nodes=(), edges=())
-        golds = () if row.correct_options else (row.answer,)
         said = "\0".join([row.uid, *(message.content for message in messages)])
         return SearchEpisode(
             uid=hashlib.sha256(said.encode()).hexdigest()[:16],
@@ -182,12 +181,12 @@ class _Work:
             plan_edges=plan.edges,
             searches=tuple(map(_search, results)),
             messages=tuple(messages),
-            final_answer=r_search.final_answer(text),
+            final_answer=r_search.final_answer(r_search.episode_text(messages)),
             num_tool_calls=sum(result.status != "skipped" for result in results),
             num_hops=len(row.hops),
             token_estimate=sum(estimate_tokens(message.content) for message in messages),
             evidence_found=_found_evidence(row, results),
-            reward=r_search.score(text, correct_options=row.correct_options, golds=golds),
+            reward=reward_of(messages, row),
             provenance=Provenance(
                 run_id=self.context.run_id,
                 source_id=f"bundle_questions:{row.uid}",
@@ -197,6 +196,12 @@ class _Work:
                 call_keys=tuple(keys),
             ),
         )
+
+
+def reward_of(messages: Sequence[Message], row: BundleQuestion) -> RSearchReward:
+    """0.25 for the format, 0.25 for the plan, 0.5 for the answer (R-Search, 3.4), of a conversation as it stands."""
+    golds = () if row.correct_options else (row.answer,)
+    return r_search.score(r_search.episode_text(messages), correct_options=row.correct_options, golds=golds)
 
 
 def gold_answer(row: BundleQuestion) -> str:

@@ -15,6 +15,7 @@ from filters.bundles import (
     unsupported_quote,
 )
 from generators.document_bundles import complexity_of
+from generators.r_search_episodes import reward_of
 from generators.textualize import episode_sft_row
 from pipelines.bundles_config import BundleRunConfig
 from pipelines.bundling.duplicates import exact_key
@@ -23,7 +24,6 @@ from pipelines.curriculum import in_order
 from pipelines.intake import INPUTS
 from pipelines.row_checks import RowChecks
 from pipelines.stages import cleaning, embedding, episodes, grouping, questions, selection
-from protocols import r_search
 from schemas import (
     Bundle,
     BundleInput,
@@ -164,7 +164,6 @@ class BundleRowChecks(RowChecks):
         verdict = episodes.against(episode, row, self.config)
         if verdict is not None:
             yield f"filter {verdict.reason} rejects it: {verdict.detail}"
-        text = r_search.episode_text(episode.messages)
-        found = r_search.score(text, correct_options=row.correct_options, golds=(row.answer,))
+        found = reward_of(episode.messages, row)
         if found != episode.reward:
             yield f"reward {episode.reward.total}, its conversation says {found.total}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from schemas import estimate_tokens as estimate_tokens
+
 TAGS = (
     "think",
     "search",
@@ -21,16 +23,6 @@ _NAMES = "|".join(TAGS)
 _TAG = re.compile(rf"<\s*(/?)\s*({_NAMES})\s*/?\s*>", re.IGNORECASE)
 _TAG_START = re.compile(rf"<(?=\s*/?\s*(?:{_NAMES})\s*/?\s*>|\|[^<>|\s]+\|>)", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-_TOKEN = re.compile(r"[A-Za-z0-9]{1,4}|[^\sA-Za-z0-9]")
-
-
-def estimate_tokens(text: str) -> int:
-    """Length in tokens without a tokenizer, made to err on the long side.
-
-    Every started four ASCII letters or digits of a word are one token, and so is every other character but white
-    space. On English Wikipedia text that is about 1.4 times a WordPiece count.
-    """
-    return sum(1 for _ in _TOKEN.finditer(text))
 
 
 def escape_retrieved(text: str) -> str:

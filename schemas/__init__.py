@@ -44,6 +44,7 @@ from schemas.errors import (
     Stalled,
     TrailforgeError,
 )
+from schemas.kg import EntityMatch, KgEntity, KgStats, KgTriple, MatchKind, RelationMatch
 from schemas.plan import Origin, Plan, Split
 from schemas.provenance import Count, FileEntry, Manifest, Provenance, SchemaVersion, StageCount
 from schemas.question import Hop, Question
@@ -56,6 +57,7 @@ from schemas.rollout import (
     StopReason,
     VariationKind,
 )
+from schemas.tokens import estimate_tokens
 from schemas.trajectory import (
     ChatMessage,
     ErrorType,
@@ -85,13 +87,18 @@ __all__ = [
     "Document",
     "DocumentEmbedding",
     "DroppedSplits",
+    "EntityMatch",
     "ErrorType",
     "FileEntry",
     "FilterScore",
     "Hop",
     "InvalidInput",
+    "KgEntity",
+    "KgStats",
+    "KgTriple",
     "MalformedReply",
     "Manifest",
+    "MatchKind",
     "Message",
     "Node",
     "Origin",
@@ -106,6 +113,7 @@ __all__ = [
     "Question",
     "RSearchReward",
     "RejectedRow",
+    "RelationMatch",
     "RequestRefused",
     "RetrievalError",
     "Role",
@@ -132,6 +140,7 @@ __all__ = [
     "Verdict",
     "arrow_schema",
     "check_row_count",
+    "estimate_tokens",
     "from_dict",
     "from_table",
     "iter_parquet",

@@ -79,7 +79,7 @@ class Trajectory:
     num_tool_calls: int
     num_hops: int
     token_estimate: int
-    """Length by the rule of `protocols.base.estimate_tokens`; a trainer counts with its own tokenizer."""
+    """Length by the rule of `schemas.estimate_tokens`; a trainer counts with its own tokenizer."""
     reward: TrajectoryReward
     step_pair: StepPair | None
     """None for correct trajectories."""

@@ -419,10 +419,13 @@ def test_every_import_is_declared() -> None:
 
 
 def test_lock_holds_what_is_declared() -> None:
-    """Every requirement of core, dense, embedded, bundles and dev is pinned at a version within its bounds."""
+    """Every requirement of core, dense, embedded, bundles, kg and dev is pinned at a version within its bounds."""
     pins = locked()
     wanted = [
-        r for extra in ("", "dense", "embedded", "bundles", "dev") for r in declared()[extra] if r.name != "trailforge"
+        r
+        for extra in ("", "dense", "embedded", "bundles", "kg", "dev")
+        for r in declared()[extra]
+        if r.name != "trailforge"
     ]
     assert not [str(r) for r in wanted if pins.get(canonicalize_name(r.name), "none") not in r.specifier]
 

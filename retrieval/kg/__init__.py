@@ -1,0 +1,48 @@
+"""A knowledge graph to search: built once into a folder, opened memory-mapped, shared between processes.
+
+    build_kg(open_source(path), folder)                                   a graph's published files to a store
+    store = KgStore.open(folder)                                          entities, names, triples, neighbours
+    match_entity(store, "Albert Einstien", "Where was he born?")          mention to entities, with score and margin
+    subgraph(store, ["Q937"], ["place of birth"])                         ranked triples within limits
+    KgTool(store).search(["Albert Einstein"], ["place of birth"])         the three in one
+    await keep_triples(client, model, TripleQuery(...), triples)          what a model keeps of them
+
+Fuzzy matching needs rapidfuzz (the extra `kg`), which is loaded when it is first needed.
+"""
+
+from retrieval.kg.build import build_kg
+from retrieval.kg.filter import MAX_KEPT, KeptTriples, TripleQuery, filter_prompt, keep_triples
+from retrieval.kg.match import match_entity, match_relation
+from retrieval.kg.sources import Codex, KgSource, KqaJson, Tables, Wikidata5M, open_source
+from retrieval.kg.store import Direction, KgStore
+from retrieval.kg.subgraph import CountTokens, SubgraphLimits, subgraph
+from retrieval.kg.tokens import tokenizer_of
+from retrieval.kg.tool import KgResult, KgTool, KgToolConfig, MentionMatches, PhraseMatches
+
+__all__ = [
+    "MAX_KEPT",
+    "Codex",
+    "CountTokens",
+    "Direction",
+    "KeptTriples",
+    "KgResult",
+    "KgSource",
+    "KgStore",
+    "KgTool",
+    "KgToolConfig",
+    "KqaJson",
+    "MentionMatches",
+    "PhraseMatches",
+    "SubgraphLimits",
+    "Tables",
+    "TripleQuery",
+    "Wikidata5M",
+    "build_kg",
+    "filter_prompt",
+    "keep_triples",
+    "match_entity",
+    "match_relation",
+    "open_source",
+    "subgraph",
+    "tokenizer_of",
+]

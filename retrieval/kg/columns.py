@@ -1,0 +1,92 @@
+"""The columns of a store on disk: NumPy files, opened memory-mapped so that processes share one copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+_SMALL = np.iinfo(np.uint32).max
+
+
+def save(folder: Path, name: str, column: np.ndarray) -> None:
+    """Write a column as `name.npy`."""
+    np.save(folder / f"{name}.npy", column, allow_pickle=False)
+
+
+def load(folder: Path, name: str) -> np.ndarray:
+    """A column, memory-mapped and read-only. Raises `OSError` or `ValueError` when it is missing or damaged."""
+    mapped = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+    return mapped.view(np.ndarray)  # indexing a memmap costs a microsecond more
+
+
+def offsets(lengths: np.ndarray) -> np.ndarray:
+    """Where each of a row of stretches begins, and at last where they end; shape (len(lengths) + 1,)."""
+    ends = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=ends[1:])
+    return ends.astype(np.uint32) if ends[-1] <= _SMALL else ends
+
+
+def grouped(keys: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of each group, in order, as (starts, rows): those of group g are `rows[starts[g]:starts[g + 1]]`."""
+    return offsets(np.bincount(keys, minlength=groups)), np.argsort(keys, kind="stable")
+
+
+def stretches(starts: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Positions in all stretches of some groups, one after the other."""
+    first = starts[groups].astype(np.int64)
+    return stretch(first, starts[groups + 1].astype(np.int64) - first)
+
+
+def stretch(first: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Positions `first[i]` up to `first[i] + lengths[i]` for each i, one after the other; int64."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(first - (ends - lengths), lengths)
+
+
+def places(column: np.ndarray, values: np.ndarray, side: Literal["left", "right"] = "left") -> np.ndarray:
+    """Where values stand in a sorted column, or would. Of the column's type first, or NumPy would copy the column."""
+    return np.searchsorted(column, values.astype(column.dtype), side=side)
+
+
+class Texts:
+    """A column of texts: UTF-8 one after the other, and where each begins."""
+
+    def __init__(self, blob: np.ndarray, starts: np.ndarray) -> None:
+        self._blob, self._starts = blob.data, starts
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> Texts:
+        """As `load`."""
+        return cls(load(folder, f"{name}.utf8"), load(folder, f"{name}.starts"))
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def __getitem__(self, row: int) -> str:
+        return str(self._blob[int(self._starts[row]) : int(self._starts[row + 1])], "utf-8")
+
+    def many(self, rows: np.ndarray | Sequence[int]) -> list[str]:
+        """The texts of some rows."""
+        rows = np.asarray(rows, np.int64)
+        blob = self._blob
+        spans = zip(self._starts[rows].tolist(), self._starts[rows + 1].tolist(), strict=True)
+        return [str(blob[first:last], "utf-8") for first, last in spans]
+
+
+def save_texts(folder: Path, name: str, texts: pa.LargeStringArray) -> None:
+    """Write a column of texts, for `Texts.load`."""
+    _, starts, blob = texts.buffers()
+    bounds = np.frombuffer(starts, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    content = np.frombuffer(blob, np.uint8) if blob is not None else np.zeros(0, np.uint8)
+    save(folder, f"{name}.utf8", content[bounds[0] : bounds[-1]])
+    save(folder, f"{name}.starts", offsets(np.diff(bounds)))
+
+
+def as_texts(texts: Iterable[str]) -> pa.LargeStringArray:
+    """Texts as Arrow holds them."""
+    return pa.array(texts if isinstance(texts, list) else list(texts), pa.large_string())

@@ -1,0 +1,281 @@
+"""Where graphs come from: Wikidata5M and CoDEx as published, tables of triples, and JSON in the form of KQA Pro."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from retrieval.kg.gather import Gathered, NamedThings
+from retrieval.kg.table_rows import Row, has_header, table_rows, text_of
+from retrieval.kg.text_files import TextFile, members_of, readable
+from schemas import InvalidInput
+
+INSTANCE_OF = "instance of"
+SUBCLASS_OF = "subclass of"
+_ID_FIELDS = ("id", "qid", "pid", "mid")
+_ENDS = ("head", "relation", "tail")
+_BROKEN = "\ufffd"
+
+
+class KgSource(Protocol):
+    """Published files of a graph."""
+
+    @property
+    def name(self) -> str:
+        """Of the graph or its format."""
+        ...
+
+    def files(self) -> list[Path]:
+        """What is read. Raises `InvalidInput` when something is missing."""
+        ...
+
+    def read(self, into: Gathered) -> None:
+        """Read all rows. Raises `InvalidInput` for files that cannot be used at all."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wikidata5M:
+    """A folder with the files of Wikidata5M, unpacked, gzipped, or in the published `.tar.gz` archives.
+
+    Triples are `wikidata5m_{transductive,inductive}_{train,valid,test}.txt` of both splits, names
+    `wikidata5m_entity.txt` and `wikidata5m_relation.txt`.
+    """
+
+    folder: Path
+    name = "wikidata5m"
+
+    def files(self) -> list[Path]:
+        """See `KgSource`."""
+        return sorted({file.path for file in self._found().values()})
+
+    def read(self, into: Gathered) -> None:
+        """See `KgSource`."""
+        files = self._found()
+        _named_lines(files["wikidata5m_entity"], into, into.entities)
+        _named_lines(files["wikidata5m_relation"], into, into.relations)
+        for split in _WIKIDATA5M_TRIPLES:
+            _triple_lines(files[split], into)
+
+    def _found(self) -> dict[str, TextFile]:
+        found: dict[str, TextFile] = {}
+        for path in sorted(self.folder.glob("wikidata5m_*")):
+            packed = path.name.endswith((".tar.gz", ".tgz", ".tar"))
+            for file in members_of(path) if packed else [TextFile(path)]:
+                stem = Path(file.member or path.name).name.removesuffix(".gz").removesuffix(".txt")
+                found.setdefault(stem, file)
+        wanted = (*_WIKIDATA5M_TRIPLES, "wikidata5m_entity", "wikidata5m_relation")
+        missing = [f"{stem}.txt" for stem in wanted if stem not in found]
+        if missing:
+            raise InvalidInput(
+                f"lacks {', '.join(missing)}; wanted are Wikidata5M's archives transductive, inductive and alias",
+                file=self.folder,
+            )
+        return {stem: found[stem] for stem in wanted}
+
+
+_WIKIDATA5M_TRIPLES = tuple(
+    f"wikidata5m_{split}_{part}" for split in ("transductive", "inductive") for part in ("train", "valid", "test")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Codex:
+    """A checkout of CoDEx's `data/`: `triples/*/{train,valid,test}.txt` of all sizes, English labels."""
+
+    folder: Path
+    name = "codex"
+
+    def files(self) -> list[Path]:
+        """See `KgSource`."""
+        triples = [p for p in sorted(self.folder.glob("triples/*/*.txt")) if p.stem in ("train", "valid", "test")]
+        if not triples:
+            raise InvalidInput("has no triples/*/train.txt; wanted is the folder data/ of CoDEx", file=self.folder)
+        return [*self._names().values(), *triples]
+
+    def read(self, into: Gathered) -> None:
+        """See `KgSource`."""
+        for kind, path in self._names().items():
+            things = into.entities if kind == "entities" else into.relations
+            for number, (key, fields) in enumerate(_object(path).items(), start=1):
+                _named_row(Row(path, number, {**_fields(fields), "id": key}), into, things)
+        for path in self.files()[2:]:
+            _triple_lines(TextFile(path), into)
+
+    def _names(self) -> dict[str, Path]:
+        return {kind: self.folder / kind / "en" / f"{kind}.json" for kind in ("entities", "relations")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """Triples and names in tables: TSV, JSON Lines (each gzipped too) or Parquet.
+
+    Triples have the columns `head`, `relation`, `tail`, and may have `head_label`, `relation_label`, `tail_label`; a
+    TSV file without a header has the first three. Names have `id` (or `qid`, `pid`, `mid`), `label` and
+    `aliases` (a list, or a text with `|` between them); a
+    TSV file without a header has an id and then the names, the label first. Without a name an id is its own.
+    """
+
+    triples: tuple[Path, ...]
+    entities: tuple[Path, ...] = ()
+    relations: tuple[Path, ...] = ()
+    columns: tuple[tuple[str, str], ...] = ()
+    """Ours and theirs, where triples call a column otherwise: `(("head", "head_qid"), ("head_label", "head"))`."""
+    name: str = "tables"
+
+    def files(self) -> list[Path]:
+        """See `KgSource`."""
+        return [*self.entities, *self.relations, *self.triples]
+
+    def read(self, into: Gathered) -> None:
+        """See `KgSource`."""
+        for path in self.entities:
+            _named_rows(path, into, into.entities)
+        for path in self.relations:
+            _named_rows(path, into, into.relations)
+        theirs = {name: name for end in _ENDS for name in (end, f"{end}_label")} | dict(self.columns)
+        labelled: set[tuple[str, str, str]] = set()
+        for path in self.triples:
+            for row in table_rows(path, _ENDS):
+                _labelled_triple(row, theirs, labelled, into)
+
+
+@dataclass(frozen=True, slots=True)
+class KqaJson:
+    """A `kb.json` as KQA Pro has it: concepts, entities, and their relations, each of which names one direction.
+
+    Relations have no ids there, so their names are their ids. A concept that an entity or concept is `instanceOf`
+    becomes a triple, *instance of* or *subclass of*. Attributes hold values and no entities: they are left out.
+    """
+
+    path: Path
+    name = "kqa"
+
+    def files(self) -> list[Path]:
+        """See `KgSource`."""
+        return [self.path]
+
+    def read(self, into: Gathered) -> None:
+        """See `KgSource`."""
+        graph = _object(self.path)
+        number = 0
+        for kind, is_a in (("concepts", SUBCLASS_OF), ("entities", INSTANCE_OF)):
+            for key, fields in _fields(graph.get(kind)).items():
+                number += 1
+                row = Row(self.path, number, {**_fields(fields), "id": key, "label": _fields(fields).get("name")})
+                if _named_row(row, into, into.entities):
+                    _kqa_triples(row, key, is_a, into)
+
+
+def open_source(
+    path: Path, *, entities: Iterable[Path] = (), relations: Iterable[Path] = (), columns: dict[str, str] | None = None
+) -> KgSource:
+    """The source that a path is: a folder of Wikidata5M or CoDEx, a `.json` of KQA Pro, else a table of triples."""
+    if path.is_dir():
+        return Codex(path) if (path / "triples").is_dir() else Wikidata5M(path)
+    if path.name.removesuffix(".gz").endswith(".json"):
+        return KqaJson(path)
+    return Tables(
+        triples=(path,),
+        entities=tuple(entities),
+        relations=tuple(relations),
+        columns=tuple((columns or {}).items()),
+    )
+
+
+def _triple_lines(file: TextFile, into: Gathered) -> None:
+    """Lines of a head, a relation and a tail with tabs between them."""
+    for number, line in file.lines():
+        parts = line.split("\t")
+        if len(parts) == len(_ENDS) and all(map(str.strip, parts)) and _BROKEN not in line:
+            into.triple(*parts)
+        else:
+            into.reject(file, number, None, _problem(line, "expected head, relation and tail, each with a tab"), line)
+
+
+def _named_lines(file: TextFile, into: Gathered, things: NamedThings) -> None:
+    """Lines of an id and its names with tabs between them."""
+    for number, line in file.lines():
+        key, *names = line.split("\t")
+        if key.strip() and any(map(str.strip, names)) and _BROKEN not in line:
+            into.named(things, key, names)
+        else:
+            into.reject(file, number, None, _problem(line, "expected an id and its names, each with a tab"), line)
+
+
+def _problem(line: str, expected: str) -> str:
+    return "not UTF-8 text" if _BROKEN in line else expected
+
+
+def _named_rows(path: Path, into: Gathered, things: NamedThings) -> None:
+    if has_header(path):
+        for row in table_rows(path, ()):
+            _named_row(row, into, things)
+    else:
+        _named_lines(TextFile(path), into, things)
+
+
+def _named_row(row: Row, into: Gathered, things: NamedThings) -> bool:
+    """Take in an id with label and aliases; False when the row is invalid."""
+    key = next((text for field in _ID_FIELDS if (text := text_of(row.fields.get(field)))), None)
+    label, aliases = text_of(row.fields.get("label")), row.fields.get("aliases") or []
+    aliases = aliases.split("|") if isinstance(aliases, str) else aliases
+    if row.problem or key is None or label is None:
+        field = None if row.problem else "label" if key else "id"
+        into.reject(row.file, row.number, field, row.problem or "must be a text that is not empty", row.payload)
+    elif not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
+        into.reject(row.file, row.number, "aliases", "must be a list of texts", row.payload)
+    else:
+        into.named(things, key, [label, *aliases])
+        return True
+    return False
+
+
+def _labelled_triple(row: Row, theirs: dict[str, str], labelled: set[tuple[str, str, str]], into: Gathered) -> None:
+    ids = [text_of(row.fields.get(theirs[end])) for end in _ENDS]
+    bad = next((theirs[end] for end, key in zip(_ENDS, ids, strict=True) if key is None), None)
+    if row.problem or bad:
+        problem = row.problem or "must be a text that is not empty"
+        into.reject(row.file, row.number, None if row.problem else bad, problem, row.payload)
+        return
+    head, relation, tail = (str(key) for key in ids)
+    into.triple(head, relation, tail)
+    for end, key in (("head", head), ("relation", relation), ("tail", tail)):
+        label = text_of(row.fields.get(theirs[f"{end}_label"]))
+        kind = "relation" if end == "relation" else "entity"
+        if label and (kind, key, label) not in labelled:
+            labelled.add((kind, key, label))
+            (into.relations if kind == "relation" else into.entities).add(key, [label])
+
+
+def _kqa_triples(row: Row, key: str, is_a: str, into: Gathered) -> None:
+    for concept in row.fields.get("instanceOf") or []:
+        into.triple(key, is_a, str(concept))
+    for position, relation in enumerate(row.fields.get("relations") or []):
+        fields = _fields(relation)
+        name, other = text_of(fields.get("predicate", fields.get("relation"))), text_of(fields.get("object"))
+        direction = fields.get("direction")
+        if name is None or other is None or direction not in ("forward", "backward"):
+            expected = "must have predicate, object, and a direction that is forward or backward"
+            payload = json.dumps(relation, ensure_ascii=False)
+            into.reject(row.file, row.number, f"relations[{position}]", expected, payload)
+        else:
+            into.triple(*((key, name, other) if direction == "forward" else (other, name, key)))
+
+
+def _object(path: Path) -> dict[str, Any]:
+    with readable(path), TextFile(path).opened() as file:
+        try:
+            value = json.load(file)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(f"not JSON ({error})", file=path) from error
+    if not isinstance(value, dict):
+        raise InvalidInput("not a JSON object", file=path)
+    return value
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,209 @@
+"""An opened store: entities, names and triples, read from memory-mapped files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from retrieval.kg.build import id_hash
+from retrieval.kg.columns import Texts, load, places
+from retrieval.kg.folding import Spellings, name_words
+from retrieval.kg.graph import Adjacency
+from retrieval.kg.hashing import bits_of
+from retrieval.kg.layout import check_hashes, read_manifest, stats_of
+from retrieval.kg.names import NameIndex
+from schemas import InvalidInput, KgEntity, KgTriple, RetrievalError
+
+Direction = Literal["out", "into"]
+"""Which side of a triple an entity is on: `out` as its head, `into` as its tail."""
+
+
+class KgStore:
+    """A knowledge graph on disk, read-only. Opening reads no column, so it takes milliseconds at any size.
+
+    To its users entities and relations go by id, inside the package by row; `out` and `into` are for those who walk
+    the graph, by row too.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        manifest = read_manifest(folder)
+        self.folder = folder
+        self.stats = stats_of(manifest)
+        """What the store holds."""
+        try:
+            self._ids = Texts.load(folder, "ids")
+            self._id_rows = load(folder, "ids.buckets"), load(folder, "ids.rows")
+            self._names, self._names_of = Texts.load(folder, "names"), load(folder, "names.of")
+            self._relations = Texts.load(folder, "relations")
+            self._relation_names = Texts.load(folder, "relation_names"), load(folder, "relation_names.of")
+            self.out, self.into = Adjacency.load(folder, "out"), Adjacency.load(folder, "into")
+            self.names = NameIndex(folder)
+        except (OSError, ValueError) as error:
+            raise RetrievalError(f"{folder} is damaged ({error}): build the store again") from error
+
+    @classmethod
+    def open(cls, folder: Path) -> KgStore:
+        """Open a folder that `build_kg` made. Files are compared by size; `check` compares all their bytes.
+
+        Raises `InvalidInput` when the folder is no store, and `RetrievalError` when it is damaged or of another format.
+        """
+        return cls(folder)
+
+    def check(self) -> None:
+        """Compare every file with its hash. Raises `RetrievalError` when one is damaged."""
+        check_hashes(self.folder)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    # By id
+
+    def __contains__(self, entity: object) -> bool:
+        return isinstance(entity, str) and self.find(entity) is not None
+
+    def entity(self, entity: str) -> KgEntity:
+        """An entity by id. Raises `InvalidInput` for an id that the store has not, as all methods do."""
+        row = self.row(entity)
+        label, *aliases = self.names_of(row)
+        return KgEntity(id=entity, label=label, aliases=tuple(aliases), degree=self.degree_of(row))
+
+    def label(self, entity: str) -> str:
+        """Its first name."""
+        return self.label_of(self.row(entity))
+
+    def aliases(self, entity: str) -> tuple[str, ...]:
+        """Its other names."""
+        return tuple(self.names_of(self.row(entity))[1:])
+
+    def degree(self, entity: str) -> int:
+        """Triples it is head of, plus triples it is tail of."""
+        return self.degree_of(self.row(entity))
+
+    def relation_label(self, relation: str) -> str:
+        """The first name of a relation."""
+        return self.relation_names[self.relation_row(relation)][0]
+
+    def relations_of(self, entity: str, direction: Direction) -> list[tuple[str, int]]:
+        """The relations that an entity has in a direction, with the number of neighbours over each."""
+        row, side = self.row(entity), getattr(self, direction)
+        lengths = side.run_lengths(row).tolist()
+        return [(self._relations[r], n) for r, n in zip(side.relations_of(row).tolist(), lengths, strict=True)]
+
+    def neighbours(self, entity: str, relation: str, direction: Direction) -> list[str]:
+        """The entities that a relation leads to: from a head to its tails (`out`), or back (`into`)."""
+        side: Adjacency = getattr(self, direction)
+        return self._ids.many(side.neighbours_of(self.row(entity), self.relation_row(relation)))
+
+    def triples_of(self, entity: str, relation: str | None = None) -> Iterator[KgTriple]:
+        """Its triples as head, then those as tail; of one relation if one is given. A loop comes once."""
+        row = self.row(entity)
+        wanted = None if relation is None else self.relation_row(relation)
+        for side in (self.out, self.into):
+            for each in side.relations_of(row).tolist() if wanted is None else [wanted]:
+                for other in side.neighbours_of(row, each).tolist():
+                    if side is self.out:
+                        yield self.triple(row, each, other)
+                    elif other != row:
+                        yield self.triple(other, each, row)
+
+    # By row
+
+    def find(self, entity: str) -> int | None:
+        """The row of an entity; None when the store has not that id."""
+        starts, rows = self._id_rows
+        bucket = id_hash(entity) >> (32 - bits_of(starts))
+        return next(
+            (r for r in rows[int(starts[bucket]) : int(starts[bucket + 1])].tolist() if self._ids[r] == entity), None
+        )
+
+    def row(self, entity: str) -> int:
+        """`find`, where the id must be there."""
+        row = self.find(entity)
+        if row is None:
+            raise InvalidInput(f"{self.folder} has no entity {entity!r}", field="entity")
+        return row
+
+    def relation_row(self, relation: str) -> int:
+        """The row of a relation."""
+        row = self._relation_rows.get(relation)
+        if row is None:
+            raise InvalidInput(f"{self.folder} has no relation {relation!r}", field="relation")
+        return row
+
+    def id_of(self, row: int) -> str:
+        """An entity's id."""
+        return self._ids[row]
+
+    def label_of(self, row: int) -> str:
+        """An entity's first name."""
+        return self._names[int(self._names_of[row])]
+
+    def labels_of(self, rows: np.ndarray) -> list[str]:
+        """The first names of several entities."""
+        return self._names.many(self._names_of[rows])
+
+    def names_of(self, row: int) -> list[str]:
+        """All names of an entity, the label first."""
+        return self._names.many(range(int(self._names_of[row]), int(self._names_of[row + 1])))
+
+    def owners(self, names: np.ndarray) -> np.ndarray:
+        """The entities that have these names, by row; shape as given."""
+        return places(self._names_of, names, "right") - 1
+
+    def are_labels(self, names: np.ndarray, owners: np.ndarray) -> np.ndarray:
+        """Which of the names are their owners' labels; shape as given."""
+        return self._names_of[owners] == names
+
+    def name_texts(self, names: np.ndarray) -> list[str]:
+        """The texts of some names."""
+        return self._names.many(names)
+
+    def degree_of(self, row: int) -> int:
+        """See `degree`."""
+        return self.out.degree(row) + self.into.degree(row)
+
+    def degrees(self, rows: np.ndarray) -> np.ndarray:
+        """`degree` of several entities; int64, shape as given."""
+        return self.out.degrees(rows) + self.into.degrees(rows)
+
+    def triple(self, head: int, relation: int, tail: int) -> KgTriple:
+        """A triple of rows, readable."""
+        return KgTriple(
+            head=self._ids[head],
+            relation=self._relations[relation],
+            tail=self._ids[tail],
+            head_label=self.label_of(head),
+            relation_label=self.relation_names[relation][0],
+            tail_label=self.label_of(tail),
+        )
+
+    def relation_id(self, row: int) -> str:
+        """A relation's id."""
+        return self._relations[row]
+
+    @cached_property
+    def relation_names(self) -> list[list[str]]:
+        """All names of every relation, by row, the label first. Held in memory: there are about a thousand."""
+        texts, starts = self._relation_names
+        bounds = starts.tolist()
+        names = texts.many(range(len(texts)))
+        return [names[first:last] for first, last in pairwise(bounds)]
+
+    @cached_property
+    def relation_words(self) -> list[frozenset[str]]:
+        """The words of all names of every relation, by row."""
+        return [frozenset(word for name in names for word in name_words(name)) for names in self.relation_names]
+
+    @cached_property
+    def relation_name_words(self) -> Spellings:
+        """The words of every name of every relation, in the order of `relation_names`."""
+        return Spellings.of([name_words(name) for names in self.relation_names for name in names])
+
+    @cached_property
+    def _relation_rows(self) -> dict[str, int]:
+        return {self._relations[row]: row for row in range(len(self._relations))}

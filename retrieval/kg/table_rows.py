@@ -1,0 +1,99 @@
+"""Rows of tables: TSV with or without a header, JSON Lines, Parquet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from retrieval.kg.text_files import TextFile, readable
+from schemas import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row by its fields."""
+
+    file: Path
+    number: int
+    """From 1: the line of a text file, the position in another."""
+    fields: dict[str, Any]
+    problem: str = ""
+    """Why it cannot be used; empty when it has fields."""
+    text: str = ""
+    """As it stands in a text file."""
+
+    @property
+    def payload(self) -> str:
+        """The row as it was."""
+        return self.text or json.dumps(self.fields, ensure_ascii=False, default=str)
+
+
+def table_rows(path: Path, unnamed: Sequence[str]) -> Iterator[Row]:
+    """The rows of a table. `unnamed`: what the columns of a TSV file are when its first line names none of them.
+
+    Raises `InvalidInput` for a file that cannot be read.
+    """
+    kind = _kind(path)
+    if kind == "parquet":
+        return _parquet_rows(path)
+    return _json_rows(path) if kind == "json" else _tsv_rows(path, unnamed)
+
+
+def has_header(path: Path) -> bool:
+    """Whether the columns of a table have names: always, but for TSV files whose first line has none of ours."""
+    if _kind(path) != "tsv":
+        return True
+    first = next(TextFile(path).lines(), (1, ""))
+    return bool({"head", "id"} & set(first[1].split("\t")))
+
+
+def text_of(value: Any) -> str | None:
+    """An id or a label: a text that is not empty, or a whole number; None for anything else."""
+    if isinstance(value, str):
+        return " ".join(value.split()) or None
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _kind(path: Path) -> str:
+    ending = path.name.removesuffix(".gz").rpartition(".")[2]
+    return {"parquet": "parquet", "jsonl": "json"}.get(ending, "tsv")
+
+
+def _tsv_rows(path: Path, unnamed: Sequence[str]) -> Iterator[Row]:
+    lines = TextFile(path).lines()
+    names = next(lines)[1].split("\t") if has_header(path) else list(unnamed)
+    for number, line in lines:
+        values = line.split("\t")
+        problem = "" if len(values) == len(names) else f"has {len(values)} columns, expected {len(names)}"
+        if "\ufffd" in line:
+            problem = "not UTF-8 text"
+        yield Row(path, number, dict(zip(names, values, strict=False)), problem, line)
+
+
+def _json_rows(path: Path) -> Iterator[Row]:
+    for number, line in TextFile(path).lines():
+        try:
+            value = json.loads(line)
+            json.dumps(value, ensure_ascii=False).encode()  # an escape may be half of a surrogate pair
+        except (ValueError, RecursionError) as error:
+            yield Row(path, number, {}, f"not JSON ({error})", line)
+            continue
+        problem = "" if isinstance(value, dict) else "not a JSON object"
+        yield Row(path, number, value if not problem else {}, problem, line)
+
+
+def _parquet_rows(path: Path) -> Iterator[Row]:
+    with readable(path):
+        try:
+            with pq.ParquetFile(path) as file:
+                rows = (row for batch in file.iter_batches() for row in batch.to_pylist())
+                for number, row in enumerate(rows, start=1):
+                    yield Row(path, number, row)
+        except pa.ArrowInvalid as error:
+            raise InvalidInput(f"cannot be read as Parquet ({error})", file=path) from error

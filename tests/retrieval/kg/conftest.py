@@ -1,0 +1,14 @@
+"""The small store."""
+
+from __future__ import annotations
+
+import pytest
+
+from retrieval.kg import KgStore
+from tests.retrieval.kg.support import small_store
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> KgStore:
+    """Over `support.ENTITIES`; read-only, so one for all tests."""
+    return small_store(tmp_path_factory.mktemp("kg"))

@@ -1,0 +1,149 @@
+"""From mentions to entities, from phrases to relations."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retrieval.kg import KgStore, match_entity, match_relation
+from retrieval.kg.folding import fold, name_words
+from schemas import RetrievalError
+from tests.retrieval.kg.support import store_of
+
+WORD = st.text("abcdefghijklmnopqrstuvwxyzé", min_size=4, max_size=12)
+NAMES = st.lists(st.lists(WORD, min_size=1, max_size=4).map(" ".join), min_size=2, max_size=12, unique_by=fold)
+
+
+def best(store: KgStore, mention: str, sub_query: str = "") -> str | None:
+    matches = match_entity(store, mention, sub_query)
+    return matches[0].entity_id if matches else None
+
+
+@pytest.mark.parametrize(
+    ("mention", "entity", "kind"),
+    [
+        ("Albert Einstein", "Q1", "label"),
+        ("ALBERT  einstein", "Q1", "label"),
+        ("Albert-Einstein", "Q1", "label"),
+        ("Beyonce", "Q9", "label"),
+        ("deutschland", "Q3", "alias"),
+        ("ulm germany", "Q2", "alias"),
+        ("Einstein Albert", "Q1", "word_order"),
+        ("Albrt Einstien", "Q1", "fuzzy"),
+        ("Einstien Albrt", "Q1", "fuzzy"),
+        ("AlbertEinstein", "Q1", "fuzzy"),
+        ("AlbertxEinstien", "Q1", "fuzzy"),
+        ("Prince ton University", "Q4", "fuzzy"),
+        ("the physicist Albert Einstein", "Q1", "fuzzy"),
+        ("Q99", "Q99", "label"),
+        ("!!!", "Q12", "label"),
+    ],
+)
+def test_a_mention_finds_its_entity(store: KgStore, mention: str, entity: str, kind: str) -> None:
+    match = match_entity(store, mention)[0]
+    assert (match.entity_id, match.kind) == (entity, kind)
+    assert match.label == store.label(entity) and match.degree == store.degree(entity)
+    assert name_words(match.name) in [name_words(name) for name in store.names_of(store.row(entity))]
+
+
+@pytest.mark.parametrize("mention", ["", "  ", "Quetzalcoatlus", "\U0001f600", "zzzz " * 40])
+def test_what_is_like_no_name_finds_nothing(store: KgStore, mention: str) -> None:
+    assert match_entity(store, mention) == []
+
+
+def test_label_beats_alias_beats_similar(store: KgStore) -> None:
+    matches = match_entity(store, "Paris")
+    assert [m.entity_id for m in matches] == ["Q5", "Q6", "Q11"]
+    assert [(m.kind, m.score, m.margin) for m in matches] == [
+        ("label", 1.0, 0.0),
+        ("label", 1.0, 0.0),
+        ("alias", 0.99, -0.01),
+    ]
+    assert match_entity(store, "Pariss")[0].score < 0.98
+    assert match_entity(store, "Paris", k=1) == matches[:1]
+    assert match_entity(store, "Paris", k=0) == []
+
+
+def test_the_margin_of_a_lone_match_is_its_score(store: KgStore) -> None:
+    assert [(m.score, m.margin) for m in match_entity(store, "Princeton University")] == [(1.0, 1.0)]
+
+
+def test_colliding_names_are_told_apart_by_the_sub_query_and_then_by_degree(store: KgStore) -> None:
+    assert best(store, "Paris", "Which Paris is in the state of Texas?") == "Q6"
+    assert best(store, "Paris", "What is the capital city of France?") == "Q5"
+    assert best(store, "Paris") == "Q5"
+    assert [m.overlap for m in match_entity(store, "Paris", "Lone star of Texas")] == [1, 0, 0]
+
+
+@settings(max_examples=30, deadline=None)
+@given(NAMES, st.randoms(use_true_random=False))
+def test_a_typo_in_a_unique_name_finds_it(names: list[str], rng: random.Random) -> None:
+    """The name with one edit is nearer to it than to any other unless that is as near; exact always comes first."""
+    entities = {f"Q{n}": [name] for n, name in enumerate(names)}
+    with tempfile.TemporaryDirectory() as folder:
+        store = store_of(Path(folder) / "store", [(key, "r", "Q0") for key in entities], entities)
+        for key, (name,) in entities.items():
+            first = match_entity(store, name.upper())[0]
+            assert (first.entity_id, first.score) == (key, 1.0)
+            words = name.split()
+            assert key in [m.entity_id for m in match_entity(store, " ".join(rng.sample(words, len(words))))]
+            at = rng.randrange(len(name))
+            if name[at] != " ":
+                typo = name[:at] + rng.choice(["", "x", name[at] + "x"]) + name[at + 1 :]
+                found = {m.entity_id: m.score for m in match_entity(store, typo, k=len(names))}
+                assert key in found, (typo, name)
+
+
+def test_every_pair_of_words_within_two_edits_is_found(tmp_path: Path) -> None:
+    """The deletion index against comparing all words with all: none within reach is missing, none beyond is given."""
+    from rapidfuzz.distance import OSA
+
+    rng = random.Random(0)
+    words = {"".join(rng.choices("abcd", k=rng.randint(1, 11))) for _ in range(400)}
+    store = store_of(tmp_path / "store", [("x", "r", "x")], {word: [word] for word in sorted(words)})
+    vocabulary = store.names.vocabulary
+    rows = {vocabulary.find(word): word for word in [*words, "x"]}
+    assert len(rows) == len(words) + 1 == len(vocabulary) and None not in rows
+    for word in [*sorted(words)[:120], "abcdabcdabcd", "d"]:
+        most = 1 if len(word) <= 3 else 2
+        expected = {other: OSA.distance(word, other) for other in [*words, "x"]}
+        variants = vocabulary.variants(word)
+        found = {rows[row]: d for row, d in zip(variants.words.tolist(), variants.distances.tolist(), strict=True)}
+        assert found == {other: d for other, d in expected.items() if d <= most}
+
+
+def test_two_misspelt_words_are_looked_up_together(tmp_path: Path) -> None:
+    """Only the name that is meant, not the many that share a word with it, in whatever order."""
+    names = ["Albert Schmidt", "Karl Einstein", "Albert Einstein", "Einstein", "Albert"]
+    store = store_of(tmp_path / "store", [("Q0", "r", "Q1")], {f"Q{n}": [name] for n, name in enumerate(names)})
+    for mention in (["albrt", "einstien"], ["einstien", "albrt"], ["albert", "einstxxn"]):
+        tiers = store.names.candidates(mention)
+        assert {name for tier in tiers for name in store.name_texts(tier)} == {"Albert Einstein"}
+
+
+@pytest.mark.parametrize(
+    ("phrase", "relation"),
+    [("place of birth", "P1"), ("born in", "P1"), ("BIRTH place", "P1"), ("employr", "P2"), ("capital", "P5")],
+)
+def test_a_phrase_finds_its_relation(store: KgStore, phrase: str, relation: str) -> None:
+    assert match_relation(store, phrase)[0].relation_id == relation
+
+
+def test_relations_have_scores_and_margins(store: KgStore) -> None:
+    first, *others = match_relation(store, "state")
+    assert (first.relation_id, first.label, first.name, first.score) == ("P4", "located in", "state", 0.99)
+    assert first.margin == pytest.approx(first.score - others[0].score)
+    assert all(other.margin == pytest.approx(other.score - first.score) for other in others)
+    assert match_relation(store, "") == [] == match_relation(store, "xyzzy")
+
+
+def test_a_missing_package_comes_with_its_mend(store: KgStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
+    with pytest.raises(RetrievalError, match="needs rapidfuzz: run `make install`"):
+        match_entity(store, "Paris")

@@ -1,0 +1,214 @@
+"""Published files to entities and triples, and rows that cannot be used."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tarfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from retrieval.kg import Codex, KgSource, KgStore, KqaJson, Tables, Wikidata5M, build_kg, open_source
+from schemas import InvalidInput, RejectedRow, read_parquet
+from tests.retrieval.kg.support import write_wikidata5m
+
+
+def built(source: KgSource, folder: Path) -> KgStore:
+    build_kg(source, folder / "store")
+    return KgStore.open(folder / "store")
+
+
+def triples(store: KgStore) -> set[str]:
+    return {t.text for row in range(len(store)) for t in store.triples_of(store.id_of(row))}
+
+
+def test_wikidata5m_merges_both_splits(store: KgStore) -> None:
+    stats = store.stats
+    assert (stats.entities, stats.relations, stats.triples, stats.duplicate_triples) == (13, 5, 9, 1)
+    assert (stats.unnamed_entities, stats.isolated_entities, stats.rows, stats.invalid_rows) == (1, 3, 27, 0)
+
+
+def test_wikidata5m_from_its_archives(tmp_path: Path, store: KgStore) -> None:
+    files, packed = write_wikidata5m(tmp_path / "files"), tmp_path / "packed"
+    packed.mkdir()
+    archives = {"transductive": "transductive", "inductive": "inductive", "alias": "[er]*[ny]"}
+    for name, pattern in archives.items():
+        with tarfile.open(packed / f"wikidata5m_{name}.tar.gz", "w:gz") as archive:
+            members = sorted(files.glob(f"wikidata5m_{pattern}*.txt"))
+            for member in [m for m in members if name != "alias" or m.stem.endswith(("entity", "relation"))]:
+                archive.add(member, f"folder/{member.name}")
+            if name == "alias":
+                archive.add(files / "wikidata5m_relation.txt", "wikidata5m_relation.txt")
+    assert triples(built(open_source(packed), tmp_path)) == triples(store)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    files = write_wikidata5m(tmp_path / "files")
+    (files / "wikidata5m_inductive_test.txt").unlink()
+    with pytest.raises(InvalidInput, match=r"lacks wikidata5m_inductive_test\.txt"):
+        build_kg(Wikidata5M(files), tmp_path / "store")
+    with pytest.raises(InvalidInput, match="lacks"):
+        build_kg(open_source(tmp_path), tmp_path / "store")
+
+
+def test_codex_as_published(tmp_path: Path) -> None:
+    for kind, content in {
+        "entities": {"Q1": {"label": "Rome"}, "Q2": {"label": "Italy", "aliases": ["Italia"]}},
+        "relations": {"P1": {"label": "capital"}},
+    }.items():
+        (tmp_path / kind / "en").mkdir(parents=True)
+        (tmp_path / kind / "en" / f"{kind}.json").write_text(json.dumps(content))
+    for size in ("codex-s", "codex-m"):
+        (tmp_path / "triples" / size).mkdir(parents=True)
+        (tmp_path / "triples" / size / "train.txt").write_text("Q2\tP1\tQ1\n")
+    store = built(open_source(tmp_path), tmp_path)
+    assert triples(store) == {"Italy | capital | Rome"} and store.stats.duplicate_triples == 1
+    assert store.aliases("Q2") == ("Italia",)
+    with pytest.raises(InvalidInput, match="the folder data/ of CoDEx"):
+        Codex(tmp_path / "entities").files()
+
+
+ROWS = [
+    {"head": "a", "relation": "r", "tail": "b", "head_label": "Anna", "tail_label": "Bob", "relation_label": "knows"},
+    {"head": "b", "relation": "r", "tail": "a", "head_label": "Bob", "tail_label": "Anna", "relation_label": "knows"},
+]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "jsonl.gz", "tsv", "tsv.gz"])
+def test_tables_of_every_kind(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"triples.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(ROWS), path)
+    else:
+        lines = [json.dumps(row) for row in ROWS]
+        if kind.startswith("tsv"):
+            lines = ["\t".join(ROWS[0]), *("\t".join(row.values()) for row in ROWS)]
+        data = ("\n".join(lines) + "\r\n\n").encode()
+        path.write_bytes(gzip.compress(data) if kind.endswith("gz") else data)
+    store = built(open_source(path), tmp_path)
+    assert triples(store) == {"Anna | knows | Bob", "Bob | knows | Anna"}
+    assert store.aliases("a") == ()
+
+
+def test_triples_without_a_header_and_names_beside_them(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("1\tr\t2\n2\tr\t3\n")
+    (tmp_path / "e.tsv").write_text("1\tOne\tUno\n2\tTwo\n")
+    (tmp_path / "r.jsonl").write_text('{"pid": "r", "label": "next", "aliases": ["then"]}\n')
+    source = open_source(tmp_path / "t.txt", entities=[tmp_path / "e.tsv"], relations=[tmp_path / "r.jsonl"])
+    store = built(source, tmp_path)
+    assert triples(store) == {"One | next | Two", "Two | next | 3"}
+    assert store.aliases("1") == ("Uno",)
+
+
+def test_columns_of_other_names(tmp_path: Path) -> None:
+    row = {"head": "Anna", "head_qid": "Q1", "relation": "knows", "tail": "Bob", "tail_qid": "Q2"}
+    (tmp_path / "t.jsonl").write_text(json.dumps(row))
+    columns = {"head": "head_qid", "tail": "tail_qid", "head_label": "head", "tail_label": "tail"}
+    store = built(open_source(tmp_path / "t.jsonl", columns=columns), tmp_path)
+    assert triples(store) == {"Anna | knows | Bob"} and "Q1" in store
+
+
+def test_kqa_json_both_directions(tmp_path: Path) -> None:
+    graph = {
+        "concepts": {"C1": {"name": "film", "instanceOf": ["C2"]}, "C2": {"name": "work", "instanceOf": []}},
+        "entities": {
+            "Q1": {
+                "name": "Metropolis",
+                "instanceOf": ["C1"],
+                "attributes": [{"key": "year", "value": {"type": "year", "value": 1927}}],
+                "relations": [{"predicate": "director", "object": "Q2", "direction": "forward", "qualifiers": {}}],
+            },
+            "Q2": {
+                "name": "Fritz Lang",
+                "instanceOf": [],
+                "relations": [
+                    {"relation": "director", "object": "Q1", "direction": "backward"},
+                ],
+            },
+        },
+    }
+    (tmp_path / "kb.json").write_text(json.dumps(graph))
+    store = built(open_source(tmp_path / "kb.json"), tmp_path)
+    assert triples(store) == {
+        "Metropolis | director | Fritz Lang",
+        "Metropolis | instance of | film",
+        "film | subclass of | work",
+    }
+
+
+def rejects(path: Path, bad: str, where: str, tmp_path: Path) -> list[RejectedRow]:
+    """What is rejected of 30 good rows and a bad one, which is row 2."""
+    good = '{"head": "%d", "relation": "r", "tail": "t"}' if path.suffix == ".jsonl" else "%d\tr\tt"
+    rows = [good % number for number in range(30)]
+    path.write_bytes("\n".join([rows[0], "\x00", *rows[1:]]).encode().replace(b"\x00", bad.encode("latin-1")))
+    store = built(open_source(path), tmp_path)
+    assert (store.stats.triples, store.stats.rows, store.stats.invalid_rows) == (30, 31, 1)
+    (row,) = read_parquet(store.folder / "rejected.parquet", RejectedRow)
+    assert row.uid == f"{path}:2" and row.reason == "invalid_input" and where in row.detail
+    return [row]
+
+
+@pytest.mark.parametrize("bad", ["a\tr", "a\tr\tt\tx", "a\t \tt", "a\tr\t\xff", "a r t"])
+def test_a_bad_line_is_named_and_left_out(tmp_path: Path, bad: str) -> None:
+    rejects(tmp_path / "t.tsv", bad, "row 2", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("bad", "where"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "not a JSON object"),
+        ('{"head": "a", "relation": "r"}', "field 'tail'"),
+        ('{"head": " ", "relation": "r", "tail": "t"}', "field 'head'"),
+        ('{"head": "\\ud800", "relation": "r", "tail": "t"}', "not JSON"),
+        ('{"head": true, "relation": "r", "tail": "t"}', "field 'head'"),
+    ],
+)
+def test_a_bad_json_row_is_named_with_its_field(tmp_path: Path, bad: str, where: str) -> None:
+    rejects(tmp_path / "t.jsonl", bad, where, tmp_path)
+
+
+def test_more_than_five_percent_invalid_rows_stop_the_build(tmp_path: Path) -> None:
+    good = ["a\tr\tb"] * 95
+    (tmp_path / "t.tsv").write_text("\n".join([*good, *["bad"] * 5]))
+    assert build_kg(open_source(tmp_path / "t.tsv"), tmp_path / "store").invalid_rows == 5
+    (tmp_path / "t.tsv").write_text("\n".join([*good, *["bad"] * 6]))
+    with pytest.raises(InvalidInput, match=r"6 of 101 rows are invalid .*first: .*t\.tsv, row 96"):
+        build_kg(open_source(tmp_path / "t.tsv"), tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_names_must_be_texts(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("a\tr\tb\n" * 60)
+    names: list[dict[str, object]] = [{"id": "a", "label": "A"}, {"id": "b", "label": ""}, {"label": "C"}]
+    names.append({"id": "b", "label": "B", "aliases": 1})
+    (tmp_path / "e.jsonl").write_text("\n".join(map(json.dumps, names)))
+    store = built(open_source(tmp_path / "t.tsv", entities=[tmp_path / "e.jsonl"]), tmp_path)
+    rejected = read_parquet(store.folder / "rejected.parquet", RejectedRow)
+    assert [row.detail.split("'")[1] for row in rejected] == ["label", "id", "aliases"]
+    assert (store.label("a"), store.label("b")) == ("A", "b")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("t.parquet", b"no", "cannot be read as Parquet"),
+        ("t.tsv.gz", gzip.compress(b"a\tr\tb\n" * 1000)[:-20], "cut short"),
+        ("kb.json", b"[", "not JSON"),
+        ("kb.json", b"[]", "not a JSON object"),
+        ("t.tsv", b"", "no triples"),
+    ],
+)
+def test_a_file_that_cannot_be_read_stops_the_build(tmp_path: Path, name: str, content: bytes, problem: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InvalidInput, match=problem):
+        build_kg(open_source(tmp_path / name), tmp_path / "store")
+
+
+@pytest.mark.parametrize("source", [Tables(triples=(Path("none.tsv"),)), KqaJson(Path("none.json"))])
+def test_a_file_that_is_not_there(tmp_path: Path, source: KgSource) -> None:
+    with pytest.raises(InvalidInput, match="no such file"):
+        build_kg(source, tmp_path / "store")
