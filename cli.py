@@ -7,13 +7,25 @@ import json
 import logging
 import os
 import sys
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from commands import documents
+from commands.options import (
+    BeamOptions,
+    MaxCalls,
+    MaxCost,
+    MaxTokens,
+    Model,
+    ModelName,
+    RedoOption,
+    Replace,
+    RunFolder,
+    Runner,
+)
 from schemas.errors import TrailforgeError
 
 app = typer.Typer(
@@ -25,46 +37,6 @@ app = typer.Typer(
 )
 _FAULTS_FOUND = 11
 _INTERRUPTED = 130
-_RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR")]
-
-
-class Redo(StrEnum):
-    """Which replies are asked for anew."""
-
-    TRUNCATED = "truncated"
-
-
-class Kind(StrEnum):
-    """What documents are; which tool of a search plan finds them."""
-
-    NEWS = "news"
-    ACADEMIC = "academic"
-    GENERAL = "general"
-
-
-_Redo = Annotated[
-    Redo | None,
-    typer.Option(help="Ask anew for the replies of this run that were cut, and for what follows from them."),
-]
-_Model = Annotated[
-    str | None, typer.Option(help="URL of an OpenAI-compatible server, or 'embedded'. Default: the preset's.")
-]
-_ModelName = Annotated[str | None, typer.Option(help="Model as the server calls it. Default: the preset's.")]
-_MaxCost = Annotated[
-    float | None, typer.Option(min=0, help="Hard cap on the cost of this folder, at the preset's prices.")
-]
-_MaxCalls = Annotated[int | None, typer.Option(min=0, help="Hard cap on the model calls of this folder.")]
-_MaxTokens = Annotated[
-    int | None, typer.Option(min=0, help="Hard cap on the tokens of this folder, prompts and completions.")
-]
-_Replace = Annotated[
-    bool, typer.Option("--replace", help="Drop the rows of a run with other settings in --out; keep its ledger.")
-]
-_Runner = Annotated[str, typer.Option(help="Apache Beam's runner: FnApiRunner (here), PortableRunner, …")]
-_BeamOptions = Annotated[
-    list[str] | None,
-    typer.Option(help="Option of the runner as KEY=VALUE, e.g. job_endpoint=127.0.0.1:8099. Repeatable."),
-]
 
 
 @app.command(
@@ -86,20 +58,20 @@ def mcts_trajectories_command(
     preset: Annotated[
         str, typer.Option(help="msearcher (production), demo (embedded model), or a YAML file.")
     ] = "msearcher",
-    model: _Model = None,
-    model_name: _ModelName = None,
+    model: Model = None,
+    model_name: ModelName = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
-    max_cost: _MaxCost = None,
-    max_calls: _MaxCalls = None,
-    max_tokens: _MaxTokens = None,
+    max_cost: MaxCost = None,
+    max_calls: MaxCalls = None,
+    max_tokens: MaxTokens = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost. Starts nothing, pays nothing.")
     ] = False,
-    redo: _Redo = None,
-    replace: _Replace = False,
-    runner: _Runner = "FnApiRunner",
-    beam_option: _BeamOptions = None,
+    redo: RedoOption = None,
+    replace: Replace = False,
+    runner: Runner = "FnApiRunner",
+    beam_option: BeamOptions = None,
 ) -> None:
     """Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher)."""
     if dry_run:
@@ -128,74 +100,6 @@ def mcts_trajectories_command(
     show_trajectories(manifest, out)
 
 
-@app.command(
-    "document-bundles",
-    epilog="""Examples:\n
-    trailforge document-bundles --preset demo --documents sample_data/documents.jsonl --out out/bundles\n
-    trailforge document-bundles --documents news.jsonl.gz --documents arxiv.jsonl.gz --out out/spring\n
-    trailforge document-bundles --bundles-only --documents news.jsonl.gz --out out/spring   no model, no questions\n
-    trailforge document-bundles --documents posts.csv --columns text=body,published=date --source blog …\n
-    trailforge document-bundles --benchmark musique.jsonl …     no question of that benchmark comes out\n
-    trailforge document-bundles … (the same line again) goes on where it stopped and pays for nothing twice.""",
-)
-def document_bundles_command(
-    documents: Annotated[
-        list[Path],
-        typer.Option(help="Documents: JSONL, JSON, CSV, Parquet, RSS or Atom; .gz too. Repeatable."),
-    ],
-    out: Annotated[Path, typer.Option(help="Folder of the run.")],
-    preset: Annotated[
-        str, typer.Option(help="r-search (production), demo (embedded model), or a YAML file.")
-    ] = "r-search",
-    model: _Model = None,
-    model_name: _ModelName = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid documents.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of clustering and sampling.")] = 0,
-    columns: Annotated[
-        str | None, typer.Option(help="Which column holds what, e.g. text=body,title=headline,published=date.")
-    ] = None,
-    source: Annotated[str | None, typer.Option(help="Name of the source, over what the files say.")] = None,
-    kind: Annotated[Kind | None, typer.Option(help="What the documents are, over what the files say.")] = None,
-    benchmark: Annotated[
-        list[Path] | None, typer.Option(help="File of questions that must not come out. Repeatable.")
-    ] = None,
-    bundles_only: Annotated[bool, typer.Option("--bundles-only", help="Stop at the bundles; no model.")] = False,
-    max_cost: _MaxCost = None,
-    max_calls: _MaxCalls = None,
-    max_tokens: _MaxTokens = None,
-    redo: _Redo = None,
-    replace: _Replace = False,
-    runner: _Runner = "FnApiRunner",
-    beam_option: _BeamOptions = None,
-) -> None:
-    """Turn documents of several sources into bundles, and bundles into multi-hop questions with plans (R-Search)."""
-    from flows.document_bundles import document_bundles
-    from inference import Caps
-    from inspector.summary import show_bundles
-    from pipelines.sources.columns import parse_column_map
-
-    manifest = document_bundles(
-        documents=documents,
-        out=out,
-        preset=preset,
-        model=model,
-        model_name=model_name,
-        limit=limit,
-        seed=seed,
-        caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
-        column_map=parse_column_map(columns) if columns else None,
-        source=source,
-        kind=None if kind is None else kind.value,
-        benchmarks=benchmark or [],
-        bundles_only=bundles_only,
-        replace_run=replace,
-        redo_truncated=redo is not None,
-        runner=runner,
-        runner_options=tuple(beam_option or ()),
-    )
-    show_bundles(manifest, out)
-
-
 def _estimate(questions: Path, preset: str, limit: int | None, seed: int) -> None:
     """Print what a run would take."""
     import asyncio
@@ -210,11 +114,14 @@ def _estimate(questions: Path, preset: str, limit: int | None, seed: int) -> Non
     Console().print(estimate_table(asyncio.run(estimate(questions, config, limit)), config.model.prices))
 
 
+documents.register(app)
+
+
 @app.command(
     epilog="""Examples:\n
     trailforge verify datasets_out/demo""",
 )
-def verify(folder: _RunFolder) -> None:
+def verify(folder: RunFolder) -> None:
     """Check a finished run: schemas, books, hashes, and every filter and reward recomputed from the rows."""
     from pipelines.verify import verify_run
 
@@ -237,7 +144,7 @@ def verify(folder: _RunFolder) -> None:
     trailforge show datasets_out/bundles --bundles --count 20""",
 )
 def show(
-    folder: _RunFolder,
+    folder: RunFolder,
     id: Annotated[str | None, typer.Option(help="Id of a row, or of the question or bundle it belongs to.")] = None,
     kind: Annotated[
         str | None, typer.Option(help="Of trajectories correct, retrieval …; of bundle questions factual, causal ….")
@@ -272,7 +179,7 @@ def show(
     trailforge status datasets_out/musique --json""",
 )
 def status(
-    folder: _RunFolder,
+    folder: RunFolder,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh until no process works on the run.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for machines.")] = False,
 ) -> None:
@@ -323,11 +230,14 @@ def serve_model_command(
     """Run the preset's model in vLLM, in the foreground, until Ctrl-C."""
     from dataclasses import replace
 
+    from flows.configuration import CONFIGS
     from inference.vllm_server import VllmServer, serve
     from pipelines.config import server_config
-    from presets import load_preset
+    from presets import dataset_of, load_preset
 
-    config, name = server_config(load_preset(preset), source=f"preset {preset}")
+    dataset = dataset_of(preset)
+    content = load_preset(preset, dataset)
+    config, name = server_config(content, source=f"preset {preset}", record=CONFIGS[dataset])
     config = replace(config, port=port or config.port)
     if print_command:
         print(VllmServer(config, name).command_line)

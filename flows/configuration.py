@@ -6,10 +6,16 @@ from dataclasses import replace
 from typing import TypeVar
 
 from inference import Caps, ledger_url
+from pipelines.bundles_config import BundleRunConfig
 from pipelines.config import MctsRunConfig, RunConfig, read_config
-from presets import load_preset
+from presets import dataset_of, load_preset
 from schemas import to_dict
 
+CONFIGS: dict[str, type[RunConfig]] = {
+    "mcts_trajectories": MctsRunConfig,
+    "document_bundles": BundleRunConfig,
+}
+"""By data set."""
 C = TypeVar("C", bound=RunConfig)
 
 
@@ -18,6 +24,12 @@ def configured(
 ) -> MctsRunConfig:
     """`configuration_of` MCTS trajectories."""
     return configuration_of(MctsRunConfig, "mcts_trajectories", preset, model, model_name, seed, caps)
+
+
+def configured_for_any(preset: str, model: str | None, model_name: str | None) -> RunConfig:
+    """`configuration_of` the data set that a preset is for."""
+    dataset = dataset_of(preset)
+    return configuration_of(CONFIGS[dataset], dataset, preset, model, model_name, 0)
 
 
 def configuration_of(

@@ -24,19 +24,19 @@ _ANSWERS_WITHIN_S = 5.0
 def examine(preset: str, model: str | None, model_name: str | None, out: Path, *, call: bool) -> Iterator[Finding]:
     """One finding after the other. Raises `InvalidInput` for a preset that cannot be used."""
     yield checked("packages", lambda: doctor.packages(doctor.declared_packages()))
-    from flows.configuration import configured
+    from flows.configuration import configured_for_any
 
-    config = configured(preset, model, model_name, 0)
-    url, style = config.model.url, config.generator.rollout.style
+    config = configured_for_any(preset, model, model_name)
+    url = config.model.url
     servers = [replace(config.model, url=each) for each in config.model.urls]
     yield doctor.key(next((server.url for server in servers if not doctor.is_here(server.url)), url))
-    yield checked("encoder", lambda: doctor.encoder(config.retrieval))
+    yield checked("encoder", lambda: doctor.encoder(config.encoder_name))
     yield checked("embedded model", lambda: doctor.embedded_model(config.model.name, is_wanted=url == EMBEDDED))
     if url != EMBEDDED:
         for server in servers:
             yield checked("model server", lambda server=server: doctor.model_server(server))
             if call:
-                yield checked("model call", lambda server=server: doctor.model_call(server, style=style))
+                yield checked("model call", lambda server=server: doctor.model_call(server, style=config.call_style))
             yield doctor.clock(doctor.date_of(server.url), time.time())
     yield checked("disk", lambda: doctor.disk(out))
     yield checked("ledger", lambda: _ledger(config.ledger, out))

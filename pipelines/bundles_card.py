@@ -7,21 +7,27 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pipelines.bundles_config import BundleRunConfig
+from pipelines.bundling.plots import funnel
 from pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
+from pipelines.files import write_atomically
+from pipelines.stages import grouping
 from schemas import Bundle, BundleQuestion, Manifest, read_rows
 
-_DATA_TABLES = ("bundle_questions", "bundles", "documents", "embeddings", "candidates", "rejected")
+FUNNEL = "plots/funnel.png"
+_DATA_TABLES = ("bundle_questions", "sft", "episodes", "bundles", "documents", "embeddings", "candidates", "rejected")
 
 
 def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
     """The card as Markdown."""
     bundles = list(_rows(folder, "bundles", Bundle))
     questions = list(_rows(folder, "bundle_questions", BundleQuestion))
+    write_funnel(folder, manifest)
     sections = [
         front_matter(manifest, _DATA_TABLES, ["multi-hop", "search-plans", "r-search"]),
         f"# {manifest.run_id}\n",
         _summary(manifest, config, bundles, questions),
         funnel_table(manifest.stages),
+        f"![What each stage let through]({FUNNEL})\n",
         _bundles(bundles),
         _questions(questions),
         f"## Cost\n\n{cost_table(manifest)}\n",
@@ -29,6 +35,12 @@ def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
         _examples(questions),
     ]
     return "\n".join(sections)
+
+
+def write_funnel(folder: Path, manifest: Manifest) -> None:
+    """The plot of the stages, beside those of the bundles."""
+    image = funnel(manifest.stages)
+    write_atomically(folder / FUNNEL, lambda temporary: grouping.write_bytes(temporary, image))
 
 
 def _rows(folder: Path, table: str, record: type) -> Iterable:
@@ -42,10 +54,14 @@ def _summary(
         [
             "Bundles of two to four documents from different sources, and multi-hop questions over them with the",
             "search plan that answers each (R-Search). `bundle_questions` is in the order of its curriculum.\n",
-            f"- Rows: {len(bundles)} bundles, {len(questions)} questions",
+            f"- Rows: {len(bundles)} bundles, {len(questions)} questions, {_accepted(manifest, 'episode')} episodes",
             *origin_lines(manifest, "Documents", config.seed),
         ]
     )
+
+
+def _accepted(manifest: Manifest, name: str) -> int:
+    return sum(line.accepted for line in manifest.stages if line.name == name)
 
 
 def _bundles(bundles: Sequence[Bundle]) -> str:
@@ -64,6 +80,7 @@ def _bundles(bundles: Sequence[Bundle]) -> str:
         "|---|---:|",
         *(f"| {source} | {count} |" for source, count in sources.most_common()),
     ]
+    lines += [f"\n![Documents and bundles]({grouping.MAP})", f"\n![Sizes of bundles]({grouping.SIZES})"]
     return "\n".join(lines) + "\n"
 
 

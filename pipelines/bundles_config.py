@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from filters.bundles import BundleFilterConfig
 from generators.document_bundles import BundleWriterConfig
@@ -105,6 +105,16 @@ class BundleRunConfig(RunConfig):
     def longest_reply(self) -> int:
         """The most tokens that a call may ask for."""
         return max(self.writer.write_max_tokens, self.writer.read_max_tokens, self.episodes.max_tokens)
+
+    @property
+    def encoder_name(self) -> str | None:
+        """Of the sentence encoder."""
+        return self.encoder.name
+
+    @property
+    def call_style(self) -> Literal["chat", "completion"]:
+        """How the model is asked."""
+        return "completion" if self.writer.kind == "steps" else "chat"
 
     def against(self, benchmarks: list[Path]) -> BundleRunConfig:
         """With these benchmarks beside the preset's. Raises `InvalidInput` for one that is not there."""

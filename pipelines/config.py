@@ -6,7 +6,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from filters import FilterConfig
 from generators.mcts_trajectories import GeneratorConfig
@@ -164,6 +164,16 @@ class RunConfig(ABC):
         """The most tokens that a call may ask for."""
 
     @property
+    @abstractmethod
+    def encoder_name(self) -> str | None:
+        """Of the sentence encoder; None when none is wanted."""
+
+    @property
+    @abstractmethod
+    def call_style(self) -> Literal["chat", "completion"]:
+        """How the model is asked."""
+
+    @property
     def hash(self) -> str:
         """12 hex digits over `deciding`."""
         text = json.dumps(self.deciding(), sort_keys=True)
@@ -195,6 +205,16 @@ class MctsRunConfig(RunConfig):
         rollout, policy = self.generator.rollout, self.generator.policy
         of_policy = (policy.split_max_tokens, policy.judge_max_tokens) if policy.kind == "model" else ()
         return max(rollout.answer_max_tokens, rollout.rephrase_max_tokens, *of_policy)
+
+    @property
+    def encoder_name(self) -> str | None:
+        """Of the sentence encoder; None when none is wanted."""
+        return self.retrieval.encoder if self.retrieval.kind == "dense" else None
+
+    @property
+    def call_style(self) -> Literal["chat", "completion"]:
+        """How the model is asked."""
+        return self.generator.rollout.style
 
 
 def read_config(record: type[C], content: dict[str, Any], *, source: str) -> C:

@@ -28,7 +28,6 @@ from schemas import TrailforgeError
 
 if TYPE_CHECKING:
     from pipelines.config import ModelConfig
-    from retrieval import RetrievalConfig
 
 EMBEDDED = "embedded"
 _GIB = 2**30
@@ -138,16 +137,16 @@ def embedded_model(name: str, *, is_wanted: bool) -> Finding:
     return ok("embedded model", f"{weights.name}, {weights.stat().st_size / 1e6:.0f} MB")
 
 
-def encoder(config: RetrievalConfig) -> Finding:
-    """The packages and weights of dense retrieval. Raises `RetrievalError` for what is missing."""
+def encoder(name: str | None) -> Finding:
+    """The packages and weights of a sentence encoder. Raises `RetrievalError` for what is missing."""
     from retrieval.encoder import check_encoder
 
-    if config.kind == "bm25":
+    if name is None:
         return ok("encoder", "none wanted: retrieval by words (bm25)")
-    if check_encoder(config.encoder) == "hub":
+    if check_encoder(name) == "hub":
         mend = "give retrieval.encoder a folder, or start once where the hub can be reached"
-        return warning("encoder", f"{config.encoder} is no folder: it comes from the model hub, or its cache", mend)
-    return ok("encoder", f"{config.encoder} is installed")
+        return warning("encoder", f"{name} is no folder: it comes from the model hub, or its cache", mend)
+    return ok("encoder", f"{name} is installed")
 
 
 def model_server(config: ModelConfig) -> Finding:

@@ -43,7 +43,12 @@ def load_preset(name_or_path: str, dataset: str = DATASETS[0]) -> dict[str, Any]
 
 def dataset_of(name_or_path: str) -> str:
     """The data set that a preset is for; the first of `DATASETS` when it is for all. Raises as `load_preset`."""
-    return _content(name_or_path).get("dataset", DATASETS[0])
+    dataset = _content(name_or_path).get("dataset", DATASETS[0])
+    if dataset not in DATASETS:
+        raise InvalidInput(
+            f"no data set {dataset!r}; there are {', '.join(DATASETS)}", file=name_or_path, field="dataset"
+        )
+    return dataset
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

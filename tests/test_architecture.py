@@ -27,6 +27,9 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parent.parent
 
 _KNOWLEDGE = frozenset({"schemas", "inference", "retrieval", "rewards"})
+_PEOPLE = frozenset(
+    {"schemas", "presets", "inference", "retrieval", "pipelines", "training", "evaluation", "inspector", "flows"}
+)
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "schemas": frozenset(),
     "presets": frozenset({"schemas"}),
@@ -44,9 +47,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "flows": frozenset(
         {"schemas", "presets", "inference", "retrieval", "pipelines", "training", "evaluation", "inspector"}
     ),
-    "cli": frozenset(
-        {"schemas", "presets", "inference", "retrieval", "pipelines", "training", "evaluation", "inspector", "flows"}
-    ),
+    "commands": _PEOPLE,
+    "cli": _PEOPLE | {"commands"},
 }
 """Root packages (and `cli.py`) and the ones they may import. What is absent is forbidden."""
 

@@ -227,11 +227,12 @@ def _plots(
         SIZES: bundle_sizes(bundling),
     }
     for name, image in drawn.items():
-        write_atomically(folder / name, lambda temporary, image=image: _write_bytes(temporary, image))
+        write_atomically(folder / name, lambda temporary, image=image: write_bytes(temporary, image))
     return [file_entry(folder, folder / name, 0) for name in drawn]
 
 
-def _write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes) -> None:
+    """For `write_atomically`."""
     path.write_bytes(content)
 
 

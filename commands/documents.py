@@ -1,0 +1,128 @@
+"""`trailforge document-bundles` and what goes before it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from commands.options import (
+    BeamOptions,
+    Kind,
+    MaxCalls,
+    MaxCost,
+    MaxTokens,
+    Model,
+    ModelName,
+    RedoOption,
+    Replace,
+    Runner,
+)
+
+
+class Origin(StrEnum):
+    """Live sources."""
+
+    ARXIV = "arxiv"
+    GNEWS = "gnews"
+    SERPER = "serper"
+    NEWS = "news"
+
+
+BUNDLES_EPILOG = """Examples:\n
+    trailforge document-bundles --preset demo --documents sample_data/documents.jsonl --out out/bundles\n
+    trailforge document-bundles --documents news.jsonl.gz --documents arxiv.jsonl.gz --out out/spring\n
+    trailforge document-bundles --bundles-only --documents news.jsonl.gz --out out/spring   no model, no questions\n
+    trailforge document-bundles --documents posts.csv --columns text=body,published=date --source blog …\n
+    trailforge document-bundles --benchmark musique.jsonl …     no question of that benchmark comes out\n
+    trailforge document-bundles … (the same line again) goes on where it stopped and pays for nothing twice."""
+
+
+def document_bundles(
+    documents: Annotated[
+        list[Path],
+        typer.Option(help="Documents: JSONL, JSON, CSV, Parquet, RSS or Atom; .gz too. Repeatable."),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    preset: Annotated[
+        str, typer.Option(help="r-search (production), demo (embedded model), or a YAML file.")
+    ] = "r-search",
+    model: Model = None,
+    model_name: ModelName = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid documents.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of clustering and sampling.")] = 0,
+    columns: Annotated[
+        str | None, typer.Option(help="Which column holds what, e.g. text=body,title=headline,published=date.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="Name of the source, over what the files say.")] = None,
+    kind: Annotated[Kind | None, typer.Option(help="What the documents are, over what the files say.")] = None,
+    benchmark: Annotated[
+        list[Path] | None, typer.Option(help="File of questions that must not come out. Repeatable.")
+    ] = None,
+    bundles_only: Annotated[bool, typer.Option("--bundles-only", help="Stop at the bundles; no model.")] = False,
+    max_cost: MaxCost = None,
+    max_calls: MaxCalls = None,
+    max_tokens: MaxTokens = None,
+    redo: RedoOption = None,
+    replace: Replace = False,
+    runner: Runner = "FnApiRunner",
+    beam_option: BeamOptions = None,
+) -> None:
+    """Turn documents of several sources into bundles, and bundles into multi-hop questions with plans (R-Search)."""
+    from flows import document_bundles as flow
+    from inference import Caps
+    from inspector.summary import show_bundles
+    from pipelines.sources.columns import parse_column_map
+
+    manifest = flow.document_bundles(
+        documents=documents,
+        out=out,
+        preset=preset,
+        model=model,
+        model_name=model_name,
+        limit=limit,
+        seed=seed,
+        caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
+        column_map=parse_column_map(columns) if columns else None,
+        source=source,
+        kind=None if kind is None else kind.value,
+        benchmarks=benchmark or [],
+        bundles_only=bundles_only,
+        replace_run=replace,
+        redo_truncated=redo is not None,
+        runner=runner,
+        runner_options=tuple(beam_option or ()),
+    )
+    show_bundles(manifest, out)
+
+
+FETCH_EPILOG = """Examples:\n
+    trailforge fetch-documents arxiv "cat:cs.CL AND all:retrieval" --since 2026-08-01 --limit 500 --out arxiv.jsonl\n
+    trailforge fetch-documents news "renewable energy" --since 2026-08-01 --out news.jsonl\n
+    trailforge document-bundles --documents news.jsonl --documents arxiv.jsonl --out out/autumn\n
+    Keys come from GNEWS_API_KEY and SERPER_API_KEY; arXiv needs none."""
+
+
+def fetch_documents(
+    origin: Annotated[Origin, typer.Argument(help="arxiv; gnews; serper; news: GNews, and Serper where it has few.")],
+    query: Annotated[str, typer.Argument(help="What to ask for, in the words of that source.")],
+    out: Annotated[Path, typer.Option(help="File of documents to write (JSONL), for document-bundles.")],
+    since: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="First day of publication.")] = None,
+    until: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last day of publication.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many documents.")] = 100,
+) -> None:
+    """Fetch documents of a time window from arXiv or from news into a file, for runs to be made of."""
+    from pipelines.fetching import fetch_to_file
+
+    first, last = (day.date() if day is not None else None for day in (since, until))
+    count = fetch_to_file(origin.value, query, out, since=first, until=last, limit=limit)
+    print(f"{count:,} documents in {out}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("document-bundles", epilog=BUNDLES_EPILOG)(document_bundles)
+    app.command("fetch-documents", epilog=FETCH_EPILOG)(fetch_documents)

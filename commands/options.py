@@ -1,0 +1,50 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR")]
+
+
+class Redo(StrEnum):
+    """Which replies are asked for anew."""
+
+    TRUNCATED = "truncated"
+
+
+class Kind(StrEnum):
+    """What documents are; which tool of a search plan finds them."""
+
+    NEWS = "news"
+    ACADEMIC = "academic"
+    GENERAL = "general"
+
+
+RedoOption = Annotated[
+    Redo | None,
+    typer.Option(help="Ask anew for the replies of this run that were cut, and for what follows from them."),
+]
+Model = Annotated[
+    str | None, typer.Option(help="URL of an OpenAI-compatible server, or 'embedded'. Default: the preset's.")
+]
+ModelName = Annotated[str | None, typer.Option(help="Model as the server calls it. Default: the preset's.")]
+MaxCost = Annotated[
+    float | None, typer.Option(min=0, help="Hard cap on the cost of this folder, at the preset's prices.")
+]
+MaxCalls = Annotated[int | None, typer.Option(min=0, help="Hard cap on the model calls of this folder.")]
+MaxTokens = Annotated[
+    int | None, typer.Option(min=0, help="Hard cap on the tokens of this folder, prompts and completions.")
+]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Drop the rows of a run with other settings in --out; keep its ledger.")
+]
+Runner = Annotated[str, typer.Option(help="Apache Beam's runner: FnApiRunner (here), PortableRunner, …")]
+BeamOptions = Annotated[
+    list[str] | None,
+    typer.Option(help="Option of the runner as KEY=VALUE, e.g. job_endpoint=127.0.0.1:8099. Repeatable."),
+]
