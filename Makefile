@@ -44,8 +44,10 @@ $(STAMP): $(LOCK) pyproject.toml
 	@$(BIN)/python -m pip install $(PIP_FLAGS) --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: install  ## trajectories from the sample questions with a packaged model: no key, no GPU, no network
+demo: install  ## every data set from the samples, with a packaged model: no key, no GPU, no network
 	@$(BIN)/trailforge mcts-trajectories --questions sample_data/musique_style_questions.jsonl --preset demo --out $(OUT)
+	@$(BIN)/trailforge document-bundles --documents sample_data/documents.jsonl --preset demo --out $(OUT)-bundles \
+	  --benchmark sample_data/musique_style_questions.jsonl
 
 test: install  ## the tests; ARGS="-m 'not slow'" leaves out the slow ones
 	@$(BIN)/python -m pytest $(ARGS)
