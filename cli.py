@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from commands import documents
+from commands import documents, kg
 from commands.options import (
     BeamOptions,
     MaxCalls,
@@ -115,6 +115,7 @@ def _estimate(questions: Path, preset: str, limit: int | None, seed: int) -> Non
 
 
 documents.register(app)
+app.add_typer(kg.app, name="kg")
 
 
 @app.command(

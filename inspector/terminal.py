@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -18,7 +18,18 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from schemas import BundleInput, BundleQuestion, Manifest, Message, Node, Rollout, SearchTree, Trajectory
+from schemas import (
+    BundleInput,
+    BundleQuestion,
+    EntityMatch,
+    KgTriple,
+    Manifest,
+    Message,
+    Node,
+    Rollout,
+    SearchTree,
+    Trajectory,
+)
 
 _CONTROLS = (
     {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
@@ -99,6 +110,26 @@ def bundle(item: BundleInput) -> RenderableType:
         for document in item.documents
     ]
     return Group(Rule(style="dim"), head, *documents)
+
+
+def kg_result(matches: Sequence[EntityMatch], triples: Sequence[KgTriple]) -> RenderableType:
+    """Entities that a mention may mean, and triples around the likeliest."""
+    found = Table(title="entities", title_justify="left")
+    for name, justify in (("entity", "left"), ("label", "left"), ("matched", "left"), ("score", "right")):
+        found.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for match in matches:
+        found.add_row(*map(_line, (match.entity_id, match.label, match.name, f"{match.score:.2f}")))
+    facts = Table(title="triples", title_justify="left")
+    for name in ("head", "relation", "tail"):
+        facts.add_column(name)
+    for triple in triples:
+        facts.add_row(*map(_line, (triple.head_label, triple.relation_label, triple.tail_label)))
+    return Group(found, facts)
+
+
+def show(view: RenderableType) -> None:
+    """Print a view."""
+    Console().print(view)
 
 
 def kinds_of(rows: Iterable[Trajectory]) -> Counter[str]:

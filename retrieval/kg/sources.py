@@ -173,9 +173,17 @@ class KqaJson:
 def open_source(
     path: Path, *, entities: Iterable[Path] = (), relations: Iterable[Path] = (), columns: dict[str, str] | None = None
 ) -> KgSource:
-    """The source that a path is: a folder of Wikidata5M or CoDEx, a `.json` of KQA Pro, else a table of triples."""
+    """The source that a path is: a folder of Wikidata5M, of CoDEx, or of `triples.tsv`, `entities.tsv` and
+    `relations.tsv`; a `.json` of KQA Pro; else a table of triples.
+    """
     if path.is_dir():
-        return Codex(path) if (path / "triples").is_dir() else Wikidata5M(path)
+        if (path / "triples").is_dir():
+            return Codex(path)
+        if not (path / "triples.tsv").is_file():
+            return Wikidata5M(path)
+        entities = [file for file in (path / "entities.tsv", *entities) if file.is_file()]
+        relations = [file for file in (path / "relations.tsv", *relations) if file.is_file()]
+        path = path / "triples.tsv"
     if path.name.removesuffix(".gz").endswith(".json"):
         return KqaJson(path)
     return Tables(
