@@ -80,7 +80,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--recipe-up-to", type=int, default=30_000, help="documents; Ward's memory grows with n²")
     parser.add_argument("--compare", type=int, default=3500, help="documents of the comparison; 0: none")
     parser.add_argument("--seeds", type=_numbers, default=[0, 1, 2], help="of the recipe's runs in the comparison")
-    parser.add_argument("--min-cosine", type=float, default=0.0)
+    parser.add_argument("--min-cosine", type=float, default=BundleConfig().min_cosine)
     parser.add_argument("--vectors", type=Path, help="npz with `vectors` and `sources`; larger sizes are made up")
     parser.add_argument("--embed", type=Path, help="make that file and end")
     parser.add_argument("--out", type=Path, default=Path("datasets_out/benchmarks"))
