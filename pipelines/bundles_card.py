@@ -10,7 +10,11 @@ from pipelines.bundles_config import BundleRunConfig
 from pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
 from schemas import Bundle, BundleQuestion, Manifest, read_rows
 
-_DATA_TABLES = ("bundle_questions", "bundles", "documents", "embeddings", "candidates", "rejected")
+_DATA_TABLES = (
+    *("bundle_questions", "episodes", "sft", "bundles", "documents"),
+    *("embeddings", "bundle_inputs", "candidates", "rejected"),
+)
+"""The most wanted first: hubs show that."""
 
 
 def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
@@ -102,5 +106,5 @@ def _examples(questions: Sequence[BundleQuestion]) -> str:
         parts += [f"- {letter}. {option}" for letter, option in zip("ABCDEFG", row.options, strict=False)]
         parts.append(f"\nAnswer: {', '.join(row.correct_options) or row.answer}\n")
         parts += [f"> {short(hop.evidence)} (`{hop.document_id}`)\n" for hop in row.hops]
-        parts.append(f"```text\n{row.dag_text}\n```\n")
+        parts.append(f"```text\n{short(row.dag_text)}\n```\n")
     return "\n".join(parts)

@@ -88,7 +88,9 @@ def write_benchmark(path: Path) -> Path:
 
 
 def _write(prompt: str) -> str:
-    documents = [(int(number), title, text) for number, title, text in _SHOWN.findall(prompt.partition("\nDocuments\n")[2])]
+    documents = [
+        (int(number), title, text) for number, title, text in _SHOWN.findall(prompt.partition("\nDocuments\n")[2])
+    ]
     first, *others = documents
     if first[1] == BROKEN:
         return "There is much to say about particles."
@@ -183,7 +185,9 @@ def _unfit(sound: list[SourceDocument]) -> Iterator[SourceDocument]:
     yield _document(902, "Marked up", " ".join(f"<td class=cell>{word}</td>" for word in first.text.split()), first)
     yield _document(903, "Anderswo", _GERMAN, first)
     yield _document(904, second.title.upper(), second.text, second, published="2026-01-01")
-    yield _document(905, "Another headline", f"{third.text} The editors thank all readers.", third, published="2026-01-01")
+    yield _document(
+        905, "Another headline", f"{third.text} The editors thank all readers.", third, published="2026-01-01"
+    )
 
 
 def _lonely() -> SourceDocument:
