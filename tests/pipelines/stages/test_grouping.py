@@ -1,4 +1,4 @@
-"""Grouping on Beam: each document in one place, bundles of several sources, and the same bytes when it is done again."""
+"""Grouping on Beam: each document in one place, bundles of several sources, and the same bytes a second time."""
 
 from __future__ import annotations
 
