@@ -44,7 +44,9 @@ def hop(number: int, **changes: Any) -> list[dict[str, Any]]:
     return [{**each, **changes} if n == number else each for n, each in enumerate(SOUND["hops"])]
 
 
-def script(drafts: Sequence[dict[str, Any]], *, needs: Sequence[str] = ("Orkney", "Bergen"), knows: bool = False) -> Script:
+def script(
+    drafts: Sequence[dict[str, Any]], *, needs: Sequence[str] = ("Orkney", "Bergen"), knows: bool = False
+) -> Script:
     """Writes these drafts, and answers where all these words stand in the prompt; `knows`: without documents too."""
 
     def reply(request: Request) -> str:

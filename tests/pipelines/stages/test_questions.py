@@ -11,7 +11,7 @@ import pytest
 
 from inference import Meter, Reply, Request
 from inference.scripted import ScriptedModel
-from pipelines.accounting import add_up, check_balance
+from pipelines.accounting import check_balance
 from pipelines.bundles_config import BundleRunConfig
 from pipelines.shards import ItemResult
 from pipelines.stages.questions import TABLE, questions_of
