@@ -11,7 +11,7 @@ from prefect import flow, task
 
 from flows.configuration import configuration_of
 from flows.progress import shown
-from flows.runs import is_mendable, model_server, prepare, publish, with_redo
+from flows.runs import EMBEDDED, is_mendable, model_server, prepare, publish, with_redo
 from flows.stopping import at_once
 from inference import Caps
 from pipelines.bundles_config import BundleRunConfig
@@ -79,7 +79,9 @@ def document_bundles(
 def _run_stages(
     out: Path, settings: Settings, config: BundleRunConfig, preset: str, arguments: tuple[str, ...]
 ) -> None:
-    """All stages in order; a model server only from the first that needs one."""
+    """All stages in order; a model server of our own only from the first that needs one."""
+    if config.questions and config.model.url != EMBEDDED:
+        asyncio.run(check_servers(config))  # before the work that would be waited for in vain
     for name in BEFORE_MODEL:
         run_stage(out, settings, config, preset, name, arguments)
     if not config.questions:

@@ -14,7 +14,11 @@ from pipelines.stages import grouping
 from schemas import Bundle, BundleQuestion, Manifest, read_rows
 
 FUNNEL = "plots/funnel.png"
-_DATA_TABLES = ("bundle_questions", "sft", "episodes", "bundles", "documents", "embeddings", "candidates", "rejected")
+_DATA_TABLES = (
+    *("bundle_questions", "episodes", "sft", "bundles", "documents"),
+    *("embeddings", "bundle_inputs", "candidates", "rejected"),
+)
+"""The most wanted first: hubs show that."""
 
 
 def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
@@ -119,5 +123,5 @@ def _examples(questions: Sequence[BundleQuestion]) -> str:
         parts += [f"- {letter}. {option}" for letter, option in zip("ABCDEFG", row.options, strict=False)]
         parts.append(f"\nAnswer: {', '.join(row.correct_options) or row.answer}\n")
         parts += [f"> {short(hop.evidence)} (`{hop.document_id}`)\n" for hop in row.hops]
-        parts.append(f"```text\n{row.dag_text}\n```\n")
+        parts.append(f"```text\n{short(row.dag_text)}\n```\n")
     return "\n".join(parts)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from filters.bundles import (
     answer_in_question,
     bad_options,
+    contaminated,
+    duplicate_question,
     invalid_plan,
     stale_document,
     too_few_documents,
@@ -29,6 +32,7 @@ from schemas import (
     BundleInput,
     BundleQuestion,
     DocumentEmbedding,
+    RejectedRow,
     SearchEpisode,
     SftRow,
     SourceDocument,
@@ -40,20 +44,30 @@ _NEAR = 1e-5
 
 
 class BundleRowChecks(RowChecks):
-    """Each document in one place, bundles of what they say, questions as their filters and their order want them."""
+    """Each document in one place, bundles of what they say, questions as their filters and their order want them.
+
+    Memory holds the vectors, and all bundles with their documents and questions.
+    """
 
     config: BundleRunConfig
 
     def check(self) -> None:
         """Fill the report."""
+        self._id_of: dict[bytes, str] = {}
         self._vectors: dict[str, np.ndarray] = {}
+        self._homes: dict[str, str] = {}
         self._inputs: dict[str, BundleInput] = {}
+        self._held: dict[str, SourceDocument] = {}
+        self._candidates: dict[str, BundleQuestion] = {}
         for name in self.names():
             self.accepted["read"] += sum(1 for _ in self.rows(INPUTS, name, SourceDocument))
             self.accepted["near_duplicates"] += self._check_documents(name)
             self.accepted[embedding.NAME] += self._check_embeddings(name)
         for name in self.names():
             self._check_bundles(name)
+        for name in self.names():
+            self._check_texts(name)
+            self._check_leftovers(name)
             self.accepted["filter"] += self._check_candidates(name)
             self.count_rejected(name)
         self.accepted[selection.NAME] += self._check_order()
@@ -61,11 +75,10 @@ class BundleRowChecks(RowChecks):
         self.check_books()
 
     def _check_documents(self, name: str) -> int:
-        texts: dict[bytes, str] = {}
         count = 0
         for document in self.rows(cleaning.TABLE, name, SourceDocument):
             count += 1
-            twin = texts.setdefault(exact_key(document.title, document.text), document.id)
+            twin = self._id_of.setdefault(exact_key(document.title, document.text), document.id)
             if twin != document.id:
                 self.problem(name, document.id, f"the same text as {twin}")
         return count
@@ -83,6 +96,7 @@ class BundleRowChecks(RowChecks):
     def _check_bundles(self, name: str) -> None:
         inputs = {item.id: item for item in self.rows(grouping.INPUTS, name, BundleInput)}
         self._inputs |= inputs
+        self._held |= {document.id: document for item in inputs.values() for document in item.documents}
         for bundle in self.rows(grouping.TABLE, name, Bundle):
             self.accepted[grouping.NAME] += len(bundle.document_ids)
             for problem in self._bundle_problems(bundle, inputs.get(bundle.uid)):
@@ -91,8 +105,13 @@ class BundleRowChecks(RowChecks):
     def _bundle_problems(self, bundle: Bundle, item: BundleInput | None) -> Iterator[str]:
         if not 2 <= len(bundle.document_ids) <= 4:
             yield f"{len(bundle.document_ids)} documents"
+            return
         if len(set(bundle.sources)) < 2:
             yield "one source"
+        for document_id in bundle.document_ids:
+            home = self._homes.setdefault(document_id, bundle.uid)
+            if home != bundle.uid:
+                yield f"its document {document_id} is in bundle {home} too"
         missing = [name for name in bundle.document_ids if name not in self._vectors]
         if missing:
             yield f"document {missing[0]} has no vector"
@@ -100,27 +119,44 @@ class BundleRowChecks(RowChecks):
         found = cohesion(np.stack([self._vectors[name] for name in bundle.document_ids]))
         if abs(found - bundle.cohesion) > _NEAR:
             yield f"cohesion {bundle.cohesion}, its vectors say {found:.6f}"
-        if item is None or item.bundle != bundle or tuple(d.id for d in item.documents) != bundle.document_ids:
+        if item is None or item.bundle != bundle or _named(item) != (bundle.document_ids, bundle.sources):
             yield "its documents are not what questions were made of"
+
+    def _check_texts(self, name: str) -> None:
+        """What questions were made of are the documents of the run."""
+        for document in self.rows(cleaning.TABLE, name, SourceDocument):
+            if self._held.get(document.id, document) != document:
+                self.problem(name, document.id, "it is not the document that questions were made of")
+
+    def _check_leftovers(self, name: str) -> None:
+        for row in self.rows("rejected", name, RejectedRow):
+            if row.stage == grouping.NAME and row.uid in self._homes:
+                self.problem(name, row.uid, f"rejected as {row.reason}, and in bundle {self._homes[row.uid]}")
 
     def _check_candidates(self, name: str) -> int:
         count = 0
         for row in self.rows(questions.TABLE, name, BundleQuestion):
             count += 1
-            item = self._inputs.get(row.bundle_id)
-            if item is None:
-                self.problem(name, row.uid, f"its bundle {row.bundle_id!r} is not there")
-                continue
-            for verdict in self._verdicts(row, item):
-                if not verdict.keep:
-                    self.problem(name, row.uid, f"filter {verdict.reason} rejects it: {verdict.detail}")
-            failed = [score.name for score in row.filters if not score.passed]
-            if failed:
-                self.problem(name, row.uid, f"its row says that {failed[0]} rejects it")
-            known = next((score.score for score in row.filters if score.name == "closed_book"), 0.0)
-            if row.complexity != complexity_of(row, item.documents, known):
-                self.problem(name, row.uid, f"complexity {row.complexity} is not what follows from the row")
+            self._candidates[row.uid] = row
+            for problem in self._candidate_problems(row, self._inputs.get(row.bundle_id)):
+                self.problem(name, row.uid, problem)
         return count
+
+    def _candidate_problems(self, row: BundleQuestion, item: BundleInput | None) -> Iterator[str]:
+        if item is None:
+            yield f"its bundle {row.bundle_id!r} is not there"
+            return
+        against = [verdict for verdict in self._verdicts(row, item) if not verdict.keep]
+        for verdict in against:
+            yield f"filter {verdict.reason} rejects it: {verdict.detail}"
+        failed = [score.name for score in row.filters if not score.passed]
+        if failed:
+            yield f"its row says that {failed[0]} rejects it"
+        if any(verdict.reason == invalid_plan.REASON for verdict in against):
+            return  # a plan without an order has no depth
+        known = next((score.score for score in row.filters if score.name == "closed_book"), 0.0)
+        if row.complexity != complexity_of(row, item.documents, known):
+            yield f"complexity {row.complexity} is not what follows from the row"
 
     def _verdicts(self, row: BundleQuestion, item: BundleInput) -> list[Verdict]:
         """Of the filters that ask no model."""
@@ -137,6 +173,9 @@ class BundleRowChecks(RowChecks):
     def _check_order(self) -> int:
         """The selected questions are candidates, in the order of their curriculum."""
         rows = [row for name in self.names() for row in self.rows(selection.TABLE, name, BundleQuestion)]
+        for row in rows:
+            if not _is_from(row, self._candidates.get(row.uid)):
+                self.problem(selection.TABLE, row.uid, "it is not what the filters left in `candidates/`")
         if rows != in_order(rows, self.config.selection.stages):
             self.problem(selection.TABLE, "curriculum", "the rows are not in the order of their complexity and stage")
         return len(rows)
@@ -167,3 +206,18 @@ class BundleRowChecks(RowChecks):
         found = reward_of(episode.messages, row)
         if found != episode.reward:
             yield f"reward {episode.reward.total}, its conversation says {found.total}"
+
+
+def _named(item: BundleInput) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Ids and sources of its documents."""
+    return tuple(document.id for document in item.documents), tuple(document.source for document in item.documents)
+
+
+def _is_from(row: BundleQuestion, candidate: BundleQuestion | None) -> bool:
+    """Whether a selected question is this candidate, with a stage and the scores of the selection."""
+    if candidate is None:
+        return False
+    count = len(candidate.filters)
+    before = replace(row, curriculum_stage=candidate.curriculum_stage, filters=row.filters[:count])
+    added = [score.name for score in row.filters[count:] if score.passed]
+    return before == candidate and added == [duplicate_question.REASON, contaminated.REASON]

@@ -100,6 +100,7 @@ def run(
     name: str, folder: Path, settings: Settings, config: BundleRunConfig, preset: str, arguments: Sequence[str]
 ) -> None:
     """Run what of a stage is missing; the stages before it are finished."""
+    folder = folder.absolute()  # workers may stand elsewhere
     shards = {stage.name: stage.shards or () for stage in stages_of(folder, settings)}
     output = config.output
     match name:
@@ -114,7 +115,7 @@ def run(
             selection.select(folder, shards[questions.NAME], config)
         case _:
             kind = questions.QuestionWork if name == questions.NAME else episodes.EpisodeWork
-            work = kind(folder=str(folder.absolute()), run_id=settings.run_id, config=config, preset=preset)
+            work = kind(folder=str(folder), run_id=settings.run_id, config=config, preset=preset)
             run_pipeline(work, folder, shards[name], arguments, config.schedule.patience)
 
 

@@ -82,13 +82,3 @@ class RowChecks(ABC):
                     )
         for (stage_name, reason), found in self._rejected.items():
             self.report.problems.append(f"rejected/: {found} rows of {stage_name}/{reason} that no stage counts")
-
-    def _rows(self, table: str, name: str, record: type) -> Iterator:
-        path = self.folder / table / name
-        if path.exists():
-            for batch in iter_parquet(path, record):
-                yield from batch
-
-    def _problem(self, name: str, uid: str, text: str) -> None:
-        if len(self.report.problems) < _MOST_SHOWN:
-            self.report.problems.append(f"{name}, {uid}: {text}")

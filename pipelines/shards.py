@@ -348,7 +348,7 @@ def file_entry(folder: Path, path: Path, rows: int) -> FileEntry:
 
 def _failed(work: Work, item: Any, error: TrailforgeError) -> ItemResult:
     row = RejectedRow(
-        uid=item.id,
+        uid=item.id if hasattr(item, "id") else item.uid,  # rows that another stage made have a uid
         stage=work.stage,
         reason=error.reason,
         score=0.0,

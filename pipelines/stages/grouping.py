@@ -92,8 +92,8 @@ def group(
         rejected=[row.reason for row in left],
     )
     everything = tuple(entry for entry in (*files, rejected, *plots) if entry is not None)
+    shutil.rmtree(folder / "work", ignore_errors=True)  # before the receipt: after it nobody comes back here
     write_receipt(folder, Receipt(shard=shard.name, files=everything, stages=(books,), usage=Usage(), shards=shards))
-    shutil.rmtree(folder / "work", ignore_errors=True)
 
 
 def _vectors(folder: Path, shards: Sequence[Shard]) -> np.ndarray:

@@ -68,7 +68,9 @@ async def questions_of(item: BundleInput, context: BundleContext, config: Bundle
     for draft in drafts:
         reader = replace(work, meter=Meter())  # a row's calls are those that it was written and measured by
         verdicts = await judge_question(draft, item, reader, config.filters)
-        row = seal(draft, verdicts, (*work.meter.keys, *reader.meter.keys), item.documents)
+        # In order of key, since of calls made at once another may be answered first when the run goes on.
+        keys = (*sorted(work.meter.keys), *sorted(reader.meter.keys))
+        row = seal(draft, verdicts, keys, item.documents)
         against = next((verdict for verdict in verdicts if not verdict.keep), None)
         if against is None:
             accepted.append(row)

@@ -2,71 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from filters.bundles import BundleFilterConfig, judge_question
-from generators.document_bundles import BundleContext, BundleWork, BundleWriterConfig, complexity_of, plan_of, seal
-from inference import Prices
-from inference.scripted import ScriptedModel, prompt_text
+from generators.document_bundles import BundleWork, complexity_of, plan_of, seal
 from protocols import nl_dag
-from schemas import BundleInput, MalformedReply, PlanEdge
-from tests.filters.bundles.support import BUNDLE, PAPER, STREET, question
+from schemas import MalformedReply, PlanEdge
+from tests.filters.bundles.support import PAPER, STREET, question
+from tests.support.bundle_drafts import ITEM, SOUND, hop, work
 
-ITEM = BundleInput(id=BUNDLE.uid, bundle=BUNDLE, documents=(STREET, PAPER))
-ANSWER = "University of Bergen"
-SOUND: dict[str, Any] = {
-    "type": "factual",
-    "question": "At which university did the designer of the turbine in the Ludlow prize's tide mill study blades?",
-    "answer": ANSWER,
-    "options": [],
-    "correct": [],
-    "hops": [
-        {
-            "document": 1,
-            "evidence": "the turbine that Mara Lind designed",
-            "query": "designer of the tide mill's turbine",
-            "reasoning": "names the designer",
-            "needs": [],
-        },
-        {
-            "document": 2,
-            "evidence": "Mara Lind studied blades at the University of Bergen",
-            "query": "where the designer found in A studied blades",
-            "reasoning": "says where",
-            "needs": [1],
-        },
-    ],
-}
-TOLD = "Who of the University of Bergen designed the tide mill's turbine?"
 TWO_OPTIONS = {"type": "single_choice", "options": ["Bergen", "Oslo"], "correct": ["A"]}
-
-
-def hop(number: int, **changes: Any) -> list[dict[str, Any]]:
-    """The sound hops, one of them changed."""
-    return [{**each, **changes} if n == number else each for n, each in enumerate(SOUND["hops"])]
-
-
-def work(
-    draft: dict[str, Any] | None, *, needs: tuple[str, ...] = ("Orkney", "Bergen"), knows: bool = False
-) -> BundleWork:
-    """A model that writes this draft, and answers it where all these words stand in the prompt."""
-
-    def reply(request: Any) -> str:
-        prompt = prompt_text(request)
-        if prompt.startswith("Write "):
-            return json.dumps({"questions": [draft] if draft else []})
-        if prompt.startswith("Answer the question from what you know"):
-            return f"the {ANSWER}" if knows else "the University of Tartu"
-        return ANSWER if all(word in prompt for word in needs) else "unknown"
-
-    context = BundleContext(
-        run_id="r", model="scripted", preset="test", seed=0, prices=Prices(), config=BundleWriterConfig(),
-        client=ScriptedModel(reply),
-    )  # fmt: skip
-    return BundleWork(item=ITEM, context=context)
 
 
 async def rejections(task: BundleWork) -> list[str]:

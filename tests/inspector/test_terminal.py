@@ -14,9 +14,14 @@ from rich.markup import escape
 
 from inspector import run_views, terminal
 from schemas import (
+    Bundle,
+    BundleHop,
+    BundleInput,
+    BundleQuestion,
     Count,
     DroppedSplits,
     FileEntry,
+    FilterScore,
     InvalidInput,
     Manifest,
     Message,
@@ -28,6 +33,7 @@ from schemas import (
     Trajectory,
     write_parquet,
 )
+from tests.filters.bundles.support import BUNDLE, PAPER, STREET, choice, question
 from tests.support.rows import DIED, FIRST, PLAN, QUESTION, SECOND, trajectory
 
 CORRECT = trajectory()
@@ -84,15 +90,26 @@ MANIFEST = Manifest(
     cost_per_accepted_row=None,
     trailforge_version="0",
 )
+ASKED = question(
+    dag_text="Nodes:\nA: designer of the turbine (News)\nB: where that designer studied (Academic)\nEdges:\nA -> B",
+    filters=(FilterScore(name="closed_book", score=0.25, passed=True),),
+    curriculum_stage=3,
+    complexity=0.456,
+)
+CHOICE = replace(choice("B", "C", "E"), uid="q2", bundle_id="b2", dag_text=ASKED.dag_text)
+HELD = BundleInput(id=BUNDLE.uid, bundle=BUNDLE, documents=(STREET, PAPER))
 VIEWS: dict[str, RenderableType] = {
     "trajectory": terminal.trajectory(CORRECT),
     "mended trajectory": terminal.trajectory(MENDED),
     "tree": terminal.search_tree(TREE),
+    "question": terminal.bundle_question(ASKED),
+    "choice": terminal.bundle_question(CHOICE),
+    "bundle": terminal.bundle(HELD),
     "figures": terminal.figures(MANIFEST, terminal.kinds_of([CORRECT, MENDED])),
 }
 EVIL = (
     "\x1b[2J\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\ "
-    "\x9b31m c1 \x07 bell \x08 back \r over \x7f del "
+    "\x9b31m c1 \x07 bell \x08 back \r over \x7f del \u202e turned \u2066 "
     "[bold]markup[/bold] [/] [link=http://evil]x[/link] [@click=app.quit]q"
 )
 
@@ -176,9 +193,24 @@ def evil_tree() -> SearchTree:
     return replace(TREE, question=EVIL, answer=EVIL, nodes=(TREE.nodes[0], node), rollouts=(rollout,))
 
 
+def evil_question() -> BundleQuestion:
+    hop = BundleHop(document_id=EVIL, evidence=EVIL, reasoning=EVIL)
+    return replace(
+        CHOICE, uid=EVIL, bundle_id=EVIL, question=EVIL, answer=EVIL, options=(EVIL, EVIL), correct_options=(EVIL,),
+        hops=(hop,), dag_text=f"Nodes:\n{EVIL}", filters=(FilterScore(name=EVIL, score=1.0, passed=True),),
+    )  # fmt: skip
+
+
+def evil_bundle() -> BundleInput:
+    document = replace(STREET, source=EVIL, title=EVIL, text=EVIL, published=EVIL)
+    return BundleInput(id=EVIL, bundle=replace(BUNDLE, uid=EVIL, theme=EVIL), documents=(document, PAPER))
+
+
 EVIL_VIEWS = {
     "trajectory": lambda: terminal.trajectory(evil_trajectory()),
     "tree": lambda: terminal.search_tree(evil_tree()),
+    "question": lambda: terminal.bundle_question(evil_question()),
+    "bundle": lambda: terminal.bundle(evil_bundle()),
     "figures": lambda: terminal.figures(
         replace(MANIFEST, run_id=EVIL, stages=(StageCount(name=EVIL, inputs=1, accepted=1),)), Counter()
     ),
@@ -189,7 +221,7 @@ EVIL_VIEWS = {
 @pytest.mark.parametrize("name", EVIL_VIEWS)
 def test_no_control_character_of_a_text_reaches_the_terminal(name: str, width: int) -> None:
     text = shown(EVIL_VIEWS[name](), width=width)
-    controls = {c for c in text if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160}
+    controls = {c for c in text if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or c in "\u202e\u2066"}
     assert controls == set()
 
 
@@ -202,11 +234,33 @@ def test_only_our_own_styles_are_sent_to_a_terminal_with_colours(name: str) -> N
     assert "evil" not in "".join(sent)
 
 
-@pytest.mark.parametrize("name", ["trajectory", "tree", "figures"])
+@pytest.mark.parametrize("name", EVIL_VIEWS)
 def test_markup_in_a_text_is_shown_as_it_stands(name: str) -> None:
     text = words_with_arrows(shown(EVIL_VIEWS[name](), width=1000))
     assert "[bold]markup[/bold] [/] [link=http://evil]x[/link] [@click=app.quit]q" in text
     assert escape("[bold]") not in text
+
+
+def test_a_question_is_shown_with_evidence_plan_and_scores() -> None:
+    text = words_with_arrows(shown(terminal.bundle_question(ASKED), width=200))
+    assert "question q type factual bundle b stage 3 complexity 0.46" in text
+    assert ASKED.question in text and "answer University of Bergen" in text
+    assert "news:1 “the turbine that Mara Lind designed” names her" in text
+    assert "A: designer of the turbine (News)" in text and "A -> B" in text
+    assert "closed_book 0.25" in text
+
+
+def test_options_are_shown_by_letter_and_the_answer_by_the_right_ones() -> None:
+    text = words_with_arrows(shown(terminal.bundle_question(CHOICE), width=200))
+    assert "A. option 0 B. option 1" in text and "F. option 5 answer B, C, E" in text
+
+
+def test_a_bundle_is_shown_with_the_beginning_of_each_document() -> None:
+    long = replace(PAPER, text="ŷ" * 900, published=None)
+    text = shown(terminal.bundle(replace(HELD, documents=(STREET, long))), width=200)
+    assert "bundle b  cohesion 0.60  theme tide mill" in text
+    assert "news  A prize for tides  2025-05-02" in text and STREET.text.splitlines()[1] in text
+    assert text.count("ŷ") == 400 and "…" in text
 
 
 @pytest.mark.parametrize("end", ["\\", "\\\\", "[", "[/"])
@@ -257,3 +311,39 @@ def test_what_is_not_there_is_said_in_one_line(run_folder: Path) -> None:
         run_views.find_trees(run_folder / "none", None, 1)
     with pytest.raises(InvalidInput, match="not a run folder"):
         run_views.find_trees(run_folder / "trees", None, 1)
+
+
+@pytest.fixture
+def bundles_folder(tmp_path: Path) -> Path:
+    other = Bundle(uid="b2", document_ids=("x:1", "x:2"), sources=("x", "y"), cohesion=0.5, theme="")
+    for table, record, rows in (
+        ("bundle_questions", BundleQuestion, [ASKED, CHOICE]),
+        ("bundle_inputs", BundleInput, [HELD, BundleInput(id="b2", bundle=other, documents=(PAPER,))]),
+    ):
+        (tmp_path / table).mkdir()
+        write_parquet(tmp_path / table / "part-00000-x.parquet", record, rows)
+    (tmp_path / "run.json").write_text('{"dataset": "document_bundles"}')
+    return tmp_path
+
+
+def test_questions_are_found_by_id_bundle_and_type(bundles_folder: Path) -> None:
+    def uids(id: str | None = None, type: str | None = None, count: int = 9) -> list[str]:
+        return [row.uid for row in run_views.find_questions(bundles_folder, id, type, count)]
+
+    assert run_views.dataset_of(bundles_folder) == "document_bundles"
+    assert uids() == ["q", "q2"] and uids(count=1) == ["q"]
+    assert uids("q2") == uids("b2") == uids(type="multiple_choice") == ["q2"]
+    assert run_views.question_types(bundles_folder) == Counter(factual=1, multiple_choice=1)
+    with pytest.raises(InvalidInput, match="no type 'funny'; there are factual, causal, single_choice"):
+        uids(type="funny")
+    with pytest.raises(InvalidInput, match="no question causal in this run"):
+        uids(type="causal")
+
+
+def test_bundles_are_found_by_id_and_document(bundles_folder: Path) -> None:
+    def uids(id: str | None = None) -> list[str]:
+        return [item.id for item in run_views.find_bundles(bundles_folder, id, 9)]
+
+    assert uids() == ["b", "b2"] and uids("arxiv:2") == ["b"] and uids("b2") == ["b2"]
+    with pytest.raises(InvalidInput, match="no bundle none in this run"):
+        uids("none")

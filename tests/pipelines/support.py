@@ -76,11 +76,16 @@ def edit_manifest(folder: Path, edit: Callable[[dict[str, Any]], object]) -> Non
     path.write_text(json.dumps(content))
 
 
-def forge(folder: Path, table: str, edit: Callable[[list[Any]], list[Any]]) -> Path:
-    """Change the rows of a table's first file, and the manifest so that hash and number of rows fit again."""
-    path = sorted((folder / table).glob("part-0*.parquet"))[0]
-    rows = edit(read_parquet(path, TABLES[table]))
-    write_parquet(path, TABLES[table], rows)
+def forge(
+    folder: Path, table: str, edit: Callable[[list[Any]], list[Any]], *, record: type | None = None, number: int = 0
+) -> Path:
+    """Change the rows of a table's first file, and the manifest so that hash and number of rows fit again.
+
+    `record`: of the rows, where the table is none of MCTS trajectories. `number`: of another file.
+    """
+    path, record = sorted((folder / table).glob("part-0*.parquet"))[number], record or TABLES[table]
+    rows = edit(read_parquet(path, record))
+    write_parquet(path, record, rows)
     name = path.relative_to(folder).as_posix()
 
     def refit(content: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from pipelines import status as module
 from pipelines.dataset import LEDGER
+from pipelines.document_bundles import BUNDLES
 from pipelines.files import exclusive
 from pipelines.finish import CARD, MANIFEST
 from pipelines.progress import ProgressFile, begin_progress
@@ -18,6 +20,7 @@ from pipelines.shards import receipt_path
 from pipelines.status import follow, read_status, told
 from pipelines.worker_errors import ERRORS
 from schemas import InvalidInput
+from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.support import FinishedRun
 
 
@@ -148,3 +151,71 @@ def test_durations_are_told_as_people_do(seconds: float, text: str) -> None:
 def test_a_copied_run_reads_the_same(finished_run: FinishedRun, tmp_path: Path) -> None:
     shutil.copytree(finished_run.folder, tmp_path / "copy")
     assert read_status(tmp_path / "copy").rows == read_status(finished_run.folder).rows
+
+
+STAGES = [
+    ("clean", "documents", 34),
+    ("embed", "documents", 29),
+    ("bundle", "documents", 29),
+    ("write", "bundles", 8),
+    ("select", "bundles", 8),
+    ("episode", "questions", 11),
+]
+
+
+@pytest.fixture(scope="module")
+def stopped_bundles(
+    original_bundles: FinishedBundles, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[int], Path]:
+    """A copy of the run of bundles as it stood when so many stages were finished."""
+
+    def stopped(finished: int) -> Path:
+        folder = tmp_path_factory.mktemp("stopped") / "run"
+        shutil.copytree(original_bundles.folder, folder)
+        for stage in BUNDLES.stages(folder, original_bundles.settings)[finished:]:
+            for shard in stage.shards or ():
+                receipt_path(folder, shard).unlink()
+        for name in (MANIFEST, CARD):
+            (folder / name).unlink()
+        return folder
+
+    return stopped
+
+
+@pytest.mark.parametrize("finished", range(len(STAGES)))
+def test_a_run_of_bundles_that_stopped_after_a_stage_names_the_next(
+    stopped_bundles: Callable[[int], Path], original_bundles: FinishedBundles, finished: int
+) -> None:
+    folder = stopped_bundles(finished)
+    name, unit, items = STAGES[finished]
+    found = read_status(folder)
+    assert (found.state, found.stage, found.unit) == ("stopped", name, unit)
+    assert (found.items, found.items_done, found.shards_done) == (items, 0, 0)
+    assert f"trailforge document-bundles … {original_bundles.source} --out {folder} …" in found.next
+    lines = told(found)
+    assert f"  stage      {name}" in lines and f"  {unit:<10} 0 of {items}" in lines
+    assert bool(found.rows) == bool(found.calls) == (finished > 3)
+    assert ("near_duplicates/near_duplicate" in found.put_aside) == (finished > 0)
+
+
+def test_a_finished_run_of_bundles(original_bundles: FinishedBundles) -> None:
+    found, manifest = read_status(original_bundles.folder), original_bundles.manifest
+    assert (found.state, found.stage, found.items_done, found.items) == ("finished", "episode", 11, 11)
+    stages = {line.name: line for line in manifest.stages}
+    assert sum(found.rows.values()) == stages["filter"].accepted
+    assert set(found.rows) == {"factual", "causal", "single_choice", "multiple_choice"}
+    assert (found.calls, found.cost) == (manifest.calls, manifest.cost)
+    assert found.put_aside["write/malformed_reply"] == 1
+
+
+def test_a_run_of_bundles_in_progress_counts_the_items_of_its_stage(
+    stopped_bundles: Callable[[int], Path], original_bundles: FinishedBundles
+) -> None:
+    folder = stopped_bundles(3)
+    before = [s.name for stage in BUNDLES.stages(folder, original_bundles.settings)[:3] for s in stage.shards or ()]
+    with exclusive(folder):
+        begin_progress(folder, before)
+        ProgressFile(folder).write({"items": 2, "factual": 3, "paid_calls": 40})
+        found = read_status(folder)
+    assert (found.state, found.stage, found.items_done, found.items) == ("running", "write", 2, 8)
+    assert found.rows == {"factual": 3} and found.pace is not None and found.pace.paid_calls == 40

@@ -18,14 +18,14 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from aiohttp import web
 
-from tests.support.world import Model
+from tests.support import bundle_world, world
 
 
 class Bucket:
@@ -51,7 +51,7 @@ class Server:
 
     def __init__(
         self,
-        model: Model,
+        model: Callable[[str, int], str],
         *,
         latency_s: float = 0.0,
         slots: int = 64,
@@ -247,6 +247,7 @@ async def main() -> None:
     parser.add_argument("--spread", type=float, default=0.0, help="sigma of a lognormal factor of the latency")
     parser.add_argument("--slots", type=int, default=64)
     parser.add_argument("--error-rate", type=float, default=0.0)
+    parser.add_argument("--bundles", type=int, default=0, help="1: the model of bundles of documents")
     parser.add_argument("--rate", type=float, help="calls a second that are permitted; 429 beyond")
     parser.add_argument("--burst", type=int, default=20, help="calls at once that are permitted")
     parser.add_argument("--retry-after", default="", help="Retry-After header of a 429")
@@ -254,7 +255,7 @@ async def main() -> None:
     parser.add_argument("--log", type=Path)
     options = parser.parse_args()
     server = Server(
-        Model(error_rate=options.error_rate),
+        bundle_world.Model() if options.bundles else world.Model(error_rate=options.error_rate),
         latency_s=options.latency,
         slots=options.slots,
         spread=options.spread,

@@ -1,0 +1,203 @@
+"""Grouping on Beam: each document in one place, bundles of several sources, and the same bytes a second time."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.accounting import check_balance
+from pipelines.bundling.clustering import bundle_documents
+from pipelines.bundling.config import BundleConfig
+from pipelines.shards import Receipt, Shard, read_receipt
+from pipelines.stages import grouping
+from pipelines.stages.grouping import group, only_shard
+from schemas import (
+    Bundle,
+    BundleInput,
+    DocumentEmbedding,
+    InvalidInput,
+    RejectedRow,
+    SourceDocument,
+    from_dict,
+    read_parquet,
+    read_rows,
+    write_parquet,
+)
+from tests.pipelines.support import IN_PROCESS, contents
+
+CONFIG = BundleConfig(method="greedy", min_cosine=0.5)
+SOURCES = ("post", "journal", "wire")
+TOPICS = ("bridge", "glacier", "opera", "violin", "orchard", "quarry")
+FEW = 9
+"""So many that no map is drawn by UMAP, which takes seconds to be compiled."""
+
+
+def documents_near(topics: Sequence[int], seed: int = 0) -> tuple[list[SourceDocument], np.ndarray]:
+    """Documents of these topics, of one source after the other; those of a topic lie near each other."""
+    rng = np.random.default_rng(seed)
+    centres = np.eye(16, dtype=np.float32)
+    vectors = centres[list(topics)] + rng.normal(scale=0.05, size=(len(topics), 16)).astype(np.float32)
+    documents = [
+        SourceDocument(
+            id=f"{SOURCES[n % 3]}:{n:02d}", source=SOURCES[n % 3], kind="news", title=f"Title {n}",
+            text=f"{TOPICS[topic]} and {TOPICS[topic]} again, word{n}", published="2025-04-01",
+        )
+        for n, topic in enumerate(topics)
+    ]  # fmt: skip
+    return documents, (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def embedded(folder: Path, documents: Sequence[SourceDocument], vectors: np.ndarray, size: int = 4) -> list[Shard]:
+    """A folder as the stages before leave it."""
+    shards: list[Shard] = []
+    for table in ("documents", "embeddings"):
+        (folder / table).mkdir(parents=True)
+    for first in range(0, len(documents), size):
+        name = f"part-{first:05d}"
+        batch = documents[first : first + size]
+        rows = [
+            DocumentEmbedding(document_id=d.id, vector=tuple(v.tolist()))
+            for d, v in zip(batch, vectors[first : first + size], strict=True)
+        ]
+        write_parquet(folder / "documents" / f"{name}.parquet", SourceDocument, batch)
+        write_parquet(folder / "embeddings" / f"{name}-embed.parquet", DocumentEmbedding, rows)
+        shards.append(Shard(name=f"{name}-embed", input=f"documents/{name}.parquet", first=first, rows=len(batch)))
+    return shards
+
+
+def grouped(folder: Path, topics: Sequence[int], config: BundleConfig = CONFIG, *, size: int = 4) -> Receipt:
+    shards = embedded(folder, *documents_near(topics), size=size)
+    group(folder, shards, config, 0, 2, IN_PROCESS)
+    return read_receipt(folder, only_shard(shards))
+
+
+def rows(folder: Path, table: str, record: type) -> list:
+    return list(read_rows(sorted((folder / table).glob("*.parquet")), record))
+
+
+def test_near_documents_of_several_sources_are_bundled_and_the_others_are_left_over_with_a_reason(
+    tmp_path: Path,
+) -> None:
+    receipt = grouped(tmp_path, [0, 0, 0, 1, 1, 2, 3, 3, 2])  # 2 is of the sources wire and wire
+    bundles = rows(tmp_path, "bundles", Bundle)
+    assert {frozenset(b.document_ids) for b in bundles} == {
+        frozenset({"post:00", "journal:01", "wire:02"}),
+        frozenset({"post:03", "journal:04"}),
+        frozenset({"post:06", "journal:07"}),
+    }
+    left = rows(tmp_path, "rejected", RejectedRow)
+    assert {(row.uid, row.stage, row.reason) for row in left} == {
+        ("wire:05", "bundle", "single_source"),
+        ("wire:08", "bundle", "single_source"),
+    }
+    assert from_dict(SourceDocument, json.loads(left[0].payload)).id == left[0].uid
+    check_balance(receipt.stages)
+    assert [(line.inputs, line.accepted) for line in receipt.stages] == [(9, 7)]
+
+
+def test_a_bundle_knows_its_documents_their_cohesion_and_their_words(tmp_path: Path) -> None:
+    grouped(tmp_path, [0, 0, 0, 1, 1])
+    _, vectors = documents_near([0, 0, 0, 1, 1])
+    items = rows(tmp_path, "bundle_inputs", BundleInput)
+    assert [item.bundle for item in items] == rows(tmp_path, "bundles", Bundle)
+    for item in items:
+        places = [int(name[-2:]) for name in item.bundle.document_ids]
+        pairs = [float(vectors[a] @ vectors[b]) for a in places for b in places if a < b]
+        assert item.bundle.cohesion == pytest.approx(sum(pairs) / len(pairs), abs=1e-5)
+        assert tuple(d.id for d in item.documents) == item.bundle.document_ids
+        assert tuple(d.source for d in item.documents) == item.bundle.sources
+        assert item.bundle.theme.split()[0] == TOPICS[0 if places[0] == 0 else 1]
+    assert len({item.id for item in items}) == len(items)
+
+
+@settings(max_examples=5)
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=FEW), st.integers(1, FEW))
+def test_every_document_is_in_exactly_one_place(
+    tmp_path_factory: pytest.TempPathFactory, topics: list[int], size: int
+) -> None:
+    folder = tmp_path_factory.mktemp("grouped")
+    documents, vectors = documents_near(topics)
+    receipt = grouped(folder, topics, size=size)
+    bundles = rows(folder, "bundles", Bundle)
+    left = rows(folder, "rejected", RejectedRow)
+    places = Counter([name for bundle in bundles for name in bundle.document_ids] + [row.uid for row in left])
+    assert places == Counter(document.id for document in documents)
+    assert all(2 <= len(bundle.document_ids) <= 4 and len(set(bundle.sources)) >= 2 for bundle in bundles)
+    wanted = bundle_documents(vectors, [d.source for d in documents], CONFIG, 0, [d.published for d in documents])
+    assert [tuple(int(name[-2:]) for name in bundle.document_ids) for bundle in bundles] == list(wanted.bundles)
+    assert sum(shard.rows for shard in receipt.shards) == len(bundles)
+
+
+def test_the_shards_of_questions_hold_the_bundles_in_order(tmp_path: Path) -> None:
+    receipt = grouped(tmp_path, [0, 0, 1, 1, 2, 2, 3, 3])
+    assert [(shard.first, shard.rows) for shard in receipt.shards] == [(0, 2), (2, 2)]
+    read = [item for shard in receipt.shards for item in read_parquet(tmp_path / shard.input, BundleInput)]
+    assert [item.bundle for item in read] == rows(tmp_path, "bundles", Bundle)
+
+
+def test_done_again_after_a_kill_it_has_the_same_bytes_and_leaves_no_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In parts, so that some of them are done when it is killed."""
+    config = BundleConfig(method="partitioned", part_size=4, within="greedy", min_cosine=0.5)
+    topics = [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    grouped(tmp_path / "whole", topics, config)
+    shards = embedded(tmp_path / "killed", *documents_near(topics))
+    with monkeypatch.context() as killed:
+        killed.setattr(grouping, "join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            group(tmp_path / "killed", shards, config, 0, 2, IN_PROCESS)
+    parts = sorted(tmp_path.glob("killed/work/bundling/part-*.json"))
+    assert len(parts) > 1
+    parts[0].unlink()
+    group(tmp_path / "killed", shards, config, 0, 2, IN_PROCESS)
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+    assert not (tmp_path / "killed" / "work").exists()
+    group(tmp_path / "killed", shards, config, 0, 2, IN_PROCESS)
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def test_killed_after_its_receipt_it_leaves_no_work_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def receipt_and_kill(folder: Path, receipt: Receipt) -> None:
+        write_receipt(folder, receipt)
+        raise KeyboardInterrupt
+
+    write_receipt = grouping.write_receipt
+    monkeypatch.setattr(grouping, "write_receipt", receipt_and_kill)
+    with pytest.raises(KeyboardInterrupt):
+        grouped(tmp_path, [0, 0, 1, 1])
+    assert list(tmp_path.glob("shards/*.json")) and not (tmp_path / "work").exists()
+
+
+def test_another_seed_or_order_of_documents_gives_bundles_of_the_same_documents(tmp_path: Path) -> None:
+    documents, vectors = documents_near([0, 0, 0, 1, 1, 2, 2, 3, 3])
+    made = []
+    for number, order in enumerate(([*range(9)], [8, 3, 1, 0, 5, 2, 7, 4, 6])):
+        shards = embedded(tmp_path / str(number), [documents[n] for n in order], vectors[order])
+        group(tmp_path / str(number), shards, CONFIG, 0, 2, IN_PROCESS)
+        made.append({b.uid: frozenset(b.document_ids) for b in rows(tmp_path / str(number), "bundles", Bundle)})
+    assert made[0] == made[1] and len(made[0]) == 4
+
+
+def test_without_any_document_the_run_ends_with_a_line(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="no document is left to bundle; `rejected/` says why"):
+        group(tmp_path, [], CONFIG, 0, 2, IN_PROCESS)
+
+
+def test_documents_of_one_source_give_no_bundle_and_no_shard(tmp_path: Path) -> None:
+    documents, vectors = documents_near([0, 0, 0, 0])
+    same = [replace(document, source="post") for document in documents]
+    shards = embedded(tmp_path, same, vectors)
+    group(tmp_path, shards, CONFIG, 0, 2, IN_PROCESS)
+    receipt = read_receipt(tmp_path, only_shard(shards))
+    assert receipt.shards == () and [line.accepted for line in receipt.stages] == [0]
+    assert not (tmp_path / "bundles").exists()
+    assert len(rows(tmp_path, "rejected", RejectedRow)) == 4

@@ -1,0 +1,115 @@
+"""The stage of questions with a scripted model: what is kept, what is rejected for which reason, and the books."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from typing import Any
+
+import pytest
+
+from inference import Meter, Reply, Request
+from inference.scripted import ScriptedModel
+from pipelines.accounting import check_balance
+from pipelines.bundles_config import BundleRunConfig
+from pipelines.shards import ItemResult
+from pipelines.stages.questions import TABLE, questions_of
+from schemas import BundleQuestion, MalformedReply, RejectedRow, from_dict
+from tests.support.bundle_drafts import ITEM, SOUND, context, hop, script
+
+CONFIG = BundleRunConfig()
+TOLD = "Who of the University of Bergen designed the tide mill's turbine?"
+MADE_UP = {**SOUND, "hops": hop(0, evidence="the turbine that Mara Lind invented")}
+CYCLE = {**SOUND, "hops": hop(0, needs=[2])}
+LEAK = {**SOUND, "question": TOLD}
+
+
+async def result_of(*drafts: dict[str, Any], **how: Any) -> ItemResult:
+    return await questions_of(ITEM, context(ScriptedModel(script(drafts, **how))), CONFIG)
+
+
+def books(result: ItemResult) -> list[tuple[str, int, int]]:
+    """After a check that they balance."""
+    check_balance(result.stages)
+    return [(line.name, line.inputs, line.accepted) for line in result.stages]
+
+
+async def test_a_sound_question_is_kept_with_its_calls_and_what_they_cost() -> None:
+    result = await result_of(SOUND)
+    (row,), rejected = result.rows[TABLE], result.rows["rejected"]
+    assert rejected == [] and all(score.passed for score in row.filters)
+    assert books(result) == [("write", 1, 1), ("filter", 1, 1)]
+    calls = 1 + 3 + CONFIG.filters.closed_book_samples
+    assert len(set(row.provenance.call_keys)) == result.usage.calls == calls
+    assert result.usage.cost == pytest.approx(result.usage.prompt_tokens / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("draft", "how", "reason", "calls"),
+    [
+        (SOUND, {"needs": ("Bergen",)}, "fewer_documents_suffice", 4),
+        (SOUND, {"needs": ("Atlantis",)}, "not_answerable", 2),
+        (SOUND, {"knows": True}, "closed_book", 8),
+        (MADE_UP, {}, "unsupported_quote", 1),
+        (CYCLE, {}, "invalid_plan", 1),
+        (LEAK, {}, "answer_in_question", 1),
+    ],
+)
+async def test_a_flawed_question_is_rejected_for_its_flaw_and_costs_no_more_than_it_takes_to_see_it(
+    draft: dict[str, Any], how: dict[str, Any], reason: str, calls: int
+) -> None:
+    result = await result_of(draft, **how)
+    (row,) = result.rows["rejected"]
+    assert result.rows[TABLE] == []
+    assert (row.stage, row.reason) == ("filter", reason) and row.detail
+    assert books(result) == [("write", 1, 1), ("filter", 1, 0)]
+    assert [(c.reason, c.count) for line in result.stages for c in line.rejected] == [(reason, 1)]
+    kept = from_dict(BundleQuestion, json.loads(row.payload))
+    assert kept.uid == row.uid and kept.question == draft["question"]
+    assert [score.name for score in kept.filters if not score.passed] == [reason]
+    assert result.usage.calls == calls
+
+
+async def test_drafts_of_one_bundle_are_judged_one_by_one() -> None:
+    other = {**SOUND, "question": SOUND["question"].replace("At which", "In which")}
+    result = await result_of(MADE_UP, SOUND, CYCLE, other)
+    assert [row.question for row in result.rows[TABLE]] == [SOUND["question"], other["question"]]
+    assert [row.reason for row in result.rows["rejected"]] == ["unsupported_quote", "invalid_plan"]
+    assert books(result) == [("write", 1, 1), ("filter", 4, 2)]
+    first, second = (set(row.provenance.call_keys) for row in result.rows[TABLE])
+    assert len(first) == len(second) == 8 and len(first & second) == 1, "they share the call that wrote them"
+    assert result.usage.calls == 1 + 7 + 7
+
+
+async def test_a_bundle_of_which_nothing_can_be_asked_is_rejected_itself() -> None:
+    result = await result_of()
+    (row,) = result.rows["rejected"]
+    assert (row.uid, row.stage, row.reason) == (ITEM.id, "write", "no_question")
+    assert json.loads(row.payload)["document_ids"] == list(ITEM.bundle.document_ids)
+    assert books(result) == [("write", 1, 0), ("filter", 0, 0)]
+
+
+async def test_a_reply_without_the_form_is_the_error_of_the_bundle() -> None:
+    with pytest.raises(MalformedReply):
+        await result_of({"type": "riddle"})
+
+
+class SlowModel(ScriptedModel):
+    """Answers in an order of its own."""
+
+    def __init__(self, seed: int) -> None:
+        ScriptedModel.__init__(self, script([SOUND, LEAK]))
+        self._rng = random.Random(seed)
+
+    async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
+        """After some time."""
+        await asyncio.sleep(self._rng.uniform(0, 0.02))
+        return await ScriptedModel.complete(self, request, meter)
+
+
+async def test_the_rows_do_not_depend_on_which_call_is_answered_first() -> None:
+    """As after a kill, when some answers are in the ledger and others are not."""
+    first, *others = await asyncio.gather(*(questions_of(ITEM, context(SlowModel(n)), CONFIG) for n in range(6)))
+    assert all(other == first for other in others)
+    assert isinstance(first.rows["rejected"][0], RejectedRow)

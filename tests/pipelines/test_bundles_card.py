@@ -1,0 +1,137 @@
+"""The card of a run of bundles: the tables that have files, and the figures of manifest and rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines.bundles_card import card
+from pipelines.config import ModelConfig
+from schemas import Bundle, BundleQuestion, PlanNode, read_parquet, read_rows, write_parquet
+from tests.pipelines.bundles_support import CONFIG, FinishedBundles, config_with
+
+
+@pytest.fixture(scope="module")
+def text(original_bundles: FinishedBundles) -> str:
+    return (original_bundles.folder / "README.md").read_text()
+
+
+def rows(run: FinishedBundles, table: str, record: type) -> list[Any]:
+    return list(read_rows(sorted((run.folder / table).glob("*.parquet")), record))
+
+
+def front_matter(text: str) -> dict[str, Any]:
+    start, front, _ = text.split("---\n", 2)
+    assert start == ""
+    return yaml.safe_load(front)
+
+
+def test_the_front_matter_names_the_tables_that_have_files(original_bundles: FinishedBundles, text: str) -> None:
+    front = front_matter(text)
+    assert front["pretty_name"] == original_bundles.manifest.run_id
+    named = [config["config_name"] for config in front["configs"]]
+    present = {f.path.split("/")[0] for f in original_bundles.manifest.files if f.rows}
+    assert named[0] == "bundle_questions" and set(named) == present - {"inputs"}
+    for config in front["configs"]:
+        (files,) = config["data_files"]
+        assert files["split"] == "train" and list(original_bundles.folder.glob(files["path"]))
+
+
+def test_a_table_without_files_is_left_out(finished_bundles: FinishedBundles) -> None:
+    files = tuple(f for f in finished_bundles.manifest.files if not f.path.startswith(("episodes/", "sft/")))
+    front = front_matter(card(finished_bundles.folder, replace(finished_bundles.manifest, files=files), CONFIG))
+    assert not {"episodes", "sft"} & {config["config_name"] for config in front["configs"]}
+
+
+def test_the_funnel_and_the_cost_are_those_of_the_manifest(original_bundles: FinishedBundles, text: str) -> None:
+    m = original_bundles.manifest
+    assert len(m.stages) == 10
+    for line in m.stages:
+        rejected, failed = (", ".join(f"{c.reason} {c.count}" for c in cs) for cs in (line.rejected, line.failed))
+        assert f"| {line.name} | {line.inputs} | {line.accepted} | {rejected} | {failed} |" in text
+    assert f"| {m.calls} | {m.cut_replies} | {m.prompt_tokens} | {m.completion_tokens} | {m.cost:.4f} |" in text
+    (selected,) = (line.accepted for line in m.stages if line.name == "select")
+    assert m.calls_per_accepted_row == round(m.calls / selected, 2)
+
+
+def test_bundles_are_counted_by_size_and_source(original_bundles: FinishedBundles, text: str) -> None:
+    bundles = rows(original_bundles, "bundles", Bundle)
+    sizes = Counter(len(bundle.document_ids) for bundle in bundles)
+    sources = Counter(source for bundle in bundles for source in bundle.sources)
+    section = text.split("## Bundles\n")[1].split("## Questions")[0]
+    for key, count in [*sizes.items(), *sources.items()]:
+        assert f"| {key} | {count} |" in section
+    assert f"{sum(bundle.cohesion for bundle in bundles) / len(bundles):.3f}" in section
+
+
+def test_questions_are_counted_by_type_and_stage(original_bundles: FinishedBundles, text: str) -> None:
+    questions = rows(original_bundles, "bundle_questions", BundleQuestion)
+    section = text.split("## Questions\n")[1].split("## Cost")[0]
+    for kind, count in Counter(row.type for row in questions).items():
+        assert f"| {kind} | {count} |" in section
+    for number in {row.curriculum_stage for row in questions}:
+        hard = [row.complexity for row in questions if row.curriculum_stage == number]
+        assert f"| {number} | {len(hard)} | {min(hard):.2f} to {max(hard):.2f} |" in section
+    assert f"- Rows: {len(rows(original_bundles, 'bundles', Bundle))} bundles, {len(questions)} questions" in text
+
+
+def test_where_it_came_from_is_said(original_bundles: FinishedBundles, text: str) -> None:
+    m = original_bundles.manifest
+    assert f"`{original_bundles.source}` (35 rows read)" in text
+    assert f"Seed 0, configuration {m.config_hash}, trailforge {m.trailforge_version}" in text
+    assert "- Model: scripted\n" in text
+
+
+def test_there_is_one_example_of_each_type_with_its_evidence_and_plan(
+    original_bundles: FinishedBundles, text: str
+) -> None:
+    questions = rows(original_bundles, "bundle_questions", BundleQuestion)
+    kinds = {row.type for row in questions}
+    assert text.count("\n### ") == len(kinds) >= 3
+    for kind in kinds:
+        first = next(row for row in questions if row.type == kind)
+        example = text.split(f"### {kind} (`{first.uid}`)")[1].split("\n### ")[0]
+        assert first.question in example and first.dag_text in example
+        assert all(f"> {hop.evidence} (`{hop.document_id}`)" in example for hop in first.hops)
+        assert all(f"- {letter}. {option}" in example for letter, option in zip("ABCDEF", first.options, strict=False))
+        assert f"Answer: {', '.join(first.correct_options) or first.answer}\n" in example
+
+
+def rewritten(run: FinishedBundles, **changes: Any) -> str:
+    """The card when the first question is another."""
+    path: Path = sorted((run.folder / "bundle_questions").glob("*.parquet"))[0]
+    first, *others = read_parquet(path, BundleQuestion)
+    write_parquet(path, BundleQuestion, [replace(first, **changes), *others])
+    text = card(run.folder, run.manifest, CONFIG)
+    return text.split(f"(`{first.uid}`)")[1].split("\n### ")[0]
+
+
+def test_a_plan_cannot_close_the_block_it_is_shown_in(finished_bundles: FinishedBundles) -> None:
+    node = PlanNode(node_id="A", query="a\n```\n# A heading", tool="News")
+    example = rewritten(finished_bundles, dag_text=f"Nodes:\nA: {node.query} (News)\nEdges:", dag_nodes=(node,))
+    assert example.count("```") == 2 and "'''\n# A heading" in example
+
+
+def test_a_long_question_is_cut(finished_bundles: FinishedBundles) -> None:
+    example = rewritten(finished_bundles, question="x" * 5000)
+    assert "x" * 700 + " …" in example and "x" * 701 not in example
+
+
+def test_a_run_without_questions_has_a_card_too(finished_bundles: FinishedBundles) -> None:
+    for table in ("bundles", "bundle_questions"):
+        for path in (finished_bundles.folder / table).glob("*.parquet"):
+            path.unlink()
+    text = card(finished_bundles.folder, finished_bundles.manifest, CONFIG)
+    assert "- Rows: 0 bundles, 0 questions" in text and "One question of each type" not in text
+
+
+def test_rows_of_the_embedded_model_are_said_not_to_be_for_training(finished_bundles: FinishedBundles) -> None:
+    warning, run = "Not meant for training", finished_bundles
+    assert warning not in card(run.folder, run.manifest, CONFIG)
+    steps = config_with(model=ModelConfig(url="embedded"), writer=replace(CONFIG.writer, kind="steps"))
+    assert warning in card(run.folder, run.manifest, steps)

@@ -1,0 +1,344 @@
+"""A finished run of bundles verifies; every change of it is found, also one that hides behind a corrected hash."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.bundling.duplicates import DuplicateConfig, near_duplicates, order_of, signature
+from pipelines.document_bundles import BUNDLES, TABLES
+from pipelines.finish import finish_run
+from pipelines.stages.grouping import MAP
+from pipelines.verify import verify_run
+from schemas import (
+    BundleHop,
+    BundleInput,
+    PlanEdge,
+    RejectedRow,
+    SourceDocument,
+    read_rows,
+)
+from tests.pipelines.bundles_support import CONFIG, FinishedBundles, begin_run, run_until
+from tests.pipelines.support import contents, edit_manifest, forge
+from tests.support.bundle_world import FLAWS
+
+Edit = Callable[[list[Any]], list[Any]]
+
+
+def problems(run: FinishedBundles) -> str:
+    report = verify_run(run.folder)
+    assert report.is_clean is (report.problems == [])
+    return "\n".join(report.problems)
+
+
+def forged(run: FinishedBundles, table: str, edit: Edit, *, number: int = 0) -> str:
+    """What is found after rows of a table were changed, and hash and count with them."""
+    forge(run.folder, table, edit, record={**TABLES, "inputs": SourceDocument}[table], number=number)
+    return problems(run)
+
+
+def first(**changes: Any) -> Edit:
+    """The first row changed."""
+    return lambda rows: [replace(rows[0], **changes), *rows[1:]]
+
+
+def rows_of(run: FinishedBundles, table: str) -> list[Any]:
+    return list(read_rows(sorted((run.folder / table).glob("*.parquet")), TABLES[table]))
+
+
+def test_the_run_has_a_row_for_every_reason_and_verifies(original_bundles: FinishedBundles) -> None:
+    """What the other tests change: without any of these rows they would find nothing."""
+    report = verify_run(original_bundles.folder)
+    assert report.problems == [] and report.is_clean
+    assert report.rows == sum(f.rows for f in original_bundles.manifest.files) > 200
+    reasons = {c.reason for line in original_bundles.manifest.stages for c in (*line.rejected, *line.failed)}
+    assert reasons == {
+        *("invalid_input", "markup", "other_language", "too_short", "exact_duplicate", "near_duplicate", "alone"),
+        *("no_question", "malformed_reply", *FLAWS.values()),
+        *("contaminated", "duplicate_question", "evidence_not_found"),
+    }
+    assert {row.type for row in rows_of(original_bundles, "candidates")} == {
+        *("factual", "causal", "single_choice", "multiple_choice")
+    }
+    assert {path.name for path in original_bundles.folder.iterdir()} >= {*TABLES, "plots"}
+
+
+def test_no_bundle_holds_near_duplicates(original_bundles: FinishedBundles) -> None:
+    for item in read_rows(sorted(original_bundles.folder.glob("bundle_inputs/*.parquet")), BundleInput):
+        signatures = {order_of(d.published, d.id): signature(d.text) for d in item.documents}
+        assert near_duplicates(signatures, DuplicateConfig()) == {}
+
+
+def test_verifying_changes_nothing(finished_bundles: FinishedBundles) -> None:
+    before = contents(finished_bundles.folder)
+    verify_run(finished_bundles.folder)
+    assert contents(finished_bundles.folder) == before
+
+
+def test_a_run_that_stops_at_the_bundles_verifies(original_bundles: FinishedBundles, tmp_path: Path) -> None:
+    config = replace(CONFIG, questions=False)
+    settings = begin_run(tmp_path / "run", original_bundles.source, config)
+    run_until(tmp_path / "run", settings)
+    manifest = finish_run(tmp_path / "run", settings, BUNDLES, seconds=1.0)
+    assert verify_run(tmp_path / "run").problems == []
+    assert manifest.calls == 0 and [line.name for line in manifest.stages][-1] == "bundle"
+    for name in ("bundles", "plots"):
+        assert contents(tmp_path / "run" / name) == contents(original_bundles.folder / name)
+
+
+@pytest.mark.parametrize("table", ["inputs", *TABLES])
+def test_one_flipped_byte_of_any_table_is_found(finished_bundles: FinishedBundles, table: str) -> None:
+    path = sorted((finished_bundles.folder / table).glob("*.parquet"))[0]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert (
+        problems(finished_bundles) == f"{table}/{path.name}: its bytes are not those of the manifest (sha256 differs)"
+    )
+
+
+def test_a_changed_and_a_missing_picture_are_found(finished_bundles: FinishedBundles) -> None:
+    with (finished_bundles.folder / MAP).open("ab") as file:
+        file.write(b"more")
+    assert problems(finished_bundles) == f"{MAP}: its bytes are not those of the manifest (sha256 differs)"
+    (finished_bundles.folder / MAP).unlink()
+    assert problems(finished_bundles) == f"{MAP}: missing"
+
+
+@pytest.mark.parametrize(
+    ("table", "found"),
+    [
+        ("inputs", "stage read: 34 accepted, 33 rows found"),
+        ("documents", "stage near_duplicates: 29 accepted, 28 rows found"),
+        ("embeddings", "stage embed: 29 accepted, 28 rows found"),
+        ("bundles", "stage bundle: 28 accepted, 24 rows found"),
+        ("bundle_inputs", "its documents are not what questions were made of"),
+        ("candidates", "stage filter: 20 accepted, 19 rows found"),
+        ("bundle_questions", "stage select: 11 accepted, 10 rows found"),
+        ("episodes", "stage episode: 9 accepted, 8 rows found"),
+        ("sft", "this SFT row of an episode is missing"),
+        ("rejected", "x evidence_not_found, 1 rows in rejected/"),
+    ],
+)
+def test_a_row_dropped_with_hash_and_count_made_to_fit_is_found(
+    finished_bundles: FinishedBundles, table: str, found: str
+) -> None:
+    """The last row of the first file; of `rejected/` that of an episode."""
+    files = sorted((finished_bundles.folder / table).glob("part-0*.parquet"))
+    holds = [any(row.stage == "episode" for row in read_rows([p], RejectedRow)) for p in files if table == "rejected"]
+    assert found in forged(finished_bundles, table, lambda rows: rows[:-1], number=holds.index(True) if holds else 0)
+
+
+def test_a_missing_file_of_rejected_rows_is_found(finished_bundles: FinishedBundles) -> None:
+    name = "rejected/part-selection.parquet"
+    (finished_bundles.folder / name).unlink()
+    assert problems(finished_bundles) == f"{name}: missing"
+    edit_manifest(finished_bundles.folder, lambda m: m.update(files=[f for f in m["files"] if f["path"] != name]))
+    found = problems(finished_bundles)
+    assert "stage select: 4 x contaminated, 0 rows in rejected/" in found
+    assert "manifest.json: files is not what" in found
+
+
+def test_a_text_twice_is_found_also_in_another_file(finished_bundles: FinishedBundles) -> None:
+    same = rows_of(finished_bundles, "documents")[0]
+    found = forged(finished_bundles, "documents", first(title=same.title, text=same.text), number=1)
+    assert f"the same text as {same.id}" in found
+
+
+def test_a_vector_of_another_length_or_place_is_found(finished_bundles: FinishedBundles) -> None:
+    row, other = rows_of(finished_bundles, "embeddings")[:2]
+    longer = tuple(2 * value for value in row.vector)
+    assert "its vector is not of length 1" in forged(finished_bundles, "embeddings", first(vector=longer))
+    found = forged(finished_bundles, "embeddings", first(vector=tuple(-value for value in other.vector)))
+    assert "its vectors say" in found
+
+
+@pytest.mark.parametrize(
+    ("edit", "found"),
+    [
+        (first(cohesion=0.99), "cohesion 0.99, its vectors say"),
+        (first(theme="gold"), "its documents are not what questions were made of"),
+        (first(sources=("sample_news",) * 4), "one source"),
+        (lambda rows: [replace(rows[0], document_ids=rows[0].document_ids[:1]), *rows[1:]], "1 documents"),
+        (lambda rows: [replace(rows[0], document_ids=("x:1", "y:2")), *rows[1:]], "document x:1 has no vector"),
+        (
+            lambda rows: [replace(rows[0], document_ids=rows[1].document_ids), *rows[1:]],
+            "its document sample_news:005 is in bundle",
+        ),
+    ],
+    ids=["cohesion", "theme", "sources", "one", "unknown", "twice"],
+)
+def test_a_forged_bundle_is_found(finished_bundles: FinishedBundles, edit: Edit, found: str) -> None:
+    assert found in forged(finished_bundles, "bundles", edit)
+
+
+def test_a_bundle_that_took_in_a_document_that_is_left_over_is_found(finished_bundles: FinishedBundles) -> None:
+    def take(rows: list[Any]) -> list[Any]:
+        return [replace(rows[0], document_ids=(*rows[0].document_ids[:3], "sample_news:906")), *rows[1:]]
+
+    assert "sample_news:906: rejected as alone, and in bundle" in forged(finished_bundles, "bundles", take)
+
+
+def test_another_text_behind_a_question_is_found(finished_bundles: FinishedBundles) -> None:
+    """Though the quote may stand in it."""
+
+    def rewrite(rows: list[Any]) -> list[Any]:
+        one, *others = rows[0].documents
+        return [replace(rows[0], documents=(replace(one, text=f"{one.text} And more."), *others)), *rows[1:]]
+
+    assert "sample_news:001: it is not the document that questions were made of" in forged(
+        finished_bundles, "bundle_inputs", rewrite
+    )
+
+
+def quote(row: Any) -> dict[str, Any]:
+    return {
+        "hops": (BundleHop(document_id=row.hops[0].document_id, evidence="It rained.", reasoning=""), *row.hops[1:])
+    }
+
+
+def unpassed(row: Any) -> dict[str, Any]:
+    return {"filters": (replace(row.filters[0], passed=False), *row.filters[1:])}
+
+
+def known(row: Any) -> dict[str, Any]:
+    return {"filters": tuple(replace(s, score=0.9) if s.name == "closed_book" else s for s in row.filters)}
+
+
+def cyclic(row: Any) -> dict[str, Any]:
+    a, b = (node.node_id for node in row.dag_nodes)
+    return {"dag_edges": (PlanEdge(src=a, dst=b), PlanEdge(src=b, dst=a))}
+
+
+FORGERIES: dict[str, tuple[Callable[[Any], dict[str, Any]], str]] = {
+    "quote": (quote, "filter unsupported_quote rejects it"),
+    "cycle": (cyclic, "filter invalid_plan rejects it"),
+    "leak": (lambda row: {"question": f"Is it {row.answer}?", "type": "factual", "options": (), "correct_options": ()},
+             "filter answer_in_question rejects it"),
+    "options": (lambda row: {"type": "single_choice", "options": ("a", "b"), "correct_options": ("A",)},
+                "filter bad_options rejects it"),
+    "one document": (lambda row: {"hops": row.hops[:1]}, "filter too_few_documents rejects it"),
+    "passed": (unpassed, "its row says that unsupported_quote rejects it"),
+    "score": (known, "is not what follows from the row"),
+    "complexity": (lambda row: {"complexity": 0.01}, "complexity 0.01 is not what follows from the row"),
+    "bundle": (lambda row: {"bundle_id": "none"}, "its bundle 'none' is not there"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forged_candidate_is_found(finished_bundles: FinishedBundles, name: str) -> None:
+    changes, found = FORGERIES[name]
+    assert found in forged(
+        finished_bundles, "candidates", lambda rows: [replace(rows[0], **changes(rows[0])), *rows[1:]]
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        lambda row: {"question": "What else?"},
+        lambda row: {"uid": "none"},
+        lambda row: {"filters": row.filters[:-1]},
+        lambda row: {"filters": (*row.filters[:-1], replace(row.filters[-1], passed=False))},
+        *(changes for changes, _ in FORGERIES.values()),
+    ],
+    ids=["question", "uid", "no selection", "not passed", *FORGERIES],
+)
+def test_a_selected_question_that_is_no_candidate_is_found(
+    finished_bundles: FinishedBundles, changes: Callable[[Any], dict[str, Any]]
+) -> None:
+    def edit(rows: list[Any]) -> list[Any]:
+        return [replace(rows[0], **changes(rows[0])), *rows[1:]]
+
+    assert "it is not what the filters left in `candidates/`" in forged(finished_bundles, "bundle_questions", edit)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [first(curriculum_stage=2), lambda rows: rows[::-1], lambda rows: [replace(r, curriculum_stage=1) for r in rows]],
+    ids=["stage", "order", "one stage"],
+)
+def test_a_forged_curriculum_is_found(finished_bundles: FinishedBundles, edit: Edit) -> None:
+    found = forged(finished_bundles, "bundle_questions", edit)
+    assert "the rows are not in the order of their complexity and stage" in found
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        (lambda row: {"reward": replace(row.reward, total=0.9)}, "reward 0.9, its conversation says 1"),
+        (lambda row: {"searches": row.searches[:1]}, "filter evidence_not_found rejects it"),
+        (lambda row: {"question_id": "none"}, "its question 'none' is not there"),
+        (lambda row: {"messages": row.messages[:-1]}, "filter malformed rejects it"),
+        (lambda row: {"messages": row.messages[:2]}, "filter malformed rejects it"),
+        (lambda row: {"messages": ()}, "filter malformed rejects it"),
+        (lambda row: {"messages": (*row.messages[:-1], replace(row.messages[-1], content="<answer>no</answer>"))},
+         "its conversation says 0.5"),
+    ],
+    ids=["reward", "searches", "question", "no answer", "no search", "nothing", "wrong answer"],
+)  # fmt: skip
+def test_a_forged_episode_is_found(
+    finished_bundles: FinishedBundles, changes: Callable[[Any], dict[str, Any]], found: str
+) -> None:
+    assert found in forged(finished_bundles, "episodes", lambda rows: [replace(rows[0], **changes(rows[0])), *rows[1:]])
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda row: replace(row, train=tuple(not t for t in row.train)),
+        lambda row: replace(row, trajectory_uid="none"),
+        lambda row: replace(row, messages=row.messages[:-1], train=row.train[:-1]),
+    ],
+    ids=["train", "episode", "messages"],
+)
+def test_a_changed_sft_row_is_found(finished_bundles: FinishedBundles, edit: Callable[[Any], Any]) -> None:
+    assert "this SFT row is not what its episode gives" in forged(
+        finished_bundles, "sft", lambda rows: [edit(rows[0]), *rows[1:]]
+    )
+
+
+def test_a_rejected_row_of_another_reason_is_found(finished_bundles: FinishedBundles) -> None:
+    found = forged(finished_bundles, "rejected", first(stage="content", reason="too_long"))
+    assert "rejected/: 1 rows of content/too_long that no stage counts" in found
+
+
+@pytest.mark.parametrize(
+    ("edit", "found"),
+    [
+        (lambda m: m["stages"].pop(), "stage episode: 9 rows, not in the books"),
+        (lambda m: m.update(calls=1), "manifest.json: calls is not what"),
+        (lambda m: m.update(dataset="mcts_trajectories"), "manifest.json: dataset is not what"),
+        (lambda m: m["files"].pop(0), "not in the manifest"),
+    ],
+)
+def test_an_edited_manifest_is_found(
+    finished_bundles: FinishedBundles, edit: Callable[[dict[str, Any]], object], found: str
+) -> None:
+    edit_manifest(finished_bundles.folder, edit)
+    assert found in problems(finished_bundles)
+
+
+def test_a_run_without_its_receipts_is_found(finished_bundles: FinishedBundles) -> None:
+    (finished_bundles.folder / "shards" / "selection.json").unlink()
+    assert "1 of 1 shards have no receipt, first selection" in problems(finished_bundles)
+
+
+def test_books_count_what_the_folder_holds(original_bundles: FinishedBundles) -> None:
+    rejected = Counter((row.stage, row.reason) for row in rows_of(original_bundles, "rejected"))
+    for line in original_bundles.manifest.stages:
+        assert line.balance == 0
+        for count in (*line.rejected, *line.failed):
+            assert rejected.pop((line.name, count.reason)) == count.count
+    assert rejected == {}
+
+
+def test_a_run_moved_elsewhere_verifies(finished_bundles: FinishedBundles, tmp_path: Path) -> None:
+    shutil.move(finished_bundles.folder, tmp_path / "elsewhere")
+    assert verify_run(tmp_path / "elsewhere").problems == []

@@ -1,0 +1,73 @@
+"""Drafts of a question over two documents, sound and flawed, and a scripted model that writes and reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from generators.document_bundles import BundleContext, BundleWork, BundleWriterConfig
+from inference import Prices, Request
+from inference.scripted import Script, ScriptedModel, prompt_text
+from schemas import BundleInput
+from tests.filters.bundles.support import BUNDLE, PAPER, STREET
+
+ITEM = BundleInput(id=BUNDLE.uid, bundle=BUNDLE, documents=(STREET, PAPER))
+ANSWER = "University of Bergen"
+SOUND: dict[str, Any] = {
+    "type": "factual",
+    "question": "At which university did the designer of the turbine in the Ludlow prize's tide mill study blades?",
+    "answer": ANSWER,
+    "options": [],
+    "correct": [],
+    "hops": [
+        {
+            "document": 1,
+            "evidence": "the turbine that Mara Lind designed",
+            "query": "designer of the tide mill's turbine",
+            "reasoning": "names the designer",
+            "needs": [],
+        },
+        {
+            "document": 2,
+            "evidence": "Mara Lind studied blades at the University of Bergen",
+            "query": "where the designer found in A studied blades",
+            "reasoning": "says where",
+            "needs": [1],
+        },
+    ],
+}
+
+
+def hop(number: int, **changes: Any) -> list[dict[str, Any]]:
+    """The sound hops, one of them changed."""
+    return [{**each, **changes} if n == number else each for n, each in enumerate(SOUND["hops"])]
+
+
+def script(
+    drafts: Sequence[dict[str, Any]], *, needs: Sequence[str] = ("Orkney", "Bergen"), knows: bool = False
+) -> Script:
+    """Writes these drafts, and answers where all these words stand in the prompt; `knows`: without documents too."""
+
+    def reply(request: Request) -> str:
+        prompt = prompt_text(request)
+        if prompt.startswith("Write "):
+            return json.dumps({"questions": list(drafts)})
+        if prompt.startswith("Answer the question from what you know"):
+            return f"the {ANSWER}" if knows else "the University of Tartu"
+        return ANSWER if all(word in prompt for word in needs) else "unknown"
+
+    return reply
+
+
+def context(model: ScriptedModel) -> BundleContext:
+    """Of a run with this model."""
+    return BundleContext(
+        run_id="r", model="scripted", preset="test", seed=0, prices=Prices(prompt_per_million=1.0),
+        config=BundleWriterConfig(), client=model,
+    )  # fmt: skip
+
+
+def work(draft: dict[str, Any] | None, **how: Any) -> BundleWork:
+    """The bundle, and a model that writes this draft; `how` as in `script`."""
+    return BundleWork(item=ITEM, context=context(ScriptedModel(script([draft] if draft else [], **how))))
