@@ -47,7 +47,8 @@ from schemas.arrow import _hints, _strip_none
 
 RECORDS = [
     Document, Question, Passage, Plan, Step, Rollout, SearchTree, Trajectory, Verdict, Provenance, Manifest, SftRow,
-    RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, KgTrajectory, ContrastivePair,
+    RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, KgTrajectory,
+    ContrastivePair,
 ]  # fmt: skip
 
 
