@@ -130,7 +130,7 @@ def kg_trajectory(row: KgTrajectory) -> RenderableType:
             str(len(step.documents)),
             ("  answer ", "dim"),
             step.answer or "",
-        )  # fmt: skip
+        )
         for step in row.steps
     ]
     return Group(Rule(style="dim"), head, *(_turn(message) for message in row.messages), *steps)
