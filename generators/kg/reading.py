@@ -86,5 +86,11 @@ def _ends(query: str, triples: Iterable[KgTriple]) -> list[str]:
 
 
 def _stretches(query: str, sentences: Sequence[tuple[Passage, str]], passages: Sequence[Passage]) -> list[str]:
+    """Names, dates and figures that stand in the sentences; documents' titles count as names."""
     names = names_of(passages)
-    return [span for _, sentence in sentences for span in candidates(query, sentence, names)]
+    spans = [span for _, sentence in sentences for span in candidates(query, sentence, names)]
+    if _COUNTS.match(query) or _ASKS_YEAR.match(query):
+        return spans
+    titles = dict.fromkeys(re.sub(r" \(.*\)$", "", one_line(passage.title)) for passage in passages)
+    named = [t for t in titles if t and not mentions(query, t) and any(mentions(s, t) for _, s in sentences)]
+    return [*named, *spans]
