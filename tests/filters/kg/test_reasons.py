@@ -175,16 +175,13 @@ def test_answer_leaked() -> None:
     assert answer_leaked.check(shown_first).keep
     asked = episode(thoughts=("Vienna?",), question="Was he born in Vienna?")
     assert answer_leaked.check(asked).keep
-    from_memory = episode(num_tool_calls=0, steps=(), thoughts=("Hm.", "It must be Vienna."))
-    assert not answer_leaked.check(from_memory).keep
 
 
 def test_redundant_search() -> None:
     again = step("who directed Metropolis", "1")
     assert "was asked before" in redundant_search.check(episode(FIRST, again, SECOND)).detail
-    assert redundant_search.check(episode(FIRST, replace(again, entities=()), SECOND)).keep, (
-        "asks for less of the graph"
-    )
+    without_names = replace(again, entities=())
+    assert redundant_search.check(episode(FIRST, without_names)).keep, "asks for less of the graph"
     nothing_new = step("Who made it?", "2")
     assert "shows nothing new" in redundant_search.check(episode(FIRST, nothing_new, SECOND)).detail
     new_triple = step("Who made it?", "2", triples=(triple("a", "b", "c"),))
