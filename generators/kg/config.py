@@ -67,6 +67,8 @@ class ReadingConfig:
     """What the model sees of the passages: all, or the sentences nearest to the query."""
     num_sentences: int = 3
     """For `sentences`: how many."""
+    num_triples: int = 5
+    """Of those kept."""
     max_tokens: int = 8192
     """Room for a reasoning model's thoughts."""
     stop: tuple[str, ...] = ()

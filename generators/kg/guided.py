@@ -17,7 +17,7 @@ from generators.kg.tool import SearchTool
 from generators.prompts import load_prompt
 from inference import Meter, Sampling
 from mcts.asker import Asker, fill
-from mcts.plan import resolve
+from mcts.plan import references, resolve
 from protocols.base import estimate_tokens, one_line
 from protocols.episodes import EpisodeRun, EpisodeStep, Segment, StopReason
 from protocols.grammar import Search, Turn
@@ -55,7 +55,7 @@ class GuidedEpisode:
             if position >= config.episode.max_turns:
                 return self._finished("too_many_turns")
             query = one_line(resolve(hop.question, answers))
-            search = await self._search(query, [answers[k] for k in answers if f"#{k}" in hop.question])
+            search = await self._search(query, [answers[k] for k in references(hop.question) if k in answers])
             self._say(thoughts.following(done, search) if done else thoughts.first(search), search=search)
             done = await self._look(search, hop.question)
             if not done.answer:

@@ -12,7 +12,7 @@ from generators.steps.mentions import names_of
 from generators.steps.reading import candidates, choice_of
 from inference import Sampling
 from mcts.asker import Asker, fill
-from mcts.rollout import read_passages, short_answer
+from mcts.rollout import short_answer
 from protocols.base import one_line
 from rewards import mentions
 from schemas import KgTriple, Passage
@@ -42,16 +42,17 @@ class Reading:
         any. For a small model, which makes names up.
         """
         config = self.context.config.reading
-        sentences = await self._sentences(query, passages)
-        lines = [f"({t.head_label}) The {t.relation_label} of {t.head_label} is {t.tail_label}." for t in triples]
-        lines += [f"({p.title}) {sentence}" for p, sentence in reversed(sentences)]
-        text = "\n".join(lines) if sentences or triples else await read_passages(query, passages)
+        triples, sentences = triples[: config.num_triples], await self._sentences(query, passages)
+        lines = [
+            *(f"({t.head_label}) The {t.relation_label} of {t.head_label} is {t.tail_label}." for t in triples[::-1]),
+            *(f"({p.title}) {sentence}" for p, sentence in sentences[::-1]),  # a small model heeds what stands last
+        ]
         grammar = None
         if from_spans:
             spans = [*_ends(query, triples), *_stretches(query, sentences, passages)]
             grammar = choice_of(spans) if spans else _SOMETHING
         reply = await self.asker.text(
-            fill(load_prompt(self.context.config.prompts.answer), question=query, context=text),
+            fill(load_prompt(self.context.config.prompts.answer), question=query, context="\n".join(lines)),
             purpose="read",
             sampling=Sampling(
                 temperature=self.temperature,
