@@ -18,6 +18,7 @@ from generators.kg.config import (
     KgGeneratorConfig,
     KgPromptNames,
     ReadingConfig,
+    SelfCheck,
 )
 from generators.kg.conflicts import conflicts_of
 from generators.kg.guided import GuidedEpisode
@@ -40,6 +41,7 @@ __all__ = [
     "KgGeneratorConfig",
     "KgPromptNames",
     "ReadingConfig",
+    "SelfCheck",
     "contrastive_pairs",
     "generate",
     "reward_of",
@@ -121,7 +123,7 @@ class _Work:
 
     async def _conflicts(self, run: EpisodeRun, asker: Asker) -> Sequence[KgConflict]:
         """What graph and documents say differently; read plainly, so that episodes with one search share the call."""
-        if not self.context.config.self_check:
+        if self.context.config.self_check == "off":
             return ()
         reading = Reading(context=self.context, asker=asker)
         return await conflicts_of(steps_of(run), reading, from_spans=self.context.config.style == "guided")

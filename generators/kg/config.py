@@ -21,6 +21,10 @@ Reader = Literal["passages", "sentences"]
 KgFilter = Literal["model", "overlap", "none"]
 """`model`: the paper's, which keeps up to five. `overlap`: the five that share most words with the search.
 `none`: all that are offered."""
+SelfCheck = Literal["off", "reading", "absent"]
+"""When graph and documents are said to conflict. `reading`: the model reads something else in the documents than the
+graph has. `absent`: besides, no document mentions what the graph has; for models whose reading is not to be relied on.
+"""
 POOLS = "kg_thoughts"
 
 
@@ -49,8 +53,8 @@ class GuidedConfig:
     temperature: float = 0.8
     """Of the others: of the choice of entities and relation, and of reading."""
     top_p: float = 0.95
-    max_relations: int = 8
-    """Relation labels that the model chooses from."""
+    max_relations: int = 3
+    """Relation labels that the model chooses from: those nearest to the query."""
     max_entities: int = 2
     """Mentions in one search."""
 
@@ -63,6 +67,8 @@ class ReadingConfig:
     """What the model sees of the passages: all, or the sentences nearest to the query."""
     num_sentences: int = 3
     """For `sentences`: how many."""
+    num_triples: int = 5
+    """Of those kept."""
     max_tokens: int = 8192
     """Room for a reasoning model's thoughts."""
     stop: tuple[str, ...] = ()
@@ -85,7 +91,7 @@ class KgGeneratorConfig:
     kg: KgToolConfig = field(default_factory=KgToolConfig)
     kg_filter: KgFilter = "model"
     filter_max_tokens: int = 2048
-    self_check: bool = True
+    self_check: SelfCheck = "reading"
     """Hold what the graph says of each search against what the documents say: one call more for each such search."""
     guided: GuidedConfig = field(default_factory=GuidedConfig)
     reading: ReadingConfig = field(default_factory=ReadingConfig)

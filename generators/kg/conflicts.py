@@ -1,8 +1,8 @@
 """The self-check: does the knowledge graph say the same as the documents? Where not, one of them is stale or wrong.
 
-For every search whose kept triples hold the asked entity with the asked relation, the model answers the query from the
-documents alone. That answer and the triples' values conflict when they are not the same, none is in the graph beside
-the other (a town and its country are no conflict), and both are of one kind.
+For every search whose kept triples hold the asked entity with the asked relation, the model answers the query from
+the documents alone. That answer and the triples' values conflict when they are not the same, both are of one kind, and
+the graph does not join them: a town and its country are no conflict.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ _FIGURE = re.compile(r"\d")
 
 async def conflicts_of(steps: Sequence[KgStep], reading: Reading, *, from_spans: bool) -> tuple[KgConflict, ...]:
     """The conflicts of an episode's searches. Asks the model once for each search that has values to compare."""
-    found = []
+    found, only_absent = [], reading.context.config.self_check == "absent"
     for step in steps:
         if facts := asked_facts(step):
             said = await reading.answer(step.query, step.documents, (), from_spans=from_spans)
-            if conflict := conflict_of(step, facts, said, reading.context.store):
+            conflict = conflict_of(step, facts, said, reading.context.store)
+            if conflict and not (only_absent and _is_shown(step, facts)):
                 found.append(conflict)
     return tuple(found)
 
@@ -56,6 +57,11 @@ def conflict_of(step: KgStep, facts: Sequence[tuple[KgTriple, bool]], said: str,
     if _is_other_kind(said, facts, store) or _is_near(said, ids, store):
         return None
     return KgConflict(step=step.index, kg_value=", ".join(names), document_value=said)
+
+
+def _is_shown(step: KgStep, facts: Sequence[tuple[KgTriple, bool]]) -> bool:
+    """A document mentions what the graph has."""
+    return any(_stands_in(step.documents, t.tail_label if is_tail else t.head_label) for t, is_tail in facts)
 
 
 def _stands_in(documents: Sequence[Passage], said: str) -> bool:

@@ -7,29 +7,23 @@ wrong: the next query is made of it, and so some episodes fail.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from generators.kg.choices import name_choices, relation_choices, some_of
 from generators.kg.reading import Reading
 from generators.kg.thoughts import Thoughts
 from generators.kg.tool import SearchTool
 from generators.prompts import load_prompt
-from generators.search_thoughts import names_in
-from generators.steps.mentions import mentions_of
 from inference import Meter, Sampling
 from mcts.asker import Asker, fill
-from mcts.plan import resolve
+from mcts.plan import references, resolve
 from protocols.base import estimate_tokens, one_line
 from protocols.episodes import EpisodeRun, EpisodeStep, Segment, StopReason
 from protocols.grammar import Search, Turn
 from protocols.kg_search import GRAMMAR
-from retrieval.kg import KgStore, match_entity, match_relation
-from retrieval.kg.folding import content_words, name_words
 from schemas import KgStep, Message
 
-_MOST_WORDS = 3
-"""Of a query that together may name a relation."""
 _CHOICE_TOKENS = 48
 
 
@@ -53,7 +47,7 @@ class GuidedEpisode:
         """
         question, config = self.tool.question, self.tool.context.config
         self._messages += GRAMMAR.opening(question.question)
-        # One seed for all draws: they read the same as long as they decide the same, so that pairs differ where it counts.
+        # One seed for all draws: they read the same while they decide the same, so pairs differ where it counts.
         thoughts = Thoughts(f"{self.tool.context.seed}:{question.id}")
         answers: dict[int, str] = {}
         done: KgStep | None = None
@@ -61,7 +55,7 @@ class GuidedEpisode:
             if position >= config.episode.max_turns:
                 return self._finished("too_many_turns")
             query = one_line(resolve(hop.question, answers))
-            search = await self._search(query, [answers[k] for k in answers if f"#{k}" in hop.question])
+            search = await self._search(query, [answers[k] for k in references(hop.question) if k in answers])
             self._say(thoughts.following(done, search) if done else thoughts.first(search), search=search)
             done = await self._look(search, hop.question)
             if not done.answer:
@@ -76,14 +70,12 @@ class GuidedEpisode:
 
     async def _search(self, query: str, known: Sequence[str]) -> Search:
         """The search for a query: names in it and a relation, as the model chooses."""
-        guided, store = self.tool.context.config.guided, self.tool.context.store
-        names = list(dict.fromkeys([*known, *names_in(query)])) or [m.text for m in mentions_of(query)]
-        entities = names
-        if len(names) > 1:
-            said = await self._choose("entity", query, names, guided.max_entities)
-            entities = said or names[:1]
-        labels = relation_choices(store, query, entities, guided.max_relations)
-        relations = await self._choose("relation", query, sorted(labels), 1) if len(labels) > 1 else labels
+        context, guided = self.tool.context, self.tool.context.config.guided
+        entities = name_choices(context.store, query, known)
+        if len(entities) > 1:
+            entities = await self._choose("entity", query, entities, guided.max_entities) or entities[:1]
+        labels = await relation_choices(context.store, context.retrieval, query, entities, guided.max_relations)
+        relations = await self._choose("relation", query, labels, 1) if len(labels) > 1 else labels
         return Search(query=query, entities=tuple(entities), relations=tuple(relations))
 
     async def _choose(self, kind: str, query: str, choices: Sequence[str], most: int) -> list[str]:
@@ -148,27 +140,3 @@ class GuidedEpisode:
             answer=answer,
             tokens=sum(estimate_tokens(segment.text) for segment in self._segments),
         )
-
-
-def relation_choices(store: KgStore, query: str, entities: Sequence[str], most: int) -> list[str]:
-    """Labels of relations that a query may mean: those its words are like, then those that its entities have."""
-    named = {word for entity in entities for word in name_words(entity)}
-    wanted = content_words(query) - named
-    words = [word for word in name_words(query) if word in wanted]
-    runs = (words[i : i + n] for n in range(_MOST_WORDS, 0, -1) for i in range(len(words) - n + 1))
-    alike = [match for run in runs for match in match_relation(store, " ".join(run), 2)]
-    alike.sort(key=lambda match: -match.score)
-    return list(dict.fromkeys([*(match.label for match in alike), *_labels_around(store, entities)]))[:most]
-
-
-def _labels_around(store: KgStore, entities: Iterable[str]) -> list[str]:
-    best = [match.entity_id for entity in entities for match in match_entity(store, entity, k=1)]
-    sides = [store.relations_of(entity, side) for entity in best for side in ("out", "into")]
-    return [store.relation_label(relation) for relations in sides for relation, _ in relations]
-
-
-def some_of(choices: Sequence[str], most: int) -> str:
-    """A grammar (GBNF) for one to `most` of these with `; ` between them, and the line's end."""
-    item = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
-    more = ' ("; " item)?' * (most - 1)
-    return f'root ::= " " item{more} "\\n"\nitem ::= {item}'

@@ -12,7 +12,7 @@ from generators.steps.mentions import names_of
 from generators.steps.reading import candidates, choice_of
 from inference import Sampling
 from mcts.asker import Asker, fill
-from mcts.rollout import read_passages, short_answer
+from mcts.rollout import short_answer
 from protocols.base import one_line
 from rewards import mentions
 from schemas import KgTriple, Passage
@@ -42,16 +42,17 @@ class Reading:
         any. For a small model, which makes names up.
         """
         config = self.context.config.reading
-        sentences = await self._sentences(query, passages)
-        lines = [f"({t.head_label}) The {t.relation_label} of {t.head_label} is {t.tail_label}." for t in triples]
-        lines += [f"({p.title}) {sentence}" for p, sentence in reversed(sentences)]
-        text = "\n".join(lines) if sentences or triples else await read_passages(query, passages)
+        triples, sentences = triples[: config.num_triples], await self._sentences(query, passages)
+        lines = [
+            *(f"({t.head_label}) The {t.relation_label} of {t.head_label} is {t.tail_label}." for t in triples[::-1]),
+            *(f"({p.title}) {sentence}" for p, sentence in sentences[::-1]),  # a small model heeds what stands last
+        ]
         grammar = None
         if from_spans:
             spans = [*_ends(query, triples), *_stretches(query, sentences, passages)]
             grammar = choice_of(spans) if spans else _SOMETHING
         reply = await self.asker.text(
-            fill(load_prompt(self.context.config.prompts.answer), question=query, context=text),
+            fill(load_prompt(self.context.config.prompts.answer), question=query, context="\n".join(lines)),
             purpose="read",
             sampling=Sampling(
                 temperature=self.temperature,
@@ -86,5 +87,11 @@ def _ends(query: str, triples: Iterable[KgTriple]) -> list[str]:
 
 
 def _stretches(query: str, sentences: Sequence[tuple[Passage, str]], passages: Sequence[Passage]) -> list[str]:
+    """Names, dates and figures that stand in the sentences; documents' titles count as names."""
     names = names_of(passages)
-    return [span for _, sentence in sentences for span in candidates(query, sentence, names)]
+    spans = [span for _, sentence in sentences for span in candidates(query, sentence, names)]
+    if _COUNTS.match(query) or _ASKS_YEAR.match(query):
+        return spans
+    titles = dict.fromkeys(re.sub(r" \(.*\)$", "", one_line(passage.title)) for passage in passages)
+    named = [t for t in titles if t and not mentions(query, t) and any(mentions(s, t) for _, s in sentences)]
+    return [*named, *spans]
