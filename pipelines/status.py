@@ -116,10 +116,7 @@ def follow(folder: Path, *, every_s: float = _EVERY_S) -> Iterator[RunStatus]:
 
 def told(status: RunStatus) -> list[str]:
     """The status in lines."""
-    lines = [
-        f"{status.folder}: {status.state}"
-        + (f", {status.run_id} of {', '.join(status.sources)}" if status.run_id else "")
-    ]
+    lines = [f"{status.folder}: {status.state}"]
     if status.run_id:
         lines[0] += f", {status.run_id} of {', '.join(status.sources)}"
         lines += [

@@ -28,7 +28,7 @@ def load_preset(name_or_path: str, dataset: str = DATASETS[0]) -> dict[str, Any]
 
     Raises `InvalidInput` when there is none, it is no mapping, or it is for another data set.
     """
-    content = _content(name_or_path)
+    content = _content(name_or_path, dataset)
     meant = content.pop("dataset", dataset)
     if meant != dataset:
         others = ", ".join(preset_names(dataset))
@@ -62,16 +62,17 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return below | above | deeper
 
 
-def _content(name_or_path: str) -> dict[str, Any]:
+def _content(name_or_path: str, dataset: str | None = None) -> dict[str, Any]:
     path = Path(name_or_path)
     if path.suffix in {".yaml", ".yml"}:
         if not path.is_file():
             raise InvalidInput("no such preset file", file=path)
         source = path
-    elif name_or_path in (names := _names()):
+    elif name_or_path in _names():
         source = files(__name__) / f"{name_or_path}.yaml"
     else:
-        raise InvalidInput(f"no preset {name_or_path!r}; there are {', '.join(names)}, or give a .yaml file")
+        names = ", ".join(preset_names(dataset))
+        raise InvalidInput(f"no preset {name_or_path!r}; there are {names}, or give a .yaml file")
     try:
         content = yaml.safe_load(source.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:

@@ -40,6 +40,8 @@ def test_a_finished_run(finished_run: FinishedRun) -> None:
     assert (found.calls, found.prompt_tokens, found.cost) == (manifest.calls, manifest.prompt_tokens, manifest.cost)
     assert found.put_aside["read/invalid_input"] == 1
     assert "trailforge verify" in found.next
+    first = f"{finished_run.folder}: finished, {manifest.run_id} of {finished_run.source}"
+    assert told(found)[:2] == [first, "  stage      search"]
 
 
 def test_a_stopped_run_says_what_is_done_and_how_to_go_on(half_run: FinishedRun) -> None:

@@ -24,9 +24,7 @@ def test_a_description_is_for_people_only() -> None:
 
 
 def test_an_unknown_name_gets_the_list_of_names() -> None:
-    with pytest.raises(
-        InvalidInput, match=r"no preset 'nope'; there are demo, msearcher, r-search, or give a \.yaml file"
-    ):
+    with pytest.raises(InvalidInput, match=r"no preset 'nope'; there are demo, msearcher, or give a \.yaml file"):
         load_preset("nope")
 
 
