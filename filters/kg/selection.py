@@ -38,7 +38,8 @@ class Selection:
 
 
 def select(candidates: Sequence[KgTrajectory], config: SelectionConfig = SelectionConfig()) -> Selection:
-    """Of those that all filters keep the best: by reward and unlikeness, then fewer searches, then shorter."""
+    """Of those that all filters keep the best: by reward and unlikeness, then fewer relations asked in vain, then fewer
+    searches, then shorter."""
     verdicts: dict[int, Verdict] = {}
     sound: list[int] = []
     for place, row in enumerate(candidates):
@@ -71,8 +72,15 @@ def similarity(first: KgTrajectory, second: KgTrajectory) -> float:
     return len(one & other) / (len(one | other) or 1)
 
 
-def _rank(row: KgTrajectory, likeness: float, config: SelectionConfig, place: int) -> tuple[float, int, int, int]:
-    return config.diversity * likeness - row.reward.total, row.num_tool_calls, row.token_estimate, place
+def asked_in_vain(row: KgTrajectory) -> int:
+    """How many relations were asked for of which no kept triple is."""
+    kept = [(link, {triple.relation for triple in step.triples_kept}) for step in row.steps for link in step.relations]
+    return sum(link.relation_id not in relations for link, relations in kept)
+
+
+def _rank(row: KgTrajectory, likeness: float, config: SelectionConfig, place: int) -> tuple[float | int, ...]:
+    price = config.diversity * likeness - row.reward.total
+    return price, asked_in_vain(row), row.num_tool_calls, row.token_estimate, place
 
 
 def _not_taken(taken: int, likeness: float, config: SelectionConfig) -> Verdict | None:
