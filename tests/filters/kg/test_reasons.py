@@ -224,7 +224,7 @@ def test_selection_takes_the_best_and_then_the_unlike() -> None:
 def test_selection_prefers_what_asked_the_graph_for_something_it_has() -> None:
     born = (triple("Fritz Lang", "r", "Vienna"),)
     fruitful = episode(FIRST, replace(SECOND, triples_kept=born))
-    in_vain = episode(FIRST, replace(SECOND, relations=(replace(SECOND.relations[0], relation_id="x"),)))
+    in_vain = episode(FIRST, replace(SECOND, relations=(replace(SECOND.relations[0], phrase="x", relation_id="x"),)))
     assert (asked_in_vain(fruitful), asked_in_vain(in_vain)) == (1, 2)
     assert select([in_vain, fruitful], SelectionConfig(most=1)).selected == (fruitful,)
 
