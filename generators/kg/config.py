@@ -85,7 +85,7 @@ class KgGeneratorConfig:
     episodes: int = 8
     """Per question; the paper's group."""
     episode: EpisodeConfig = field(default_factory=EpisodeConfig)
-    """Of free episodes; how the model is asked (`style`) and the limits hold for guided ones too."""
+    """Of free episodes; how the model is asked (`style`) and the limit of turns hold for guided ones too."""
     top_k: int = 5
     """Documents of a search."""
     kg: KgToolConfig = field(default_factory=KgToolConfig)
