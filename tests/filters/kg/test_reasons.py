@@ -226,6 +226,9 @@ def test_selection_prefers_what_asked_the_graph_for_something_it_has() -> None:
     fruitful = episode(FIRST, replace(SECOND, triples_kept=born))
     in_vain = episode(FIRST, replace(SECOND, relations=(replace(SECOND.relations[0], phrase="x", relation_id="x"),)))
     assert (asked_in_vain(fruitful), asked_in_vain(in_vain)) == (1, 2)
+    other = triple("Fritz Lang", "s", "Vienna")
+    beside = (replace(born[0], tail_label="Austria"), other)
+    assert asked_in_vain(episode(FIRST, replace(SECOND, triples_kept=beside))) == 2
     assert select([in_vain, fruitful], SelectionConfig(most=1)).selected == (fruitful,)
 
 
