@@ -22,7 +22,7 @@ def name_choices(store: KgStore, query: str, known: Sequence[str]) -> list[str]:
     """Names that a query is about: earlier answers in it, then names by their looks, else things written small."""
     names = list(dict.fromkeys([*known, *names_in(query)])) or [mention.text for mention in mentions_of(query)]
     if names:
-        return names
+        return list(dict.fromkeys(_with_tail(store, query, name) for name in names))
     things = (run for run in _runs(query) if any(m.score >= _SURE for m in match_entity(store, run, query, 1)))
     return [thing for thing in (next(things, None),) if thing]
 
@@ -44,6 +44,14 @@ async def relation_choices(
     read = [Passage(id=key, title="", text=", ".join(names), score=0.0) for key, names in rows.items()]
     nearest = dict.fromkeys(passage.id for passage, _ in await retrieval.best_sentences(rest, read, len(read)))
     return list(dict.fromkeys(store.relation_label(relation) for relation in nearest))[:most]
+
+
+def _with_tail(store: KgStore, query: str, name: str) -> str:
+    """A name with the small words after it, where the graph knows both together: `La` of `La traviata`."""
+    _, _, rest = query.partition(name)
+    words = rest.strip(" ?").split(" ")[:_MOST_WORDS] if rest.startswith(" ") else []
+    longer = (" ".join([name, *words[:n]]) for n in range(len(words), 0, -1))
+    return next((text for text in longer if any(m.score >= _SURE for m in match_entity(store, text, query, 1))), name)
 
 
 def some_of(choices: Sequence[str], most: int) -> str:

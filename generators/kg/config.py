@@ -50,9 +50,9 @@ class GuidedConfig:
 
     plain_temperature: float = 0.0
     """Of the first episode of a question."""
-    temperature: float = 0.8
-    """Of the others: of the choice of entities and relation, and of reading."""
-    top_p: float = 0.95
+    temperature: float = 1.3
+    """Of the others: of the choice of entities and relation, and of reading. High, as the grammar leaves few ways."""
+    top_p: float = 1.0
     max_relations: int = 3
     """Relation labels that the model chooses from: those nearest to the query."""
     max_entities: int = 2
@@ -85,7 +85,7 @@ class KgGeneratorConfig:
     episodes: int = 8
     """Per question; the paper's group."""
     episode: EpisodeConfig = field(default_factory=EpisodeConfig)
-    """Of free episodes; how the model is asked (`style`) and the limits hold for guided ones too."""
+    """Of free episodes; how the model is asked (`style`) and the limit of turns hold for guided ones too."""
     top_k: int = 5
     """Documents of a search."""
     kg: KgToolConfig = field(default_factory=KgToolConfig)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from generators.kg.config import KgContext
 from generators.prompts import load_prompt
-from generators.steps.mentions import names_of
+from generators.steps.mentions import mentions_of, names_of
 from generators.steps.reading import candidates, choice_of
 from inference import Sampling
 from mcts.asker import Asker, fill
@@ -20,6 +21,7 @@ from schemas import KgTriple, Passage
 _YEAR = re.compile(r"\d{3,4}")
 _ASKS_YEAR = re.compile(r"(?:(?:In|Since|Until) (?:which|what) year|When|Since when|Until when) ", re.IGNORECASE)
 _COUNTS = re.compile(r"How many ", re.IGNORECASE)
+_GLUE = re.compile(r" (?:of|of the|es|in the|for the|on the) ")
 _SOMETHING = 'root ::= " " [^ \\t\\n.,;:!?{}"] [^\\n]* "\\n"'
 """A line that says something."""
 
@@ -94,4 +96,12 @@ def _stretches(query: str, sentences: Sequence[tuple[Passage, str]], passages: S
         return spans
     titles = dict.fromkeys(re.sub(r" \(.*\)$", "", one_line(passage.title)) for passage in passages)
     named = [t for t in titles if t and not mentions(query, t) and any(mentions(s, t) for _, s in sentences)]
-    return [*named, *spans]
+    joined = [span for _, sentence in sentences for span in _joined(sentence) if not mentions(query, span)]
+    return [*named, *joined, *spans]
+
+
+def _joined(sentence: str) -> list[str]:
+    """Two names with a small word between them, which may be one: `Heart of Darkness`, `Dar es Salaam`."""
+    found = [mention for mention in mentions_of(sentence) if mention.kind == "name"]
+    pairs = [(one, other) for one, other in pairwise(found) if _GLUE.fullmatch(sentence[one.end : other.start])]
+    return [sentence[one.start : other.end] for one, other in pairs]

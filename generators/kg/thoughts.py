@@ -37,7 +37,8 @@ class Thoughts:
         return f"{self._finding(done)} {self._say('final')}"
 
     def _asking(self, search: Search) -> list[str]:
-        names, relations = (listed([one_line(t) for t in texts]) for texts in (search.entities, search.relations))
+        names = listed([one_line(name) for name in search.entities])
+        relations = listed([f"“{one_line(phrase)}”" for phrase in search.relations])
         said = [self._say("ask", query=one_line(search.query))]
         if names:
             role = "graph" if relations else "graph_names"

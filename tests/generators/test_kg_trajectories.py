@@ -280,6 +280,7 @@ async def test_choices_are_what_the_query_may_mean(graph: KgStore) -> None:
     assert name_choices(graph, "In which city was Fritz Lang born?", []) == ["Fritz Lang"]
     assert name_choices(graph, "Which town did vienna beat?", []) == ["vienna"]
     assert name_choices(graph, "Which town is it?", []) == []
+    assert name_choices(graph, "Who led Fritz lang home?", []) == ["Fritz lang"], "the graph knows the longer name"
     assert (await choices(graph, "In which town was Fritz Lang born?", "Fritz Lang"))[0] == "place of birth"
     assert await choices(graph, "Which is it?") == []
     assert some_of(["a", 'b"'], 2) == 'root ::= " " item ("; " item)? "\\n"\nitem ::= "a" | "b\\""'

@@ -24,7 +24,7 @@ from filters.kg import (
     wrong_answer,
     wrong_intermediate,
 )
-from filters.kg.selection import similarity
+from filters.kg.selection import asked_in_vain, similarity
 from protocols.kg_search import GRAMMAR
 from schemas import (
     EntityLink,
@@ -219,6 +219,17 @@ def test_selection_takes_the_best_and_then_the_unlike() -> None:
     strict = select([alike, best], replace(config, max_similarity=0.5))
     assert [v.reason for _, v in strict.rejected] == ["too_similar"]
     assert similarity(best, best) == 1.0 and 0 < similarity(best, alike) < 1
+
+
+def test_selection_prefers_what_asked_the_graph_for_something_it_has() -> None:
+    born = (triple("Fritz Lang", "r", "Vienna"),)
+    fruitful = episode(FIRST, replace(SECOND, triples_kept=born))
+    in_vain = episode(FIRST, replace(SECOND, relations=(replace(SECOND.relations[0], phrase="x", relation_id="x"),)))
+    assert (asked_in_vain(fruitful), asked_in_vain(in_vain)) == (1, 2)
+    other = triple("Fritz Lang", "s", "Vienna")
+    beside = (replace(born[0], tail_label="Austria"), other)
+    assert asked_in_vain(episode(FIRST, replace(SECOND, triples_kept=beside))) == 2
+    assert select([in_vain, fruitful], SelectionConfig(most=1)).selected == (fruitful,)
 
 
 ANSWERS = st.sampled_from(["Vienna", "Wien", "Lviv", ""])
