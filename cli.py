@@ -115,7 +115,7 @@ def _estimate(questions: Path, preset: str, limit: int | None, seed: int) -> Non
 
 
 documents.register(app)
-app.add_typer(kg.app, name="kg")
+kg.register(app)
 
 
 @app.command(
@@ -160,11 +160,14 @@ def show(
     from inspector import run_views, terminal
 
     console = Console()
-    if run_views.dataset_of(folder) == "document_bundles":
+    dataset = run_views.dataset_of(folder)
+    if dataset == "document_bundles":
         if bundles:
             views = map(terminal.bundle, run_views.find_bundles(folder, id, count))
         else:
             views = map(terminal.bundle_question, run_views.find_questions(folder, id, kind, count))
+    elif dataset == "kg_trajectories":
+        views = map(terminal.kg_trajectory, run_views.find_episodes(folder, id, count))
     elif tree:
         views = map(terminal.search_tree, run_views.find_trees(folder, id, count))
     else:

@@ -9,6 +9,18 @@ from typing import Annotated
 
 import typer
 
+from commands.options import (
+    BeamOptions,
+    MaxCalls,
+    MaxCost,
+    MaxTokens,
+    Model,
+    ModelName,
+    RedoOption,
+    Replace,
+    Runner,
+)
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -81,6 +93,66 @@ def stats(
     if check:
         opened.check()
     print(json.dumps(dataclasses.asdict(opened.stats), indent=1))
+
+
+EPISODES_EPILOG = """Examples:\n
+    trailforge kg build sample_data/kg --out kgs/sample\n
+    trailforge kg-trajectories --preset demo --kg kgs/sample --questions my_questions.jsonl --out out/kg\n
+    trailforge kg-trajectories --kg kgs/wikidata5m --documents indexes/wiki --questions train.jsonl.gz --out out/kg"""
+
+
+def kg_trajectories(
+    questions: Annotated[
+        Path, typer.Option(help="Questions: MuSiQue, HotpotQA or 2WikiMultiHopQA as published, or our JSONL; .gz too.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    kg: Annotated[Path | None, typer.Option(help="Folder that `kg build` made. Default: the preset's.")] = None,
+    documents: Annotated[
+        Path | None, typer.Option(help="Index (or file, for bm25) to search; default: each question's own paragraphs.")
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="dynasearcher (production), demo (embedded model), or a YAML file.")
+    ] = "dynasearcher",
+    model: Model = None,
+    model_name: ModelName = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
+    max_cost: MaxCost = None,
+    max_calls: MaxCalls = None,
+    max_tokens: MaxTokens = None,
+    redo: RedoOption = None,
+    replace: Replace = False,
+    runner: Runner = "FnApiRunner",
+    beam_option: BeamOptions = None,
+) -> None:
+    """Turn questions into annotated search episodes over documents and a knowledge graph (DynaSearcher)."""
+    from flows import kg_trajectories as flow
+    from inference import Caps
+    from inspector.summary import show_episodes
+
+    manifest = flow.kg_trajectories(
+        questions=questions,
+        out=out,
+        kg=kg,
+        documents=documents,
+        preset=preset,
+        model=model,
+        model_name=model_name,
+        limit=limit,
+        seed=seed,
+        caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
+        replace_run=replace,
+        redo_truncated=redo is not None,
+        runner=runner,
+        runner_options=tuple(beam_option or ()),
+    )
+    show_episodes(manifest, out)
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands."""
+    root.add_typer(app, name="kg")
+    root.command("kg-trajectories", epilog=EPISODES_EPILOG)(kg_trajectories)
 
 
 def _pair(text: str) -> tuple[str, str]:

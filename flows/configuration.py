@@ -8,12 +8,14 @@ from typing import TypeVar
 from inference import Caps, ledger_url
 from pipelines.bundles_config import BundleRunConfig
 from pipelines.config import MctsRunConfig, RunConfig, read_config
+from pipelines.kg_config import KgRunConfig
 from presets import dataset_of, load_preset
 from schemas import to_dict
 
 CONFIGS: dict[str, type[RunConfig]] = {
     "mcts_trajectories": MctsRunConfig,
     "document_bundles": BundleRunConfig,
+    "kg_trajectories": KgRunConfig,
 }
 """By data set."""
 C = TypeVar("C", bound=RunConfig)

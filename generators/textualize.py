@@ -3,7 +3,7 @@
 The sentences between the steps are drawn from `prompts/connectives.yaml` by a generator seeded with the trajectory's
 uid, so a trajectory always reads the same. Tool turns carry `train = False`.
 
-SFT rows are made here of R-Search episodes too, which bring their conversation along.
+SFT rows are made here of R-Search and KG-search episodes too, which bring their conversation along.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from generators.prompts import load_connectives
 from mcts.plan import references
-from protocols import r_search, react
+from protocols import kg_search, r_search, react
 from rewards import mentions, score_answer, score_choice
-from schemas import ChatMessage, ErrorType, Message, Provenance, SearchEpisode, SftRow, Step, Trajectory
+from schemas import ChatMessage, ErrorType, KgTrajectory, Message, Provenance, SearchEpisode, SftRow, Step, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +83,35 @@ def episode_sft_row(episode: SearchEpisode) -> SftRow:
         token_estimate=episode.token_estimate,
         reward=replace(by_letters if episode.options else by_words, total=episode.reward.total),
         provenance=episode.provenance,
+    )
+
+
+def kg_sft_row(row: KgTrajectory) -> SftRow:
+    """The whole conversation as one row; the loss is taken on every assistant turn.
+
+    `reward.total` is the episode's reward; its other parts hold the final answer against the gold answers.
+    """
+    return SftRow(
+        uid=row.uid,
+        trajectory_uid=row.uid,
+        data_source="kg_trajectories",
+        messages=_as_chat(row.messages),
+        train=tuple(m.train for m in row.messages),
+        protocol=kg_search.NAME,
+        question_id=row.question_id,
+        question=row.question,
+        answer=row.answer,
+        answer_aliases=row.answer_aliases,
+        trajectory_kind="correct",
+        reflection_error=None,
+        origin=row.origin,
+        segment_index=0,
+        segment_count=1,
+        num_tool_calls=row.num_tool_calls,
+        num_hops=row.num_hops,
+        token_estimate=row.token_estimate,
+        reward=replace(score_answer(row.final_answer, row.golds), total=row.reward.total),
+        provenance=row.provenance,
     )
 
 

@@ -9,7 +9,16 @@ from itertools import islice
 from pathlib import Path
 from typing import get_args
 
-from schemas import BundleInput, BundleQuestion, BundleQuestionType, InvalidInput, SearchTree, Trajectory, read_rows
+from schemas import (
+    BundleInput,
+    BundleQuestion,
+    BundleQuestionType,
+    InvalidInput,
+    KgTrajectory,
+    SearchTree,
+    Trajectory,
+    read_rows,
+)
 
 _TYPES = get_args(BundleQuestionType)
 _KINDS = ("correct", "retrieval", "reasoning", "decomposition")
@@ -90,6 +99,19 @@ def find_bundles(folder: Path, id: str | None, count: int) -> list[BundleInput]:
         if id is None or id == item.id or id in item.bundle.document_ids
     )
     return _some(list(islice(matching, count)), folder, "bundle", id)
+
+
+def episode_origins(folder: Path) -> Counter[str]:
+    """KG trajectories by who led them."""
+    return Counter(row.origin for row in read_rows(_parts(folder, "kg_trajectories"), KgTrajectory))
+
+
+def find_episodes(folder: Path, id: str | None, count: int) -> list[KgTrajectory]:
+    """The first `count` that match; `id` is an episode's or a question's. Raises `InvalidInput` when none does."""
+    _check(folder)
+    rows = read_rows(_parts(folder, "kg_trajectories"), KgTrajectory)
+    matching = (row for row in rows if id is None or id in (row.uid, row.question_id))
+    return _some(list(islice(matching, count)), folder, "episode", id)
 
 
 def _parts(folder: Path, table: str) -> list[Path]:

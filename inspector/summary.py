@@ -25,6 +25,20 @@ def show_trajectories(manifest: Manifest, out: Path) -> None:
     )
 
 
+def show_episodes(manifest: Manifest, out: Path) -> None:
+    """Print the figures of a run of KG trajectories, one of its episodes, and what to look at next."""
+    console = Console()
+    origins = run_views.episode_origins(out)
+    console.print(terminal.figures(manifest, origins))
+    if origins:
+        console.print(terminal.kg_trajectory(*run_views.find_episodes(out, None, 1)))
+    console.print(
+        f"\nRows: {out}/kg_trajectories/*.parquet   Card: {out}/README.md\n"
+        f"Look further:\n  trailforge show {out} --count 5\n  trailforge verify {out}",
+        highlight=False,
+    )
+
+
 def show_bundles(manifest: Manifest, out: Path) -> None:
     """Print the figures of a run of bundles, one of its questions, and what to look at next."""
     console = Console()

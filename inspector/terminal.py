@@ -22,6 +22,7 @@ from schemas import (
     BundleInput,
     BundleQuestion,
     EntityMatch,
+    KgTrajectory,
     KgTriple,
     Manifest,
     Message,
@@ -110,6 +111,29 @@ def bundle(item: BundleInput) -> RenderableType:
         for document in item.documents
     ]
     return Group(Rule(style="dim"), head, *documents)
+
+
+def kg_trajectory(row: KgTrajectory) -> RenderableType:
+    """An episode, turn by turn, and what each search was matched to."""
+    head = _line(
+        ("episode ", "dim"), (row.uid, "bold"), ("  led by ", "dim"), row.origin,
+        ("  searches ", "dim"), str(row.num_tool_calls), ("  reward ", "dim"), f"{row.reward.total:.2f}",
+        ("  gold ", "dim"), row.answer, ("  question ", "dim"), row.question_id,
+    )  # fmt: skip
+    steps = [
+        _line(
+            (f"step {step.index + 1}: ", "dim"),
+            ", ".join(f"{each.mention} → {each.label or 'nothing'}" for each in step.entities),
+            ("  triples ", "dim"),
+            f"{len(step.triples_kept)} of {len(step.triples_offered)}",
+            ("  documents ", "dim"),
+            str(len(step.documents)),
+            ("  answer ", "dim"),
+            step.answer or "",
+        )
+        for step in row.steps
+    ]
+    return Group(Rule(style="dim"), head, *(_turn(message) for message in row.messages), *steps)
 
 
 def kg_result(matches: Sequence[EntityMatch], triples: Sequence[KgTriple]) -> RenderableType:

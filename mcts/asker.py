@@ -34,9 +34,11 @@ class Asker:
     priority: int = 0
     """Of this question's calls when calls wait for a slot."""
 
-    async def text(self, prompt: str, *, purpose: str, sampling: Sampling, sample: int = 0) -> Reply:
-        """The model's reply to a prompt, as it comes."""
-        return await self.client.complete(self._request(prompt, purpose, sampling, sample), self.meter)
+    async def text(
+        self, prompt: str, *, purpose: str, sampling: Sampling, sample: int = 0, grammar: str | None = None
+    ) -> Reply:
+        """The model's reply to a prompt, as it comes; within a grammar (GBNF) where one is given."""
+        return await self.client.complete(self._request(prompt, purpose, sampling, sample, grammar), self.meter)
 
     async def matching(self, prompt: str, parse: Callable[[str], T | None], *, purpose: str, sampling: Sampling) -> T:
         """The parsed reply. Raises `MalformedReply` when it does not parse, nor its repair."""
@@ -46,11 +48,14 @@ class Asker:
         """A reply that follows a JSON schema. Raises `MalformedReply` when it does not, nor its repair."""
         return await ask_json(self.client, self._request(prompt, purpose, sampling, 0), schema, self.meter)
 
-    def _request(self, prompt: str, purpose: str, sampling: Sampling, sample: int) -> Request:
+    def _request(
+        self, prompt: str, purpose: str, sampling: Sampling, sample: int, grammar: str | None = None
+    ) -> Request:
         return Request(
             model=self.model,
             prompt=prompt if self.style == "completion" else (ChatTurn(role="user", content=prompt),),
             sampling=sampling,
+            grammar=grammar,
             sample=sample,
             seed=self.seed,
             purpose=purpose,

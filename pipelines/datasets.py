@@ -6,6 +6,8 @@ from pipelines.bundles_verify import BundleRowChecks
 from pipelines.dataset import Dataset
 from pipelines.document_bundles import BUNDLES
 from pipelines.intake import Settings
+from pipelines.kg_trajectories import KG
+from pipelines.kg_verify import KgRowChecks
 from pipelines.mcts_trajectories import MCTS
 from pipelines.mcts_verify import MctsRowChecks
 from pipelines.row_checks import RowChecks
@@ -14,6 +16,7 @@ from schemas import InvalidInput
 _ALL: dict[str, tuple[Dataset, type[RowChecks]]] = {
     MCTS.name: (MCTS, MctsRowChecks),
     BUNDLES.name: (BUNDLES, BundleRowChecks),
+    KG.name: (KG, KgRowChecks),
 }
 
 

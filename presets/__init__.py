@@ -14,7 +14,7 @@ import yaml
 
 from schemas import InvalidInput
 
-DATASETS = ("mcts_trajectories", "document_bundles")
+DATASETS = ("mcts_trajectories", "document_bundles", "kg_trajectories")
 """That presets can be for."""
 
 

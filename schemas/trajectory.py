@@ -44,7 +44,8 @@ class TrajectoryReward:
     """The final answer against the gold answers; recomputed by `trailforge verify`."""
 
     total: float
-    """MCTS reward of MSearcher, 1.0 or 0.0; in rows of the protocol `r_search` the whole reward of R-Search, 0 to 1.
+    """MCTS reward of MSearcher, 1.0 or 0.0; in rows of the protocol `r_search` the whole reward of R-Search, 0 to 1,
+    in those of `kg_search` DynaSearcher's (see `KgReward`).
 
     The other parts are the answer's alone, whatever the protocol; to a question with options they compare letters.
     """

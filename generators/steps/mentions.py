@@ -12,7 +12,7 @@ from typing import Literal
 
 from mcts.rules.words import FUNCTION_WORDS
 from retrieval import split_sentences
-from schemas import SourceDocument
+from schemas import Passage, SourceDocument
 
 MentionKind = Literal["name", "date", "day", "year", "figure"]
 """`date`: with a year; `day`: without, so that it is known only from its text."""
@@ -66,7 +66,7 @@ def shared_names(first: SourceDocument, second: SourceDocument, others: Iterable
     return sorted(common, key=lambda name: (rarity[name], -len(name), name))
 
 
-def names_of(documents: Sequence[SourceDocument]) -> set[str]:
+def names_of(documents: Sequence[SourceDocument | Passage]) -> set[str]:
     """Names that are surely some: seen inside a sentence, or of several words."""
     return {
         mention.text

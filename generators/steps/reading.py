@@ -14,7 +14,7 @@ from generators.steps.mentions import MentionKind, mentions_of
 
 _ANSWERS: dict[str, tuple[MentionKind, ...]] = {
     r"How many ": ("figure",),
-    r"(?:(?:In|Since|Until) which year|When|Since when|Until when) ": ("date", "day", "year"),
+    r"(?:(?:In|Since|Until) (?:which|what) year|When|Since when|Until when) ": ("date", "day", "year"),
 }
 """Start of a question -> kinds of mentions that answer it; all others are answered with names."""
 _COUNTED = re.compile(r"[a-z]{4,}")

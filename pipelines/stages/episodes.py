@@ -35,6 +35,8 @@ TABLE, SFT = "episodes", "sft"
 class EpisodeWork(ModelWork):
     """Runs the plans of questions over the run's documents, or over the web."""
 
+    config: BundleRunConfig
+
     item = BundleQuestion
     tables = MappingProxyType({TABLE: SearchEpisode, SFT: SftRow, "rejected": RejectedRow})
     stage = NAME

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inference import ModelClient, open_ledger
-from pipelines.bundles_config import BundleRunConfig
+from pipelines.config import RunConfig
 from pipelines.dataset import LEDGER
 from pipelines.shards import ItemResult
 from schemas import RejectedRow, Verdict
@@ -20,7 +20,7 @@ class ModelWork:
 
     folder: str
     run_id: str
-    config: BundleRunConfig
+    config: RunConfig
     preset: str
 
     @property

@@ -25,6 +25,8 @@ TABLE = "candidates"
 class QuestionWork(ModelWork):
     """Writes and measures the questions of bundles."""
 
+    config: BundleRunConfig
+
     item = BundleInput
     tables = MappingProxyType({TABLE: BundleQuestion, "rejected": RejectedRow})
     stage = NAME

@@ -16,9 +16,11 @@ import schemas
 from schemas import (
     Bundle,
     BundleQuestion,
+    ContrastivePair,
     Document,
     DocumentEmbedding,
     InvalidInput,
+    KgTrajectory,
     Manifest,
     Passage,
     Plan,
@@ -45,7 +47,8 @@ from schemas.arrow import _hints, _strip_none
 
 RECORDS = [
     Document, Question, Passage, Plan, Step, Rollout, SearchTree, Trajectory, Verdict, Provenance, Manifest, SftRow,
-    RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode,
+    RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, KgTrajectory,
+    ContrastivePair,
 ]  # fmt: skip
 
 

@@ -1,0 +1,32 @@
+"""Reasons to reject a KG-search episode, one per module, and the choice among those that none rejects."""
+
+from filters.kg import (
+    answer_leaked,
+    duplicate_episode,
+    low_reward,
+    malformed,
+    no_search,
+    redundant_search,
+    ungrounded_answer,
+    wrong_answer,
+    wrong_intermediate,
+)
+from filters.kg.judge import KgFilterConfig, judge_kg_episode
+from filters.kg.selection import Selection, SelectionConfig, select
+
+__all__ = [
+    "KgFilterConfig",
+    "Selection",
+    "SelectionConfig",
+    "answer_leaked",
+    "duplicate_episode",
+    "judge_kg_episode",
+    "low_reward",
+    "malformed",
+    "no_search",
+    "redundant_search",
+    "select",
+    "ungrounded_answer",
+    "wrong_answer",
+    "wrong_intermediate",
+]

@@ -1,0 +1,15 @@
+"""Reject episodes that break the protocol's grammar, end without an answer or needed mending."""
+
+from __future__ import annotations
+
+from protocols.kg_search import GRAMMAR
+from schemas import KgTrajectory, Verdict
+
+REASON = "malformed"
+
+
+def check(row: KgTrajectory) -> Verdict:
+    """Score: how many rules are broken."""
+    problems = GRAMMAR.validate(row.messages, strict=True)
+    detail = f"{problems[0]} ({row.stop})" if problems else ""
+    return Verdict(keep=not problems, reason=REASON, score=float(len(problems)), detail=detail)

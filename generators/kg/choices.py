@@ -1,0 +1,73 @@
+"""What a guided search chooses from: names in the query, and relations that it may mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from generators.search_thoughts import names_in
+from generators.steps.mentions import mentions_of
+from retrieval import Retrieval
+from retrieval.kg import KgStore, match_entity, match_relation
+from retrieval.kg.folding import content_words, name_words
+from schemas import Passage
+
+_MOST_WORDS = 3
+"""Of a query that together may name a relation, or a thing that is written small."""
+_SURE = 0.9
+"""Score from which small words are taken for a thing of the graph: `penicillin`."""
+
+
+def name_choices(store: KgStore, query: str, known: Sequence[str]) -> list[str]:
+    """Names that a query is about: earlier answers in it, then names by their looks, else things written small."""
+    names = list(dict.fromkeys([*known, *names_in(query)])) or [mention.text for mention in mentions_of(query)]
+    if names:
+        return list(dict.fromkeys(_with_tail(store, query, name) for name in names))
+    things = (run for run in _runs(query) if any(m.score >= _SURE for m in match_entity(store, run, query, 1)))
+    return [thing for thing in (next(things, None),) if thing]
+
+
+async def relation_choices(
+    store: KgStore, retrieval: Retrieval, query: str, entities: Sequence[str], most: int
+) -> list[str]:
+    """Labels of the relations nearest to a query, nearest first.
+
+    Looked at are those whose names its words are like, and those that its entities have. They are ranked as sentences
+    are, by all their names, with the query's own names left out of it.
+    """
+    rest = query
+    for entity in entities:
+        rest = rest.replace(entity, "")
+    alike = [match.relation_id for run in _runs(rest) for match in match_relation(store, run, 2)]
+    ids = dict.fromkeys([*alike, *_relations_around(store, entities)])
+    rows = {relation: store.relation_names[store.relation_row(relation)] for relation in ids}
+    read = [Passage(id=key, title="", text=", ".join(names), score=0.0) for key, names in rows.items()]
+    nearest = dict.fromkeys(passage.id for passage, _ in await retrieval.best_sentences(rest, read, len(read)))
+    return list(dict.fromkeys(store.relation_label(relation) for relation in nearest))[:most]
+
+
+def _with_tail(store: KgStore, query: str, name: str) -> str:
+    """A name with the small words after it, where the graph knows both together: `La` of `La traviata`."""
+    _, _, rest = query.partition(name)
+    words = rest.strip(" ?").split(" ")[:_MOST_WORDS] if rest.startswith(" ") else []
+    longer = (" ".join([name, *words[:n]]) for n in range(len(words), 0, -1))
+    return next((text for text in longer if any(m.score >= _SURE for m in match_entity(store, text, query, 1))), name)
+
+
+def some_of(choices: Sequence[str], most: int) -> str:
+    """A grammar (GBNF) for one to `most` of these with `; ` between them, and the line's end."""
+    item = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
+    more = ' ("; " item)?' * (most - 1)
+    return f'root ::= " " item{more} "\\n"\nitem ::= {item}'
+
+
+def _runs(query: str) -> Iterable[str]:
+    """Runs of neighbouring words that say something, the longest first."""
+    wanted = content_words(query)
+    words = [word for word in name_words(query) if word in wanted]
+    return (" ".join(words[i : i + n]) for n in range(_MOST_WORDS, 0, -1) for i in range(len(words) - n + 1))
+
+
+def _relations_around(store: KgStore, entities: Iterable[str]) -> list[str]:
+    best = [match.entity_id for entity in entities for match in match_entity(store, entity, k=1)]
+    return [r for entity in best for side in ("out", "into") for r, _ in store.relations_of(entity, side)]

@@ -1,0 +1,129 @@
+"""One question to its KG-search episodes (DynaSearcher, sections 3.1 and 3.2).
+
+generated = await generate(question, context)          n episodes, annotated and rewarded
+selection = filters.kg.select(generated.candidates)    the best of those that every filter keeps
+contrastive_pairs(selection.selected, selection.rejected, config.max_pairs)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from generators.kg.config import (
+    GuidedConfig,
+    KgContext,
+    KgFilter,
+    KgGeneratorConfig,
+    KgPromptNames,
+    ReadingConfig,
+    SelfCheck,
+)
+from generators.kg.conflicts import conflicts_of
+from generators.kg.guided import GuidedEpisode
+from generators.kg.pairs import contrastive_pairs
+from generators.kg.reading import Reading
+from generators.kg.rows import reward_of, row_of, steps_of
+from generators.kg.tool import SearchTool
+from inference import Meter, Usage
+from mcts.asker import Asker
+from protocols.episodes import EpisodeRun, run_episode
+from protocols.grammar import Observation, Search
+from protocols.kg_search import GRAMMAR
+from schemas import InvalidInput, KgConflict, KgTrajectory, Question
+
+__all__ = [
+    "Generated",
+    "GuidedConfig",
+    "KgContext",
+    "KgFilter",
+    "KgGeneratorConfig",
+    "KgPromptNames",
+    "ReadingConfig",
+    "SelfCheck",
+    "contrastive_pairs",
+    "generate",
+    "reward_of",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """What one question gave: episodes that no filter has seen yet, in the order of their draws."""
+
+    candidates: tuple[KgTrajectory, ...]
+    usage: Usage = field(default_factory=Usage)
+    """Of the distinct calls behind it."""
+
+
+async def generate(question: Question, context: KgContext) -> Generated:
+    """All episodes of a question, made at once.
+
+    Raises `InvalidInput` for a guided question without gold decomposition or a question without paragraphs to search,
+    and what the client raises; `MalformedReply` of the KG filter among it.
+    """
+    if context.config.style == "guided" and not question.decomposition:
+        raise InvalidInput(
+            f"question {question.id} has no gold decomposition to guide by; let the model search freely "
+            "(generator.style: free)",
+            field="decomposition",
+        )
+    work = _Work(question, context, SearchTool.open(question, context))
+    made = await asyncio.gather(*(work.episode(number) for number in range(context.config.episodes)))
+    meter = sum((meter for _, meter in made), Meter())
+    return Generated(candidates=tuple(row for row, _ in made), usage=meter.usage(context.prices))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One question under way."""
+
+    question: Question
+    context: KgContext
+    tool: SearchTool
+
+    async def episode(self, sample: int) -> tuple[KgTrajectory, Meter]:
+        """A draw as its row, and its calls."""
+        meter = Meter()
+        asker = Asker(
+            client=self.context.client,
+            model=self.context.model,
+            style=self.context.config.episode.style,
+            seed=self.context.seed,
+            meter=meter,
+            priority=2 * len(self.question.decomposition),
+        )
+        run = await (self._guided if self.context.config.style == "guided" else self._free)(asker, sample)
+        conflicts = await self._conflicts(run, asker)
+        row = row_of(self.question, run, self.context, sample=sample, call_keys=meter.keys, conflicts=conflicts)
+        return row, meter
+
+    async def _guided(self, asker: Asker, sample: int) -> EpisodeRun:
+        return await GuidedEpisode(tool=self.tool, asker=asker, sample=sample, meter=asker.meter).run()
+
+    async def _free(self, asker: Asker, sample: int) -> EpisodeRun:
+        context = self.context
+
+        async def respond(search: Search) -> Observation:
+            return await self.tool.search(search, asker.meter)
+
+        return await run_episode(
+            self.question.question,
+            GRAMMAR,
+            respond,
+            client=context.client,
+            model=context.model,
+            config=context.config.episode,
+            meter=asker.meter,
+            seed=context.seed,
+            sample=sample,
+            priority=asker.priority,
+        )
+
+    async def _conflicts(self, run: EpisodeRun, asker: Asker) -> Sequence[KgConflict]:
+        """What graph and documents say differently; read plainly, so that episodes with one search share the call."""
+        if self.context.config.self_check == "off":
+            return ()
+        reading = Reading(context=self.context, asker=asker)
+        return await conflicts_of(steps_of(run), reading, from_spans=self.context.config.style == "guided")

@@ -1,0 +1,142 @@
+"""Questions and a knowledge graph -> annotated search episodes -> pairs, SFT rows (the third straight way).
+
+read_questions | cut into shards | n episodes, select (per question) | write shard | manifest
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from filters.kg import select
+from generators.kg_trajectories import KgContext, contrastive_pairs, generate
+from generators.textualize import kg_sft_row
+from inference import ModelClient
+from pipelines.accounting import stage
+from pipelines.dataset import Dataset, Stage
+from pipelines.intake import Settings, take_in_questions
+from pipelines.kg_card import card
+from pipelines.kg_config import KgRunConfig
+from pipelines.shards import ItemResult
+from pipelines.stages.model_work import ModelSession, ModelWork, rejected_row
+from retrieval import open_retrieval
+from retrieval.kg import KgStore
+from schemas import (
+    ContrastivePair,
+    InvalidInput,
+    KgTrajectory,
+    Manifest,
+    Question,
+    RejectedRow,
+    SftRow,
+    read_rows,
+    to_dict,
+)
+
+DATASET = "kg_trajectories"
+SEARCH, FILTER = "search", "filter"
+TABLES: Mapping[str, type] = MappingProxyType(
+    {DATASET: KgTrajectory, "pairs": ContrastivePair, "sft": SftRow, "rejected": RejectedRow}
+)
+
+
+def take_in(source: Path, folder: Path, config: KgRunConfig, limit: int | None) -> Settings:
+    """Questions of a file as shards in the run's folder."""
+    return take_in_questions(
+        source,
+        folder,
+        dataset=DATASET,
+        config_hash=config.hash,
+        config=json.dumps(to_dict(config)),
+        shard_size=config.output.shard_size,
+        limit=limit,
+        needs_paragraphs=config.retrieval.scope == "question",
+    )
+
+
+def _card(folder: Path, manifest: Manifest, settings: Settings) -> str:
+    rows = read_rows(sorted((folder / DATASET).glob("*.parquet")), KgTrajectory)
+    return card(manifest, KG.configuration(settings), rows)
+
+
+KG = Dataset(
+    name=DATASET,
+    item=Question,
+    tables=TABLES,
+    config=KgRunConfig,
+    last_stage=FILTER,
+    counted=(DATASET, "origin"),
+    stages=lambda folder, settings: [Stage(name=SEARCH, unit="questions", shards=settings.shards)],
+    card=_card,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KgWork(ModelWork):
+    """Searches documents and graph for questions."""
+
+    config: KgRunConfig
+
+    item = Question
+    tables = TABLES
+    stage = SEARCH
+
+    async def open(self) -> KgSession:
+        """Connect; fails at once when model, index or graph is not there."""
+        if not self.config.kg:
+            raise InvalidInput("no knowledge graph", field="kg")
+        store = KgStore.open(Path(self.config.kg))
+        return KgSession(self, await self.client(), store)
+
+
+class KgSession(ModelSession):
+    """A worker at work."""
+
+    def __init__(self, work: KgWork, client: ModelClient, store: KgStore) -> None:
+        ModelSession.__init__(self, client)
+        config = self._config = work.config
+        self._context = KgContext(
+            run_id=work.run_id,
+            model=config.model.name,
+            seed=config.seed,
+            prices=config.model.prices,
+            config=config.generator,
+            client=client,
+            retrieval=open_retrieval(config.retrieval),
+            store=store,
+        )
+
+    async def run(self, item: Question, position: int) -> ItemResult:
+        """Make and select the episodes of one question."""
+        result = await episodes_of(item, self._context, self._config)
+        self.count(result, *(row.origin for row in result.rows[DATASET]))
+        return result
+
+
+async def episodes_of(question: Question, context: KgContext, config: KgRunConfig) -> ItemResult:
+    """The selected episodes of a question, the others with what is against them, pairs of both."""
+    generated = await generate(question, context)
+    selection = select(generated.candidates, config.selection)
+    rejected = [rejected_row(FILTER, row.uid, verdict, to_dict(row)) for row, verdict in selection.rejected]
+    books = (
+        stage(SEARCH, inputs=1, accepted=1),
+        stage(
+            FILTER,
+            inputs=len(generated.candidates),
+            accepted=len(selection.selected),
+            rejected=[row.reason for row in rejected],
+        ),
+    )
+    return ItemResult(
+        rows={
+            DATASET: selection.selected,
+            "pairs": contrastive_pairs(selection.selected, selection.rejected, config.generator.max_pairs),
+            "sft": [kg_sft_row(row) for row in selection.selected],
+            "rejected": rejected,
+        },
+        stages=books,
+        usage=generated.usage,
+    )

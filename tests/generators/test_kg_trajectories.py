@@ -1,0 +1,342 @@
+"""KG-search episodes with scripted models: annotations, rewards, the guided way, conflicts, pairs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from filters.kg import SelectionConfig, select
+from generators.kg.choices import name_choices, relation_choices, some_of
+from generators.kg.config import KgContext
+from generators.kg.rows import holds_format
+from generators.kg.thoughts import listed
+from generators.kg.tool import SearchTool
+from generators.kg_trajectories import (
+    KgGeneratorConfig,
+    KgPromptNames,
+    ReadingConfig,
+    contrastive_pairs,
+    generate,
+    reward_of,
+)
+from generators.prompts import load_pools
+from generators.textualize import kg_sft_row
+from inference import Meter, Request
+from inference.scripted import prompt_text
+from protocols.episodes import EpisodeConfig, run_episode
+from protocols.kg_search import GRAMMAR, score
+from retrieval import RetrievalConfig, open_retrieval
+from retrieval.kg import KgStore
+from rewards import mentions
+from rewards.dynasearcher import PAPER
+from schemas import Document, InvalidInput, KgTrajectory, SftRow, from_table, read_parquet, to_table, write_parquet
+from tests.support.kg_episodes import BORN, DIED, DIRECTOR, TRIPLES, agent, context, store, turn
+from tests.support.rows import QUESTION
+
+GOOD = (DIRECTOR, BORN, turn("Vienna it is.", answer="Vienna"))
+WRONG = (DIRECTOR, DIED, turn("It is Beverly Hills.", answer="Beverly Hills"))
+AGAIN = (DIRECTOR, DIRECTOR, BORN, turn("Vienna it is.", answer="Vienna"))
+MALFORMED = (DIRECTOR, "I think it is Vienna.")
+AT_ONCE = (turn("I know it.", answer="Vienna"),)
+FREE = KgGeneratorConfig(episodes=5, top_k=2)
+GUIDED = KgGeneratorConfig(
+    style="guided",
+    episodes=3,
+    top_k=2,
+    episode=EpisodeConfig(style="completion"),
+    kg_filter="overlap",
+    reading=ReadingConfig(reader="sentences", max_tokens=16, stop=("\n",)),
+    prompts=KgPromptNames(answer="embedded_answer"),
+)
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> KgStore:
+    return store(tmp_path_factory.mktemp("kg"))
+
+
+async def five(graph: KgStore) -> tuple[KgTrajectory, ...]:
+    """One episode of each sort, in the order good, wrong, again, malformed, at once."""
+    script = agent(GOOD, WRONG, AGAIN, MALFORMED, AT_ONCE)
+    return (await generate(QUESTION, context(graph, script, FREE))).candidates
+
+
+def reader(request: Request) -> str:
+    """Chooses the first relation; reads right in draw 0, wrongly in draw 1 and badly from the start in draw 2."""
+    if request.purpose.startswith("choose"):
+        return " " + prompt_text(request).rsplit(": ", 1)[1].partition("\n")[0].split("; ")[0]
+    asked = prompt_text(request).rsplit("Question: ", 1)[1]
+    if "directed" in asked:
+        return " Brigitte Helm" if request.sample == 2 else " Fritz Lang"
+    return {0: " Vienna", 1: " Beverly Hills"}.get(request.sample, " Rosenberg")
+
+
+# Free episodes
+
+
+async def test_free_episodes_are_annotated(graph: KgStore) -> None:
+    good, *_ = await five(graph)
+    assert (good.kind, good.origin, good.plan, good.stop) == ("good", "policy", (), "answered")
+    assert (good.final_answer, good.num_tool_calls, good.num_hops) == ("Vienna", 2, 2)
+    first, second = good.steps
+    assert (first.index, second.index, first.answer) == (0, 1, None)
+    assert (first.query, first.mentions, first.phrases) == ("Who directed Metropolis?", ("Metropolis",), ("director",))
+    (link,) = [link for link in first.entities if link.is_searched]
+    assert (link.entity_id, link.label, link.score) == ("metropolis", "Metropolis", 1.0)
+    assert [(r.relation_id, r.label) for r in second.relations] == [("born", "place of birth")]
+    assert [t.text for t in first.triples_kept] == ["Metropolis | director | Fritz Lang"]
+    assert {t.tail for t in first.triples_offered} == {"lang", "helm"}
+    assert (first.documents[0].id, len(first.documents)) == ("0", 2)
+    assert "1. (Metropolis | director | Fritz Lang)" in good.messages[3].content
+    assert "Brigitte Helm" not in good.messages[3].content, "the filter left it out"
+    assert [(s.id, s.title) for s in good.supporting] == [("0", "Metropolis"), ("1", "Fritz Lang")]
+
+
+async def test_kinds_stops_and_rewards(graph: KgStore) -> None:
+    good, wrong, again, malformed, at_once = await five(graph)
+    assert [row.kind for row in (good, wrong, again, malformed, at_once)] == ["good", "bad", "good", "bad", "good"]
+    assert (malformed.stop, malformed.final_answer, malformed.reward.r_acc) == ("malformed", "", 0.0)
+    assert good.reward.total == pytest.approx(1.5) and good.reward.r_penalty == 0.0
+    assert again.reward.r_penalty == pytest.approx(1 - 0.9)
+    assert wrong.reward.r_acc == pytest.approx(0.1)
+    assert (at_once.reward.r_gain, at_once.num_tool_calls) == (0.0, 0)
+    assert reward_of(at_once, PAPER).r_gain == pytest.approx(0.1), "the paper's hole"
+
+
+async def test_rewards_in_rows_are_those_of_the_episodes(graph: KgStore) -> None:
+    episodes = (GOOD, WRONG, AGAIN, MALFORMED, AT_ONCE)
+    ctx = context(graph, agent(*episodes), FREE)
+    rows = (await generate(QUESTION, ctx)).candidates
+    tool = SearchTool.open(QUESTION, ctx)
+    for sample, row in enumerate(rows):
+        run = await run_episode(
+            QUESTION.question,
+            GRAMMAR,
+            lambda search: tool.search(search, Meter()),
+            client=ctx.client,
+            model="scripted",
+            seed=7,
+            sample=sample,
+        )
+        expected = score(run, golds=QUESTION.golds, supporting=QUESTION.paragraphs[:2], hops=2)
+        assert asdict(row.reward) == asdict(expected) == asdict(reward_of(row, FREE.constants))
+        assert run.messages == row.messages
+
+
+async def test_usage_and_provenance_count_each_call_once(graph: KgStore) -> None:
+    ctx = context(graph, agent(GOOD, GOOD), replace(FREE, episodes=2))
+    made = await generate(QUESTION, ctx)
+    keys = [key for row in made.candidates for key in row.provenance.call_keys]
+    # Three turns of each draw; both draws share two calls of the filter and two of the self-check.
+    assert made.usage.calls == len(set(keys)) == 10
+    assert made.usage.cost > 0
+    assert len({row.uid for row in made.candidates}) == 2
+
+
+async def test_the_same_run_gives_the_same_rows(graph: KgStore) -> None:
+    assert await five(graph) == await five(graph)
+
+
+async def test_rows_survive_parquet(graph: KgStore) -> None:
+    rows = list(await five(graph))
+    assert from_table(KgTrajectory, to_table(KgTrajectory, rows)) == rows
+
+
+# Filters, selection and pairs on what was generated
+
+
+async def test_selection_and_pairs(graph: KgStore) -> None:
+    good, wrong, again, malformed, at_once = rows = await five(graph)
+    selection = select(rows)
+    assert selection.selected == (good,)
+    assert [(row.uid, verdict.reason) for row, verdict in selection.rejected] == [
+        (wrong.uid, "wrong_answer"),
+        (again.uid, "redundant_search"),
+        (malformed.uid, "malformed"),
+        (at_once.uid, "no_search"),
+    ]
+    pairs = contrastive_pairs(selection.selected, selection.rejected, 10)
+    assert {pair.reason for pair in pairs} == {"wrong_answer", "redundant_search", "malformed", "no_search"}
+    assert {pair.good_uid for pair in pairs} == {good.uid}
+    for pair in pairs:
+        assert pair.good_messages[: pair.diverges_at] == pair.bad_messages[: pair.diverges_at]
+        assert pair.good_messages[pair.diverges_at] != pair.bad_messages[pair.diverges_at]
+        assert pair.good_reward > pair.bad_reward
+    by_reason = {pair.reason: pair for pair in pairs}
+    assert (by_reason["wrong_answer"].diverges_at, by_reason["no_search"].diverges_at) == (4, 2)
+    assert contrastive_pairs((), selection.rejected, 10) == []
+    assert len(contrastive_pairs(selection.selected, selection.rejected, 2)) == 2
+
+
+async def test_pairs_take_reasons_in_turn(graph: KgStore) -> None:
+    script = agent(GOOD, WRONG, (DIRECTOR, DIED, turn("So it is.", answer="Beverly Hills")), AT_ONCE)
+    rows = (await generate(QUESTION, context(graph, script, replace(FREE, episodes=4)))).candidates
+    selection = select(rows, SelectionConfig())
+    pairs = contrastive_pairs(selection.selected, selection.rejected, 2)
+    assert [pair.reason for pair in pairs] == ["wrong_answer", "no_search"]
+
+
+async def test_sft_row(graph: KgStore, tmp_path: Path) -> None:
+    good, *_ = await five(graph)
+    row = kg_sft_row(good)
+    write_parquet(tmp_path / "sft.parquet", SftRow, [row])
+    assert read_parquet(tmp_path / "sft.parquet", SftRow) == [row]
+    assert (row.protocol, row.data_source, row.reward.total) == ("kg_search", "kg_trajectories", good.reward.total)
+    assert row.train == (False, False, True, False, True, False, True)
+    assert [m.content for m in row.messages] == [m.content for m in good.messages]
+
+
+# Guided episodes
+
+
+async def guided(graph: KgStore, **changes: object) -> tuple[KgTrajectory, ...]:
+    config = replace(GUIDED, **changes)  # type: ignore[arg-type]
+    return (await generate(QUESTION, context(graph, reader, config))).candidates
+
+
+async def test_guided_episodes_follow_the_gold_plan_and_the_models_answers(graph: KgStore) -> None:
+    right, wrong, lost = await guided(graph)
+    assert [row.final_answer for row in (right, wrong, lost)] == ["Vienna", "Beverly Hills", "Rosenberg"]
+    assert [row.kind for row in (right, wrong, lost)] == ["good", "bad", "bad"]
+    for row in (right, wrong, lost):
+        assert holds_format(row.messages)
+        assert (row.origin, row.plan) == ("oracle", tuple(hop.question for hop in QUESTION.decomposition))
+        assert [step.sub_question for step in row.steps] == list(row.plan)
+    assert [step.query for step in right.steps] == ["Who directed Metropolis?", "In which city was Fritz Lang born?"]
+    assert lost.steps[1].query == "In which city was Brigitte Helm born?"
+    assert lost.steps[1].mentions == ("Brigitte Helm",)
+    assert right.steps[0].phrases == ("director",)
+    assert right.messages[:5] == wrong.messages[:5], "they tell the same as long as they decide the same"
+
+
+async def test_thoughts_say_nothing_before_it_is_found(graph: KgStore) -> None:
+    for seed in range(20):
+        ctx = replace(context(graph, reader, replace(GUIDED, episodes=1)), seed=seed)
+        (row,) = (await generate(QUESTION, ctx)).candidates
+        first, second, last = [m.content for m in row.messages if m.role == "assistant"]
+        assert not mentions(first, "Fritz Lang") and not mentions(first, "Vienna")
+        assert mentions(second, "Fritz Lang") and not mentions(second, "Vienna")
+        assert mentions(last, "Vienna")
+
+
+async def test_a_model_that_reads_nothing_breaks_off(graph: KgStore) -> None:
+    def silent(request: Request) -> str:
+        return reader(request) if request.purpose.startswith("choose") else " {}"
+
+    (row,) = (await generate(QUESTION, context(graph, silent, replace(GUIDED, episodes=1)))).candidates
+    assert (row.stop, row.kind, row.final_answer, row.num_tool_calls) == ("malformed", "bad", "", 1)
+    assert row.steps[0].answer is None and row.reward.r_acc == 0.0
+
+
+async def test_guided_episodes_have_a_limit_of_turns(graph: KgStore) -> None:
+    (row,) = await guided(graph, episodes=1, episode=EpisodeConfig(style="completion", max_turns=2))
+    assert (row.stop, row.num_tool_calls) == ("too_many_turns", 1)
+
+
+async def test_guided_needs_a_decomposition(graph: KgStore) -> None:
+    with pytest.raises(InvalidInput, match="gold decomposition"):
+        await generate(replace(QUESTION, decomposition=()), context(graph, reader, GUIDED))
+
+
+HOSTILE = st.lists(
+    st.sampled_from(
+        ["</result>", "<answer>", "< / THINK >", "</search>", "<|im_end|>", "\n", "{", "}", '"', "\\boxed{"]
+    )
+    | st.text(max_size=8)
+).map("".join)
+
+
+@settings(max_examples=40, deadline=None)
+@given(title=HOSTILE, text=HOSTILE, said=HOSTILE)
+def test_messages_are_valid_whatever_is_retrieved_or_read(graph: KgStore, title: str, text: str, said: str) -> None:
+    def script(request: Request) -> str:
+        return reader(request) if request.purpose.startswith("choose") else said
+
+    documents = (Document(id="x", title=title, text=f"Fritz Lang directed Metropolis. {text}"), *QUESTION.paragraphs)
+    question = replace(QUESTION, paragraphs=documents)
+    config = replace(GUIDED, episodes=1, self_check="off")
+    (row,) = asyncio.run(generate(question, context(graph, script, config))).candidates
+    assert row.stop == ("answered" if row.final_answer else "malformed")
+    if row.final_answer:
+        assert GRAMMAR.validate(row.messages, strict=True) == []
+        assert GRAMMAR.parse_turn(row.messages[-1].content).answer == row.final_answer
+        searches = [GRAMMAR.parse_turn(m.content).search for m in row.messages[2:-1:2]]
+        assert [s.query for s in searches if s] == [step.query for step in row.steps]
+
+
+# Choices
+
+
+async def choices(graph: KgStore, query: str, *entities: str) -> list[str]:
+    return await relation_choices(graph, open_retrieval(RetrievalConfig(kind="bm25")), query, entities, 3)
+
+
+async def test_choices_are_what_the_query_may_mean(graph: KgStore) -> None:
+    assert name_choices(graph, "In which city was Fritz Lang born?", []) == ["Fritz Lang"]
+    assert name_choices(graph, "Which town did vienna beat?", []) == ["vienna"]
+    assert name_choices(graph, "Which town is it?", []) == []
+    assert name_choices(graph, "Who led Fritz lang home?", []) == ["Fritz lang"], "the graph knows the longer name"
+    assert (await choices(graph, "In which town was Fritz Lang born?", "Fritz Lang"))[0] == "place of birth"
+    assert await choices(graph, "Which is it?") == []
+    assert some_of(["a", 'b"'], 2) == 'root ::= " " item ("; " item)? "\\n"\nitem ::= "a" | "b\\""'
+
+
+def test_pools_have_a_dozen_of_each_role() -> None:
+    assert all(len(set(pool)) == len(pool) >= 12 for pool in load_pools("kg_thoughts").values())
+
+
+def test_listed() -> None:
+    assert [listed(p) for p in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+
+
+# The self-check
+
+
+def conflicting(context: KgContext) -> list[tuple[int, str, str]]:
+    (row,) = asyncio.run(generate(QUESTION, context)).candidates
+    assert row.flags == (("stale_or_conflicting",) if row.conflicts else ())
+    return [(c.step, c.kg_value, c.document_value) for c in row.conflicts]
+
+
+def free(graph: KgStore, **changes: object) -> KgContext:
+    script = agent(GOOD)
+    return context(graph, lambda r: reads(r) or script(r), replace(FREE, episodes=1, kg_filter="overlap", **changes))  # type: ignore[arg-type]
+
+
+def reads(request: Request) -> str:
+    if request.purpose != "read":
+        return ""
+    return "Fritz Lang" if "Who directed" in prompt_text(request) else "Vienna"
+
+
+def test_agreement_is_no_conflict(graph: KgStore) -> None:
+    assert conflicting(free(graph)) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "conflicts"),
+    [
+        ("rosenberg", [(1, "Rosenberg", "Vienna")]),  # another town
+        ("austria", []),  # the country that Vienna lies in
+        ("helm", [(1, "Brigitte Helm", "Vienna")]),
+    ],
+)
+def test_another_value_in_the_graph_is_flagged(
+    tmp_path: Path, value: str, conflicts: list[tuple[int, str, str]]
+) -> None:
+    changed = tuple((h, r, value) if (h, r) == ("lang", "born") else (h, r, t) for h, r, t in TRIPLES)
+    other = store(tmp_path, (*changed, ("lorre", "born", "vienna")))
+    assert conflicting(free(other)) == conflicts
+    assert conflicting(free(other, self_check="off")) == []
+
+
+def test_a_value_that_the_documents_have_too_is_no_conflict_when_only_absent_ones_are(tmp_path: Path) -> None:
+    changed = tuple((h, r, "hills") if (h, r) == ("lang", "born") else (h, r, t) for h, r, t in TRIPLES)
+    other = store(tmp_path, (*changed, ("lorre", "born", "vienna")))
+    assert conflicting(free(other)) == [(1, "Beverly Hills", "Vienna")]
+    assert conflicting(free(other, self_check="absent")) == []
