@@ -69,11 +69,21 @@ def _stands_in(documents: Sequence[Passage], said: str) -> bool:
 
 
 def _is_other_kind(said: str, facts: Sequence[tuple[KgTriple, bool]], store: KgStore) -> bool:
-    """The graph knows what the documents say, but of nothing that stands where the value does in this relation."""
+    """The graph knows what the documents say, but as a thing that can have no such place: a country is no year.
+
+    Of one kind are things that stand in this relation, and those that have a triple with the same tail: two cities.
+    """
     known = [match.entity_id for match in match_entity(store, said) if match.score >= _SURE]
-    place = "into" if facts[0][1] else "out"
-    relation = facts[0][0].relation
-    return bool(known) and not any(relation == r for entity in known for r, _ in store.relations_of(entity, place))
+    triple, is_tail = facts[0]
+    place = "into" if is_tail else "out"
+    is_placed = any(triple.relation == r for entity in known for r, _ in store.relations_of(entity, place))
+    kinds = _tails(store, triple.tail if is_tail else triple.head)
+    return bool(known) and not is_placed and not any(kinds & _tails(store, entity) for entity in known)
+
+
+def _tails(store: KgStore, entity: str) -> set[tuple[str, str]]:
+    relations = [relation for relation, _ in store.relations_of(entity, "out")]
+    return {(relation, tail) for relation in relations for tail in store.neighbours(entity, relation, "out")}
 
 
 def _is_near(said: str, values: set[str], store: KgStore) -> bool:

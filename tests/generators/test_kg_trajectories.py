@@ -335,6 +335,14 @@ def test_another_value_in_the_graph_is_flagged(
     assert conflicting(free(other, self_check="off")) == []
 
 
+@pytest.mark.parametrize(("kinds", "flagged"), [((("vienna", "country", "usa"),), True), ((), False)])
+def test_things_are_held_against_each_other_only_when_of_one_kind(
+    tmp_path: Path, kinds: tuple[tuple[str, str, str], ...], flagged: bool
+) -> None:
+    changed = tuple((h, r, "hills") if (h, r) == ("lang", "born") else (h, r, t) for h, r, t in TRIPLES)
+    assert bool(conflicting(free(store(tmp_path, (*changed, *kinds))))) is flagged
+
+
 def test_a_value_that_the_documents_have_too_is_no_conflict_when_only_absent_ones_are(tmp_path: Path) -> None:
     changed = tuple((h, r, "hills") if (h, r) == ("lang", "born") else (h, r, t) for h, r, t in TRIPLES)
     other = store(tmp_path, (*changed, ("lorre", "born", "vienna")))
