@@ -45,6 +45,7 @@ from schemas.errors import (
     TrailforgeError,
 )
 from schemas.kg import EntityMatch, KgEntity, KgStats, KgTriple, MatchKind, RelationMatch
+from schemas.kg_question import FactChain, KgFact, KgNode, KgQuestion, KgShape, KgWriter
 from schemas.plan import Origin, Plan, Split
 from schemas.provenance import Count, FileEntry, Manifest, Provenance, SchemaVersion, StageCount
 from schemas.question import Hop, Question
@@ -89,13 +90,19 @@ __all__ = [
     "DroppedSplits",
     "EntityMatch",
     "ErrorType",
+    "FactChain",
     "FileEntry",
     "FilterScore",
     "Hop",
     "InvalidInput",
     "KgEntity",
+    "KgFact",
+    "KgNode",
+    "KgQuestion",
+    "KgShape",
     "KgStats",
     "KgTriple",
+    "KgWriter",
     "MalformedReply",
     "Manifest",
     "MatchKind",

@@ -1,0 +1,73 @@
+"""What paths are wanted, and which of them make no question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas import InvalidInput
+
+MOST_HOPS = 4
+OPEN_ENDED = (
+    "cast member|cause of death|continent|country|country of birth|country of citizenship|country of origin|currency|"
+    "educated at|employer|ethnic group|field of work|genre|has part|industry|influenced by|instrument|"
+    "language of work or name|languages spoken, written, or signed|languages spoken, written or signed|located in|"
+    "located in the administrative territorial entity|located in the administrative terroritorial entity|"
+    "location of formation|formed in|medical condition|member of|member of political party|member of sports team|"
+    "movement|named after|narrative location|official language|part of|place of birth|place of burial|place of death|"
+    "position held|practiced by|record label|religion|residence|sex or gender|sport|symptoms|time period|"
+    "year of birth|year of death|year of founding|year of publication|headquarters location|award received|"
+    "flows through|collection|occupant|student of|diplomatic relation|legal form|location|"
+    "use|uses|product or material produced|parent organization|publisher|performer"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KgPathConfig:
+    """Which paths are sampled. Relations go by label (its case aside) or id. Raises `InvalidInput`."""
+
+    hops: tuple[int, ...] = (2, 3, 4)
+    """Facts of a path, 1 to 4; all are equally frequent."""
+    intersections: float = 0.4
+    """Share of paths in which two chains meet, among those of two hops or more."""
+    max_degree: int = 200
+    """Triples of a bridge or an answer: who has more is a hub. Starts may have any number, they are named."""
+    max_fan_out: int = 50
+    """Entities that a fact's relation may lead to from its known end."""
+    min_functionality: float = 0.75
+    """Of relations that are to lead to one entity, in their direction: how many entities they lead from, over how many
+    triples they have; 1 when they never lead to two. That one place alone is the birthplace of one person alone says
+    more of the graph than of the place."""
+    min_triples: int = 10
+    """Of relations that are to lead to one entity: fewer do not show how many they usually lead to."""
+    excluded: tuple[str, ...] = ("instance of", "subclass of", "occupation", "sex or gender", "gender")
+    """Relations that are not followed: kinds, which join nearly everything."""
+    open_ended: tuple[str, ...] = tuple(OPEN_ENDED.split("|"))
+    """Relations that lead from a tail to more heads than a graph knows: that it knows one proves little. They are
+    followed so only where chains meet, and there by one of the two."""
+    symmetric: tuple[str, ...] = ("spouse", "unmarried partner", "partner", "sibling", "shares border with",
+                                  "diplomatic relation", "twinned administrative body")  # fmt: skip
+    """Relations that hold both ways, stated once or twice."""
+    kinds: tuple[str, ...] = ("instance of",)
+    """Relations that say what an entity is."""
+    roles: tuple[str, ...] = ("occupation",)
+    """Relations that say what a person does."""
+    ends: tuple[str, ...] = ("year",)
+    """Kinds that a path may begin or end in but not pass."""
+    max_per_answer: int = 3
+    """Paths to one answer."""
+    max_attempts: int = 300
+    """For one path of a given form, before another form is drawn."""
+    max_counted: int = 100
+    """How far `left_without` is counted."""
+
+    def __post_init__(self) -> None:
+        if not self.hops or not all(1 <= hops <= MOST_HOPS for hops in self.hops):
+            raise InvalidInput(f"must be numbers from 1 to {MOST_HOPS}", field="hops")
+        for name in ("intersections", "min_functionality"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InvalidInput("must be from 0 to 1", field=name)
+        for name, least in (("max_degree", 1), ("max_fan_out", 2), ("max_per_answer", 1), ("max_attempts", 1)):
+            if getattr(self, name) < least:
+                raise InvalidInput(f"must be {least} or more", field=name)
+        if self.max_counted < 2:
+            raise InvalidInput("must be 2 or more", field="max_counted")
