@@ -20,6 +20,20 @@ OPEN_ENDED = (
     "use|uses|product or material produced|parent organization|publisher|performer"
 )
 
+MANY_TAILS = (
+    "award received|cast member|child|country of citizenship|diplomatic relation|discoverer or inventor|educated at|"
+    "employer|ethnic group|field of work|founded by|genre|has part|industry|influenced by|instrument|"
+    "languages spoken, written, or signed|languages spoken, written or signed|medical condition|member of|"
+    "member of political party|member of sports team|movement|named after|narrative location|notable works|"
+    "notable work|occupant|part of|people aboard|position held|practiced by|product or material produced|record label|"
+    "residence|separates|shares border with|sibling|spouse|sport|student of|symptoms|time period|unmarried partner|"
+    "use|uses|visited|cause of death|flows through"
+)
+ONE_HEAD = (
+    "capital|chief executive officer|first monarch|first president|head of state|highest point|home venue|"
+    "longest river|mascot"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgPathConfig:
@@ -35,15 +49,20 @@ class KgPathConfig:
     """Entities that a fact's relation may lead to from its known end."""
     min_functionality: float = 0.75
     """Of relations that are to lead to one entity, in their direction: how many entities they lead from, over how many
-    triples they have; 1 when they never lead to two. That one place alone is the birthplace of one person alone says
-    more of the graph than of the place."""
+    triples they have; 1 when they never lead to two."""
     min_triples: int = 10
     """Of relations that are to lead to one entity: fewer do not show how many they usually lead to."""
+    many_tails: tuple[str, ...] = tuple(MANY_TAILS.split("|"))
+    """Relations that lead from a head to more tails than a graph knows: that it knows one proves little. They are
+    followed from heads only where chains meet."""
+    one_head: tuple[str, ...] = tuple(ONE_HEAD.split("|"))
+    """Relations that lead from a tail to one head in the world too. No others are followed from tails, but where
+    chains meet: that a graph knows one film of a director says more of the graph than of the director."""
     excluded: tuple[str, ...] = ("instance of", "subclass of", "occupation", "sex or gender", "gender")
     """Relations that are not followed: kinds, which join nearly everything."""
     open_ended: tuple[str, ...] = tuple(OPEN_ENDED.split("|"))
-    """Relations that lead from a tail to more heads than a graph knows: that it knows one proves little. They are
-    followed so only where chains meet, and there by one of the two."""
+    """Relations that lead from a tail to so many heads that two such facts say too little where chains meet: who was
+    born in one town and died in another may be anybody. One of the two may be such a fact."""
     symmetric: tuple[str, ...] = ("spouse", "unmarried partner", "partner", "sibling", "shares border with",
                                   "diplomatic relation", "twinned administrative body")  # fmt: skip
     """Relations that hold both ways, stated once or twice."""

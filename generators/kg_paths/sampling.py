@@ -85,7 +85,7 @@ class PathSampler:
         self._graph = Graph(store, config.symmetric)
         self._kinds = KindReader(store, relations_named(store, config.kinds), relations_named(store, config.roles))
         self._open_ended = relations_named(store, config.open_ended)
-        self._wanted = self._wanted_edges(relations_named(store, config.excluded))
+        self._wanted = self._wanted_edges()
         self._all = _edges(*(np.arange(len(store.relation_names)) for _ in range(2)))
         self._used = np.zeros(len(store.relation_names))
         self._per_answer: Counter[int] = Counter()
@@ -129,12 +129,11 @@ class PathSampler:
         place = np.array([self._random.randrange(sources)])
         child = int(self._graph.sources(edge.relation, edge.is_forward, place)[0])
         row = self._any(self._graph.reached(child, edge.relation, edge.is_forward))
-        if self._per_answer[row] >= self._config.max_per_answer:
-            raise _Unfit("repeated")
-        if not self._may_be_found(row):
-            self._used[edge.relation] += _MISS_WEIGHT
-            raise _Unfit("no_path")
         try:
+            if self._per_answer[row] >= self._config.max_per_answer:
+                raise _Unfit("repeated")
+            if not self._may_be_found(row):
+                raise _Unfit("no_path")
             root = self._grow(row, form, {row}, None, first=(edge, child))
             chain = self._counted(root)
         except _Unfit:
@@ -179,7 +178,7 @@ class PathSampler:
             return False
         if slot.up and self._turns_back(slot, edge, child):
             return False
-        if not slot.may_be_open and self._is_open(edge):
+        if slot.meets and not slot.may_be_open and self._is_open(edge):
             return False
         fan_out = len(self._graph.reached(child, edge.relation, edge.is_forward))
         return 1 < fan_out <= self._config.max_fan_out if slot.meets else fan_out == 1
@@ -218,21 +217,22 @@ class PathSampler:
         place = int(np.searchsorted(weights, self._random.random() * weights[-1], side="right"))
         return _Edge(int(relations[place]), bool(are_forward[place]))
 
-    def _wanted_edges(self, excluded: frozenset[int]) -> dict[bool, np.ndarray]:
+    def _wanted_edges(self) -> dict[bool, np.ndarray]:
         """Where chains meet (True) and elsewhere: whether a direction (1: forward) of a relation may lead to an entity.
 
         Shape of each: (2, relations).
         """
-        config, graph = self._config, self._graph
-        wanted = {meets: np.zeros((2, len(self._store.relation_names))) for meets in (True, False)}
-        for relation in set(range(len(self._store.relation_names))) - excluded:
+        config, graph, count = self._config, self._graph, len(self._store.relation_names)
+        many_tails, one_head = (relations_named(self._store, names) for names in (config.many_tails, config.one_head))
+        wanted = {meets: np.zeros((2, count)) for meets in (True, False)}
+        for relation in set(range(count)) - relations_named(self._store, config.excluded):
             for is_forward in (True, False):
                 triples = graph.num_triples(relation, is_forward)
                 wanted[True][int(is_forward), relation] = triples > 0
                 wanted[False][int(is_forward), relation] = (
                     triples >= config.min_triples
+                    and (relation not in many_tails if is_forward else relation in one_head)
                     and graph.functionality(relation, is_forward) >= config.min_functionality
-                    and not self._is_open(_Edge(relation, is_forward))
                 )
         return wanted
 
