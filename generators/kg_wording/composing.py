@@ -68,6 +68,8 @@ class _Described:
             return _capital(question.replace("{x}", text))
         if is_one and self._kind in phrase.name.partition("{x}")[0].split():
             return f"What is {phrase.name.replace('{x}', text)}?"
+        if is_one and " whose " in phrase.name:
+            return f"Which is {phrase.name.replace('{k}', self._noun).replace('{x}', text)}?"
         if self._kind == PERSON:
             subject = f"Which {self._noun}" if not is_one and self._noun != PERSON else "Who"
         else:

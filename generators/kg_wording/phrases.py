@@ -26,7 +26,7 @@ class Phrase:
     name: str = ""
     """A description, with its article (`{w}`: whom or which); empty: `the {k} that`, and the predicate."""
     ask: str = ""
-    """A whole question for it, for an `{x}` of few words; `{who}`: whom, what or which kind. Empty: none but the usual."""
+    """A whole question for it, for an `{x}` of few words; `{who}`: whom, what or which kind. Empty: made of `says`."""
 
 
 def phrase_of(fact: KgFact, head_kind: str = "") -> Phrase:
