@@ -24,9 +24,12 @@ def _problems(row: KgQuestion) -> Iterator[str]:
         yield "it does not end with its one question mark"
     if not _FEWEST_WORDS <= len(question.split()) <= _MOST_WORDS:
         yield f"{len(question.split())} words"
-    if left := _LEFT_OVER.search(question):
+    own = question
+    for start in row.chain.starts:
+        own = own.replace(start.label, "")  # a film may be called X2
+    if left := _LEFT_OVER.search(own):
         yield f"{left[0]!r} is left over"
-    yield from (f"the id {key} stands in it" for key in _ids(row) if re.search(rf"\b{re.escape(key)}\b", question))
+    yield from (f"the id {key} stands in it" for key in _ids(row) if re.search(rf"\b{re.escape(key)}\b", own))
     if len(row.decomposition) != len(row.chain.found):
         yield f"{len(row.decomposition)} sub-questions for {len(row.chain.found)} findings"
         return

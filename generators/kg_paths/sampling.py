@@ -20,6 +20,7 @@ from generators.kg_paths.graph import Graph, relations_named
 from generators.kg_paths.kinds import KindReader
 from generators.kg_paths.query import Link, Node, answers, left_without
 from retrieval.kg import KgStore
+from rewards import mentions
 from schemas import FactChain
 
 _TRIES = 6
@@ -93,7 +94,8 @@ class PathSampler:
         self._named = lru_cache(4096)(lambda row: store.namesakes(store.label_of(row)))
         self.rejected: Counter[str] = Counter()
         """`no_path`: nothing could be grown; `not_unique`: another entity satisfies it; `shortcut`: a triple joins
-        what is two facts apart or more; `spare_fact`: it is unique without one of its facts; `repeated`: it was
+        what is two facts apart or more; `spare_fact`: it is unique without one of its facts; `told`: a
+        start's name has that of something to be found; `repeated`: it was
         found before, or its answer was too often."""
 
     def sample(self, count: int) -> Iterator[FactChain]:
@@ -243,6 +245,8 @@ class PathSampler:
 
     def _counted(self, root: Node) -> FactChain:
         """The record of a tree that the whole graph bears out. Raises `_Unfit`."""
+        if self._is_told(root):
+            raise _Unfit("told")
         if self._has_shortcut(root, ()):
             raise _Unfit("shortcut")
         most = self._config.max_fan_out * 100
@@ -262,6 +266,11 @@ class PathSampler:
         if chain.id in self._seen:
             raise _Unfit("repeated")
         return chain
+
+    def _is_told(self, root: Node) -> bool:
+        """Does the name of a start have in it that of something to be found: Mexico City in Mexico?"""
+        starts = " , ".join(self._store.label_of(node.row) for node in root.below() if not node.links)
+        return any(mentions(starts, self._store.label_of(node.row)) for node in root.below() if node.links)
 
     def _has_shortcut(self, node: Node, above: tuple[int, ...]) -> bool:
         """Does a triple join an entity with one that it leads to over two facts or more?"""

@@ -44,7 +44,7 @@ class _Described:
         facts = [
             (phrase_of(fact, kind_of[fact.triple.head]), texts[fact.known]) for fact in chain.leading_to(node)
         ]  # fmt: skip
-        self._facts: list[tuple[Phrase, str]] = sorted(facts, key=lambda each: _weight(each[1]))
+        self._facts: list[tuple[Phrase, str]] = sorted(facts, key=_weight)
         kinds = [phrase.kind for phrase, _ in self._facts if phrase.kind != UNKNOWN]
         self._kind = node.kind or (kinds[0] if kinds else UNKNOWN)
         self._noun = node.role if self._kind == PERSON and node.role else self._kind
@@ -88,8 +88,9 @@ class _Described:
         return "whom" if self._kind == PERSON else "what" if self._kind == UNKNOWN else f"which {self._kind}"
 
 
-def _weight(text: str) -> tuple[int, int]:
-    """Plain names first, then the shorter one: what is long is understood best at the end."""
+def _weight(fact: tuple[Phrase, str]) -> tuple[int, int]:
+    """Without clauses first, then the shorter one: what is long is understood best at the end."""
+    text = fact[0].says.replace("{x}", fact[1])
     return len(_CLAUSE.findall(text)), len(text.split())
 
 

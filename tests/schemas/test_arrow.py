@@ -18,7 +18,9 @@ from schemas import (
     BundleQuestion,
     Document,
     DocumentEmbedding,
+    FactChain,
     InvalidInput,
+    KgQuestion,
     Manifest,
     Passage,
     Plan,
@@ -46,6 +48,7 @@ from schemas.arrow import _hints, _strip_none
 RECORDS = [
     Document, Question, Passage, Plan, Step, Rollout, SearchTree, Trajectory, Verdict, Provenance, Manifest, SftRow,
     RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode,
+    FactChain, KgQuestion,
 ]  # fmt: skip
 
 
