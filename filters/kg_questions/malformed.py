@@ -20,13 +20,13 @@ def check(row: KgQuestion) -> Verdict:
 
 def _problems(row: KgQuestion) -> Iterator[str]:
     question = row.question
-    if not question.endswith("?") or question.count("?") > 1:
+    own = question
+    for start in row.chain.starts:
+        own = own.replace(start.label, "")  # a film may be called X2, or end with a question mark itself
+    if not question.endswith("?") or question.endswith("??") or own.count("?") > 1:
         yield "it does not end with its one question mark"
     if not _FEWEST_WORDS <= len(question.split()) <= _MOST_WORDS:
         yield f"{len(question.split())} words"
-    own = question
-    for start in row.chain.starts:
-        own = own.replace(start.label, "")  # a film may be called X2
     if left := _LEFT_OVER.search(own):
         yield f"{left[0]!r} is left over"
     yield from (f"the id {key} stands in it" for key in _ids(row) if re.search(rf"\b{re.escape(key)}\b", own))

@@ -29,6 +29,10 @@ MANY_TAILS = (
     "residence|separates|shares border with|sibling|spouse|sport|student of|symptoms|time period|unmarried partner|"
     "use|uses|visited|cause of death|flows through"
 )
+NEEDS_KIND = (
+    "located in|located in the administrative territorial entity|located in the administrative terroritorial entity|"
+    "location|part of"
+)
 ONE_HEAD = (
     "capital|chief executive officer|first monarch|first president|head of state|highest point|home venue|"
     "longest river|mascot"
@@ -58,6 +62,9 @@ class KgPathConfig:
     one_head: tuple[str, ...] = tuple(ONE_HEAD.split("|"))
     """Relations that lead from a tail to one head in the world too. No others are followed from tails, but where
     chains meet: that a graph knows one film of a director says more of the graph than of the director."""
+    needs_kind: tuple[str, ...] = tuple(NEEDS_KIND.split("|"))
+    """Relations that lead from a head to several tails of different kinds: a town is located in a county, in a state
+    and in a country. They are followed from heads only to what the graph knows the kind of, so that it can be said."""
     excluded: tuple[str, ...] = ("instance of", "subclass of", "occupation", "sex or gender", "gender")
     """Relations that are not followed: kinds, which join nearly everything."""
     open_ended: tuple[str, ...] = tuple(OPEN_ENDED.split("|"))

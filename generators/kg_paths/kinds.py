@@ -28,8 +28,9 @@ class KindReader:
         return _PERSON if label == _HUMAN else label
 
     def role(self, row: int) -> str:
-        """Label of the first thing that it does; empty without any."""
-        return self._first(row, self.roles)
+        """Label of what it does, of several things the one that most do; empty without any."""
+        found = [int(each) for relation in self.roles for each in self.store.out.neighbours_of(row, relation)]
+        return self.store.label_of(max(found, key=lambda each: (self.store.degree_of(each), -each))) if found else ""
 
     def is_proper(self, row: int) -> bool:
         """Has it a name of its own, and is it no class that others are instances of?"""

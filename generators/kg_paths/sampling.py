@@ -85,6 +85,7 @@ class PathSampler:
         self._store, self._config, self._random = store, config, random.Random(seed)
         self._graph = Graph(store, config.symmetric)
         self._kinds = KindReader(store, relations_named(store, config.kinds), relations_named(store, config.roles))
+        self._needs_kind = relations_named(store, config.needs_kind)
         self._open_ended = relations_named(store, config.open_ended)
         self._wanted = self._wanted_edges()
         self._all = _edges(*(np.arange(len(store.relation_names)) for _ in range(2)))
@@ -179,6 +180,8 @@ class PathSampler:
         if not (self._may_be_passed(child) if leads_on else self._kinds.is_proper(child)):
             return False
         if slot.up and self._turns_back(slot, edge, child):
+            return False
+        if edge.is_forward and edge.relation in self._needs_kind and not self._kinds.kind(slot.row):
             return False
         if slot.meets and not slot.may_be_open and self._is_open(edge):
             return False

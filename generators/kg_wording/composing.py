@@ -65,16 +65,17 @@ class _Described:
         is_one = len(self._facts) == 1
         if is_one and phrase.ask and _is_short(text):
             question = phrase.ask.replace("{k}", self._noun).replace("{who}", self._whom())
-            return _capital(question.replace("{x}", text))
+            return _ended(_capital(question.removesuffix("?").replace("{x}", text)))
         if is_one and self._kind in phrase.name.partition("{x}")[0].split():
-            return f"What is {phrase.name.replace('{x}', text)}?"
+            return _ended(f"What is {phrase.name.replace('{x}', text)}")
         if is_one and " whose " in phrase.name:
-            return f"Which is {phrase.name.replace('{k}', self._noun).replace('{x}', text)}?"
+            return _ended(f"Which is {phrase.name.replace('{k}', self._noun).replace('{x}', text)}")
         if self._kind == PERSON:
             subject = f"Which {self._noun}" if not is_one and self._noun != PERSON else "Who"
         else:
-            subject = "What" if self._kind == UNKNOWN else f"Which {self._kind}"
-        return f"{subject} {self._says(', and ')}?"
+            says_kind = len({each.says for each, _ in self._facts}) == 1 and self._kind in phrase.says.split()
+            subject = "What" if says_kind or self._kind == UNKNOWN else f"Which {self._kind}"
+        return _ended(f"{subject} {self._says(', and ')}")
 
     def _says(self, joint: str) -> str:
         """All predicates. The joint, where a clause before it could take what follows for its own."""
@@ -96,6 +97,11 @@ def _weight(fact: tuple[Phrase, str]) -> tuple[int, int]:
 
 def _is_short(text: str) -> bool:
     return len(text.split()) <= _SHORT and not _CLAUSE.search(text)
+
+
+def _ended(text: str) -> str:
+    """With its question mark, which may be that of a title."""
+    return text if text.endswith("?") else f"{text}?"
 
 
 def _capital(text: str) -> str:

@@ -13,6 +13,7 @@ from filters.kg_questions import (
     closed_book,
     duplicate_question,
     judge_question,
+    malformed,
 )
 from schemas import Hop
 from tests.filters.kg_questions.support import FakeReader, question
@@ -77,6 +78,14 @@ async def test_a_short_alias_counts_only_as_it_is_written() -> None:
 async def test_a_start_may_look_like_a_placeholder() -> None:
     chain = replace(DUST, starts=(node("X2", "film"),), facts=(fact("X2", "director", "Cy Cedar"), FACTS[1]))
     assert all(v.keep for v in await judge_question(question(chain), FakeReader(), KgFilterConfig()))
+
+
+async def test_a_title_may_end_with_a_question_mark() -> None:
+    title = "Who Saw Red Dust?"
+    chain = chain_to(node("Gil Gum", "person"), fact(title, "author", "Gil Gum"), starts=(node(title, "novel"),))
+    row = question(chain)
+    assert row.question == "Who wrote the novel Who Saw Red Dust?"
+    assert malformed.check(row).keep and not malformed.check(replace(row, question=row.question + "?")).keep
 
 
 async def test_one_right_draw_of_memory_rejects() -> None:
