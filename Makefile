@@ -48,6 +48,9 @@ demo: install  ## every data set from the samples, with a packaged model: no key
 	@$(BIN)/trailforge mcts-trajectories --questions sample_data/musique_style_questions.jsonl --preset demo --out $(OUT)
 	@$(BIN)/trailforge document-bundles --documents sample_data/documents.jsonl --preset demo --out $(OUT)-bundles \
 	  --benchmark sample_data/musique_style_questions.jsonl
+	@test -d $(OUT)-graph || $(BIN)/trailforge kg build sample_data/kg --out $(OUT)-graph
+	@$(BIN)/trailforge kg-trajectories --questions sample_data/musique_style_questions.jsonl --limit 10 --kg $(OUT)-graph \
+	  --preset demo --out $(OUT)-kg
 
 test: install  ## the tests; ARGS="-m 'not slow'" leaves out the slow ones
 	@$(BIN)/python -m pytest $(ARGS)

@@ -45,6 +45,7 @@ from schemas.errors import (
     TrailforgeError,
 )
 from schemas.kg import EntityMatch, KgEntity, KgStats, KgTriple, MatchKind, RelationMatch
+from schemas.kg_question import FactChain, KgFact, KgNode, KgQuestion, KgShape, KgWriter
 from schemas.kg_trajectory import (
     ContrastivePair,
     EntityLink,
@@ -105,19 +106,25 @@ __all__ = [
     "EntityMatch",
     "EpisodeStop",
     "ErrorType",
+    "FactChain",
     "FileEntry",
     "FilterScore",
     "Hop",
     "InvalidInput",
     "KgConflict",
     "KgEntity",
+    "KgFact",
     "KgFlag",
+    "KgNode",
+    "KgQuestion",
     "KgReward",
+    "KgShape",
     "KgStats",
     "KgStep",
     "KgTrajectory",
     "KgTrajectoryKind",
     "KgTriple",
+    "KgWriter",
     "MalformedReply",
     "Manifest",
     "MatchKind",

@@ -35,6 +35,12 @@ def load_pools(name: str) -> dict[str, tuple[str, ...]]:
     return {role: tuple(sentences) for role, sentences in pools.items()}
 
 
+@cache
+def load_phrases(name: str) -> dict[str, dict[str, dict[str, str]]]:
+    """The phrases in `name`.yaml: by relation, then by the end that they describe, then by their use."""
+    return yaml.safe_load((_HERE / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
 def prompt_version(names: tuple[str, ...], *, pools: str = "connectives") -> str:
     """12 hex digits over the named prompts and a file of pools: changes whenever one of them does."""
     digest = hashlib.sha256()

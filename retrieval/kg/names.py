@@ -58,6 +58,12 @@ class NameIndex:
             tiers = [self._with_some(variants)]
         return tiers
 
+    def exactly(self, words: Sequence[str]) -> np.ndarray:
+        """Names of just these words, in any order (and, very rarely, another whose hash is the same)."""
+        rows = [self.vocabulary.find(word) for word in words]
+        known = np.array([row for row in rows if row is not None], np.int64)
+        return self._look_up([_hashes(known).sum(keepdims=True)]) if len(known) == len(words) > 0 else _NONE
+
     def having(self, words: Sequence[str], most: int) -> np.ndarray:
         """Names that have one of these words exactly; words with more than `most` names are passed over."""
         rows = [row for row in map(self.vocabulary.find, words) if row is not None]

@@ -151,6 +151,13 @@ class KgStore:
         """All names of an entity, the label first."""
         return self._names.many(range(int(self._names_of[row]), int(self._names_of[row + 1])))
 
+    def namesakes(self, name: str) -> np.ndarray:
+        """The entities that have this name, as label or alias; case, accents and punctuation aside. Rising rows."""
+        words = name_words(name)
+        names = self.names.exactly(words)
+        same = [name_words(text) == words for text in self._names.many(names)]
+        return np.unique(self.owners(names[np.array(same, bool)]))
+
     def owners(self, names: np.ndarray) -> np.ndarray:
         """The entities that have these names, by row; shape as given."""
         return places(self._names_of, names, "right") - 1

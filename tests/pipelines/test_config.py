@@ -23,6 +23,7 @@ from pipelines.config import (
     run_config,
     server_config,
 )
+from pipelines.kg_config import KgRunConfig
 from presets import load_preset, preset_names
 from retrieval import RetrievalConfig
 from schemas import InvalidInput, SftRow, from_dict, to_dict
@@ -99,6 +100,13 @@ def test_every_preset_of_bundles_is_a_configuration(name: str) -> None:
     config = read_config(BundleRunConfig, load_preset(name, "document_bundles"), source=name)
     assert config != BundleRunConfig() and config.hash != BundleRunConfig().hash
     assert from_dict(BundleRunConfig, json.loads(json.dumps(to_dict(config)))) == config
+
+
+@pytest.mark.parametrize("name", preset_names("kg_trajectories"))
+def test_every_preset_of_kg_trajectories_is_a_configuration(name: str) -> None:
+    config = read_config(KgRunConfig, load_preset(name, "kg_trajectories"), source=name)
+    assert config != KgRunConfig() and config.hash != KgRunConfig().hash
+    assert from_dict(KgRunConfig, json.loads(json.dumps(to_dict(config)))) == config
 
 
 def test_where_benchmarks_are_does_not_decide_but_what_they_ask(tmp_path: Path) -> None:

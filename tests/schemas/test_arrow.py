@@ -19,7 +19,9 @@ from schemas import (
     ContrastivePair,
     Document,
     DocumentEmbedding,
+    FactChain,
     InvalidInput,
+    KgQuestion,
     KgTrajectory,
     Manifest,
     Passage,
@@ -49,6 +51,8 @@ RECORDS = [
     Document, Question, Passage, Plan, Step, Rollout, SearchTree, Trajectory, Verdict, Provenance, Manifest, SftRow,
     RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, KgTrajectory,
     ContrastivePair,
+    RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode,
+    FactChain, KgQuestion,
 ]  # fmt: skip
 
 

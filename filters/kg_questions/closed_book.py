@@ -1,0 +1,19 @@
+"""Reject questions that the model answers from memory: they would not need a search."""
+
+from __future__ import annotations
+
+import asyncio
+
+from filters.kg_questions.reading import Reader, closeness, is_right
+from schemas import KgQuestion, Verdict
+
+REASON = "closed_book"
+
+
+async def check(row: KgQuestion, reader: Reader, *, samples: int) -> Verdict:
+    """Score: how near the best of so many draws comes (`closeness`); any right one rejects."""
+    answers = await asyncio.gather(*(reader.answer(row, sample) for sample in range(samples)))
+    hits = [answer for answer in answers if is_right(answer, row)]
+    detail = f"{len(hits)} of {samples} draws know it, as {hits[0]!r}" if hits else ""
+    score = max((closeness(answer, row) for answer in answers), default=0.0)
+    return Verdict(keep=not hits, reason=REASON, score=round(score, 6), detail=detail)

@@ -1,0 +1,41 @@
+"""What the filters share: who answers from memory, whether it is right, and whether a text names something."""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+from rewards import cover_exact_match, f1, mentions, normalize_answer
+from schemas import KgNode, KgQuestion
+
+_SHORT = 4
+"""Letters: a shorter name counts only as it is written, or `US` would stand in "of us"."""
+
+
+class Reader(Protocol):
+    """Answers a question from what a model knows."""
+
+    async def answer(self, row: KgQuestion, sample: int) -> str:
+        """`sample`: number of the draw."""
+        ...
+
+
+def is_right(answer: str, row: KgQuestion) -> bool:
+    """Does it say the whole answer, or an alias (cover-EM)?"""
+    return cover_exact_match(answer, row.as_question.golds, word_boundary=True) > 0
+
+
+def closeness(answer: str, row: KgQuestion) -> float:
+    """How near an answer comes, 0 to 1: F1 of the words."""
+    return f1(answer, row.as_question.golds)
+
+
+def names_in(text: str, node: KgNode) -> list[str]:
+    """The names of an entity that a text has."""
+    return [name for name in (node.label, *node.aliases) if _is_named(text, name)]
+
+
+def _is_named(text: str, name: str) -> bool:
+    if len(normalize_answer(name)) < _SHORT:
+        return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+    return mentions(text, name)

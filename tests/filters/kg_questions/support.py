@@ -1,0 +1,39 @@
+"""A sound question over two facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from generators.kg_questions import KgQuestionContext, KgWriterConfig, row_of
+from generators.kg_wording import compose
+from inference import Prices
+from inference.scripted import ScriptedModel
+from schemas import FactChain, KgQuestion
+from tests.support.kg_worlds import DUST
+
+
+def context(**changes: Any) -> KgQuestionContext:
+    """Of a run whose model says nothing of use, unless told otherwise."""
+    fields: dict[str, Any] = {
+        "run_id": "r", "model": "scripted", "preset": "test", "seed": 0, "prices": Prices(), "as_of": "2021-05-01",
+        "config": KgWriterConfig(kind="templates"), "client": ScriptedModel(lambda request: "nowhere"), "graph": "g",
+    }  # fmt: skip
+    return KgQuestionContext(**fields | changes)
+
+
+def question(chain: FactChain = DUST, **changes: Any) -> KgQuestion:
+    """Written by rule, then changed."""
+    return replace(row_of(compose(chain), chain, context()), **changes)
+
+
+class FakeReader:
+    """Knows the answer at some draws."""
+
+    def __init__(self, *knows: int, says: str = "It was Elm City.") -> None:
+        self.knows, self.says, self.asked = knows, says, 0
+
+    async def answer(self, row: KgQuestion, sample: int) -> str:
+        """Right where it knows."""
+        self.asked += 1
+        return self.says if sample in self.knows else "Firton"
