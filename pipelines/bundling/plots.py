@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST_DOCUMENTS = 5000
 """On a map; of more a sample is drawn. Points would cover each other, and UMAP takes a minute."""
+FEWEST_FOR_UMAP = 50
+"""Fewer are placed by their two main directions: UMAP would see little more in them, and takes seconds to compile."""
 _LABELS = 14
 _APART = 0.13
 """Of the map's width and height: labels nearer to each other would overlap."""
@@ -61,7 +63,8 @@ def map_of_documents(
     bundled = sum(map(len, bundles.values()))
     title = f"{bundled:,} documents in {len(bundles):,} bundles (joined by lines), {len(left):,} left over (grey)"
     axes.set_title(title + (f"; a sample of {len(vectors):,}" if len(shown) < len(vectors) else ""), fontsize=11)
-    axes.set(xticks=[], yticks=[], xlabel="near: alike in meaning (UMAP of the vectors)")
+    how = "UMAP" if len(shown) >= FEWEST_FOR_UMAP else "main directions"
+    axes.set(xticks=[], yticks=[], xlabel=f"near: alike in meaning ({how} of the vectors)")
     _remove_frame(axes)
     return _png(figure)
 
@@ -115,11 +118,21 @@ def _sample(bundling: Bundling, seed: int) -> tuple[dict[int, Group], Group]:
 
 
 def _places(vectors: np.ndarray, seed: int) -> np.ndarray:
-    """(n, 2). Too few documents for UMAP lie on a circle."""
-    if len(vectors) < 10:
-        angles = np.linspace(0, 2 * np.pi, len(vectors), endpoint=False)
-        return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    """(n, 2)."""
+    if len(vectors) < FEWEST_FOR_UMAP:
+        return _main_directions(vectors)
     return umap(vectors, dimensions=2, min_dist=0.2, seed=seed)
+
+
+def _main_directions(vectors: np.ndarray) -> np.ndarray:
+    """(n, 2): the first two principal components, each with its largest value positive."""
+    places = np.zeros((len(vectors), 2))
+    if len(vectors) < 2:
+        return places
+    scores, lengths, _ = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
+    places[:, : min(2, len(lengths))] = (scores * lengths)[:, :2]
+    largest = places[np.abs(places).argmax(axis=0), [0, 1]]
+    return places * np.where(largest < 0, -1, 1)
 
 
 def _name_bundles(
