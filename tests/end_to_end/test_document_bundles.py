@@ -143,10 +143,16 @@ def test_too_many_rows_that_are_no_documents_stop_the_run_before_it_begins(lab: 
 def test_documents_of_which_none_is_fit_end_the_run_with_a_line(lab: Lab, tmp_path: Path) -> None:
     source = tmp_path / "d.jsonl"
     source.write_text(json.dumps(document(0, text="Too short.")) + "\n")
-    ended = lab.make(tmp_path / "run", documents=source)
+    ended = lab.make(tmp_path / "run", "--bundles-only", documents=source)
     assert ended.code == 2
     assert ended.err.splitlines()[-1].endswith("run: no document is left to bundle; `rejected/` says why")
     assert leftovers(tmp_path / "run") == []
+
+
+def test_a_model_that_is_not_there_is_missed_before_the_work_begins(lab: Lab, tmp_path: Path) -> None:
+    ended = lab.make(tmp_path / "run")
+    assert ended.code == 4, ended.err
+    assert not (tmp_path / "run" / "documents").exists()
 
 
 @pytest.mark.parametrize(

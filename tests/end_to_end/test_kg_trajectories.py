@@ -11,7 +11,7 @@ from tests.end_to_end.support import ROOT, trailforge
 from tests.pipelines.support import contents
 
 SAMPLES = ROOT / "sample_data"
-QUESTIONS = 3
+QUESTIONS = 2
 
 
 def rows(folder: Path, table: str, record: type) -> list:
