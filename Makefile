@@ -51,6 +51,7 @@ demo: install  ## every data set from the samples, with a packaged model: no key
 	@test -d $(OUT)-graph || $(BIN)/trailforge kg build sample_data/kg --out $(OUT)-graph
 	@$(BIN)/trailforge kg-trajectories --questions sample_data/musique_style_questions.jsonl --limit 10 --kg $(OUT)-graph \
 	  --preset demo --out $(OUT)-kg
+	@$(BIN)/trailforge kg-questions --kg $(OUT)-graph --as-of 2026 --preset demo --out $(OUT)-kg-questions
 
 test: install  ## the tests; ARGS="-m 'not slow'" leaves out the slow ones
 	@$(BIN)/python -m pytest $(ARGS)

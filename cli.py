@@ -148,7 +148,11 @@ def show(
     folder: RunFolder,
     id: Annotated[str | None, typer.Option(help="Id of a row, or of the question or bundle it belongs to.")] = None,
     kind: Annotated[
-        str | None, typer.Option(help="Of trajectories correct, retrieval …; of bundle questions factual, causal ….")
+        str | None,
+        typer.Option(
+            help="Of trajectories correct, retrieval …; of bundle questions factual, causal …; of "
+            "graph questions chain, intersection …"
+        ),
     ] = None,
     tree: Annotated[bool, typer.Option("--tree", help="Search trees instead of trajectories.")] = False,
     bundles: Annotated[bool, typer.Option("--bundles", help="Bundles instead of their questions.")] = False,
@@ -168,6 +172,8 @@ def show(
             views = map(terminal.bundle_question, run_views.find_questions(folder, id, kind, count))
     elif dataset == "kg_trajectories":
         views = map(terminal.kg_trajectory, run_views.find_episodes(folder, id, count))
+    elif dataset == "kg_questions":
+        views = map(terminal.kg_question, run_views.find_kg_questions(folder, id, kind, count))
     elif tree:
         views = map(terminal.search_tree, run_views.find_trees(folder, id, count))
     else:

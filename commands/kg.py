@@ -149,10 +149,62 @@ def kg_trajectories(
     show_episodes(manifest, out)
 
 
+QUESTIONS_EPILOG = """Examples:\n
+    trailforge kg build sample_data/kg --out kgs/sample\n
+    trailforge kg-questions --preset demo --kg kgs/sample --out out/questions\n
+    trailforge kg-questions --kg kgs/wikidata5m --as-of 2019-07 --count 50000 --out out/questions\n
+    trailforge kg-trajectories --questions out/questions/questions.jsonl --documents indexes/wiki …"""
+
+
+def kg_questions(
+    out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    kg: Annotated[Path | None, typer.Option(help="Folder that `kg build` made. Default: the preset's.")] = None,
+    preset: Annotated[
+        str, typer.Option(help="kg-questions (production), demo (embedded model), or a YAML file.")
+    ] = "kg-questions",
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Paths to sample; fewer questions come through. Default: the preset's.")
+    ] = None,
+    as_of: Annotated[str | None, typer.Option(help="Date of the graph, e.g. 2019-07: stands in every row.")] = None,
+    model: Model = None,
+    model_name: ModelName = None,
+    seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
+    max_cost: MaxCost = None,
+    max_calls: MaxCalls = None,
+    max_tokens: MaxTokens = None,
+    redo: RedoOption = None,
+    replace: Replace = False,
+    runner: Runner = "FnApiRunner",
+    beam_option: BeamOptions = None,
+) -> None:
+    """Make multi-hop questions of a knowledge graph's facts, each with one answer in the graph."""
+    from flows import kg_questions as flow
+    from inference import Caps
+    from inspector.summary import show_kg_questions
+
+    manifest = flow.kg_questions(
+        out=out,
+        kg=kg,
+        preset=preset,
+        model=model,
+        model_name=model_name,
+        count=count,
+        as_of=as_of,
+        seed=seed,
+        caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
+        replace_run=replace,
+        redo_truncated=redo is not None,
+        runner=runner,
+        runner_options=tuple(beam_option or ()),
+    )
+    show_kg_questions(manifest, out)
+
+
 def register(root: typer.Typer) -> None:
     """Add the commands."""
     root.add_typer(app, name="kg")
     root.command("kg-trajectories", epilog=EPISODES_EPILOG)(kg_trajectories)
+    root.command("kg-questions", epilog=QUESTIONS_EPILOG)(kg_questions)
 
 
 def _pair(text: str) -> tuple[str, str]:

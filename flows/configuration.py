@@ -8,7 +8,7 @@ from typing import TypeVar
 from inference import Caps, ledger_url
 from pipelines.bundles_config import BundleRunConfig
 from pipelines.config import MctsRunConfig, RunConfig, read_config
-from pipelines.kg_config import KgRunConfig
+from pipelines.kg_config import KgQuestionRunConfig, KgRunConfig
 from presets import dataset_of, load_preset
 from schemas import to_dict
 
@@ -16,6 +16,7 @@ CONFIGS: dict[str, type[RunConfig]] = {
     "mcts_trajectories": MctsRunConfig,
     "document_bundles": BundleRunConfig,
     "kg_trajectories": KgRunConfig,
+    "kg_questions": KgQuestionRunConfig,
 }
 """By data set."""
 C = TypeVar("C", bound=RunConfig)

@@ -49,7 +49,7 @@ def kg_trajectories(
     """
     started = time.monotonic()
     arguments = beam_options(runner, runner_options)
-    config = configuration_of(KgRunConfig, DATASET, preset, model, model_name, seed, caps).over(kg, documents)
+    config = configuration_of(KgRunConfig, DATASET, preset, model, model_name, seed, caps).on_graph(kg).over(documents)
     with exclusive(out):
         remove_temporary_files(out)
         config = with_redo(out, config, redo_truncated)

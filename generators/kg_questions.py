@@ -146,24 +146,23 @@ def wording_of(reply: dict[str, Any]) -> Wording:
 
 def row_of(wording: Wording, chain: FactChain, context: KgQuestionContext) -> KgQuestion:
     """A chain in words as a row; whether the words are any good is for the filters to say."""
-    triples = [fact.triple for fact in chain.facts]
-    return KgQuestion(
-        uid=hashlib.sha256(f"{chain.id} {wording.question}".encode()).hexdigest()[:16],
+    row = KgQuestion(
+        uid="",
         question=wording.question,
-        answer=chain.answer.label,
-        answer_aliases=chain.answer.aliases,
+        answer="",
+        answer_aliases=(),
         decomposition=tuple(
             Hop(question=question, answer=node.label)
             for question, node in zip(wording.sub_questions, chain.found, strict=True)
         ),
         chain=chain,
-        path=tuple(triple.text for triple in triples),
-        entities=tuple(node.id for node in (*chain.starts, *chain.found)),
-        relations=tuple(triple.relation for triple in triples),
+        path=(),
+        entities=(),
+        relations=(),
         shape=chain.shape,
-        hops=len(chain.facts),
-        num_answers=chain.answer.matches,
-        fewest_left=min(fact.left_without for fact in chain.facts),
+        hops=0,
+        num_answers=0,
+        fewest_left=0,
         as_of=context.as_of,
         writer=context.config.kind,
         filters=(),
@@ -177,6 +176,29 @@ def row_of(wording: Wording, chain: FactChain, context: KgQuestionContext) -> Kg
             call_keys=(),
         ),
     )
+    return replace(row, **made_of(row))
+
+
+def made_of(row: KgQuestion) -> dict[str, Any]:
+    """The fields of a row that follow from its question and its chain."""
+    chain = row.chain
+    triples = [fact.triple for fact in chain.facts]
+    answers = [node.label for node in chain.found]
+    return {
+        "uid": hashlib.sha256(f"{chain.id} {row.question}".encode()).hexdigest()[:16],
+        "answer": chain.answer.label,
+        "answer_aliases": chain.answer.aliases,
+        "decomposition": tuple(
+            replace(hop, answer=answer) for hop, answer in zip(row.decomposition, answers, strict=True)
+        ),
+        "path": tuple(triple.text for triple in triples),
+        "entities": tuple(node.id for node in (*chain.starts, *chain.found)),
+        "relations": tuple(triple.relation for triple in triples),
+        "shape": chain.shape,
+        "hops": len(chain.facts),
+        "num_answers": chain.answer.matches,
+        "fewest_left": min(fact.left_without for fact in chain.facts),
+    }
 
 
 def seal(row: KgQuestion, verdicts: Sequence[Verdict], keys: Sequence[str]) -> KgQuestion:

@@ -14,6 +14,8 @@ from schemas import (
     BundleQuestion,
     BundleQuestionType,
     InvalidInput,
+    KgQuestion,
+    KgShape,
     KgTrajectory,
     SearchTree,
     Trajectory,
@@ -21,6 +23,7 @@ from schemas import (
 )
 
 _TYPES = get_args(BundleQuestionType)
+_SHAPES = get_args(KgShape)
 _KINDS = ("correct", "retrieval", "reasoning", "decomposition")
 
 
@@ -112,6 +115,24 @@ def find_episodes(folder: Path, id: str | None, count: int) -> list[KgTrajectory
     rows = read_rows(_parts(folder, "kg_trajectories"), KgTrajectory)
     matching = (row for row in rows if id is None or id in (row.uid, row.question_id))
     return _some(list(islice(matching, count)), folder, "episode", id)
+
+
+def question_shapes(folder: Path) -> Counter[str]:
+    """Questions made of a graph by shape."""
+    return Counter(row.shape for row in read_rows(_parts(folder, "kg_questions"), KgQuestion))
+
+
+def find_kg_questions(folder: Path, id: str | None, shape: str | None, count: int) -> list[KgQuestion]:
+    """The first `count` that match; `id` is a question's or an entity's. Raises `InvalidInput` when none does."""
+    if shape is not None and shape not in _SHAPES:
+        raise InvalidInput(f"no shape {shape!r}; there are {', '.join(_SHAPES)}", field="kind")
+    _check(folder)
+    matching = (
+        row
+        for row in read_rows(_parts(folder, "kg_questions"), KgQuestion)
+        if (id is None or id in (row.uid, *row.entities)) and shape in (None, row.shape)
+    )
+    return _some(list(islice(matching, count)), folder, "question", id or shape)
 
 
 def _parts(folder: Path, table: str) -> list[Path]:

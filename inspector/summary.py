@@ -39,6 +39,21 @@ def show_episodes(manifest: Manifest, out: Path) -> None:
     )
 
 
+def show_kg_questions(manifest: Manifest, out: Path) -> None:
+    """Print the figures of a run of questions made of a graph, one of them, and what to look at next."""
+    console = Console()
+    shapes = run_views.question_shapes(out)
+    console.print(terminal.figures(manifest, shapes))
+    if shapes:
+        console.print(terminal.kg_question(*run_views.find_kg_questions(out, None, None, 1)))
+    console.print(
+        f"\nRows: {out}/kg_questions/*.parquet   Card: {out}/README.md\n"
+        f"For the other generators: {out}/questions.jsonl\n"
+        f"Look further:\n  trailforge show {out} --count 5\n  trailforge verify {out}",
+        highlight=False,
+    )
+
+
 def show_bundles(manifest: Manifest, out: Path) -> None:
     """Print the figures of a run of bundles, one of its questions, and what to look at next."""
     console = Console()

@@ -22,6 +22,7 @@ from schemas import (
     BundleInput,
     BundleQuestion,
     EntityMatch,
+    KgQuestion,
     KgTrajectory,
     KgTriple,
     Manifest,
@@ -134,6 +135,22 @@ def kg_trajectory(row: KgTrajectory) -> RenderableType:
         for step in row.steps
     ]
     return Group(Rule(style="dim"), head, *(_turn(message) for message in row.messages), *steps)
+
+
+def kg_question(row: KgQuestion) -> RenderableType:
+    """A question, the facts it asks for, and how it is taken apart."""
+    head = _line(
+        ("question ", "dim"), (row.uid, "bold"), ("  shape ", "dim"), row.shape, ("  facts ", "dim"), str(row.hops),
+        ("  answers in the graph ", "dim"), str(row.num_answers), ("  as of ", "dim"), row.as_of or "unknown",
+    )  # fmt: skip
+    facts = [_line((path, "cyan")) for path in row.path]
+    hops = [
+        _line((f"{number}. ", "dim"), f"{hop.question} ", (hop.answer, "green"))
+        for number, hop in enumerate(row.decomposition, start=1)
+    ]
+    scores = "  ".join(f"{score.name} {score.score:g}" for score in row.filters)
+    answer = _line(("answer ", "dim"), (row.answer, "green"))
+    return Group(Rule(style="dim"), head, _line((row.question, "bold")), answer, *hops, *facts, _line((scores, "dim")))
 
 
 def kg_result(matches: Sequence[EntityMatch], triples: Sequence[KgTriple]) -> RenderableType:

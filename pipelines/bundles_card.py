@@ -7,13 +7,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pipelines.bundles_config import BundleRunConfig
-from pipelines.bundling.plots import funnel
 from pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
-from pipelines.files import write_atomically
+from pipelines.plots import FUNNEL, funnel, write_figure
 from pipelines.stages import grouping
 from schemas import Bundle, BundleQuestion, Manifest, read_rows
 
-FUNNEL = "plots/funnel.png"
 _DATA_TABLES = (
     *("bundle_questions", "episodes", "sft", "bundles", "documents"),
     *("embeddings", "bundle_inputs", "candidates", "rejected"),
@@ -25,7 +23,7 @@ def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
     """The card as Markdown."""
     bundles = list(_rows(folder, "bundles", Bundle))
     questions = list(_rows(folder, "bundle_questions", BundleQuestion))
-    write_funnel(folder, manifest)
+    write_figure(folder / FUNNEL, funnel(manifest.stages))
     sections = [
         front_matter(manifest, _DATA_TABLES, ["multi-hop", "search-plans", "r-search"]),
         f"# {manifest.run_id}\n",
@@ -39,12 +37,6 @@ def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
         _examples(questions),
     ]
     return "\n".join(sections)
-
-
-def write_funnel(folder: Path, manifest: Manifest) -> None:
-    """The plot of the stages, beside those of the bundles."""
-    image = funnel(manifest.stages)
-    write_atomically(folder / FUNNEL, lambda temporary: grouping.write_bytes(temporary, image))
 
 
 def _rows(folder: Path, table: str, record: type) -> Iterable:

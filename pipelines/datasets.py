@@ -6,6 +6,8 @@ from pipelines.bundles_verify import BundleRowChecks
 from pipelines.dataset import Dataset
 from pipelines.document_bundles import BUNDLES
 from pipelines.intake import Settings
+from pipelines.kg_questions import KG_QUESTIONS
+from pipelines.kg_questions_verify import KgQuestionRowChecks
 from pipelines.kg_trajectories import KG
 from pipelines.kg_verify import KgRowChecks
 from pipelines.mcts_trajectories import MCTS
@@ -17,6 +19,7 @@ _ALL: dict[str, tuple[Dataset, type[RowChecks]]] = {
     MCTS.name: (MCTS, MctsRowChecks),
     BUNDLES.name: (BUNDLES, BundleRowChecks),
     KG.name: (KG, KgRowChecks),
+    KG_QUESTIONS.name: (KG_QUESTIONS, KgQuestionRowChecks),
 }
 
 

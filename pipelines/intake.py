@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pipelines.accounting import stage
@@ -18,6 +19,7 @@ from pipelines.shards import Shard, file_entry
 from pipelines.sources import InvalidRow, read_questions
 from pipelines.sources.documents import documents_by_file
 from schemas import (
+    FactChain,
     FileEntry,
     InvalidInput,
     OutputError,
@@ -36,6 +38,9 @@ INPUTS = "inputs"
 INVALID_ROWS = "rejected/part-inputs.parquet"
 _STAGED = ".intake"
 _MOST_INVALID = 0.05
+_NOUNS: Mapping[type, str] = MappingProxyType(
+    {Question: "questions", SourceDocument: "documents", FactChain: "paths of the wanted forms"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +105,24 @@ def take_in_documents(
     rows = documents_by_file(sources, column_map=column_map, source=source, kind=kind)
     intake = _Intake(tuple(sources), folder, SourceDocument, config_hash)
     return intake.take_in(rows, dataset=dataset, config=config, shard_size=shard_size, limit=limit)
+
+
+def take_in_paths(
+    store: Path,
+    paths: Iterable[FactChain],
+    folder: Path,
+    *,
+    dataset: str,
+    config_hash: str,
+    config: str,
+    shard_size: int,
+) -> Settings:
+    """Paths sampled from a knowledge graph, as `take_in_questions` does it.
+
+    `store`: the file that stands for the graph, its manifest. Raises `InvalidInput` when there are no paths.
+    """
+    intake = _Intake((store,), folder, FactChain, config_hash)
+    return intake.take_in([paths], dataset=dataset, config=config, shard_size=shard_size, limit=None)
 
 
 def write_settings(folder: Path, settings: Settings) -> None:
@@ -209,8 +232,7 @@ class _Intake:
     def _check(self) -> None:
         read = self._taken + len(self._invalid)
         if not read:
-            what = "questions" if self._record is Question else "documents"
-            raise InvalidInput(f"holds no {what}", file=self._sources[0])
+            raise InvalidInput(f"holds no {_NOUNS[self._record]}", file=self._sources[0])
         if len(self._invalid) > _MOST_INVALID * read or not self._shards:
             first = self._invalid[0]
             raise InvalidInput(

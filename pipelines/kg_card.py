@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
 
 from pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
 from pipelines.kg_config import KgRunConfig
-from schemas import KgTrajectory, Manifest
+from pipelines.plots import FUNNEL, distributions, funnel, write_figure
+from schemas import KgReward, KgTrajectory, Manifest, RejectedRow, to_dict
+
+REWARDS = "plots/rewards.png"
+_PARTS = tuple(part.name for part in fields(KgReward))
 
 _DATA_TABLES = ("kg_trajectories", "sft", "pairs", "rejected")
 
@@ -21,25 +28,32 @@ class _Figures:
     flags: Counter[str] = field(default_factory=Counter)
     searches: int = 0
     triples: int = 0
-    reward: float = 0.0
+    rewards: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in _PARTS})
+    """By part, of the rows that have it."""
+    rejected: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in _PARTS})
+    """The same of rejected episodes."""
     example: KgTrajectory | None = None
 
 
-def card(manifest: Manifest, config: KgRunConfig, rows: Iterable[KgTrajectory]) -> str:
-    """The card as Markdown."""
-    figures = _Figures()
-    for row in rows:
-        figures.origins[row.origin] += 1
-        figures.flags.update(row.flags)
-        figures.searches += row.num_tool_calls
-        figures.triples += sum(len(step.triples_kept) for step in row.steps)
-        figures.reward += row.reward.total
-        figures.example = figures.example or row
+def card(
+    folder: Path,
+    manifest: Manifest,
+    config: KgRunConfig,
+    rows: Iterable[KgTrajectory],
+    rejected: Iterable[RejectedRow],
+) -> str:
+    """The card as Markdown; its plots are written beside it."""
+    figures = _figures(rows, rejected)
+    parts = {name: (figures.rewards[name], figures.rejected[name]) for name in _PARTS}
+    write_figure(folder / FUNNEL, funnel(manifest.stages))
+    write_figure(folder / REWARDS, distributions(parts))
     sections = [
         front_matter(manifest, _DATA_TABLES, ["knowledge-graph", "dynasearcher"]),
         f"# {manifest.run_id}\n",
         _summary(manifest, config, figures),
         funnel_table(manifest.stages),
+        f"![What each stage let through]({FUNNEL})\n",
+        _rewards(figures),
         f"## Cost\n\n{cost_table(manifest)}\n",
         _limits(config),
         _example(figures.example),
@@ -47,11 +61,43 @@ def card(manifest: Manifest, config: KgRunConfig, rows: Iterable[KgTrajectory]) 
     return "\n".join(sections)
 
 
+def _figures(rows: Iterable[KgTrajectory], rejected: Iterable[RejectedRow]) -> _Figures:
+    figures = _Figures()
+    for row in rows:
+        figures.origins[row.origin] += 1
+        figures.flags.update(row.flags)
+        figures.searches += row.num_tool_calls
+        figures.triples += sum(len(step.triples_kept) for step in row.steps)
+        _add(figures.rewards, to_dict(row.reward))
+        figures.example = figures.example or row
+    for row in rejected:
+        _add(figures.rejected, json.loads(row.payload).get("reward") or {})
+    return figures
+
+
+def _add(values: dict[str, list[float]], reward: dict[str, Any]) -> None:
+    for name in _PARTS:
+        if reward.get(name) is not None:
+            values[name].append(reward[name])
+
+
+def _rewards(figures: _Figures) -> str:
+    lines = ["## Rewards\n", "| part | episodes | mean | of rejected ones | mean |", "|---|---:|---:|---:|---:|"]
+    for name in _PARTS:
+        kept, others = figures.rewards[name], figures.rejected[name]
+        lines.append(f"| {name} | {len(kept)} | {_mean(kept)} | {len(others)} | {_mean(others)} |")
+    return "\n".join(lines) + f"\n\n![Rewards of episodes, part by part]({REWARDS})\n"
+
+
+def _mean(values: list[float]) -> str:
+    return f"{sum(values) / len(values):.3f}" if values else ""
+
+
 def _summary(manifest: Manifest, config: KgRunConfig, figures: _Figures) -> str:
     total = figures.origins.total()
     means = (
         f"; per episode {figures.searches / total:.2f} searches, {figures.triples / total:.2f} triples kept, "
-        f"reward {figures.reward / total:.3f}"
+        f"reward {sum(figures.rewards['total']) / total:.3f}"
         if total
         else ""
     )

@@ -1,27 +1,31 @@
-"""The configuration of a run of KG trajectories."""
+"""The configurations of runs over a knowledge graph: KG trajectories, and questions made of the graph."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from filters.kg import SelectionConfig
+from filters.kg_questions import KgFilterConfig
+from generators.kg_paths import KgPathConfig
+from generators.kg_questions import KgWriterConfig
 from generators.kg_trajectories import KgGeneratorConfig
 from pipelines.config import OutputConfig, RunConfig
 from pipelines.files import sha256_of
 from retrieval import RetrievalConfig
 from retrieval.kg import KgStore
-from schemas import ContrastivePair, InvalidInput, KgTrajectory, SftRow
+from retrieval.kg.layout import MANIFEST as STORE_MANIFEST
+from schemas import ContrastivePair, FactChain, InvalidInput, KgQuestion, KgTrajectory, SftRow
+
+G = TypeVar("G", bound="GraphRunConfig")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KgRunConfig(RunConfig):
-    """Questions and a knowledge graph to annotated search episodes."""
+class GraphRunConfig(RunConfig):
+    """What all runs over a knowledge graph have."""
 
-    generator: KgGeneratorConfig = field(default_factory=KgGeneratorConfig)
-    selection: SelectionConfig = field(default_factory=SelectionConfig)
-    retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
     kg: str = ""
     """Folder of the store (`trailforge kg build`)."""
@@ -33,6 +37,24 @@ class KgRunConfig(RunConfig):
         content = RunConfig.deciding(self)
         del content["kg"]
         return content
+
+    def on_graph(self: G, kg: Path | None) -> G:
+        """With this graph instead of the preset's. Raises `InvalidInput` when there is none, as `KgStore.open`."""
+        folder = str(kg) if kg is not None else self.kg
+        if not folder:
+            raise InvalidInput("which knowledge graph? give --kg, a folder that `trailforge kg build` made", field="kg")
+        KgStore.open(Path(folder))
+        digest = sha256_of(Path(folder) / STORE_MANIFEST)
+        return replace(self, kg=str(Path(folder).absolute()), kg_hash=digest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KgRunConfig(GraphRunConfig):
+    """Questions and a knowledge graph to annotated search episodes."""
+
+    generator: KgGeneratorConfig = field(default_factory=KgGeneratorConfig)
+    selection: SelectionConfig = field(default_factory=SelectionConfig)
+    retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
 
     @property
     def prompt_version(self) -> str:
@@ -60,17 +82,63 @@ class KgRunConfig(RunConfig):
         """How the model is asked."""
         return self.generator.episode.style
 
-    def over(self, kg: Path | None, documents: Path | None) -> KgRunConfig:
-        """With this graph, and this corpus instead of the questions' own paragraphs.
+    def over(self, documents: Path | None) -> KgRunConfig:
+        """With this corpus instead of the questions' own paragraphs."""
+        if documents is None:
+            return self
+        return replace(self, retrieval=replace(self.retrieval, scope="corpus", corpus_index=str(documents)))
 
-        Raises `InvalidInput` when there is no graph, as `KgStore.open`.
-        """
-        folder = str(kg) if kg is not None else self.kg
-        if not folder:
-            raise InvalidInput("which knowledge graph? give --kg, a folder that `trailforge kg build` made", field="kg")
-        KgStore.open(Path(folder))
-        retrieval = self.retrieval
-        if documents is not None:
-            retrieval = replace(retrieval, scope="corpus", corpus_index=str(documents))
-        digest = sha256_of(Path(folder) / "manifest.json")
-        return replace(self, kg=str(Path(folder).absolute()), kg_hash=digest, retrieval=retrieval)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KgQuestionRunConfig(GraphRunConfig):
+    """A knowledge graph to questions."""
+
+    count: int = 1000
+    """Paths to sample. Fewer questions come through the filters."""
+    as_of: str = ""
+    """ISO date (or year, or month) of the graph: what is asked was true then. Empty: not known."""
+    paths: KgPathConfig = field(default_factory=KgPathConfig)
+    writer: KgWriterConfig = field(default_factory=KgWriterConfig)
+    filters: KgFilterConfig = field(default_factory=KgFilterConfig)
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput`."""
+        RunConfig.__post_init__(self)
+        if self.count < 1:
+            raise InvalidInput("has to be 1 or more", field="count")
+        if self.as_of and not _is_date(self.as_of):
+            raise InvalidInput(f"{self.as_of!r} is no date as 2019-07-01, 2019-07 or 2019", field="as_of")
+
+    @property
+    def prompt_version(self) -> str:
+        """Hash of the prompts in use."""
+        return self.writer.prompt_version
+
+    @property
+    def records(self) -> tuple[type, ...]:
+        """Records whose schema decides the rows."""
+        return (FactChain, KgQuestion)
+
+    @property
+    def longest_reply(self) -> int:
+        """The most tokens that a call may ask for."""
+        return max(self.writer.write_max_tokens, self.writer.closed_book_max_tokens)
+
+    @property
+    def encoder_name(self) -> str | None:
+        """None: nothing is embedded."""
+        return None
+
+    @property
+    def call_style(self) -> Literal["chat", "completion"]:
+        """How the model is asked."""
+        return self.writer.style
+
+
+def _is_date(text: str) -> bool:
+    """Is it an ISO date, whole or as far as the month or the year?"""
+    try:
+        date.fromisoformat(text + "-01-01"[3 * text.count("-") :])
+    except ValueError:
+        return False
+    return True

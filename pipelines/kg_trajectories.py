@@ -59,7 +59,9 @@ def take_in(source: Path, folder: Path, config: KgRunConfig, limit: int | None) 
 
 def _card(folder: Path, manifest: Manifest, settings: Settings) -> str:
     rows = read_rows(sorted((folder / DATASET).glob("*.parquet")), KgTrajectory)
-    return card(manifest, KG.configuration(settings), rows)
+    rejected = read_rows(sorted((folder / "rejected").glob("*.parquet")), RejectedRow)
+    episodes = (row for row in rejected if row.stage == FILTER)
+    return card(folder, manifest, KG.configuration(settings), rows, episodes)
 
 
 KG = Dataset(

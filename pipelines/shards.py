@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -319,6 +320,23 @@ def write_table(folder: Path, table: str, name: str, record: type, rows: Sequenc
     path = folder / table / f"{name}.parquet"
     write_atomically(path, lambda temporary: write_parquet(temporary, record, rows))
     return file_entry(folder, path, len(rows))
+
+
+def write_parts(
+    folder: Path, table: str, record: type, rows: Sequence[Any], size: int
+) -> tuple[tuple[FileEntry, ...], tuple[Shard, ...]]:
+    """Write a table that one stage makes whole, `size` rows a file; its files, and these as shards of a next stage."""
+    files: list[FileEntry] = []
+    shards: list[Shard] = []
+    for first in range(0, len(rows), size):
+        batch = rows[first : first + size]
+        content = json.dumps([to_dict(row) for row in batch], sort_keys=True)
+        name = f"part-{len(shards):05d}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+        entry = write_table(folder, table, name, record, batch)
+        assert entry is not None
+        files.append(entry)
+        shards.append(Shard(name=name, input=entry.path, first=first, rows=len(batch)))
+    return tuple(files), tuple(shards)
 
 
 def write_receipt(folder: Path, receipt: Receipt) -> None:

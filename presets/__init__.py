@@ -14,7 +14,7 @@ import yaml
 
 from schemas import InvalidInput
 
-DATASETS = ("mcts_trajectories", "document_bundles", "kg_trajectories")
+DATASETS = ("mcts_trajectories", "document_bundles", "kg_trajectories", "kg_questions")
 """That presets can be for."""
 
 

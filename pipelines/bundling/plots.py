@@ -1,11 +1,10 @@
-"""Figures of a run for its dataset card: a map of the documents, the sizes of bundles, what each stage let through.
+"""Figures of a run of bundles for its dataset card: a map of the documents, the sizes of bundles.
 
 Each function answers with a PNG file's bytes: the same for the same input, since nothing in it tells date or version.
 """
 
 from __future__ import annotations
 
-import io
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -18,11 +17,10 @@ from pipelines.bundling.measures import cohesion, size_counts
 from pipelines.bundling.partition import without_source
 from pipelines.bundling.recipe import umap
 from pipelines.bundling.threads import one_thread
-from schemas import StageCount
+from pipelines.plots import DARK, GOOD, GREY, bars, figure_of, png_of, remove_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MOST_DOCUMENTS = 5000
 """On a map; of more a sample is drawn. Points would cover each other, and UMAP takes a minute."""
@@ -31,8 +29,6 @@ FEWEST_FOR_UMAP = 50
 _LABELS = 14
 _APART = 0.13
 """Of the map's width and height: labels nearer to each other would overlap."""
-_DOTS_PER_INCH = 130
-_GREY, _DARK, _GOOD, _BAD, _BROKEN = "#c4c4c4", "#333333", "#3b75af", "#e8963e", "#b5433a"
 _COLOURS = ("#3b75af", "#e8963e", "#509e3d", "#b5433a", "#8d69b8", "#84584e", "#d57dbe", "#3fa7b5")
 """Of bundles, in turn: there are more bundles than colours one can tell apart, so lines join a bundle's documents."""
 
@@ -50,9 +46,9 @@ def map_of_documents(
     places = np.full((len(vectors), 2), np.nan)
     with one_thread("sklearn.cluster", "sklearn.decomposition"):
         places[shown] = _places(without_source(vectors[shown], np.array(sources)[shown]), seed)
-    figure, dot = _figure(9, 7.5), _dot(len(shown))
+    figure, dot = figure_of(9, 7.5), _dot(len(shown))
     axes = figure.subplots()
-    axes.scatter(*places[left].T, s=dot, color=_GREY, linewidths=0)
+    axes.scatter(*places[left].T, s=dot, color=GREY, linewidths=0)
     for turn, rows in enumerate(bundles.values()):
         colour, middle = _COLOURS[turn % len(_COLOURS)], places[rows].mean(axis=0)
         is_wide = _spread(places, rows) > _APART
@@ -65,42 +61,20 @@ def map_of_documents(
     axes.set_title(title + (f"; a sample of {len(vectors):,}" if len(shown) < len(vectors) else ""), fontsize=11)
     how = "UMAP" if len(shown) >= FEWEST_FOR_UMAP else "main directions"
     axes.set(xticks=[], yticks=[], xlabel=f"near: alike in meaning ({how} of the vectors)")
-    _remove_frame(axes)
-    return _png(figure)
+    remove_frame(axes)
+    return png_of(figure)
 
 
 def bundle_sizes(bundling: Bundling) -> bytes:
     """How many bundles have two, three and four documents; how many documents are left over, by reason."""
-    figure = _figure(8, 3.2)
+    figure = figure_of(8, 3.2)
     left, right = figure.subplots(1, 2)
     sizes, reasons = size_counts(bundling), Counter(leftover.reason for leftover in bundling.leftovers)
-    _bars(left, {f"{size} documents": count for size, count in sizes.items()}, _GOOD)
+    bars(left, {f"{size} documents": count for size, count in sizes.items()}, GOOD)
     left.set_title(f"{len(bundling.bundles):,} bundles", fontsize=11)
-    _bars(right, {reason.replace("_", " "): count for reason, count in sorted(reasons.items())}, _GREY)
+    bars(right, {reason.replace("_", " "): count for reason, count in sorted(reasons.items())}, GREY)
     right.set_title(f"{len(bundling.leftovers):,} documents left over", fontsize=11)
-    return _png(figure)
-
-
-def funnel(stages: Sequence[StageCount]) -> bytes:
-    """A bar for each stage: which share of what came in was accepted, rejected or failed, and the reasons.
-
-    Shares, since one stage counts documents and another bundles or questions.
-    """
-    figure = _figure(9, 0.8 + 0.75 * max(len(stages), 1))
-    axes = figure.subplots()
-    for line, stage in enumerate(stages):
-        start, inputs = 0.0, max(stage.inputs, 1)
-        counts = (stage.accepted, sum(c.count for c in stage.rejected), sum(c.count for c in stage.failed))
-        for count, colour in zip(counts, (_GOOD, _BAD, _BROKEN), strict=True):
-            axes.barh(line, count / inputs, left=start, height=0.45, color=colour)
-            start += count / inputs
-        axes.text(1.02, line, f"{stage.accepted:,} of {stage.inputs:,}", va="center", fontsize=9, color=_DARK)
-        axes.text(0, line + 0.42, _reasons(stage), va="center", fontsize=8, color=_DARK)
-    axes.set_yticks(range(len(stages)), [stage.name.replace("_", " ") for stage in stages])
-    axes.set(xticks=[], xlim=(0, 1.25), ylim=(len(stages) - 0.3, -0.4))
-    axes.set_title("accepted (blue), rejected (orange), failed (red)", fontsize=11, loc="left")
-    _remove_frame(axes)
-    return _png(figure)
+    return png_of(figure)
 
 
 def _sample(bundling: Bundling, seed: int) -> tuple[dict[int, Group], Group]:
@@ -149,7 +123,7 @@ def _name_bundles(
         if len(named) < _LABELS and themes[number] and is_free and _spread(places, rows) < _APART:
             named.append(above)
             text = axes.annotate(
-                themes[number], tuple(above), (0, 5), textcoords="offset points", ha="center", fontsize=8, color=_DARK
+                themes[number], tuple(above), (0, 5), textcoords="offset points", ha="center", fontsize=8, color=DARK
             )
             text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
 
@@ -163,37 +137,6 @@ def _extent(places: np.ndarray) -> np.ndarray:
     return np.nanmax(places, axis=0) - np.nanmin(places, axis=0)
 
 
-def _bars(axes: Axes, counts: dict[str, int], colour: str) -> None:
-    bars = axes.bar(list(counts), list(counts.values()), color=colour, width=0.6)
-    axes.bar_label(bars, [f"{count:,}" for count in counts.values()], fontsize=9)
-    axes.set(yticks=[], xlim=(-0.6, max(len(counts), 3) - 0.4))
-    axes.margins(y=0.15)
-    _remove_frame(axes)
-
-
-def _reasons(stage: StageCount) -> str:
-    each = sorted((*stage.rejected, *stage.failed), key=lambda count: (-count.count, count.reason))
-    return "   ".join(f"{count.reason.replace('_', ' ')} {count.count:,}" for count in each if count.count)
-
-
 def _dot(documents: int) -> float:
     """Area in square points."""
     return min(30.0, max(4.0, 900 / math.sqrt(max(documents, 1)) / 3))
-
-
-def _remove_frame(axes: Axes) -> None:
-    axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
-    axes.tick_params(length=0)
-
-
-def _figure(width: float, height: float) -> Figure:
-    """In inches. Not by pyplot, which keeps figures and settings for the whole process."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained")
-
-
-def _png(figure: Figure) -> bytes:
-    file = io.BytesIO()
-    figure.savefig(file, format="png", metadata={"Software": None})
-    return file.getvalue()

@@ -19,7 +19,8 @@ from pipelines.bundling.clustering import Documents, PartBundles, Plan, bundle_p
 from pipelines.bundling.config import BundleConfig, Bundling
 from pipelines.bundling.measures import cohesion, document_frequencies, theme_words
 from pipelines.bundling.plots import bundle_sizes, map_of_documents
-from pipelines.files import output_errors, write_atomically, write_text
+from pipelines.files import output_errors, write_text
+from pipelines.plots import write_figure
 from pipelines.shards import Receipt, Shard, file_entry, missing_shards, run_beam, write_receipt, write_table
 from pipelines.stages.embedding import TABLE as EMBEDDINGS
 from pipelines.worker_errors import noting
@@ -227,13 +228,8 @@ def _plots(
         SIZES: bundle_sizes(bundling),
     }
     for name, image in drawn.items():
-        write_atomically(folder / name, lambda temporary, image=image: write_bytes(temporary, image))
+        write_figure(folder / name, image)
     return [file_entry(folder, folder / name, 0) for name in drawn]
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """For `write_atomically`."""
-    path.write_bytes(content)
 
 
 def _leftovers(folder: Path, bundling: Bundling, meta: _Meta) -> list[RejectedRow]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +14,13 @@ from inference import Usage
 from pipelines.accounting import stage
 from pipelines.bundles_config import BundleRunConfig, SelectionConfig
 from pipelines.curriculum import in_order
-from pipelines.shards import Receipt, Shard, missing_shards, write_receipt, write_table
+from pipelines.shards import Receipt, Shard, missing_shards, write_parts, write_receipt, write_table
 from pipelines.sources.benchmarks import read_benchmark
 from pipelines.stages.embedding import encoder_of
 from pipelines.stages.model_work import rejected_row
 from pipelines.stages.questions import TABLE as CANDIDATES
 from retrieval.encoder import Encoder
-from schemas import BundleQuestion, FileEntry, FilterScore, RejectedRow, Verdict, read_parquet, to_dict
+from schemas import BundleQuestion, FilterScore, RejectedRow, Verdict, read_parquet, to_dict
 
 NAME = "select"
 TABLE = "bundle_questions"
@@ -40,11 +39,12 @@ def select(folder: Path, bundles: Sequence[Shard], config: BundleRunConfig) -> N
         return
     candidates = list(candidates_of(folder, bundles))
     kept, rejected = sift(candidates, encoder_of(config.encoder), config.selection) if candidates else ([], [])
-    files, shards = _write(folder, in_order(kept, config.selection.stages), config)
+    rows = in_order(kept, config.selection.stages)
+    files, shards = write_parts(folder, TABLE, BundleQuestion, rows, config.output.questions_per_shard)
     left = [rejected_row(NAME, row.uid, verdict, to_dict(row)) for row, verdict in rejected]
     entry = write_table(folder, "rejected", REJECTED, RejectedRow, left)
     books = stage(NAME, inputs=len(candidates), accepted=len(kept), rejected=[row.reason for row in left])
-    everything = (*files, entry) if entry else tuple(files)
+    everything = (*files, entry) if entry else files
     write_receipt(folder, Receipt(shard=shard.name, files=everything, stages=(books,), usage=Usage(), shards=shards))
 
 
@@ -88,23 +88,3 @@ def _benchmarks(config: SelectionConfig, encoder: Encoder) -> Benchmarks:
     questions = {q: Path(path).name for path in config.benchmarks for q in read_benchmark(Path(path))}
     vectors = encoder.encode_documents(list(questions)) if questions else np.zeros((0, 1), np.float32)
     return benchmarks_of([(name, q) for q, name in questions.items()], vectors, config.benchmark_words)
-
-
-def _write(
-    folder: Path, rows: Sequence[BundleQuestion], config: BundleRunConfig
-) -> tuple[list[FileEntry], tuple[Shard, ...]]:
-    files: list[FileEntry] = []
-    shards: list[Shard] = []
-    size = config.output.questions_per_shard
-    for first in range(0, len(rows), size):
-        batch = rows[first : first + size]
-        name = f"part-{len(shards):05d}-{_digest(batch)}"
-        entry = write_table(folder, TABLE, name, BundleQuestion, batch)
-        assert entry is not None
-        files.append(entry)
-        shards.append(Shard(name=name, input=entry.path, first=first, rows=len(batch)))
-    return files, tuple(shards)
-
-
-def _digest(rows: Iterable[BundleQuestion]) -> str:
-    return hashlib.sha256(",".join(f"{row.uid} {row.curriculum_stage}" for row in rows).encode()).hexdigest()[:12]

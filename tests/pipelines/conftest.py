@@ -12,6 +12,7 @@ from pipelines.stages.model_work import ModelWork
 from tests.pipelines.bundles_support import CONFIG, FinishedBundles, documents_file, make_bundles, scripted_client
 from tests.pipelines.support import FinishedRun, make_run, questions_file
 from tests.support.bundle_world import write_benchmark
+from tests.support.figures import listened
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +49,9 @@ def finished_bundles(original_bundles: FinishedBundles, tmp_path: Path) -> Finis
     copy = tmp_path / "run"
     shutil.copytree(original_bundles.folder, copy)
     return replace(original_bundles, folder=copy)
+
+
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """All that the next figures say."""
+    return listened(monkeypatch)

@@ -12,7 +12,7 @@ from schemas import InvalidInput
 
 
 def test_the_presets_of_the_house_are_known_by_name() -> None:
-    assert preset_names() == ["demo", "dynasearcher", "msearcher", "r-search"]
+    assert preset_names() == ["demo", "dynasearcher", "kg-questions", "msearcher", "r-search"]
     assert preset_names("document_bundles") == ["demo", "r-search"]
     assert load_preset("demo")["model"]["url"] == "embedded"
 

@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
-import struct
-from typing import Any
-
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from pipelines.bundling import plots
 from pipelines.bundling.config import Bundling, Leftover
-from schemas import Count, StageCount
+from tests.support.figures import pixels
 
 BUNDLING = Bundling(bundles=((0, 1), (2, 3, 4)), leftovers=(Leftover(5, "single_source"), Leftover(6, "alone")))
 NOTHING = Bundling(bundles=(), leftovers=())
-STAGES = (
-    StageCount(name="content", inputs=1200, accepted=1000, rejected=(Count(reason="too_short", count=200),)),
-    StageCount(name="questions", inputs=0, accepted=0),
-)
-
-
-@pytest.fixture
-def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """All that the next figure says."""
-    said: list[str] = []
-    save = Figure.savefig
-
-    def listen(figure: Figure, *args: Any, **options: Any) -> None:
-        for axes in figure.axes:
-            said.extend(text.get_text() for text in axes.texts)
-            said.extend(label.get_text() for label in [*axes.get_xticklabels(), *axes.get_yticklabels()])
-            said.append(axes.get_title() + axes.get_title(loc="left"))
-        save(figure, *args, **options)
-
-    monkeypatch.setattr(Figure, "savefig", listen)
-    return said
-
-
-def pixels(png: bytes) -> tuple[int, int]:
-    """Width and height, of a file that is a PNG."""
-    assert png.startswith(b"\x89PNG\r\n\x1a\n")
-    return struct.unpack(">II", png[16:24])
 
 
 def vectors(count: int) -> np.ndarray:
@@ -55,13 +24,6 @@ def test_sizes(texts: list[str]) -> None:
     assert min(pixels(png)) > 200 and png == plots.bundle_sizes(BUNDLING)
     assert {"2 documents", "3 documents", "single source", "alone", "2 bundles", "2 documents left over"} <= set(texts)
     assert plots.bundle_sizes(NOTHING) != png
-
-
-def test_funnel(texts: list[str]) -> None:
-    png = plots.funnel(STAGES)
-    assert png == plots.funnel(STAGES)
-    assert {"content", "1,000 of 1,200", "too short 200", "questions", "0 of 0"} <= set(texts)
-    assert pixels(plots.funnel(STAGES * 3))[1] > pixels(png)[1] > pixels(plots.funnel(()))[1]
 
 
 def test_map(texts: list[str]) -> None:
