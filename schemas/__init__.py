@@ -72,6 +72,7 @@ from schemas.rollout import (
     VariationKind,
 )
 from schemas.tokens import estimate_tokens
+from schemas.training_row import AnswerKind, GroundTruth, RewardModel, RlRow
 from schemas.trajectory import (
     ChatMessage,
     ErrorType,
@@ -87,6 +88,7 @@ from schemas.verdict import RejectedRow, Verdict
 
 __all__ = [
     "ITEM_ERRORS",
+    "AnswerKind",
     "BudgetExceeded",
     "Bundle",
     "BundleHop",
@@ -109,6 +111,7 @@ __all__ = [
     "FactChain",
     "FileEntry",
     "FilterScore",
+    "GroundTruth",
     "Hop",
     "InvalidInput",
     "KgConflict",
@@ -146,6 +149,8 @@ __all__ = [
     "RelationMatch",
     "RequestRefused",
     "RetrievalError",
+    "RewardModel",
+    "RlRow",
     "Role",
     "Rollout",
     "SchemaVersion",

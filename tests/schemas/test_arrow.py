@@ -29,6 +29,7 @@ from schemas import (
     Provenance,
     Question,
     RejectedRow,
+    RlRow,
     Rollout,
     SearchEpisode,
     SearchTree,
@@ -50,9 +51,7 @@ from schemas.arrow import _hints, _strip_none
 RECORDS = [
     Document, Question, Passage, Plan, Step, Rollout, SearchTree, Trajectory, Verdict, Provenance, Manifest, SftRow,
     RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, KgTrajectory,
-    ContrastivePair,
-    RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode,
-    FactChain, KgQuestion,
+    ContrastivePair, FactChain, KgQuestion, RlRow,
 ]  # fmt: skip
 
 
