@@ -123,6 +123,40 @@ def test_2wiki_without_paragraphs_is_for_a_corpus(tmp_path: Path) -> None:
     assert question(tmp_path, {"id": "1", "question": "q", "answer": "a", "evidences": []}).paragraphs == ()
 
 
+def test_2wiki_chains_of_evidence_are_hops(tmp_path: Path) -> None:
+    """Each triple begins with what the one before ends in, and the last one ends in the answer."""
+    chain = [["Oslo", "country", "Norway"], ["Norway", "head of state", "ann."]]
+    read = question(tmp_path, {**TWOWIKI, "evidences": chain})
+    assert read.decomposition == (
+        Hop(question="In which country is Oslo?", answer="Norway", support_id="0"),
+        Hop(question="What is the head of state of #1?", answer="ann.", support_id=None),
+    )
+    one = {**TWOWIKI, "evidences": [["Oslo", "mother", "Ann"]], "supporting_facts": [["Oslo", 0], ["Oslo", 1]]}
+    assert question(tmp_path, one).decomposition == (
+        Hop(question="Who is the mother of Oslo?", answer="Ann", support_id="0"),
+    )
+
+
+@pytest.mark.parametrize(
+    "evidences",
+    [
+        [["Oslo", "country", "Norway"], ["Sweden", "head of state", "Ann"]],
+        [["Oslo", "country", "Norway"], ["Norway", "head of state", "Bob"]],
+        [["Oslo", "", "Ann"]],
+        [],
+    ],
+    ids=["two chains", "ends elsewhere", "no relation", "nothing"],
+)
+def test_2wiki_evidence_that_is_no_chain_is_no_decomposition(tmp_path: Path, evidences: list[list[str]]) -> None:
+    assert question(tmp_path, {**TWOWIKI, "evidences": evidences}).decomposition == ()
+
+
+def test_2wiki_evidence_that_is_no_triple_is_named(tmp_path: Path) -> None:
+    (row,) = read(tmp_path, {**TWOWIKI, "evidences": [["Oslo", "country"]]})
+    assert isinstance(row, InvalidRow)
+    assert (row.field, row.problem) == ("evidences[0]", "expected [head, relation, tail], found 2 items")
+
+
 def test_our_own_form_round_trips(tmp_path: Path) -> None:
     assert question(tmp_path, to_dict(OURS)) == OURS
     assert question(tmp_path, {"id": " 1", "question": "q ", "answer": " a"}) == Question(
