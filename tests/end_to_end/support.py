@@ -18,6 +18,7 @@ retrieval: {kind: bm25}
 output: {shard_size: 16}
 """
 """For the scripted model of `tests.support.model_server`."""
+SERVER = "PREFECT_API_URL"
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,22 @@ class Ended:
         return lines[0]
 
 
-def trailforge(*arguments: object, timeout_s: float = 120, environment: Mapping[str, str] | None = None) -> Ended:
-    """Run `trailforge` and wait. Prefect's database is made once a session: `tests.conftest` sets PREFECT_HOME."""
+def trailforge(
+    *arguments: object,
+    timeout_s: float = 120,
+    environment: Mapping[str, str] | None = None,
+    own_server: bool = False,
+) -> Ended:
+    """Run `trailforge` and wait. Prefect's database is made once a session: `tests.conftest` sets PREFECT_HOME.
+
+    `own_server`: it starts a Prefect server of its own, as for a person who has none.
+    """
     assert "PREFECT_HOME" in os.environ
+    inherited = {name: value for name, value in os.environ.items() if not (own_server and name == SERVER)}
     done = subprocess.run(
         [sys.executable, "cli.py", *map(str, arguments)],
         cwd=ROOT,
-        env={**os.environ, "COLUMNS": "400", **(environment or {})},
+        env={**inherited, "COLUMNS": "400", **(environment or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -69,7 +79,7 @@ def prefect_server(log: Path, *, home: Path | None = None) -> Iterator[dict[str,
         try:
             url = f"http://127.0.0.1:{port}/api"
             _wait_for(f"{url}/health", process, log)
-            yield {"PREFECT_API_URL": url, **own}
+            yield {SERVER: url, **own}
         finally:
             process.terminate()
             process.wait(timeout=30)

@@ -17,7 +17,7 @@ from inference import SqliteLedger
 from pipelines.dataset import LEDGER
 from pipelines.verify import verify_run
 from schemas import Manifest, RejectedRow, Trajectory, from_dict, read_parquet, read_rows, to_dict
-from tests.end_to_end.support import PRESET, ROOT, Ended, leftovers, prefect_server, trailforge
+from tests.end_to_end.support import PRESET, ROOT, Ended, leftovers, trailforge
 from tests.support import world
 from tests.support.model_server import running, stats
 
@@ -27,11 +27,10 @@ NOBODY = "http://127.0.0.1:9/v1"
 
 @dataclass(frozen=True)
 class Lab:
-    """A folder with a preset, a model server, and a Prefect server that the commands share."""
+    """A folder with a preset, and a model server."""
 
     folder: Path
     model: str
-    environment: dict[str, str]
 
     @property
     def preset(self) -> Path:
@@ -42,7 +41,6 @@ class Lab:
         return trailforge(
             *("mcts-trajectories", "--questions", questions, "--out", out, "--preset", self.preset),
             *("--model", model or self.model, *more),
-            environment=self.environment,
         )
 
 
@@ -50,8 +48,8 @@ class Lab:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("lab")
     (folder / "preset.yaml").write_text(PRESET)
-    with running() as model, prefect_server(folder / "prefect.log") as environment:
-        yield Lab(folder, model, environment)
+    with running() as model:
+        yield Lab(folder, model)
 
 
 def question(number: int, **changes: Any) -> dict[str, Any]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,10 +10,10 @@ import pytest
 
 from pipelines.finish import read_manifest
 from schemas import SftRow, Trajectory, read_rows
+from tests.end_to_end.support import ROOT, trailforge
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(1200)]
 
-ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "sample_data" / "musique_style_questions.jsonl"
 
 
@@ -24,16 +21,11 @@ SAMPLE = ROOT / "sample_data" / "musique_style_questions.jsonl"
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The finished run and what it printed."""
     out = tmp_path_factory.mktemp("demo") / "run"
-    done = trailforge("mcts-trajectories", "--questions", SAMPLE, "--preset", "demo", "--out", out, timeout=900)
-    assert done.returncode == 0, done.stderr
-    return out, done.stdout
-
-
-def trailforge(*arguments: object, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "cli.py", *map(str, arguments)], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=timeout,
-    )  # fmt: skip
+    done = trailforge(
+        "mcts-trajectories", "--questions", SAMPLE, "--preset", "demo", "--out", out, timeout_s=900, own_server=True
+    )
+    assert done.code == 0, done.err
+    return out, done.out
 
 
 def test_every_kind_of_trajectory_comes_out(demo: tuple[Path, str]) -> None:
@@ -54,11 +46,11 @@ def test_the_end_shows_table_trajectory_and_the_way_on(demo: tuple[Path, str]) -
 
 def test_it_verifies_and_can_be_looked_at(demo: tuple[Path, str]) -> None:
     out, _ = demo
-    assert trailforge("verify", out).returncode == 0
+    assert trailforge("verify", out).code == 0
     tree = trailforge("show", out, "--tree")
-    assert tree.returncode == 0 and "V" in tree.stdout and "N" in tree.stdout
+    assert tree.code == 0 and "V" in tree.out and "N" in tree.out
     shown = trailforge("show", out, "--kind", "retrieval")
-    assert shown.returncode == 0 and "<tool_response>" in shown.stdout
+    assert shown.code == 0 and "<tool_response>" in shown.out
 
 
 def test_sft_rows_train_assistant_turns_only(demo: tuple[Path, str]) -> None:

@@ -20,7 +20,7 @@ from pipelines.finish import read_manifest
 from pipelines.intake import Settings, read_settings
 from pipelines.status import read_status
 from pipelines.verify import verify_run
-from tests.end_to_end.support import ROOT, prefect_server
+from tests.end_to_end.support import ROOT
 from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_benchmark, write_documents
 from tests.support.model_server import running
@@ -40,11 +40,10 @@ output: {{documents_per_shard: 3, bundles_per_shard: 1, questions_per_shard: 2}}
 
 @dataclass(frozen=True)
 class Site:
-    """A folder with documents and a preset, a model server that notes every call, a Prefect server."""
+    """A folder with documents and a preset, a model server that notes every call."""
 
     folder: Path
     url: str
-    environment: dict[str, str]
 
     def start(self, out: Path) -> subprocess.Popen[str]:
         """The command in a process group of its own."""
@@ -53,7 +52,7 @@ class Site:
         with (out.parent / f"{out.name}.log").open("a") as log:
             return subprocess.Popen(
                 [sys.executable, "cli.py", "document-bundles", *arguments, "--model", self.url, "--out", out],
-                cwd=ROOT, env=os.environ | self.environment | {"PYTHONPATH": str(ROOT)}, text=True,
+                cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True,
                 start_new_session=True, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
@@ -78,8 +77,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     write_benchmark(folder / "benchmark.jsonl")
     (folder / "preset.yaml").write_text(PRESET)
     server = running(bundles=1, latency=0.1, spread=0.5, slots=IN_FLIGHT, log=folder / "calls.log")
-    with server as url, prefect_server(folder / "prefect.log") as environment:
-        yield Site(folder, url, environment)
+    with server as url:
+        yield Site(folder, url)
 
 
 def test_a_run_that_is_killed_in_every_stage_ends_in_the_same_bytes(site: Site) -> None:

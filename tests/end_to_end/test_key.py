@@ -18,7 +18,7 @@ import zstandard
 from pipelines.dataset import LEDGER
 from pipelines.mcts_trajectories import TABLES
 from schemas import Question, read_rows, to_dict
-from tests.end_to_end.support import PRESET, ROOT, trailforge
+from tests.end_to_end.support import PRESET, ROOT, SERVER, trailforge
 from tests.support.model_server import fail_next, running
 from tests.support.world import write_questions
 
@@ -28,8 +28,9 @@ KEY = "sk-7f3a9c-not-to-be-found-anywhere"
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """With the key, all of Prefect's logs, and a home of its own for Prefect's database."""
+    monkeypatch.delenv(SERVER)  # which writes elsewhere
     home = str(tmp_path / "prefect")
     return {"TRAILFORGE_API_KEY": KEY, "PREFECT_HOME": home, "PREFECT_LOGGING_LEVEL": "DEBUG"}
 

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 QUESTIONS = 24
 IN_FLIGHT = 16
-RUNS, KILLS_PER_RUN = 4, 5
+RUNS, KILLS_PER_RUN = 2, 5
 PRESET = f"""
 model: {{name: scripted, max_in_flight: {IN_FLIGHT}}}
 retrieval: {{kind: bm25}}
