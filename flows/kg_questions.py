@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from prefect import flow, task
+from rich.console import Console
+from rich.progress import track
 
 from flows.configuration import configuration_of
 from flows.progress import shown
@@ -18,14 +20,14 @@ from flows.stopping import at_once
 from inference import Caps
 from pipelines.files import exclusive, remove_temporary_files
 from pipelines.finish import finish_run, read_manifest
-from pipelines.intake import Settings
+from pipelines.intake import Settings, read_settings
 from pipelines.kg_config import KgQuestionRunConfig
 from pipelines.kg_questions import DATASET, KG_QUESTIONS, STAGES, WRITE, run, stages_of, take_in
 from pipelines.mcts_trajectories import check_servers
 from pipelines.progress import begin_progress
 from pipelines.runners import LOCAL, beam_options, check_runner
 from pipelines.shards import missing_shards, receipt_path
-from schemas import Manifest
+from schemas import FactChain, Manifest
 
 _LOG = logging.getLogger(__name__)
 
@@ -95,12 +97,21 @@ def run_stage(
 
 
 def _sampled(out: Path, config: KgQuestionRunConfig) -> Settings:
-    settings, rejected = take_in(out, config)
+    """The run's paths: sampled, unless the folder has those of the same configuration, which decides all of them."""
+    earlier = read_settings(out)
+    if earlier is not None and (earlier.dataset, earlier.config_hash) == (DATASET, config.hash):
+        return earlier
+    settings, rejected = take_in(out, config, lambda paths: _counted(paths, config.count))
     if settings.items < config.count:
         _LOG.warning(
             "the graph gave %d of %d paths; attempts that gave none: %s", settings.items, config.count, _told(rejected)
         )
     return settings
+
+
+def _counted(paths: Iterable[FactChain], total: int) -> Iterable[FactChain]:
+    console = Console(stderr=True)
+    return track(paths, "sample: paths", total=total, console=console, disable=not console.is_terminal)
 
 
 def _told(rejected: Mapping[str, int]) -> str:

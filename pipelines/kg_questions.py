@@ -6,7 +6,7 @@ sample paths | cut into shards | write, filter | select | manifest
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -33,12 +33,19 @@ STAGES = (WRITE, selection.NAME)
 """In order."""
 
 
-def take_in(folder: Path, config: KgQuestionRunConfig) -> tuple[Settings, Mapping[str, int]]:
-    """Paths of the graph as shards in the run's folder; how many attempts gave none, by reason."""
+def take_in(
+    folder: Path,
+    config: KgQuestionRunConfig,
+    watched: Callable[[Iterable[FactChain]], Iterable[FactChain]] = iter,
+) -> tuple[Settings, Mapping[str, int]]:
+    """Paths of the graph as shards in the run's folder; how many attempts gave none, by reason.
+
+    `watched`: what the paths pass through, to count them.
+    """
     sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
     settings = take_in_paths(
         Path(config.kg) / STORE_MANIFEST,
-        sampler.sample(config.count),
+        watched(sampler.sample(config.count)),
         folder,
         dataset=DATASET,
         config_hash=config.hash,
