@@ -1,0 +1,171 @@
+"""Rendered launch files: read by accelerate's own parser, by bash, and held against what JobSet wants."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any, get_args
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas import InvalidInput
+from training.launch import LaunchConfig, Launcher, Sharding, accelerate_config, render
+
+COMMAND = ["train", "rl", "data set", "--preset", "it's mine", "--out", "runs/a"]
+ODD = "two words, $HOME, `id`, 'quotes' and \"more\""
+POD = {"required": ["containers"], "properties": {"restartPolicy": {"enum": ["Never", "OnFailure"]}}}
+JOB = {
+    "required": ["parallelism", "completions", "template"],
+    "properties": {
+        "completionMode": {"const": "Indexed"},
+        "template": {"required": ["spec"], "properties": {"spec": POD}},
+    },
+}
+REPLICATED = {
+    "required": ["name", "replicas", "template"],
+    "properties": {
+        "name": {"pattern": "^[a-z0-9-]+$"},
+        "template": {"required": ["spec"], "properties": {"spec": JOB}},
+    },
+}
+JOBSET = {
+    "required": ["apiVersion", "kind", "metadata", "spec"],
+    "properties": {
+        "apiVersion": {"const": "jobset.x-k8s.io/v1alpha2"},
+        "kind": {"const": "JobSet"},
+        "spec": {
+            "required": ["replicatedJobs", "network"],
+            "properties": {"replicatedJobs": {"type": "array", "minItems": 1, "items": REPLICATED}},
+        },
+    },
+}
+"""The parts of JobSet's and the Job's schema that these files use."""
+
+
+def bash_reads(script: str) -> None:
+    checked = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+
+
+def launched(line: str) -> Any:
+    """A line `accelerate launch …` as accelerate reads it."""
+    from accelerate.commands.launch import launch_command_parser
+
+    words = shlex.split(line)
+    assert words[:2] == ["accelerate", "launch"]
+    return launch_command_parser().parse_args([word.replace("$SLURM_PROCID", "1") for word in words[2:]])
+
+
+@pytest.mark.parametrize("sharding", get_args(Sharding))
+def test_accelerate_reads_its_configuration(tmp_path: Path, sharding: Sharding) -> None:
+    from accelerate.commands.config.config_args import ClusterConfig, load_config_from_file
+
+    path = tmp_path / "accelerate.yaml"
+    path.write_text(yaml.safe_dump(accelerate_config(LaunchConfig(nodes=2, sharding=sharding))))
+    read = load_config_from_file(str(path))
+    assert isinstance(read, ClusterConfig)
+    assert (read.num_machines, read.num_processes, read.mixed_precision) == (2, 16, "bf16")
+    kind = {"none": "MULTI_GPU", "fsdp2": "FSDP"}.get(sharding, "DEEPSPEED")
+    assert read.distributed_type == kind
+    assert (read.fsdp_config or {}).get("fsdp_version") == (2 if sharding == "fsdp2" else None)
+    assert (read.deepspeed_config or {}).get("zero_stage") == {"zero2": 2, "zero3": 3}.get(sharding)
+
+
+def test_one_node() -> None:
+    (name, script), (other, _) = render(COMMAND, "accelerate", LaunchConfig(environment={"NCCL_DEBUG": ODD})).items()
+    assert (name, other) == ("train.sh", "accelerate.yaml")
+    bash_reads(script)
+    *_, export, line = script.splitlines()
+    assert shlex.split(export) == ["export", f"NCCL_DEBUG={ODD}"]
+    read = launched(line)
+    assert (read.config_file, read.module, read.num_processes) == ("accelerate.yaml", True, 8)
+    assert [read.training_script, *read.training_script_args] == ["cli", *COMMAND]
+
+
+def test_slurm() -> None:
+    config = LaunchConfig(nodes=2, vllm_nodes=1, vllm_tensor_parallel=4, base_model="org/model", partition="gpu")
+    files = render(COMMAND, "slurm", config)
+    script = files["train.sbatch"]
+    bash_reads(script)
+    options = [line.removeprefix("#SBATCH --") for line in script.splitlines() if line.startswith("#SBATCH")]
+    assert {"nodes=3", "gpus-per-node=8", "partition=gpu", "requeue"} <= set(options)
+    assert not [option for option in options if option.startswith("account")]
+    server, trainers = (line for line in script.splitlines() if line.startswith("srun"))
+    assert shlex.split(shlex.split(server)[-2])[:4] == ["trl", "vllm-serve", "--model", "org/model"]
+    assert "--data-parallel-size 2" in server
+    read = launched(shlex.split(trainers)[-1])
+    assert (read.machine_rank, read.num_machines, read.num_processes) == (1, 2, 16)
+    assert (read.main_process_ip, read.training_script_args) == ("$MAIN_ADDRESS", COMMAND)
+
+
+def test_slurm_runs_every_node_with_its_rank(tmp_path: Path) -> None:
+    """By a `srun` and `scontrol` that stand for Slurm's on one machine."""
+    script = render(COMMAND, "slurm", LaunchConfig(nodes=2))["train.sbatch"]
+    stands_for = {
+        "scontrol": "printf 'n1\\nn2\\n'",
+        "srun": 'for SLURM_PROCID in 0 1; do export SLURM_PROCID; "${@: -3}"; done',
+        "accelerate": f"printf '%s\\n' \"$*\" >> {tmp_path}/log",
+    }
+    for name, body in stands_for.items():
+        (tmp_path / name).write_text(f"#!/usr/bin/env bash\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_NODELIST": "n[1-2]"}
+    subprocess.run(["bash", "-c", script], env=environment, check=True, timeout=30)
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert [f"--machine_rank {n} --main_process_ip n1 --main_process_port 29500 -m cli" in lines[n] for n in (0, 1)]
+    assert all(line.endswith("train rl data set --preset it's mine --out runs/a") for line in lines) and len(lines) == 2
+
+
+def test_kubernetes() -> None:
+    config = LaunchConfig(
+        name="rl", nodes=2, vllm_nodes=1, base_model="m", secret="keys", environment={"NCCL_DEBUG": ODD}
+    )
+    jobset = yaml.safe_load(render(COMMAND, "k8s", config)["jobset.yaml"])
+    jsonschema.validate(jobset, JOBSET)
+    trainers, servers = jobset["spec"]["replicatedJobs"]
+    assert (trainers["template"]["spec"]["completions"], servers["template"]["spec"]["completions"]) == (2, 1)
+    (container,) = trainers["template"]["spec"]["template"]["spec"]["containers"]
+    environment = {each["name"]: each["value"] for each in container["env"]}
+    assert environment == {"NCCL_DEBUG": ODD, "VLLM_HOST": "rl-vllm-0-0.rl"}
+    assert container["envFrom"] == [{"secretRef": {"name": "keys"}}]
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": 8}}
+    script = container["command"][2]
+    bash_reads(script)
+    read = launched(script.splitlines()[-1].replace("$JOB_COMPLETION_INDEX", "1"))
+    assert (read.machine_rank, read.main_process_ip) == (1, "rl-train-0-0.rl")
+    assert [read.training_script, *read.training_script_args] == ["cli", *COMMAND]
+    assert yaml.safe_load(script.split("<<'END'\n")[1].split("\nEND")[0]) == accelerate_config(config)
+    assert json.dumps(jobset).count("hostNetwork") == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "launcher", "field"),
+    [
+        ({"nodes": 2}, "accelerate", "nodes"),
+        ({"nodes": 2}, "local", "nodes"),
+        ({"nodes": 0}, "slurm", "nodes"),
+        ({"vllm_nodes": 1}, "slurm", "base_model"),
+        ({"vllm_nodes": 2, "base_model": "m"}, "slurm", "vllm_nodes"),
+        ({"use_cpu": True}, "accelerate", "sharding"),
+        ({"environment": {"WANDB_API_KEY": "1"}}, "k8s", "environment"),
+        ({}, "condor", "launcher"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes: dict[str, Any], launcher: Launcher, field: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        render(COMMAND, launcher, LaunchConfig(**changes))
+    assert refused.value.field == field
+
+
+@given(st.lists(st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1), min_size=1, max_size=3))
+def test_arguments_reach_the_command_as_they_are(arguments: list[str]) -> None:
+    line = render(arguments, "local", LaunchConfig())["train.sh"].splitlines()[-1]
+    assert shlex.split(line) == ["trailforge", *arguments]
+    read = launched(render(["train", *arguments], "accelerate", LaunchConfig())["train.sh"].splitlines()[-1])
+    assert read.training_script_args == ["train", *arguments]

@@ -1,0 +1,289 @@
+"""Files that start a training on one machine or on many: accelerate, Slurm, Kubernetes. Pure: text in, text out.
+
+A launcher gets the command that one process would run and gives the files around it. What the command is asked does
+not change: its numbers are global ones, and each process works out its share.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import yaml
+
+from schemas import InvalidInput
+
+Launcher = Literal["local", "accelerate", "slurm", "k8s"]
+Sharding = Literal["none", "fsdp2", "zero2", "zero3"]
+"""How a model is spread over devices. `none`: each device holds all of it (DDP)."""
+
+_ACCELERATE, _SBATCH, _JOBSET, _LOCAL = "accelerate.yaml", "train.sbatch", "jobset.yaml", "train.sh"
+_PORT, _VLLM_PORT = 29500, 8000
+_WORKERS, _SERVERS = "train", "vllm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchConfig:
+    """Where a training runs. Raises `InvalidInput` for what cannot be."""
+
+    name: str = "trailforge"
+    """Of the job; also the first part of host names on Kubernetes."""
+    nodes: int = 1
+    """That train."""
+    devices_per_node: int = 8
+    """Processes per node, one for each accelerator."""
+    sharding: Sharding = "fsdp2"
+    precision: Literal["bf16", "fp16", "no"] = "bf16"
+    use_cpu: bool = False
+    """Processes on the CPU, joined by gloo."""
+    vllm_nodes: int = 0
+    """Further nodes that hold vLLM servers for the rollouts (`rl.rollouts: vllm-server`); 0 or 1."""
+    vllm_tensor_parallel: int = 1
+    base_model: str = ""
+    """What these serve."""
+    time: str = "24:00:00"
+    """Slurm's limit."""
+    partition: str = ""
+    account: str = ""
+    image: str = "trailforge:latest"
+    """Container that Kubernetes starts, with the project in its working folder."""
+    namespace: str = "default"
+    volume_claim: str = "trailforge"
+    """Kubernetes: what is mounted at `mount`, with data, models and checkpoints."""
+    mount: str = "/data"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Set for every process. No secrets: these come from the cluster's own store."""
+    secret: str = ""
+    """Kubernetes: name of a Secret whose keys become environment variables."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("nodes", 1), ("devices_per_node", 1), ("vllm_nodes", 0), ("vllm_tensor_parallel", 1)):
+            if getattr(self, name) < least:
+                raise InvalidInput(f"has to be {least} or more", field=name)
+        if self.vllm_nodes > 1:
+            raise InvalidInput("one node of vLLM servers is what the trainer speaks to", field="vllm_nodes")
+        if self.vllm_nodes and not self.base_model:
+            raise InvalidInput("vLLM has to be told which model to serve", field="base_model")
+        if self.use_cpu and self.sharding != "none":
+            raise InvalidInput("on the CPU the model is not sharded: none", field="sharding")
+        secrets = [name for name in self.environment if any(word in name for word in ("KEY", "TOKEN", "PASSWORD"))]
+        if secrets:
+            raise InvalidInput(f"{secrets[0]} looks like a secret, which would stand in a file", field="environment")
+
+    @property
+    def processes(self) -> int:
+        """On all nodes together."""
+        return self.nodes * self.devices_per_node
+
+
+def render(command: Sequence[str], launcher: Launcher, config: LaunchConfig) -> dict[str, str]:
+    """Files by name. `command`: arguments of `trailforge`, e.g. `["train", "sft", …]`.
+
+    The first file is the one to hand in; its first lines say how.
+    """
+    if launcher not in get_args(Launcher):
+        raise InvalidInput(f"no launcher {launcher!r}; there are {', '.join(get_args(Launcher))}", field="launcher")
+    if launcher in ("local", "accelerate") and config.nodes > 1:
+        raise InvalidInput("several nodes need slurm or k8s", field="nodes")
+    if launcher == "local":
+        return {_LOCAL: _script([shlex.join(["trailforge", *command])], config)}
+    accelerate = {_ACCELERATE: yaml.safe_dump(accelerate_config(config), sort_keys=False)}
+    match launcher:
+        case "accelerate":
+            return {_LOCAL: _script([_launch(command, config)], config)} | accelerate
+        case "slurm":
+            return {_SBATCH: _sbatch(command, config)} | accelerate
+        case _:
+            return {_JOBSET: _jobset(command, config)}
+
+
+def accelerate_config(config: LaunchConfig) -> dict[str, Any]:
+    """What `accelerate launch --config_file` reads. Ranks and addresses are given on the command line."""
+    common: dict[str, Any] = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": _distributed_type(config),
+        "mixed_precision": config.precision,
+        "num_machines": config.nodes,
+        "num_processes": config.processes,
+        "machine_rank": 0,
+        "main_training_function": "main",
+        "rdzv_backend": "static",
+        "same_network": True,
+        "use_cpu": config.use_cpu,
+        "debug": False,
+    }
+    if config.sharding == "fsdp2":
+        common["fsdp_config"] = {
+            "fsdp_version": 2,
+            "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+            "fsdp_cpu_ram_efficient_loading": True,
+            "fsdp_offload_params": False,
+            "fsdp_reshard_after_forward": True,
+            "fsdp_state_dict_type": "FULL_STATE_DICT",
+        }
+    if config.sharding in ("zero2", "zero3"):
+        stage = int(config.sharding[-1])
+        common["deepspeed_config"] = {
+            "zero_stage": stage,
+            "zero3_init_flag": stage == 3,
+            "zero3_save_16bit_model": stage == 3,
+            "offload_optimizer_device": "none",
+            "offload_param_device": "none",
+            "deepspeed_multinode_launcher": "standard",
+        }
+    return common
+
+
+def _distributed_type(config: LaunchConfig) -> str:
+    if config.sharding == "fsdp2":
+        return "FSDP"
+    if config.sharding in ("zero2", "zero3"):
+        return "DEEPSPEED"
+    if config.processes == 1:
+        return "NO"
+    return "MULTI_CPU" if config.use_cpu else "MULTI_GPU"
+
+
+def _launch(command: Sequence[str], config: LaunchConfig, *ranks: str) -> str:
+    """The line that starts the processes of one node. `ranks`: options as a shell is to read them."""
+    parts = ["accelerate", "launch", "--config_file", _ACCELERATE, "--num_processes", str(config.processes)]
+    parts += ["--num_machines", str(config.nodes)]
+    return " ".join([shlex.join(parts), *ranks, shlex.join(["-m", "cli", *command])])
+
+
+def _script(lines: Sequence[str], config: LaunchConfig) -> str:
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in sorted(config.environment.items())]
+    return "\n".join(["#!/usr/bin/env bash", "set -euo pipefail", *exports, *lines]) + "\n"
+
+
+def _sbatch(command: Sequence[str], config: LaunchConfig) -> str:
+    """A batch script: vLLM's node first if there is one, then one task of `accelerate launch` on each other node."""
+    nodes = config.nodes + config.vllm_nodes
+    options = {
+        "job-name": config.name,
+        "nodes": nodes,
+        "ntasks-per-node": 1,
+        "gpus-per-node": None if config.use_cpu else config.devices_per_node,
+        "time": config.time,
+        "partition": config.partition,
+        "account": config.account,
+        "output": "%x-%j.log",
+        # On preemption and at the end of the time the trainer is told in time to write a checkpoint.
+        "signal": "TERM@300",
+        "requeue": "",
+    }
+    head = [
+        f"#SBATCH --{name}{f'={value}' if value != '' else ''}"
+        for name, value in options.items()
+        if value is not None and (value != "" or name == "requeue")
+    ]
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in sorted(config.environment.items())]
+    lines = [
+        "#!/usr/bin/env bash",
+        *head,
+        "# sbatch train.sbatch; the same line again goes on from the last checkpoint",
+    ]
+    lines += ["set -euo pipefail", *exports, 'mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")']
+    if config.vllm_nodes:
+        lines += _slurm_server(config)
+    lines += [
+        f'trainers=("${{hosts[@]:{config.vllm_nodes}}}")',
+        'export MAIN_ADDRESS="${trainers[0]}"',
+        f'srun --nodes={config.nodes} --ntasks={config.nodes} --nodelist="$(IFS=,; echo "${{trainers[*]}}")" bash -c '
+        + shlex.quote(_launch(command, config, *_ranks('"$SLURM_PROCID"', '"$MAIN_ADDRESS"'))),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _slurm_server(config: LaunchConfig) -> list[str]:
+    return [
+        'export VLLM_HOST="${hosts[0]}"',
+        f'srun --nodes=1 --ntasks=1 --nodelist="$VLLM_HOST" bash -c {shlex.quote(shlex.join(_serve(config)))} &',
+        "server=$!",
+        "trap 'kill \"$server\" 2>/dev/null || true' EXIT",
+    ]
+
+
+def _serve(config: LaunchConfig) -> list[str]:
+    """TRL's server: vLLM that takes new weights from the trainer."""
+    parallel = ["--tensor-parallel-size", str(config.vllm_tensor_parallel)]
+    data_parallel = max(1, config.devices_per_node // config.vllm_tensor_parallel)
+    parallel += ["--data-parallel-size", str(data_parallel)]
+    return [
+        "trl",
+        "vllm-serve",
+        "--model",
+        config.base_model,
+        *parallel,
+        "--host",
+        "0.0.0.0",
+        "--port",
+        str(_VLLM_PORT),
+    ]
+
+
+def _ranks(rank: str, address: str) -> tuple[str, ...]:
+    """Who this node is, and where node 0 is, as the shell of the node reads it."""
+    return (f"--machine_rank {rank}", f"--main_process_ip {address}", f"--main_process_port {_PORT}")
+
+
+def _jobset(command: Sequence[str], config: LaunchConfig) -> str:
+    """A JobSet: its headless service gives each pod a name that the others know (NAME-train-0-0 is node 0)."""
+    first = f"{config.name}-{_WORKERS}-0-0.{config.name}"
+    ranks = _ranks('"$JOB_COMPLETION_INDEX"', first)
+    accelerate = yaml.safe_dump(accelerate_config(config), sort_keys=False)
+    script = "\n".join(
+        [
+            "set -euo pipefail",
+            f"cat > {_ACCELERATE} <<'END'",
+            accelerate.rstrip(),
+            "END",
+            _launch(command, config, *ranks),
+        ]
+    )
+    server = f"{config.name}-{_SERVERS}-0-0.{config.name}"
+    environment = dict(config.environment) | ({"VLLM_HOST": server} if config.vllm_nodes else {})
+    jobs = [_replicated(_WORKERS, config.nodes, script, environment, config)]
+    if config.vllm_nodes:
+        jobs.append(_replicated(_SERVERS, 1, shlex.join(_serve(config)), dict(config.environment), config))
+    jobset = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": config.name, "namespace": config.namespace},
+        "spec": {
+            "network": {"enableDNSHostnames": True, "subdomain": config.name},
+            # Done when the trainers are: a server never ends by itself.
+            "successPolicy": {"operator": "All", "targetReplicatedJobs": [_WORKERS]},
+            "failurePolicy": {"maxRestarts": 3},
+            "replicatedJobs": jobs,
+        },
+    }
+    return "# kubectl apply -f jobset.yaml\n" + yaml.safe_dump(jobset, sort_keys=False)
+
+
+def _replicated(
+    name: str, pods: int, script: str, environment: Mapping[str, str], config: LaunchConfig
+) -> dict[str, Any]:
+    container: dict[str, Any] = {
+        "name": name,
+        "image": config.image,
+        "command": ["bash", "-c", script],
+        "env": [{"name": key, "value": value} for key, value in sorted(environment.items())],
+        "volumeMounts": [{"name": "data", "mountPath": config.mount}, {"name": "shm", "mountPath": "/dev/shm"}],
+    }
+    if config.secret:
+        container["envFrom"] = [{"secretRef": {"name": config.secret}}]
+    if not config.use_cpu:
+        container["resources"] = {"limits": {"nvidia.com/gpu": config.devices_per_node}}
+    pod = {
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": [
+            {"name": "data", "persistentVolumeClaim": {"claimName": config.volume_claim}},
+            {"name": "shm", "emptyDir": {"medium": "Memory"}},
+        ],
+    }
+    job = {"parallelism": pods, "completions": pods, "completionMode": "Indexed", "backoffLimit": 0}
+    return {"name": name, "replicas": 1, "template": {"spec": job | {"template": {"spec": pod}}}}
