@@ -23,6 +23,7 @@ from pipelines.verify import verify_run
 from tests.end_to_end.support import ROOT
 from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_benchmark, write_documents
+from tests.support.files import digests
 from tests.support.model_server import running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -160,8 +161,8 @@ def calls_kept(out: Path) -> int:
         ledger.close()
 
 
-def rows(folder: Path) -> dict[str, bytes]:
+def rows(folder: Path) -> dict[str, str]:
     """Rows, pictures and receipts of a run, byte for byte."""
     tables = [p for t in ("inputs", *TABLES) for p in folder.glob(f"{t}/*.parquet")]
     files = [*tables, *folder.glob("plots/*.png"), *folder.glob("shards/*.json")]
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(files)}
+    return digests(folder, files)

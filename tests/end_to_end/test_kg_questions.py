@@ -9,7 +9,7 @@ import pytest
 from pipelines.sources import read_questions
 from schemas import KgQuestion, Question, read_rows
 from tests.end_to_end.support import ROOT, trailforge
-from tests.pipelines.support import contents
+from tests.support.files import contents
 
 
 @pytest.mark.slow

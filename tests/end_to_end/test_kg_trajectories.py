@@ -8,7 +8,7 @@ import pytest
 
 from schemas import ContrastivePair, KgTrajectory, SftRow, read_rows
 from tests.end_to_end.support import ROOT, trailforge
-from tests.pipelines.support import contents
+from tests.support.files import contents
 
 SAMPLES = ROOT / "sample_data"
 QUESTIONS = 2

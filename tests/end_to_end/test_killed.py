@@ -20,6 +20,7 @@ from pipelines.dataset import LEDGER
 from pipelines.finish import read_manifest
 from pipelines.mcts_trajectories import TABLES
 from schemas import SearchTree, read_rows
+from tests.support.files import digests
 from tests.support.model_server import running
 from tests.support.world import write_questions
 
@@ -146,6 +147,6 @@ def in_ledger(out: Path) -> int:
         return ledger.execute("SELECT count(*) FROM calls").fetchone()[0]
 
 
-def shards(folder: Path) -> dict[str, bytes]:
+def shards(folder: Path) -> dict[str, str]:
     """The rows of a run, byte for byte."""
-    return {str(p.relative_to(folder)): p.read_bytes() for t in TABLES for p in sorted(folder.glob(f"{t}/*.parquet"))}
+    return digests(folder, (path for table in TABLES for path in folder.glob(f"{table}/*.parquet")))

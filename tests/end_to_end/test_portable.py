@@ -14,6 +14,7 @@ from pipelines.mcts_trajectories import TABLES
 from pipelines.verify import verify_run
 from tests.end_to_end.support import trailforge
 from tests.support import cluster
+from tests.support.files import digests
 from tests.support.model_server import running, stats
 from tests.support.world import write_questions
 
@@ -54,10 +55,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
-def rows(folder: Path) -> dict[str, bytes]:
+def rows(folder: Path) -> dict[str, str]:
     """Rows and receipts of a run, byte for byte."""
     files = [p for t in TABLES for p in folder.glob(f"{t}/*.parquet")] + list(folder.glob("shards/*.json"))
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in files}
+    return digests(folder, files)
 
 
 def test_two_workers_make_the_bytes_of_a_local_run(site: Site, tmp_path: Path) -> None:

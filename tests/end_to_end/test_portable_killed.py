@@ -22,6 +22,7 @@ from pipelines.finish import read_manifest
 from pipelines.mcts_trajectories import TABLES
 from schemas import SearchTree, read_rows
 from tests.support import cluster, postgres
+from tests.support.files import digests
 from tests.support.world import write_questions
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -210,7 +211,7 @@ def test_the_model_server_is_killed(site: Site, workers: cluster.Cluster) -> Non
     site.check(out, 2)
 
 
-def rows(folder: Path) -> dict[str, bytes]:
+def rows(folder: Path) -> dict[str, str]:
     """Rows and receipts of a run, byte for byte."""
     files = [p for t in TABLES for p in folder.glob(f"{t}/*.parquet")] + list(folder.glob("shards/*.json"))
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in files}
+    return digests(folder, files)

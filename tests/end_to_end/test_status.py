@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.support import ROOT, prefect_server, trailforge
+from tests.end_to_end.support import ROOT, trailforge
 from tests.support.model_server import running
 from tests.support.world import write_questions
 
@@ -37,12 +37,12 @@ def test_status_of_a_run_that_is_killed_half_way_and_goes_on(tmp_path: Path) -> 
     questions, out = tmp_path / "questions.jsonl", tmp_path / "run"
     write_questions(questions, 16)
     (tmp_path / "preset.yaml").write_text(PRESET)
-    with running(latency=0.15) as url, prefect_server(tmp_path / "prefect.log") as environment:
+    with running(latency=0.15) as url:
         arguments = ("mcts-trajectories", "--questions", questions, "--out", out, "--model", url)
         command = [*arguments, "--preset", tmp_path / "preset.yaml"]
         process = subprocess.Popen(
             [sys.executable, "cli.py", *map(str, command)],
-            cwd=ROOT, env={**os.environ, **environment}, start_new_session=True,
+            cwd=ROOT, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
@@ -59,7 +59,7 @@ def test_status_of_a_run_that_is_killed_half_way_and_goes_on(tmp_path: Path) -> 
         killed = status(out)
         assert (killed["state"], killed["is_held"], killed["pace"]) == ("stopped", False, None)
         assert 1 <= killed["shards_done"] <= 4 and killed["calls_kept"] >= now["pace"]["paid_calls"]
-        assert trailforge(*command, environment=environment).code == 0
+        assert trailforge(*command).code == 0
     finished = status(out)
     assert (finished["state"], finished["items_done"]) == ("finished", 16)
     shown = trailforge("status", out, "--watch")

@@ -62,12 +62,6 @@ def make_run(folder: Path, source: Path, config: MctsRunConfig = CONFIG) -> tupl
     return settings, finish_run(folder, settings, MCTS, seconds=1.0)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Every file of a folder but the lock, by its path."""
-    files = (p for p in sorted(folder.rglob("*")) if p.is_file() and p.name != ".lock")
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in files}
-
-
 def edit_manifest(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     """Change `manifest.json` in place."""
     path = folder / MANIFEST

@@ -14,7 +14,8 @@ from pipelines.finish import MANIFEST, drop_run, finish_run, read_manifest
 from pipelines.mcts_trajectories import MCTS
 from pipelines.shards import receipt_path
 from schemas import CountMismatch, InvalidInput, OutputError
-from tests.pipelines.support import CONFIG, FinishedRun, contents, edit_manifest
+from tests.pipelines.support import CONFIG, FinishedRun, edit_manifest
+from tests.support.files import contents, digest
 
 
 def again(run: FinishedRun) -> None:
@@ -116,7 +117,7 @@ def test_a_dropped_run_leaves_its_ledger_alone(finished_run: FinishedRun) -> Non
     ledger.parent.mkdir()
     ledger.write_bytes(b"paid")
     drop_run(finished_run.folder)
-    assert contents(finished_run.folder) == {"ledger/calls.sqlite": b"paid"}
+    assert contents(finished_run.folder) == {"ledger/calls.sqlite": digest(b"paid")}
     assert read_manifest(finished_run.folder) is None
 
 

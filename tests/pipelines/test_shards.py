@@ -31,7 +31,8 @@ from schemas import (
     to_dict,
     write_parquet,
 )
-from tests.pipelines.support import CONFIG, IN_PROCESS, FinishedRun, ScriptedWork, contents, make_run
+from tests.pipelines.support import CONFIG, IN_PROCESS, FinishedRun, ScriptedWork, make_run
+from tests.support.files import contents
 
 _RUNS = "runs.log"
 _ERRORS = {

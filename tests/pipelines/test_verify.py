@@ -12,7 +12,8 @@ import pytest
 from pipelines.mcts_verify import tree_problems
 from pipelines.verify import verify_run
 from schemas import InvalidInput, SearchTree, Trajectory, read_parquet, write_parquet
-from tests.pipelines.support import FinishedRun, contents, edit_manifest, forge, make_run, questions_file
+from tests.pipelines.support import FinishedRun, edit_manifest, forge, make_run, questions_file
+from tests.support.files import contents
 
 
 def problems(run: FinishedRun) -> str:

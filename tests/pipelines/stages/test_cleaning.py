@@ -28,7 +28,8 @@ from pipelines.bundling.normalise import line_keys, normalise_document, repeated
 from pipelines.shards import Shard, read_receipt, receipt_path
 from pipelines.stages.cleaning import clean, next_shards
 from schemas import InvalidInput, RejectedRow, SourceDocument, from_dict, read_rows, write_parquet
-from tests.pipelines.support import IN_PROCESS, contents
+from tests.pipelines.support import IN_PROCESS
+from tests.support.files import contents
 
 CONTENT = ContentConfig(min_words=20, min_characters=50)
 TWINS = DuplicateConfig()

@@ -31,7 +31,8 @@ from schemas import (
     read_rows,
     write_parquet,
 )
-from tests.pipelines.support import IN_PROCESS, contents
+from tests.pipelines.support import IN_PROCESS
+from tests.support.files import contents
 
 CONFIG = BundleConfig(method="greedy", min_cosine=0.5)
 SOURCES = ("post", "journal", "wire")

@@ -23,7 +23,7 @@ from pipelines.stages.selection import only_shard, select, sift
 from retrieval.encoder import Encoder
 from schemas import BundleQuestion, InvalidInput, RejectedRow, from_dict, read_parquet, read_rows, write_parquet
 from tests.filters.bundles.support import question
-from tests.pipelines.support import contents
+from tests.support.files import contents
 
 QUESTIONS = (
     "Which engineer drew the crane that lifted the bells of Lund?",
