@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 from generators import textualize
@@ -106,6 +105,10 @@ SLIPS: tuple[Callable[[str], str], ...] = (
 # The common loop
 
 
+class _Fact:
+    head, relation, tail = "Lang", "born in", "Vienna"
+
+
 def _by_loop(grammar: Grammar) -> Callable[[int, random.Random], Case]:
     def make(number: int, rng: random.Random) -> Case:
         slip = _slip if number % 2 else _no_slip
@@ -141,8 +144,7 @@ def _slip(rng: random.Random, text: str) -> str:
 async def _play(grammar: Grammar, turns: list[str], rng: random.Random) -> EpisodeRun:
     async def respond(search: Search) -> Observation:
         kept = tuple(rng.sample(SHELF, rng.randint(0, 3)))
-        triple = SimpleNamespace(head="Lang", relation="born in", tail="Vienna")
-        return Observation(passages=kept, triples=(triple,) if grammar.name == "kg_search" else ())
+        return Observation(passages=kept, triples=(_Fact(),) if grammar.name == "kg_search" else ())
 
     def script(request: Any) -> str:
         told = sum(chat.role == "assistant" for chat in request.prompt)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,18 @@ from training.adapters import slime, trl, verl
 from training.scoring import score_messages, score_text
 
 CASES = cases()
+
+
+@dataclass
+class Sample:
+    """What slime's has of use here."""
+
+    response: str
+    response_length: int
+    label: dict[str, Any]
+    metadata: dict[str, Any]
+
+
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
@@ -81,7 +94,7 @@ def test_as_while_data_is_made(case: Case) -> None:
 
 @every_case
 def test_slime(case: Case) -> None:
-    sample = SimpleNamespace(
+    sample = Sample(
         response=as_text(case, marks=True),
         response_length=case.tokens,
         label=to_dict(RewardModel(style="rule", ground_truth=case.truth)),
