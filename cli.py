@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from commands import documents, kg
+from commands import documents, kg, train
 from commands.options import (
     BeamOptions,
     MaxCalls,
@@ -116,6 +116,7 @@ def _estimate(questions: Path, preset: str, limit: int | None, seed: int) -> Non
 
 documents.register(app)
 kg.register(app)
+train.register(app)
 
 
 @app.command(
