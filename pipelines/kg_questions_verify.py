@@ -61,21 +61,21 @@ class KgQuestionRowChecks(RowChecks):
         if len(row.decomposition) != len(row.chain.found):
             yield f"{len(row.decomposition)} sub-questions for {len(row.chain.found)} findings"
             return
-        different = next((name for name, value in made_of(row).items() if getattr(row, name) != value), None)
+        made = made_of(row) | {"as_of": self.config.as_of, "writer": self.config.writer.kind}
+        different = next((name for name, value in made.items() if getattr(row, name) != value), None)
         if different:
-            yield f"{different} is not what follows from its facts"
+            yield f"{different} is not what follows from its facts and the run's configuration"
             return
         verdicts = [each.check(row) for each in _FILTERS]
         measured = seal(row, verdicts, ()).filters
-        is_asked = self.config.filters.closed_book_samples > 0 and all(verdict.keep for verdict in verdicts)
-        names = [score.name for score in measured] + [closed_book.REASON] * is_asked
-        if [score.name for score in row.filters] != names:
-            yield "its scores are not those of the filters that it went through"
-            return
-        for score, said in zip(measured, row.filters, strict=False):  # that of the closed book is the model's
+        for score, said in zip(measured, row.filters, strict=False):
             if score != said:
                 what = "keeps it" if score.passed else f"rejects it: {score.reason}"
                 yield f"filter {score.name} {what}, with {score.score:g}; its row says {said.score:g}"
+        is_asked = self.config.filters.closed_book_samples > 0 and all(verdict.keep for verdict in verdicts)
+        names = [score.name for score in measured] + [closed_book.REASON] * is_asked  # whose score is the model's
+        if [score.name for score in row.filters] != names:
+            yield "its scores are not those of the filters that it went through"
 
     def _check_rejected(self, name: str, paths: Mapping[str, FactChain]) -> None:
         """Questions that the filters rejected, in the file of their path."""

@@ -112,8 +112,8 @@ class KgRowChecks(RowChecks):
             good, bad = kept.get(question_id, ()), rejected.get(question_id, ())
             drawn = sorted((*good, *(row for row, _ in bad)), key=lambda row: row.sample)
             chosen = select(drawn, self.config.selection)
-            if chosen.selected != tuple(good) or chosen.rejected != tuple(bad):
-                self.problem(name, question_id, "others of its episodes are the best, or the reasons against the rest")
+            if (chosen.selected, chosen.rejected) != (tuple(good), tuple(bad)):
+                self.problem(name, question_id, "the filters choose others of its episodes, or for other reasons")
             pairs += contrastive_pairs(good, bad, self.config.generator.max_pairs)
         expected = {pair.uid: pair for pair in pairs}
         for pair in self.rows("pairs", name, ContrastivePair):

@@ -94,7 +94,7 @@ def made_of(row: KgTrajectory, question: Question, config: KgGeneratorConfig) ->
 
 
 def tells_its_steps(row: KgTrajectory) -> bool:
-    """Are steps and final answer those of the conversation? For an episode that the protocol finds no fault with."""
+    """Are steps, end and final answer those of the conversation? For one that the protocol finds no fault with."""
     *searches, last = [kg_search.GRAMMAR.parse_turn(m.content) for m in row.messages if m.role == "assistant"]
     asked = [_plain(turn.search) for turn in searches if turn.search]
     noted = [_plain(Search(query=s.query, entities=s.mentions, relations=s.phrases)) for s in row.steps]
@@ -102,7 +102,8 @@ def tells_its_steps(row: KgTrajectory) -> bool:
     shown = [Observation(passages=s.documents, triples=tuple(map(labels, s.triples_kept))) for s in row.steps]
     is_same = asked == noted and read == [kg_search.GRAMMAR.render_result(each) for each in shown]
     opening = tuple(kg_search.GRAMMAR.opening(row.question))
-    return is_same and last.answer == row.final_answer and row.messages[: len(opening)] == opening
+    is_ended = (row.stop, row.final_answer) == ("answered", last.answer)
+    return is_same and is_ended and row.messages[: len(opening)] == opening
 
 
 def _plain(search: Search) -> Search:

@@ -32,16 +32,16 @@ from tests.support.kg_worlds import LAX
 MODEL = ModelConfig(name="scripted", prompt_price_per_million=1.0, completion_price_per_million=2.0)
 FREE = KgRunConfig(
     model=MODEL,
-    generator=KgGeneratorConfig(episodes=5, top_k=3),
+    generator=KgGeneratorConfig(episodes=4, top_k=2),
     retrieval=RetrievalConfig(kind="bm25"),
-    output=OutputConfig(shard_size=8),
+    output=OutputConfig(shard_size=10),
 )
 GUIDED = replace(
     FREE,
     generator=KgGeneratorConfig(
         style="guided",
         episodes=4,
-        top_k=3,
+        top_k=2,
         kg_filter="overlap",
         episode=EpisodeConfig(style="completion"),
         reading=ReadingConfig(reader="sentences", max_tokens=16, stop=("\n",)),
