@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from pipelines.files import sha256_of
 from pipelines.finish import MANIFEST, manifest_of
 from pipelines.stages import kg_selection
 from pipelines.verify import verify_run
-from schemas import KgQuestion, from_dict, to_dict
+from schemas import KgQuestion, RejectedRow, from_dict, read_parquet, to_dict, write_parquet
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import edit_manifest, forge
 
@@ -251,36 +250,27 @@ def test_another_order_of_the_questions_is_found(finished_kg: Copies) -> None:
     assert "not in the order of their paths" in forged(finished_kg("written"), "kg_questions", lambda r: r[::-1])
 
 
-REJECTED_QUESTIONS: dict[str, tuple[str, Changes, str]] = {
-    "reason": ("filter", lambda row: {"reason": "not_unique"}, "its row says that"),
-    "payload": ("filter", lambda row: {"payload": "[]"}, "this rejected row holds no question"),
-    "answer": ("filter", payload_with(answer="Nobody"), "rejected: answer is not what follows"),
-    "sound": ("filter", payload_with(filters=[]), "rejected: its scores are not those of the filters"),
-    "twin": ("select", lambda row: {"detail": "none asks it too"}, "they are not those among the candidates"),
+REJECTED_QUESTIONS: dict[str, tuple[Changes, str]] = {
+    "reason": (lambda row: {"reason": "not_unique"}, "its row says that"),
+    "payload": (lambda row: {"payload": "[]"}, "this rejected row holds no question"),
+    "answer": (payload_with(answer="Nobody"), "rejected: answer is not what follows"),
+    "no scores": (payload_with(filters=[]), "rejected: its scores are not those of the filters"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REJECTED_QUESTIONS)
 def test_a_forged_rejected_question_is_found(finished_kg: Copies, name: str) -> None:
-    stage, changes, found = REJECTED_QUESTIONS[name]
+    changes, found = REJECTED_QUESTIONS[name]
+    assert found in changed(finished_kg("written"), "rejected", changes, lambda row: row.stage == "filter")
+
+
+def test_another_twin_of_a_duplicate_is_found(finished_kg: Copies) -> None:
     run = finished_kg("written")
-    if stage == "filter":
-        assert found in changed(run, "rejected", changes, lambda row: row.stage == stage)
-        return
-    path = f"rejected/{kg_selection.REJECTED}.parquet"
-    number = sorted(p.name for p in (run.folder / "rejected").glob("part-0*.parquet"))
-    assert number, "the first file is forged by `changed`, the selection's by its own name"
-    assert found in _forged_selection(run, path, changes)
-
-
-def _forged_selection(run: FinishedKg, name: str, changes: Changes) -> str:
-    from schemas import RejectedRow, read_parquet, write_parquet
-
-    path: Path = run.folder / name
-    rows = read_parquet(path, RejectedRow)
-    write_parquet(path, RejectedRow, [replace(rows[0], **changes(rows[0])), *rows[1:]])
+    name = f"rejected/{kg_selection.REJECTED}.parquet"
+    first, *others = read_parquet(run.folder / name, RejectedRow)
+    write_parquet(run.folder / name, RejectedRow, [replace(first, detail="none asks it too"), *others])
     _refit_hash(run, name)
-    return problems(run)
+    assert "part-selection, duplicates: they are not those among the candidates" in problems(run)
 
 
 def _refit_hash(run: FinishedKg, name: str) -> None:
