@@ -24,7 +24,7 @@ from generators.kg.conflicts import conflicts_of
 from generators.kg.guided import GuidedEpisode
 from generators.kg.pairs import contrastive_pairs
 from generators.kg.reading import Reading
-from generators.kg.rows import reward_of, row_of, steps_of
+from generators.kg.rows import made_of, reward_of, row_of, steps_of, tells_its_steps
 from generators.kg.tool import SearchTool
 from inference import Meter, Usage
 from mcts.asker import Asker
@@ -44,7 +44,9 @@ __all__ = [
     "SelfCheck",
     "contrastive_pairs",
     "generate",
+    "made_of",
     "reward_of",
+    "tells_its_steps",
 ]
 
 

@@ -37,6 +37,12 @@ class ScriptedModel:
         """As `ModelClient.check`."""
         return ["scripted"]
 
+    @property
+    def told(self) -> dict[str, int]:
+        """As `ModelClient.told`."""
+        names = ("paid_calls", "ledger_hits", "retries", "in_flight")
+        return {name: getattr(self.counters, name) for name in names} | {"servers_waited_for": 0}
+
     async def aclose(self) -> None:
         """As `ModelClient.aclose`."""
 

@@ -76,14 +76,15 @@ def take_in_questions(
     shard_size: int,
     limit: int | None,
     needs_paragraphs: bool = False,
+    needs_decomposition: bool = False,
 ) -> Settings:
     """Read, check and cut the questions. Raises `InvalidInput` for an unreadable file or over 5 % invalid rows.
 
     The same file, limit and configuration give the same shards. They are set aside until `write_settings` puts them in
-    their place, so that a run that is already in the folder stays as it is. `needs_paragraphs`: a question without any
-    is an invalid row.
+    their place, so that a run that is already in the folder stays as it is. `needs_paragraphs`, `needs_decomposition`:
+    a question without is an invalid row.
     """
-    rows = [read_questions(source, needs_paragraphs=needs_paragraphs)]
+    rows = [read_questions(source, needs_paragraphs=needs_paragraphs, needs_decomposition=needs_decomposition)]
     intake = _Intake((source,), folder, Question, config_hash)
     return intake.take_in(rows, dataset=dataset, config=config, shard_size=shard_size, limit=limit)
 

@@ -1,23 +1,33 @@
-"""Verification of a run of KG trajectories: filters, rewards and SFT rows again, from the rows."""
+"""Verification of a run of KG trajectories: fields, filters, selection, pairs and SFT rows again, from the rows."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from filters import first_rejection
-from filters.kg import judge_kg_episode
-from generators.kg_trajectories import reward_of
+from filters.kg import judge_kg_episode, select
+from generators.kg_trajectories import contrastive_pairs, made_of, tells_its_steps
 from generators.textualize import kg_sft_row
 from pipelines.intake import INPUTS
 from pipelines.kg_config import KgRunConfig
 from pipelines.kg_trajectories import DATASET, FILTER, SEARCH
 from pipelines.row_checks import RowChecks
-from schemas import ContrastivePair, KgTrajectory, Question, SftRow
+from schemas import (
+    ContrastivePair,
+    InvalidInput,
+    KgTrajectory,
+    Question,
+    RejectedRow,
+    SftRow,
+    Verdict,
+    from_dict,
+)
 
 
 class KgRowChecks(RowChecks):
-    """Episodes against their filters and rewards, SFT rows and pairs against the episodes."""
+    """Episodes against their questions, conversations and filters; SFT rows and pairs against the episodes."""
 
     config: KgRunConfig
 
@@ -27,32 +37,87 @@ class KgRowChecks(RowChecks):
         for name in self.names():
             questions = {q.id: q for q in self.rows(INPUTS, name, Question)}
             self.accepted["read"] += len(questions)
-            self._check_episodes(name, questions)
+            self._check_file(name, questions)
             self.count_rejected(name)
         failed = sum(c.count for line in self.manifest.stages if line.name == SEARCH for c in line.failed)
         self.accepted[SEARCH] = self.accepted["read"] - failed
         self.check_books()
 
-    def _check_episodes(self, name: str, questions: Mapping[str, Question]) -> None:
-        earlier: dict[str, list[KgTrajectory]] = defaultdict(list)
-        expected: dict[str, SftRow] = {}
+    def _check_file(self, name: str, questions: Mapping[str, Question]) -> None:
+        kept: dict[str, list[KgTrajectory]] = defaultdict(list)
         for row in self.rows(DATASET, name, KgTrajectory):
             self.accepted[FILTER] += 1
-            expected[row.uid] = kg_sft_row(row)
-            if row.question_id not in questions:
-                self.problem(name, row.uid, f"its question {row.question_id!r} is not among the inputs")
-            before = earlier[row.question_id]
-            verdict = first_rejection(judge_kg_episode(row, before, self.config.selection.filters))
-            if verdict is not None:
-                self.problem(name, row.uid, f"filter {verdict.reason} rejects it: {verdict.detail}")
-            if row.reward != reward_of(row, self.config.generator.constants):
-                self.problem(name, row.uid, "its reward is not that of its conversation")
-            before.append(row)
-        for pair in self.rows("pairs", name, ContrastivePair):
-            if pair.good_uid not in expected:
-                self.problem(name, pair.uid, f"its good episode {pair.good_uid} is not there")
+            for problem in self._problems(row, questions.get(row.question_id), kept[row.question_id]):
+                self.problem(name, row.uid, problem)
+            kept[row.question_id].append(row)
+        self._check_sft(name, [row for rows in kept.values() for row in rows])
+        rejected = self._bad_episodes(name)
+        for row, _ in (each for rows in rejected.values() for each in rows):
+            for problem in self._field_problems(row, questions.get(row.question_id)):
+                self.problem(name, row.uid, f"rejected: {problem}")
+        self._check_choice(name, kept, rejected)
+
+    def _problems(self, row: KgTrajectory, question: Question | None, before: Sequence[KgTrajectory]) -> Iterator[str]:
+        """What is wrong with a selected row."""
+        yield from self._field_problems(row, question)
+        verdict = first_rejection(judge_kg_episode(row, before, self.config.selection.filters))
+        if verdict is not None:
+            yield f"filter {verdict.reason} rejects it: {verdict.detail}"
+        elif not tells_its_steps(row):
+            yield "its steps and final answer are not those of its conversation"
+
+    def _field_problems(self, row: KgTrajectory, question: Question | None) -> Iterator[str]:
+        if question is None:
+            yield f"its question {row.question_id!r} is not among the inputs"
+            return
+        made = made_of(row, question, self.config.generator)
+        different = next((name for name, value in made.items() if getattr(row, name) != value), None)
+        if different:
+            yield f"{different} is not what follows from its question and conversation"
+
+    def _check_sft(self, name: str, rows: Sequence[KgTrajectory]) -> None:
+        expected = {row.uid: kg_sft_row(row) for row in rows}
         for row in self.rows("sft", name, SftRow):
             if row != expected.pop(row.uid, None):
                 self.problem(name, row.uid, "this SFT row is not what its episode gives")
         for uid in expected:
             self.problem(name, uid, "this SFT row of an episode is missing")
+
+    def _bad_episodes(self, name: str) -> dict[str, list[tuple[KgTrajectory, Verdict]]]:
+        """The rejected episodes of a file by question, each with what is against it."""
+        found: dict[str, list[tuple[KgTrajectory, Verdict]]] = defaultdict(list)
+        for row in self.rows("rejected", name, RejectedRow):
+            if row.stage != FILTER:
+                continue
+            try:
+                episode = from_dict(KgTrajectory, json.loads(row.payload))
+            except (ValueError, TypeError, InvalidInput) as error:
+                self.problem(name, row.uid, f"this rejected row holds no episode ({error})")
+                continue
+            verdict = Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail)
+            found[episode.question_id].append((episode, verdict))
+            if episode.uid != row.uid:
+                self.problem(name, row.uid, f"this rejected row holds another episode, {episode.uid}")
+        return found
+
+    def _check_choice(
+        self,
+        name: str,
+        kept: Mapping[str, Sequence[KgTrajectory]],
+        rejected: Mapping[str, Sequence[tuple[KgTrajectory, Verdict]]],
+    ) -> None:
+        """Of each question's episodes the right ones were selected, and paired."""
+        pairs: list[ContrastivePair] = []
+        for question_id in dict.fromkeys((*kept, *rejected)):
+            good, bad = kept.get(question_id, ()), rejected.get(question_id, ())
+            drawn = sorted((*good, *(row for row, _ in bad)), key=lambda row: row.sample)
+            chosen = select(drawn, self.config.selection)
+            if (chosen.selected, chosen.rejected) != (tuple(good), tuple(bad)):
+                self.problem(name, question_id, "the filters choose others of its episodes, or for other reasons")
+            pairs += contrastive_pairs(good, bad, self.config.generator.max_pairs)
+        expected = {pair.uid: pair for pair in pairs}
+        for pair in self.rows("pairs", name, ContrastivePair):
+            if pair != expected.pop(pair.uid, None):
+                self.problem(name, pair.uid, "this pair is not what its episodes give")
+        for uid in expected:
+            self.problem(name, uid, "this pair of episodes is missing")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
-from generators.kg.config import KgContext
+from generators.kg.config import KgContext, KgGeneratorConfig
+from generators.kg.tool import labels
 from protocols import kg_search
 from protocols.base import estimate_tokens
 from protocols.episodes import EpisodeRun
+from protocols.grammar import Observation, Search
 from rewards import DynaSearcherConstants, dynasearcher_reward, r_recall, score_answer
 from schemas import (
     KgConflict,
@@ -33,44 +36,83 @@ def row_of(
     conflicts: Sequence[KgConflict] = (),
 ) -> KgTrajectory:
     """The row of an episode, as it came; `steps_of(run)` are its searches."""
-    config = context.config
-    is_guided = config.style == "guided"
-    steps = steps_of(run)
-    said = "\0".join([question.id, str(sample), *(message.content for message in run.messages)])
     row = KgTrajectory(
-        uid=hashlib.sha256(said.encode()).hexdigest()[:16],
+        uid="",
         question_id=question.id,
-        question=question.question,
-        answer=question.answer,
-        answer_aliases=question.answer_aliases,
+        question="",
+        answer="",
+        answer_aliases=(),
         kind="bad",
-        origin="oracle" if is_guided else "policy",
-        plan=tuple(hop.question for hop in question.decomposition) if is_guided else (),
+        origin="policy",
+        plan=(),
         sample=sample,
-        steps=steps,
+        steps=steps_of(run),
         messages=run.messages,
         stop=run.stop,
         final_answer=run.answer,
-        num_tool_calls=run.num_searches,
-        num_hops=len(question.decomposition),
-        token_estimate=sum(estimate_tokens(message.content) for message in run.messages),
-        gold_hops=question.decomposition,
-        supporting=supporting_documents(question),
+        num_tool_calls=0,
+        num_hops=0,
+        token_estimate=0,
+        gold_hops=(),
+        supporting=(),
         reward=KgReward(total=0.0, r_acc=0.0, r_ans=0.0, r_recall=None, r_penalty=None, r_gain=0.0),
-        flags=("stale_or_conflicting",) if conflicts else (),
+        flags=(),
         conflicts=tuple(conflicts),
         provenance=Provenance(
             run_id=context.run_id,
             source_id=f"{question.dataset}:{question.id}",
             model=context.model,
-            prompt_version=config.prompts.version,
+            prompt_version=context.config.prompts.version,
             seed=context.seed,
             call_keys=tuple(call_keys),
         ),
     )
-    is_right = score_answer(run.answer, question.golds).total > 0
-    kind = "good" if is_right and holds_format(run.messages) else "bad"
-    return replace(row, kind=kind, reward=reward_of(row, config.constants))
+    return replace(row, **made_of(row, question, context.config))
+
+
+def made_of(row: KgTrajectory, question: Question, config: KgGeneratorConfig) -> dict[str, Any]:
+    """The fields of a row that follow from its question, its conversation and its steps."""
+    is_guided = config.style == "guided"
+    said = "\0".join([question.id, str(row.sample), *(message.content for message in row.messages)])
+    is_right = score_answer(row.final_answer, question.golds).total > 0
+    fields: dict[str, Any] = {
+        "uid": hashlib.sha256(said.encode()).hexdigest()[:16],
+        "question": question.question,
+        "answer": question.answer,
+        "answer_aliases": question.answer_aliases,
+        "kind": "good" if is_right and holds_format(row.messages) else "bad",
+        "origin": "oracle" if is_guided else "policy",
+        "plan": tuple(hop.question for hop in question.decomposition) if is_guided else (),
+        "num_tool_calls": len(row.steps),
+        "num_hops": len(question.decomposition),
+        "token_estimate": sum(estimate_tokens(message.content) for message in row.messages),
+        "gold_hops": question.decomposition,
+        "supporting": supporting_documents(question),
+        "flags": ("stale_or_conflicting",) if row.conflicts else (),
+    }
+    return fields | {"reward": reward_of(replace(row, **fields), config.constants)}
+
+
+def tells_its_steps(row: KgTrajectory) -> bool:
+    """Are steps, end and final answer those of the conversation? For one that the protocol finds no fault with."""
+    *searches, last = [kg_search.GRAMMAR.parse_turn(m.content) for m in row.messages if m.role == "assistant"]
+    asked = [_plain(turn.search) for turn in searches if turn.search]
+    noted = [_plain(Search(query=s.query, entities=s.mentions, relations=s.phrases)) for s in row.steps]
+    read = [message.content for message in row.messages if message.role == "tool"]
+    shown = [Observation(passages=s.documents, triples=tuple(map(labels, s.triples_kept))) for s in row.steps]
+    is_same = asked == noted and read == [kg_search.GRAMMAR.render_result(each) for each in shown]
+    opening = tuple(kg_search.GRAMMAR.opening(row.question))
+    is_ended = (row.stop, row.final_answer) == ("answered", last.answer)
+    return is_same and is_ended and row.messages[: len(opening)] == opening
+
+
+def _plain(search: Search) -> Search:
+    """White space and repeated mentions aside, which a conversation or a step may leave out."""
+    entities = dict.fromkeys(name.strip() for name in search.entities)
+    phrases = (phrase.strip() for phrase in search.relations)
+    return Search(
+        query=search.query.strip(), entities=tuple(filter(None, entities)), relations=tuple(filter(None, phrases))
+    )
 
 
 def reward_of(row: KgTrajectory, constants: DynaSearcherConstants) -> KgReward:

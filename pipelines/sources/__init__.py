@@ -38,13 +38,18 @@ FORMATS = ("auto", *(reader.NAME for reader in _READERS))
 
 
 def read_questions(
-    path: Path, *, limit: int | None = None, format: str = "auto", needs_paragraphs: bool = False
+    path: Path,
+    *,
+    limit: int | None = None,
+    format: str = "auto",
+    needs_paragraphs: bool = False,
+    needs_decomposition: bool = False,
 ) -> Iterator[Question | InvalidRow]:
     """The questions of a file in its order, and the rows that are none, until `limit` questions are read.
 
     JSON Lines or one JSON list, plain or gzip, told apart by content. `auto` takes the format that the keys of the
     first row with known keys show. Two questions never have the same id: the second is an invalid row.
-    `needs_paragraphs`: so is a question without any.
+    `needs_paragraphs`, `needs_decomposition`: so is a question without any, or without one.
     Raises `InvalidInput` for an unknown format, and for a file that is missing or cannot be read to its end.
     """
     reader = _reader_named(format)
@@ -54,7 +59,7 @@ def read_questions(
             return
         if isinstance(row, JsonRow):
             reader = reader or _reader_for(row)
-            row = _read(row, reader, path, seen, needs_paragraphs)
+            row = _read(row, reader, path, seen, (needs_paragraphs, needs_decomposition))
         yield row
 
 
@@ -73,7 +78,7 @@ def _reader_for(row: JsonRow) -> _Reader | None:
 
 
 def _read(
-    row: JsonRow, reader: _Reader | None, path: Path, seen: set[str], needs_paragraphs: bool
+    row: JsonRow, reader: _Reader | None, path: Path, seen: set[str], needs: tuple[bool, bool]
 ) -> Question | InvalidRow:
     """The row's question, whose id joins `seen`. The one place where a bad row stops being an exception."""
     try:
@@ -84,10 +89,18 @@ def _read(
         question = reader.read(fields)
         if question.id in seen:
             raise InvalidInput(f"a question with the id {question.id!r} came before", field="id")
-        if needs_paragraphs and not question.paragraphs:
-            problem = "nothing to search: no paragraphs; search a corpus instead (retrieval.scope: corpus)"
-            raise InvalidInput(problem, field="paragraphs")
+        _check_has(question, *needs)
     except InvalidInput as error:
         return InvalidRow(file=str(path), row=row.row, field=error.field, problem=error.problem, payload=row.text)
     seen.add(question.id)
     return question
+
+
+def _check_has(question: Question, needs_paragraphs: bool, needs_decomposition: bool) -> None:
+    """Raises `InvalidInput` for what the question has not."""
+    if needs_paragraphs and not question.paragraphs:
+        problem = "nothing to search: no paragraphs; search a corpus instead (retrieval.scope: corpus)"
+        raise InvalidInput(problem, field="paragraphs")
+    if needs_decomposition and not question.decomposition:
+        problem = "no decomposition to be led along (generator.style: guided)"
+        raise InvalidInput(problem, field="decomposition")

@@ -36,6 +36,7 @@ def select(folder: Path, shards: Sequence[Shard], size: int) -> None:
     candidates = list(candidates_of(folder, shards))
     kept, rejected = sift(candidates)
     files, _ = write_parts(folder, TABLE, KgQuestion, kept, size)
+    (folder / JSONL).unlink(missing_ok=True)  # of a run that was here before
     if kept:
         write_text(folder / JSONL, "".join(map(line_of, kept)))
         files = (*files, file_entry(folder, folder / JSONL, len(kept)))

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pipelines.kg_questions import KG_QUESTIONS
+from pipelines.kg_trajectories import KG
 from pipelines.stages.model_work import ModelWork
 from tests.pipelines.bundles_support import CONFIG, FinishedBundles, documents_file, make_bundles, scripted_client
+from tests.pipelines.kg_support import (
+    BY_RULE,
+    FREE,
+    GUIDED,
+    WRITTEN,
+    FinishedKg,
+    make_questions,
+    make_trajectories,
+    searched_graph,
+)
+from tests.pipelines.kg_support import questions_file as questions_file_of
+from tests.pipelines.kg_support import scripted_client as kg_client
 from tests.pipelines.support import FinishedRun, make_run, questions_file
 from tests.support.bundle_world import write_benchmark
 from tests.support.figures import listened
+from tests.support.kg_agent import paths_store
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +65,35 @@ def finished_bundles(original_bundles: FinishedBundles, tmp_path: Path) -> Finis
     copy = tmp_path / "run"
     shutil.copytree(original_bundles.folder, copy)
     return replace(original_bundles, folder=copy)
+
+
+@pytest.fixture(scope="session")
+def original_kg(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, FinishedKg]:
+    """Runs over a knowledge graph, by what they are: `free`, `guided`, `written`, `by_rule`. To be read only."""
+    folder = tmp_path_factory.mktemp("made")
+    source, searched = questions_file_of(folder / "questions.jsonl"), searched_graph(folder / "searched")
+    paths = paths_store(folder / "paths").folder
+    runs: dict[str, FinishedKg] = {}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ModelWork, "client", kg_client)
+        for name, searching in (("free", FREE), ("guided", GUIDED)):
+            made = make_trajectories(folder / name, source, searching.on_graph(searched))
+            runs[name] = FinishedKg(folder / name, searched, *made, KG)
+        for name, asking in (("written", WRITTEN), ("by_rule", BY_RULE)):
+            made = make_questions(folder / name, asking.on_graph(paths))
+            runs[name] = FinishedKg(folder / name, paths, *made, KG_QUESTIONS)
+    return runs
+
+
+@pytest.fixture
+def finished_kg(original_kg: Mapping[str, FinishedKg], tmp_path: Path) -> Callable[[str], FinishedKg]:
+    """Gives a copy of one of these runs."""
+
+    def copy_of(name: str) -> FinishedKg:
+        shutil.copytree(original_kg[name].folder, tmp_path / "run")
+        return replace(original_kg[name], folder=tmp_path / "run")
+
+    return copy_of
 
 
 @pytest.fixture

@@ -43,9 +43,13 @@ RELATIONS = (
 )
 
 
-def store(folder: Path, triples: tuple[tuple[str, str, str], ...] = TRIPLES) -> KgStore:
+def store(
+    folder: Path,
+    triples: tuple[tuple[str, str, str], ...] = TRIPLES,
+    entities: tuple[tuple[str, ...], ...] = ENTITIES,
+) -> KgStore:
     """The graph, built in a folder that exists."""
-    tables = {"triples": triples, "entities": ENTITIES, "relations": RELATIONS}
+    tables = {"triples": triples, "entities": entities, "relations": RELATIONS}
     for name, rows in tables.items():
         (folder / f"{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
     source = open_source(

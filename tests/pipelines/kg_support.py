@@ -1,0 +1,138 @@
+"""Small finished runs over a knowledge graph, made with the scripted model of `tests.support.kg_agent`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from generators.kg_questions import KgWriterConfig
+from generators.kg_trajectories import KgGeneratorConfig, KgPromptNames, ReadingConfig
+from inference import ModelClient, Request
+from inference.scripted import ScriptedModel, prompt_text
+from pipelines import kg_questions, kg_trajectories
+from pipelines.config import ModelConfig, OutputConfig
+from pipelines.dataset import Dataset
+from pipelines.finish import finish_run
+from pipelines.intake import Settings, write_settings
+from pipelines.kg_config import KgQuestionRunConfig, KgRunConfig
+from pipelines.kg_questions import KG_QUESTIONS
+from pipelines.kg_trajectories import KG, KgWork
+from pipelines.shards import Shard, run_pipeline
+from pipelines.stages.model_work import ModelWork
+from protocols.episodes import EpisodeConfig
+from retrieval import RetrievalConfig
+from schemas import Manifest, read_rows, to_dict
+from tests.pipelines.support import IN_PROCESS
+from tests.support import kg_agent, world
+from tests.support.kg_worlds import LAX
+
+MODEL = ModelConfig(name="scripted", prompt_price_per_million=1.0, completion_price_per_million=2.0)
+FREE = KgRunConfig(
+    model=MODEL,
+    generator=KgGeneratorConfig(episodes=4, top_k=2),
+    retrieval=RetrievalConfig(kind="bm25"),
+    output=OutputConfig(shard_size=10),
+)
+GUIDED = replace(
+    FREE,
+    generator=KgGeneratorConfig(
+        style="guided",
+        episodes=4,
+        top_k=2,
+        kg_filter="overlap",
+        episode=EpisodeConfig(style="completion"),
+        reading=ReadingConfig(reader="sentences", max_tokens=16, stop=("\n",)),
+        prompts=KgPromptNames(answer="embedded_answer"),
+    ),
+)
+WRITTEN = KgQuestionRunConfig(
+    model=MODEL, count=60, as_of="2021-05", paths=LAX, output=OutputConfig(shard_size=10)
+)  # fmt: skip
+BY_RULE = replace(WRITTEN, writer=KgWriterConfig(kind="templates"))
+QUESTIONS = 21
+"""Of which one is no JSON: few enough to go on."""
+
+
+@dataclass(frozen=True)
+class FinishedKg:
+    """A run, what it was made of, and its books."""
+
+    folder: Path
+    graph: Path
+    settings: Settings
+    manifest: Manifest
+    dataset: Dataset
+
+    def rows(self, table: str) -> list[Any]:
+        """All rows of a table, in the order of their files."""
+        return list(read_rows(sorted((self.folder / table).glob("*.parquet")), self.dataset.tables[table]))
+
+
+async def scripted_client(work: ModelWork) -> ModelClient:
+    """In place of `ModelWork.client`."""
+    model: Any = ScriptedModel(reply)
+    return model
+
+
+def reply(request: Request) -> str:
+    """The agent's."""
+    return kg_agent.Model()(prompt_text(request), request.sampling_seed)
+
+
+def questions_file(path: Path, *, count: int = QUESTIONS, broken_row: int | None = 5) -> Path:
+    """Questions of the world with decomposition and paragraphs; the row `broken_row` (1-based) is cut short."""
+    lines = [json.dumps(to_dict(world.question(n, 2 + n % 2))) for n in range(count)]
+    if broken_row is not None:
+        lines[broken_row - 1] = lines[broken_row - 1][:40]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def searched_graph(folder: Path, count: int = QUESTIONS) -> Path:
+    """The graph of these questions."""
+    return kg_agent.searched_store(folder, [world.question(n, 2 + n % 2) for n in range(count)]).folder
+
+
+def begin_trajectories(folder: Path, source: Path, config: KgRunConfig) -> Settings:
+    """Take the questions in."""
+    settings = kg_trajectories.take_in(source, folder, config, None)
+    write_settings(folder, settings)
+    return settings
+
+
+def search_shards(folder: Path, settings: Settings, shards: Sequence[Shard]) -> None:
+    """Run some shards. `ModelWork.client` has to be `scripted_client`."""
+    config: KgRunConfig = KG.configuration(settings)
+    run_pipeline(
+        KgWork(folder=str(folder), run_id=settings.run_id, config=config, preset="test"), folder, shards, IN_PROCESS
+    )
+
+
+def make_trajectories(folder: Path, source: Path, config: KgRunConfig) -> tuple[Settings, Manifest]:
+    """Take in, run all shards, finish."""
+    settings = begin_trajectories(folder, source, config)
+    search_shards(folder, settings, settings.shards)
+    return settings, finish_run(folder, settings, KG, seconds=1.0)
+
+
+def begin_questions(folder: Path, config: KgQuestionRunConfig) -> Settings:
+    """Sample the paths."""
+    settings, _ = kg_questions.take_in(folder, config)
+    write_settings(folder, settings)
+    return settings
+
+
+def run_stages(folder: Path, settings: Settings) -> None:
+    """Write, then select. `ModelWork.client` has to be `scripted_client`."""
+    for name in kg_questions.STAGES:
+        kg_questions.run(name, folder, settings, KG_QUESTIONS.configuration(settings), "test", IN_PROCESS)
+
+
+def make_questions(folder: Path, config: KgQuestionRunConfig) -> tuple[Settings, Manifest]:
+    """Sample, run both stages, finish."""
+    settings = begin_questions(folder, config)
+    run_stages(folder, settings)
+    return settings, finish_run(folder, settings, KG_QUESTIONS, seconds=1.0)

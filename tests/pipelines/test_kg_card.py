@@ -1,0 +1,141 @@
+"""The cards of runs over a knowledge graph: the tables that have files, figures of manifest and rows, one of each."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+
+import pytest
+import yaml
+
+from pipelines import kg_card, kg_questions_card
+from pipelines.config import ModelConfig
+from pipelines.plots import FUNNEL
+from schemas import KgReward
+from tests.pipelines.kg_support import BY_RULE, FREE, WRITTEN, FinishedKg
+from tests.support.figures import pixels
+
+ALL = ("free", "guided", "written", "by_rule")
+Copies = Callable[[str], FinishedKg]
+
+
+def text_of(run: FinishedKg) -> str:
+    return (run.folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_front_matter_names_the_tables_that_have_files(original_kg: Mapping[str, FinishedKg], name: str) -> None:
+    run = original_kg[name]
+    start, front, _ = text_of(run).split("---\n", 2)
+    content = yaml.safe_load(front)
+    assert start == "" and content["pretty_name"] == run.manifest.run_id
+    named = [config["config_name"] for config in content["configs"]]
+    present = {f.path.split("/")[0] for f in run.manifest.files if f.rows and "/" in f.path}
+    assert named[0] == run.settings.dataset and set(named) == present - {"inputs"}
+    for config in content["configs"]:
+        (files,) = config["data_files"]
+        assert len(list(run.folder.glob(files["path"]))) == len(list((run.folder / config["config_name"]).iterdir()))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_funnel_cost_and_origin_are_those_of_the_manifest(original_kg: Mapping[str, FinishedKg], name: str) -> None:
+    m, text = original_kg[name].manifest, text_of(original_kg[name])
+    for line in m.stages:
+        rejected, failed = (", ".join(f"{c.reason} {c.count}" for c in cs) for cs in (line.rejected, line.failed))
+        assert f"| {line.name} | {line.inputs} | {line.accepted} | {rejected} | {failed} |" in text
+    assert f"| {m.calls} | {m.cut_replies} | {m.prompt_tokens} | {m.completion_tokens} | {m.cost:.4f} |" in text
+    assert m.calls_per_accepted_row == round(m.calls / m.stages[-1].accepted, 2)
+    assert f"`{m.inputs[0].path}` ({m.inputs[0].rows} rows read)" in text
+    assert f"Seed 0, configuration {m.config_hash}, trailforge {m.trailforge_version}" in text
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_plots_that_the_card_shows_are_there(original_kg: Mapping[str, FinishedKg], name: str) -> None:
+    run = original_kg[name]
+    shown = [FUNNEL, kg_card.REWARDS] if run.settings.dataset == "kg_trajectories" else [FUNNEL]
+    for plot in shown:
+        assert f"]({plot})" in text_of(run) and min(pixels((run.folder / plot).read_bytes())) > 300
+    assert sorted(path.name for path in (run.folder / "plots").iterdir()) == sorted(p.split("/")[1] for p in shown)
+
+
+@pytest.mark.parametrize("name", ["free", "guided"])
+def test_means_of_rewards_are_those_of_selected_and_rejected_episodes(
+    original_kg: Mapping[str, FinishedKg], name: str
+) -> None:
+    run, text = original_kg[name], text_of(original_kg[name])
+    selected = run.rows("kg_trajectories")
+    rejected = [json.loads(row.payload)["reward"] for row in run.rows("rejected") if row.stage == "filter"]
+    assert selected and rejected
+    for part in fields(KgReward):
+        good = [getattr(row.reward, part.name) for row in selected]
+        bad = [reward[part.name] for reward in rejected]
+        means = [f"{sum(values) / len(values):.3f}" for values in (good, bad)]
+        assert f"| {part.name} | {len(good)} | {means[0]} | {len(bad)} | {means[1]} |" in text
+    searches, triples = (
+        sum(row.num_tool_calls for row in selected),
+        sum(len(s.triples_kept) for row in selected for s in row.steps),
+    )
+    assert (
+        f"- Rows: {len(selected)} episodes; per episode {searches / len(selected):.2f} searches, "
+        f"{triples / len(selected):.2f} triples kept" in text
+    )
+    flags = Counter(flag for row in selected for flag in row.flags)
+    assert f"flags: {', '.join(f'{flag} {count}' for flag, count in flags.items()) or 'none'}" in text
+    assert f"`{selected[0].uid}`" in text
+
+
+def test_a_part_of_the_reward_that_is_not_known_is_left_out_of_its_mean(finished_kg: Copies) -> None:
+    run = finished_kg("free")
+    first, second, *_ = run.rows("kg_trajectories")
+    unknown = replace(first, reward=replace(first.reward, r_recall=None, r_penalty=None))
+    text = kg_card.card(run.folder, run.manifest, FREE, [unknown, second], [])
+    assert f"| r_recall | 1 | {second.reward.r_recall:.3f} | 0 |  |" in text
+    assert "| r_acc | 2 | 1.000 | 0 |  |" in text
+
+
+@pytest.mark.parametrize("name", ["written", "by_rule"])
+def test_questions_are_counted_by_shape_and_relation(original_kg: Mapping[str, FinishedKg], name: str) -> None:
+    run, text = original_kg[name], text_of(original_kg[name])
+    rows = run.rows("kg_questions")
+    for (shape, hops), count in Counter((row.shape, row.hops) for row in rows).items():
+        assert f"| {shape} | {hops} | {count} |" in text
+    used = Counter(name for row in rows for name in {fact.triple.relation_label for fact in row.chain.facts})
+    for relation, count in used.items():
+        assert f"| {relation} | {count} |" in text
+    assert f"- Rows: {len(rows)} questions, written by {rows[0].writer}" in text and "as of 2021-05" in text
+    for shape in {row.shape for row in rows}:
+        first = next(row for row in rows if row.shape == shape)
+        example = text.split(f"## One question: {shape} (`{first.uid}`)")[1].split("\n## ")[0]
+        assert first.question in example and f"Answer: {first.answer}\n" in example
+        assert all(f"{hop.question} **{hop.answer}**" in example for hop in first.decomposition)
+        assert all(fact in example for fact in first.path)
+
+
+def test_runs_without_a_row_have_cards_too(finished_kg: Copies) -> None:
+    run = finished_kg("free")
+    empty = replace(run.manifest, files=(), calls_per_accepted_row=None, cost_per_accepted_row=None)
+    text = kg_card.card(run.folder, empty, FREE, [], [])
+    assert "- Rows: 0 episodes\n- Led by: none; flags: none" in text and "| total | 0 |  | 0 |  |" in text
+    assert yaml.safe_load(text.split("---\n")[1])["configs"] == [] and "One episode" not in text
+    text = kg_questions_card.card(run.folder, replace(empty, stages=()), replace(WRITTEN, as_of=""), [])
+    assert "- Rows: 0 questions, written by model" in text and "as of a date that was not given" in text
+    assert "The most frequent of 0." in text and "One question" not in text
+
+
+def test_an_example_cannot_close_the_block_it_is_shown_in(finished_kg: Copies) -> None:
+    run = finished_kg("free")
+    (row, *_) = run.rows("kg_trajectories")
+    *_, last = row.messages
+    evil = replace(row, messages=(*row.messages[:-1], replace(last, content="a\n```\n# A heading")))
+    assert "'''\n# A heading" in kg_card.card(run.folder, run.manifest, FREE, [evil], [])
+
+
+def test_rows_of_the_embedded_model_are_said_not_to_be_for_training(
+    original_kg: Mapping[str, FinishedKg], finished_kg: Copies
+) -> None:
+    warning = "Not meant for training"
+    assert [name for name in ALL if warning in text_of(original_kg[name])] == ["guided"]
+    run, embedded = finished_kg("by_rule"), replace(BY_RULE, model=ModelConfig(url="embedded"))
+    assert warning in kg_questions_card.card(run.folder, run.manifest, embedded, [])

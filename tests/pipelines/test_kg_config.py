@@ -1,0 +1,59 @@
+"""Which graph a run is over: its content decides, a damaged one is refused, and so is a date that is none."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipelines.kg_config import KgQuestionRunConfig
+from retrieval.kg.layout import MANIFEST
+from schemas import InvalidInput, RetrievalError
+from tests.pipelines.kg_support import FREE, WRITTEN
+from tests.support.kg_agent import paths_store
+from tests.support.kg_worlds import film_store
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    return paths_store(tmp_path / "graph").folder
+
+
+def test_the_content_of_the_graph_decides_and_not_its_place(graph: Path, tmp_path: Path) -> None:
+    moved = Path(shutil.copytree(graph, tmp_path / "elsewhere"))
+    other = film_store(tmp_path / "films").folder
+    for config in (FREE, WRITTEN):
+        assert config.on_graph(graph).hash == config.on_graph(moved).hash != config.on_graph(other).hash
+        assert config.on_graph(moved).kg == str(moved)
+    assert replace(FREE, kg=str(graph)).on_graph(None).kg_hash == FREE.on_graph(graph).kg_hash
+
+
+@pytest.mark.parametrize("name", ["out.neighbours.npy", MANIFEST])
+def test_a_graph_that_was_cut_short_is_refused_before_anything_is_written(graph: Path, name: str) -> None:
+    content = (graph / name).read_bytes()
+    (graph / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(RetrievalError, match=rf"{name} is (missing or )?damaged: build the store again"):
+        FREE.on_graph(graph)
+    (graph / name).unlink()
+    with pytest.raises((RetrievalError, InvalidInput), match=r"build the store again|holds no knowledge graph"):
+        WRITTEN.on_graph(graph)
+
+
+@pytest.mark.parametrize("as_of", ["2019", "2019-07", "2019-07-01", ""])
+def test_a_date_is_a_day_a_month_or_a_year(as_of: str) -> None:
+    assert KgQuestionRunConfig(as_of=as_of).as_of == as_of
+
+
+@pytest.mark.parametrize(
+    "as_of", ["19", "2019-7", "2019-13", "2019-02-30", "2019-07-01T00:00", "2019-07-01-01", "July"]
+)
+def test_what_is_no_date_is_refused(as_of: str) -> None:
+    with pytest.raises(InvalidInput, match="is no date as 2019-07-01, 2019-07 or 2019"):
+        KgQuestionRunConfig(as_of=as_of)
+
+
+def test_no_path_is_too_few() -> None:
+    with pytest.raises(InvalidInput, match="has to be 1 or more"):
+        KgQuestionRunConfig(count=0)

@@ -1,0 +1,185 @@
+"""Runs of questions made of a graph: books, rows, duplicates, what fails, resuming, seeds, graphs with few paths."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from inference.scripted import ScriptedModel
+from pipelines import kg_questions
+from pipelines.kg_config import KgQuestionRunConfig
+from pipelines.kg_questions import KG_QUESTIONS, question_of
+from pipelines.sources import read_questions
+from pipelines.stages import kg_selection
+from pipelines.stages.model_work import ModelWork
+from pipelines.verify import verify_run
+from schemas import FactChain, InvalidInput, KgQuestion, from_dict, read_parquet
+from tests.filters.kg_questions.support import context
+from tests.pipelines.kg_support import (
+    BY_RULE,
+    WRITTEN,
+    FinishedKg,
+    begin_questions,
+    run_stages,
+    scripted_client,
+)
+from tests.pipelines.support import IN_PROCESS, contents
+from tests.support.kg_agent import NO_PATH_MORE
+from tests.support.kg_worlds import DUST
+
+KINDS = ("written", "by_rule")
+TABLES = (*KG_QUESTIONS.tables, "inputs", "shards", kg_selection.JSONL)
+
+
+@pytest.fixture(autouse=True)
+def _scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ModelWork, "client", scripted_client)
+
+
+def written(folder: Path) -> dict[str, bytes]:
+    """Rows, receipts and the file of questions."""
+    return {name: data for name, data in contents(folder).items() if name.split("/")[0] in TABLES}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_books_count_what_the_folder_holds(original_kg: Mapping[str, FinishedKg], kind: str) -> None:
+    run = original_kg[kind]
+    stages = {line.name: line for line in run.manifest.stages}
+    assert list(stages) == ["read", "write", "filter", "select"]
+    assert all(line.balance == 0 and line.accepted for line in stages.values())
+    assert stages["read"].accepted == stages["write"].inputs and stages["write"].accepted == stages["filter"].inputs
+    assert stages["filter"].accepted == stages["select"].inputs == len(run.rows("candidates"))
+    assert stages["select"].accepted == len(run.rows("kg_questions"))
+    rejected = Counter((row.stage, row.reason) for row in run.rows("rejected"))
+    for line in stages.values():
+        for count in (*line.rejected, *line.failed):
+            assert rejected.pop((line.name, count.reason)) == count.count
+    assert rejected == {}
+    assert verify_run(run.folder).problems == []
+
+
+@pytest.mark.parametrize(("kind", "writer"), [("written", "model"), ("by_rule", "templates")])
+def test_rows_are_questions_of_the_paths(original_kg: Mapping[str, FinishedKg], kind: str, writer: str) -> None:
+    run = original_kg[kind]
+    paths = {p.id: p for shard in run.settings.shards for p in read_parquet(run.folder / shard.input, FactChain)}
+    rows = run.rows("kg_questions")
+    for row in rows:
+        assert row.chain == paths[row.chain.id] and row.answer == row.chain.answer.label
+        assert (row.num_answers, row.writer, row.as_of) == (1, writer, "2021-05") and row.fewest_left > 1
+        assert [score.name for score in row.filters][-2:] == ["closed_book", "duplicate_question"]
+        assert all(score.passed for score in row.filters)
+        assert all(start.label in row.question for start in row.chain.starts)
+        assert len(row.provenance.call_keys) == 4 + (writer == "model")
+    assert {row.shape for row in rows} >= {"chain", "intersection"} and len({row.question for row in rows}) == len(rows)
+    order = list(paths)
+    assert [order.index(row.chain.id) for row in rows] == sorted(order.index(row.chain.id) for row in rows)
+
+
+def test_the_file_of_questions_is_what_the_other_generators_read(original_kg: Mapping[str, FinishedKg]) -> None:
+    run = original_kg["written"]
+    questions = [row.as_question for row in run.rows("kg_questions")]
+    assert list(read_questions(run.folder / kg_selection.JSONL, needs_decomposition=True)) == questions
+
+
+def test_a_duplicate_of_another_shard_is_rejected_with_the_uid_of_its_twin(
+    original_kg: Mapping[str, FinishedKg],
+) -> None:
+    run = original_kg["written"]
+    shard_of = {
+        row.uid: shard.name
+        for shard in run.settings.shards
+        for row in read_parquet(run.folder / f"candidates/{shard.name}.parquet", KgQuestion)
+    }
+    kept = {row.uid: row for row in run.rows("kg_questions")}
+    duplicates = [row for row in run.rows("rejected") if row.stage == "select"]
+    assert duplicates and {row.reason for row in duplicates} == {"duplicate_question"}
+    twins = {row.uid: row.detail.removesuffix(" asks it too") for row in duplicates}
+    assert any(shard_of[uid] != shard_of[twin] for uid, twin in twins.items())
+    for row in duplicates:
+        same = from_dict(KgQuestion, json.loads(row.payload))
+        assert {fact.triple for fact in same.chain.facts} <= {f.triple for f in kept[twins[row.uid]].chain.facts}
+
+
+def test_a_path_that_the_model_cannot_word_fails_alone(original_kg: Mapping[str, FinishedKg]) -> None:
+    run = original_kg["written"]
+    failed = [row for row in run.rows("rejected") if row.stage == "write"]
+    assert failed
+    for row in failed:
+        assert row.reason == "malformed_reply" and "I would rather not." in row.detail
+        assert from_dict(FactChain, json.loads(row.payload)).id == row.uid
+    assert len(run.rows("candidates")) + len(run.rows("rejected")) == NO_PATH_MORE + len(
+        [row for row in run.rows("rejected") if row.stage == "select"]
+    )
+
+
+def test_a_graph_with_fewer_paths_gives_fewer_rows(original_kg: Mapping[str, FinishedKg], tmp_path: Path) -> None:
+    assert WRITTEN.count == 60 and original_kg["written"].settings.items == NO_PATH_MORE
+    config = replace(BY_RULE, count=5).on_graph(original_kg["by_rule"].graph)
+    settings, _ = kg_questions.take_in(tmp_path / "few", config)
+    assert settings.items == 5
+    none = replace(config, paths=replace(config.paths, min_triples=1000))
+    with pytest.raises(InvalidInput, match="holds no paths of the wanted forms"):
+        kg_questions.take_in(tmp_path / "none", none)
+    assert not (tmp_path / "none" / "inputs").exists()
+
+
+# Going on, and seeds
+
+
+def test_a_run_that_is_stopped_in_either_stage_goes_on_to_the_same_bytes(
+    original_kg: Mapping[str, FinishedKg], tmp_path: Path
+) -> None:
+    run = original_kg["written"]
+    config: KgQuestionRunConfig = KG_QUESTIONS.configuration(run.settings)
+    settings = begin_questions(tmp_path, config)
+    stopped = replace(settings, shards=settings.shards[2:])
+    kg_questions.run("write", tmp_path, stopped, config, "test", IN_PROCESS)
+    assert len(list((tmp_path / "shards").iterdir())) == 1
+    run_stages(tmp_path, settings)
+    whole = written(run.folder)
+    assert written(tmp_path) == whole
+    for path in [tmp_path / "shards/selection.json", *(tmp_path / "kg_questions").glob("*.parquet")]:
+        path.unlink()
+    (tmp_path / kg_selection.JSONL).write_text("half a li")
+    run_stages(tmp_path, settings)
+    assert written(tmp_path) == whole
+
+
+def test_another_seed_samples_other_paths(original_kg: Mapping[str, FinishedKg], tmp_path: Path) -> None:
+    config = replace(BY_RULE, count=8).on_graph(original_kg["by_rule"].graph)
+    first, again, other = (
+        begin_questions(tmp_path / name, replace(config, seed=seed))
+        for name, seed in (("first", 0), ("again", 0), ("other", 1))
+    )
+    assert contents(tmp_path / "first" / "inputs") == contents(tmp_path / "again" / "inputs")
+    assert first.run_id == again.run_id != other.run_id
+    paths = [{p.id for p in read_parquet(tmp_path / n / s.shards[0].input, FactChain)} for n, s in
+             (("first", first), ("other", other))]  # fmt: skip
+    assert paths[0] != paths[1]
+
+
+def test_the_questions_of_an_earlier_run_do_not_stay_when_nothing_is_selected(
+    original_kg: Mapping[str, FinishedKg], tmp_path: Path
+) -> None:
+    settings = begin_questions(tmp_path, KG_QUESTIONS.configuration(original_kg["written"].settings))
+    (tmp_path / kg_selection.JSONL).write_text("{}\n")
+    kg_selection.select(tmp_path, settings.shards, 10)
+    assert not (tmp_path / kg_selection.JSONL).exists()
+
+
+async def test_a_path_with_two_answers_is_rejected_with_their_number() -> None:
+    model = ScriptedModel(lambda request: "nowhere")
+    two = replace(DUST, answer=replace(DUST.answer, matches=2))
+    result = await question_of(two, context(client=model), BY_RULE)
+    (row,) = result.rows["rejected"]
+    assert (row.stage, row.reason, row.score) == ("filter", "not_unique", 2.0)
+    assert row.detail == "2 entities may be 'Elmton'"
+    assert not result.rows["candidates"] and not model.requests, "what is rejected anyway is not asked"
+    assert [line.balance for line in result.stages] == [0, 0]
+    (row,) = (await question_of(DUST, context(client=model), BY_RULE)).rows["candidates"]
+    assert row.num_answers == 1 and len(model.requests) == 4

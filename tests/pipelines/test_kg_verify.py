@@ -1,0 +1,326 @@
+"""Finished runs over a knowledge graph verify; every change of them is found, also one behind a corrected hash."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pipelines.files import sha256_of
+from pipelines.finish import MANIFEST, manifest_of
+from pipelines.stages import kg_selection
+from pipelines.verify import verify_run
+from schemas import KgQuestion, RejectedRow, from_dict, read_parquet, to_dict, write_parquet
+from tests.pipelines.kg_support import FinishedKg
+from tests.pipelines.support import edit_manifest, forge
+
+Copies = Callable[[str], FinishedKg]
+Changes = Callable[[Any], dict[str, Any]]
+
+
+def problems(run: FinishedKg) -> str:
+    return "\n".join(verify_run(run.folder).problems)
+
+
+def forged(run: FinishedKg, table: str, edit: Callable[[list[Any]], list[Any]], number: int = 0) -> str:
+    """What is found after rows of a table's file were changed, and hash and count with them."""
+    record = {**run.dataset.tables, "inputs": run.dataset.item}[table]
+    forge(run.folder, table, edit, record=record, number=number)
+    return problems(run)
+
+
+def changed(run: FinishedKg, table: str, changes: Changes, is_meant: Callable[[Any], bool] = lambda row: True) -> str:
+    """What is found after the first row that is meant was changed."""
+
+    def edit(rows: list[Any]) -> list[Any]:
+        place = next(i for i, row in enumerate(rows) if is_meant(row))
+        return [*rows[:place], replace(rows[place], **changes(rows[place])), *rows[place + 1 :]]
+
+    return forged(run, table, edit)
+
+
+def payload_with(**changes: Any) -> Changes:
+    """Of a rejected row."""
+    return lambda row: {"payload": json.dumps(json.loads(row.payload) | changes)}
+
+
+def refit_books(run: FinishedKg) -> None:
+    """Write the manifest that the receipts now add up to."""
+    made = manifest_of(run.folder, run.settings, run.dataset, seconds=run.manifest.seconds)
+    (run.folder / MANIFEST).write_text(json.dumps(to_dict(made)))
+
+
+def edit_receipt(run: FinishedKg, name: str, edit: Callable[[dict[str, Any]], object]) -> None:
+    path = run.folder / "shards" / f"{name}.json"
+    content = json.loads(path.read_text())
+    edit(content)
+    path.write_text(json.dumps(content))
+
+
+# Episodes
+
+
+def other_step(row: Any, **changes: Any) -> dict[str, Any]:
+    return {"steps": (replace(row.steps[0], **changes), *row.steps[1:])}
+
+
+EPISODES: dict[str, tuple[Changes, str]] = {
+    "answer": (lambda row: {"answer": "Nobody"}, "answer is not what follows"),
+    "other question": (lambda row: {"question_id": "none"}, "its question 'none' is not among the inputs"),
+    "gain": (lambda row: {"reward": replace(row.reward, r_gain=0.4)}, "reward is not what follows"),
+    "recall": (lambda row: {"reward": replace(row.reward, r_recall=None)}, "reward is not what follows"),
+    "gold": (lambda row: {"gold_hops": row.gold_hops[::-1]}, "gold_hops is not what follows"),
+    "draw": (lambda row: {"sample": row.sample + 9}, "uid is not what follows"),
+    "uid": (lambda row: {"uid": "none"}, "uid is not what follows"),
+    "final answer": (lambda row: {"final_answer": f"{row.final_answer}."}, "are not those of its conversation"),
+    "stop": (lambda row: {"stop": "too_long"}, "are not those of its conversation"),
+    "wrong": (lambda row: {"final_answer": "Nobody"}, "filter wrong_answer rejects it"),
+    "triples": (lambda row: other_step(row, triples_kept=()), "are not those of its conversation"),
+    "mention": (lambda row: other_step(row, entities=()), "are not those of its conversation"),
+    "query": (lambda row: other_step(row, query="Who?"), "are not those of its conversation"),
+    "unsearched": (lambda row: {"messages": row.messages[:2]}, "filter malformed rejects it"),
+    "nothing": (lambda row: {"messages": ()}, "filter malformed rejects it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EPISODES)
+def test_a_forged_episode_is_found(finished_kg: Copies, name: str) -> None:
+    changes, found = EPISODES[name]
+    assert found in changed(finished_kg("free"), "kg_trajectories", changes)
+
+
+def test_a_forged_plan_and_a_conflict_that_was_dropped_are_found(finished_kg: Copies) -> None:
+    run = finished_kg("guided")
+    assert "plan is not what follows" in changed(run, "kg_trajectories", lambda row: {"plan": row.plan[:1]})
+    found = changed(run, "kg_trajectories", lambda row: {"conflicts": ()}, lambda row: bool(row.conflicts))
+    assert "flags is not what follows" in found
+
+
+@pytest.mark.parametrize(
+    ("table", "found"),
+    [
+        ("inputs", "is not among the inputs"),
+        ("kg_trajectories", "stage filter: 15 accepted, 14 rows found"),
+        ("sft", "this SFT row of an episode is missing"),
+        ("pairs", "this pair of episodes is missing"),
+        ("rejected", "rows in rejected/"),
+    ],
+)
+def test_a_row_dropped_with_hash_and_count_made_to_fit_is_found(finished_kg: Copies, table: str, found: str) -> None:
+    assert found in forged(finished_kg("free"), table, lambda rows: rows[1:])
+
+
+def test_an_episode_that_comes_twice_is_found(finished_kg: Copies) -> None:
+    found = forged(finished_kg("free"), "kg_trajectories", lambda rows: [*rows, rows[0]])
+    assert "filter duplicate_episode rejects it" in found and "15 accepted, 16 rows found" in found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        lambda row: {"train": tuple(not train for train in row.train)},
+        lambda row: {"messages": row.messages[:-1], "train": row.train[:-1]},
+        lambda row: {"reward": replace(row.reward, total=9.0)},
+        lambda row: {"trajectory_uid": "none"},
+    ],
+    ids=["train", "messages", "reward", "episode"],
+)
+def test_a_changed_sft_row_is_found(finished_kg: Copies, changes: Changes) -> None:
+    assert "this SFT row is not what its episode gives" in changed(finished_kg("free"), "sft", changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        lambda row: {"good_uid": "none"},
+        lambda row: {"bad_uid": "none"},
+        lambda row: {"good_messages": row.bad_messages, "bad_messages": row.good_messages},
+        lambda row: {"bad_reward": -1.0},
+        lambda row: {"diverges_at": 0},
+        lambda row: {"reason": "low_reward"},
+    ],
+    ids=["good", "bad", "swapped", "reward", "place", "reason"],
+)
+def test_a_pair_that_is_none_is_found(finished_kg: Copies, changes: Changes) -> None:
+    assert "this pair is not what its episodes give" in changed(finished_kg("free"), "pairs", changes)
+
+
+REJECTED_EPISODES: dict[str, tuple[Changes, str]] = {
+    "reason": (lambda row: {"reason": "low_reward"}, "the filters choose others of its episodes, or for other reasons"),
+    "detail": (lambda row: {"detail": "so"}, "the filters choose others of its episodes, or for other reasons"),
+    "uid": (lambda row: {"uid": "none"}, "this rejected row holds another episode"),
+    "payload": (lambda row: {"payload": "{"}, "this rejected row holds no episode"),
+    "answer": (payload_with(answer="Nobody"), "rejected: answer is not what follows"),
+    "right": (payload_with(num_tool_calls=7), "rejected: num_tool_calls is not what follows"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REJECTED_EPISODES)
+def test_a_forged_rejected_episode_is_found(finished_kg: Copies, name: str) -> None:
+    changes, found = REJECTED_EPISODES[name]
+    assert found in changed(finished_kg("free"), "rejected", changes, lambda row: row.stage == "filter")
+
+
+def test_a_selected_episode_that_was_hidden_among_the_rejected_is_found(finished_kg: Copies) -> None:
+    """With its SFT row and the books: but the filters would have kept it."""
+    run = finished_kg("free")
+    row = run.rows("kg_trajectories")[0]
+    wrong = next(r for r in run.rows("rejected") if r.reason == "wrong_answer")
+    hidden = replace(wrong, uid=row.uid, payload=json.dumps(to_dict(row)))
+    for table in ("kg_trajectories", "sft"):
+        forged(run, table, lambda rows: rows[1:])
+    assert f"{row.question_id}: the filters choose others" in forged(run, "rejected", lambda rows: [*rows, hidden])
+
+
+# Questions
+
+
+def scores(row: Any, name: str, **changes: Any) -> dict[str, Any]:
+    return {"filters": tuple(replace(s, **changes) if s.name == name else s for s in row.filters)}
+
+
+def facts(row: Any, **changes: Any) -> dict[str, Any]:
+    return {"chain": replace(row.chain, facts=(replace(row.chain.facts[0], **changes), *row.chain.facts[1:]))}
+
+
+QUESTIONS: dict[str, tuple[Changes, str]] = {
+    "answer": (lambda row: {"answer": "Nobody"}, "answer is not what follows"),
+    "alias": (lambda row: {"answer_aliases": ("Nobody",)}, "answer_aliases is not what follows"),
+    "words": (lambda row: {"question": f"Then {row.question}"}, "uid is not what follows"),
+    "hop": (lambda row: {"decomposition": ()}, "0 sub-questions for"),
+    "hop's answer": (lambda row: {"decomposition": tuple(replace(h, answer="") for h in row.decomposition)},
+                     "decomposition is not what follows"),
+    "hop's question": (lambda row: {"decomposition": tuple(replace(h, question="It?#9") for h in row.decomposition)},
+                       "filter malformed rejects it"),
+    "several": (lambda row: {"num_answers": 2}, "num_answers is not what follows"),
+    "date": (lambda row: {"as_of": "1999"}, "as_of is not what follows"),
+    "writer": (lambda row: {"writer": "templates"}, "writer is not what follows"),
+    "path": (lambda row: {"chain": replace(row.chain, id="none")}, "its facts are not those of path none"),
+    "fact": (lambda row: facts(row, left_without=99), "its facts are not those of path"),
+    "score": (lambda row: scores(row, "shortcut", score=99.0), "its row says 99"),
+    "passed": (lambda row: scores(row, "start_missing", passed=False), "its row says that start_missing rejects it"),
+    "known": (lambda row: scores(row, "closed_book", passed=False), "its row says that closed_book rejects it"),
+    "not asked": (lambda row: {"filters": tuple(s for s in row.filters if s.name != "closed_book")},
+                  "not those of the filters that it went through"),
+    "no scores": (lambda row: {"filters": ()}, "not those of the filters that it went through"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_forged_candidate_is_found(finished_kg: Copies, name: str) -> None:
+    changes, found = QUESTIONS[name]
+    assert found in changed(finished_kg("written"), "candidates", changes)
+
+
+@pytest.mark.parametrize("name", ["answer", "score", "no scores"])
+def test_a_forged_selected_question_is_found(finished_kg: Copies, name: str) -> None:
+    found = changed(finished_kg("written"), "kg_questions", QUESTIONS[name][0])
+    assert "it is not what the filters left in `candidates/`" in found
+
+
+@pytest.mark.parametrize(
+    ("table", "found"),
+    [
+        ("inputs", "its facts are not those of path"),
+        ("candidates", "stage filter: 19 accepted, 18 rows found"),
+        ("kg_questions", "stage select: 15 accepted, 14 rows found"),
+        ("rejected", "rows in rejected/"),
+    ],
+)
+def test_a_question_dropped_with_hash_and_count_made_to_fit_is_found(
+    finished_kg: Copies, table: str, found: str
+) -> None:
+    assert found in forged(finished_kg("written"), table, lambda rows: rows[1:])
+
+
+def test_a_selected_question_that_is_a_duplicate_is_found(finished_kg: Copies) -> None:
+    run = finished_kg("written")
+    twin = next(row for row in run.rows("rejected") if row.stage == "select")
+    row = from_dict(KgQuestion, json.loads(twin.payload))
+    found = forged(run, "kg_questions", lambda rows: [*rows[:-1], row])
+    assert f"kg_questions, {row.uid}: it is not what the filters left" in found
+    again = forged(run, "kg_questions", lambda rows: [*rows[:-1], rows[0]])
+    assert "the rows are not in the order of their paths" in again
+
+
+def test_another_order_of_the_questions_is_found(finished_kg: Copies) -> None:
+    assert "not in the order of their paths" in forged(finished_kg("written"), "kg_questions", lambda r: r[::-1])
+
+
+REJECTED_QUESTIONS: dict[str, tuple[Changes, str]] = {
+    "reason": (lambda row: {"reason": "not_unique"}, "its row says that"),
+    "payload": (lambda row: {"payload": "[]"}, "this rejected row holds no question"),
+    "answer": (payload_with(answer="Nobody"), "rejected: answer is not what follows"),
+    "no scores": (payload_with(filters=[]), "rejected: its scores are not those of the filters"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REJECTED_QUESTIONS)
+def test_a_forged_rejected_question_is_found(finished_kg: Copies, name: str) -> None:
+    changes, found = REJECTED_QUESTIONS[name]
+    assert found in changed(finished_kg("written"), "rejected", changes, lambda row: row.stage == "filter")
+
+
+def test_another_twin_of_a_duplicate_is_found(finished_kg: Copies) -> None:
+    run = finished_kg("written")
+    name = f"rejected/{kg_selection.REJECTED}.parquet"
+    first, *others = read_parquet(run.folder / name, RejectedRow)
+    write_parquet(run.folder / name, RejectedRow, [replace(first, detail="none asks it too"), *others])
+    _refit_hash(run, name)
+    assert "part-selection, duplicates: they are not those among the candidates" in problems(run)
+
+
+def _refit_hash(run: FinishedKg, name: str) -> None:
+    digest = sha256_of(run.folder / name)
+    edit_manifest(run.folder, lambda m: next(f for f in m["files"] if f["path"] == name).update(sha256=digest))
+
+
+def test_a_changed_file_of_questions_is_found(finished_kg: Copies) -> None:
+    run = finished_kg("written")
+    path = run.folder / kg_selection.JSONL
+    path.write_text(path.read_text().replace("What does", "What did", 1))
+    assert "questions.jsonl: its bytes are not those of the manifest" in problems(run)
+    _refit_hash(run, kg_selection.JSONL)
+    assert "questions.jsonl, rows: they are not those of `kg_questions/`" in problems(run)
+    path.unlink()
+    assert "questions.jsonl: missing" in problems(run)
+
+
+# Both
+
+
+@pytest.mark.parametrize("style", ["free", "written"])
+def test_books_that_count_a_row_too_many_are_found(finished_kg: Copies, style: str) -> None:
+    """Also when receipt and manifest agree on it."""
+    run = finished_kg(style)
+    accepted = next(line for line in run.manifest.stages if line.name == "filter").accepted
+
+    def one_more(content: dict[str, Any]) -> None:
+        line = next(line for line in content["stages"] if line["name"] == "filter")
+        line.update(inputs=line["inputs"] + 1, accepted=line["accepted"] + 1)
+
+    edit_manifest(run.folder, one_more)
+    assert "manifest.json: stages is not what run.json and the receipts add up to" in problems(run)
+    edit_receipt(run, run.settings.shards[0].name, one_more)
+    refit_books(run)
+    assert problems(run) == f"stage filter: {accepted + 1} accepted, {accepted} rows found"
+
+
+@pytest.mark.parametrize("style", ["free", "written"])
+def test_books_that_do_not_balance_are_found(finished_kg: Copies, style: str) -> None:
+    run = finished_kg(style)
+    edit_manifest(run.folder, lambda m: m["stages"][1].update(inputs=99))
+    assert f"stage {run.manifest.stages[1].name}: 99 in" in problems(run)
+
+
+@pytest.mark.parametrize(("style", "table"), [("guided", "pairs"), ("by_rule", "candidates")])
+def test_one_flipped_byte_is_found(finished_kg: Copies, style: str, table: str) -> None:
+    run = finished_kg(style)
+    path = sorted((run.folder / table).glob("*.parquet"))[0]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert problems(run) == f"{table}/{path.name}: its bytes are not those of the manifest (sha256 differs)"
