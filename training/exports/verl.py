@@ -148,7 +148,7 @@ def _rl_command(export: Export) -> str:
         f"{rollout}.multi_turn.enable=True",
         f"{rollout}.multi_turn.max_assistant_turns={numbers.max_searches + 1}",
         f"{rollout}.agent.agent_loop_config_path=agent_loop.yaml",
-        f"reward.custom_reward_function.path=\"$(python -c 'import {REWARD} as m; print(m.__file__)')\"",
+        f"reward.custom_reward_function.path=pkg://{REWARD}",
         "reward.custom_reward_function.name=compute_score",
         f"trainer.total_epochs={numbers.epochs}",
         f"trainer.n_gpus_per_node={_GPUS}",

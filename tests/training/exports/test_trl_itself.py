@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_settings_are_known_to_trl(folder: Path) -> None:
     """Each key of the YAML files, by the classes that parse them."""
-    from trl.scripts import ScriptArguments
+    from trl.scripts.utils import ScriptArguments
     from trl.trainer.grpo_config import GRPOConfig
     from trl.trainer.model_config import ModelConfig
     from trl.trainer.sft_config import SFTConfig
