@@ -1,6 +1,9 @@
 """verl's own data sets and configuration on its export. verl pins another transformers, so it has to be installed in an
 environment of its own: `pip install verl==0.9.1`, then this file alone."""
 
+# verl is not installed beside the project; see above.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import re
