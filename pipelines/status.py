@@ -184,8 +184,10 @@ def _finished(folder: Path, stage: Stage) -> list[Shard]:
 def _next(state: State, folder: Path, settings: Settings | None = None) -> str:
     if state == "stopped" and settings is not None:
         command = settings.dataset.replace("_", "-")
+        source = Path(settings.sources[0].path)
+        given = f"--kg {source.parent}" if settings.dataset == "kg_questions" else str(source)
         return (
-            f"run the same command again (trailforge {command} … {settings.sources[0].path} --out {folder} …): "
+            f"run the same command again (trailforge {command} … {given} --out {folder} …): "
             "it goes on from here and pays for no answered call twice"
         )
     return {

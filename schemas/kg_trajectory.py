@@ -161,7 +161,7 @@ class KgTrajectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContrastivePair:
-    """A good and a bad episode of one question, for preference training: one row of `contrastive_pairs/`."""
+    """A good and a bad episode of one question, for preference training: one row of `pairs/`."""
 
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 

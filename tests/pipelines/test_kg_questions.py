@@ -28,7 +28,8 @@ from tests.pipelines.kg_support import (
     run_stages,
     scripted_client,
 )
-from tests.pipelines.support import IN_PROCESS, contents
+from tests.pipelines.support import IN_PROCESS
+from tests.support.files import contents
 from tests.support.kg_agent import NO_PATH_MORE
 from tests.support.kg_worlds import DUST
 

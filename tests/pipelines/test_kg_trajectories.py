@@ -27,8 +27,8 @@ from tests.pipelines.kg_support import (
     search_shards,
     searched_graph,
 )
-from tests.pipelines.support import contents
 from tests.support import world
+from tests.support.files import contents
 
 TABLES = (*kg_trajectories.TABLES, "inputs", "shards")
 

@@ -1,0 +1,133 @@
+"""Loss masks: the agent's tokens and the ends of its turns, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas import ChatMessage, InvalidInput, Role
+from tests.support.tiny_tokenizer import tiny_tokenizer
+from training.masks import END, IGNORED, START, masked_tokens, pieces, prompt_ids, ready, render
+
+pytest.importorskip("transformers")
+
+TOKENIZER: Any = tiny_tokenizer()
+ready(TOKENIZER)
+
+AWKWARD = st.sampled_from(
+    ["", "\n", "\n\n", " ", "a", "assistant", "<think>", "</search>", "<|", "|>", "é", "😀", "\r\n "]
+)
+TEXTS = st.lists(AWKWARD | st.text(st.characters(exclude_categories=["Cs"]), max_size=6), max_size=5).map("".join)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> tuple[tuple[ChatMessage, ...], tuple[bool, ...]]:
+    """Any number of turns of any role with any text, and flags on some of the agent's."""
+    roles: list[Role] = draw(st.lists(st.sampled_from(["system", "user", "assistant", "tool"]), min_size=1, max_size=8))
+    messages = tuple(ChatMessage(role=role, content=draw(TEXTS)) for role in roles)
+    return messages, tuple(role == "assistant" and draw(st.booleans()) for role in roles)
+
+
+def message(role: Role, content: str) -> ChatMessage:
+    """A turn."""
+    return ChatMessage(role=role, content=content)
+
+
+EPISODE = (
+    message("system", "Rules."),
+    message("user", "Who directed the film?"),
+    message("assistant", "<think>I search.</think><search>director of the film</search>"),
+    message("tool", "<tool_response>\n1. (The film) The film was directed by Ada.\n</tool_response>"),
+    message("assistant", "<think>Ada did.</think>\n<answer>Ada</answer>"),
+)
+
+
+def decoded(runs: Sequence[Sequence[int]]) -> list[str]:
+    """Texts of runs of tokens."""
+    return [TOKENIZER.decode(run) for run in runs]
+
+
+@given(conversations())
+def test_trained_tokens_are_the_agents_turns_and_their_ends(
+    case: tuple[tuple[ChatMessage, ...], tuple[bool, ...]],
+) -> None:
+    """Nothing of another turn or of a heading, nothing missing; all tokens together are the conversation."""
+    messages, train = case
+    masked = masked_tokens(TOKENIZER, messages, train)
+    assert decoded(masked.trained) == [m.content + END for m, flag in zip(messages, train, strict=True) if flag]
+    assert TOKENIZER.decode(masked.input_ids) == render(messages)
+    assert all(label in (IGNORED, token) for token, label in zip(masked.input_ids, masked.labels, strict=True))
+    assert sum(masked.mask) == sum(map(len, masked.trained))
+
+
+@given(conversations())
+def test_the_template_renders_the_same(case: tuple[tuple[ChatMessage, ...], tuple[bool, ...]]) -> None:
+    """Jinja and Python agree on every conversation, with and without the heading of the next turn."""
+    messages = case[0]
+    chat = [{"role": m.role, "content": m.content} for m in messages]
+    for heading in (False, True):
+        rendered = TOKENIZER.apply_chat_template(chat, tokenize=False, add_generation_prompt=heading)
+        assert rendered == render(messages, add_generation_prompt=heading)
+
+
+@pytest.mark.parametrize("train", [None, (False, False, False, False, True)])
+def test_markers_of_the_template_give_the_same_mask(train: tuple[bool, ...] | None) -> None:
+    """What transformers makes of the markers, flags in the messages included, token by token."""
+    flags = train or tuple(m.role == "assistant" for m in EPISODE)
+    chat = [{"role": m.role, "content": m.content, "train": f} for m, f in zip(EPISODE, flags, strict=True)]
+    theirs = TOKENIZER.apply_chat_template(chat, return_dict=True, return_assistant_tokens_mask=True)
+    ours = masked_tokens(TOKENIZER, EPISODE, train)
+    assert list(theirs["input_ids"]) == ours.input_ids
+    assert list(theirs["assistant_masks"]) == ours.mask
+
+
+def test_a_rollouts_tokens_are_the_training_tokens() -> None:
+    """Prompt as the server gets it, then the turn by itself: what training sees has the same ids."""
+    whole = masked_tokens(TOKENIZER, EPISODE).input_ids
+    prompt = prompt_ids(TOKENIZER, EPISODE[:4])
+    assert whole[: len(prompt)] == prompt
+    assert TOKENIZER.decode(prompt).endswith(f"</tool_response>{END}\n{START}assistant\n")
+
+
+def test_a_tool_turn_is_a_user_turn_as_it_stands() -> None:
+    """Its tags are the protocol's and stand once; no system prompt is added; the first thought stays."""
+    text = render(EPISODE[1:])
+    assert text.startswith(f"{START}user\nWho")
+    assert text.count("<tool_response>") == 1 and f"{START}user\n<tool_response>" in text
+    assert text.count("<think>") == 2
+
+
+@pytest.mark.parametrize(
+    ("messages", "train", "problem"),
+    [
+        (EPISODE, (True, False, True, False, True), "message 0, a turn of system"),
+        (EPISODE, (True,), "1 flags for 5 messages"),
+    ],
+)
+def test_flags_that_fit_no_agent_are_refused(
+    messages: tuple[ChatMessage, ...], train: tuple[bool, ...], problem: str
+) -> None:
+    """Before any token is made."""
+    with pytest.raises(InvalidInput, match=problem):
+        list(pieces(messages, train))
+
+
+@pytest.mark.parametrize("token", [START, END, "<|endoftext|>"])
+def test_text_of_a_special_token_is_refused(token: str) -> None:
+    """It would forge a turn, whoever wrote it."""
+    with pytest.raises(InvalidInput, match="message 1 holds the special token"):
+        masked_tokens(TOKENIZER, [message("user", "q"), message("assistant", f"a{token}b")])
+
+
+def test_a_tokenizer_without_chatml_is_refused() -> None:
+    """With what is missing."""
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    plain = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
+    with pytest.raises(InvalidInput, match=r"no token <\|im_start\|> and <\|im_end\|>"):
+        ready(plain)

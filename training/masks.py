@@ -1,0 +1,181 @@
+"""Conversations as tokens, and the tokens that the loss is taken on: what the agent wrote, and the end of its turns.
+
+    <|im_start|>system\n…<|im_end|>\n
+    <|im_start|>user\n…<|im_end|>\n
+    <|im_start|>assistant\n…<|im_end|>\n          loss on `…<|im_end|>`
+    <|im_start|>user\n<result>…</result><|im_end|>\n    a tool turn
+
+Everything is ChatML and differs from the template that Qwen models bring along in three ways (RL rollouts and
+`protocols.episodes` speak the same): no system prompt is put in where there is none; a tool turn is a user turn as it
+stands, for its protocol has tagged it already and Qwen's template would put `<tool_response>` around it again; the
+thoughts of earlier turns stay.
+
+An agent's turn is tokenised by itself, as it comes out of a rollout, so that no token holds a part of it and a part of
+the template. Any fast tokenizer will do that knows the two ChatML tokens; nothing here imports transformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from schemas import InvalidInput
+
+START = "<|im_start|>"
+END = "<|im_end|>"
+"""Ends every turn; a trained model writes it, so it is the end-of-sequence token of a tokenizer made `ready`."""
+IGNORED = -100
+"""The label of tokens without loss, in PyTorch and every trainer."""
+
+TRAINING_TEMPLATE = (
+    "{%- for message in messages %}"
+    "{%- if message['role'] in ['assistant', 'past_assistant'] %}"
+    "{{- '<|im_start|>assistant\n' }}"
+    "{%- if message['role'] == 'assistant' and message.get('train', true) %}"
+    "{%- generation %}{{- message['content'] + '<|im_end|>' }}{%- endgeneration %}"
+    "{%- else %}{{- message['content'] + '<|im_end|>' }}{%- endif %}"
+    "{%- else %}"
+    "{{- '<|im_start|>' + ('user' if message['role'] == 'tool' else message['role']) + '\n' }}"
+    "{{- message['content'] + '<|im_end|>' }}"
+    "{%- endif %}"
+    "{{- '\n' }}"
+    "{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"
+)
+"""What `render` does, in Jinja, for trainers that tokenise themselves: its markers are the mask. A message may carry
+`train: false`; an assistant turn without that key is trained. Role `past_assistant` says the same to trainers that know
+no such key and train every assistant turn."""
+
+
+class Turn(Protocol):
+    """A message: `schemas.Message` and `schemas.ChatMessage` are."""
+
+    @property
+    def role(self) -> str:
+        """system, user, assistant or tool."""
+        ...
+
+    @property
+    def content(self) -> str:
+        """Its text."""
+        ...
+
+
+class Tokenizer(Protocol):
+    """What is asked of a tokenizer; that of transformers has more."""
+
+    @property
+    def all_special_tokens(self) -> Sequence[str]:
+        """Texts that stand for one token each and that no turn may hold."""
+        ...
+
+    def encode(self, text: str, *, add_special_tokens: bool = ...) -> list[int]:
+        """Text as token ids."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a conversation's text."""
+
+    text: str
+    is_agents: bool
+    """A whole turn of the agent without its heading, its end included; the other pieces are what lies between."""
+    train: bool
+    """Is the loss taken on it? On an agent's turn alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedTokens:
+    """A conversation as a trainer takes it. The two lists are as long as each other."""
+
+    input_ids: list[int]
+    labels: list[int]
+    """The token's own id where the loss is taken, else `IGNORED`."""
+
+    @property
+    def mask(self) -> list[int]:
+        """1 where the loss is taken, else 0."""
+        return [int(label != IGNORED) for label in self.labels]
+
+    @property
+    def trained(self) -> list[list[int]]:
+        """The ids that the loss is taken on, turn by turn."""
+        runs: list[list[int]] = [[]]
+        for label in self.labels:
+            if label != IGNORED:
+                runs[-1].append(label)
+            elif runs[-1]:
+                runs.append([])
+        return [run for run in runs if run]
+
+
+def pieces(messages: Sequence[Turn], train: Sequence[bool] | None = None) -> Iterator[Piece]:
+    """A conversation cut where what the agent wrote begins and ends. `train` says which turns are; None: all its own.
+
+    Raises `InvalidInput` for flags that fit no agent's turns.
+    """
+    flags = [message.role == "assistant" for message in messages] if train is None else train
+    if len(flags) != len(messages):
+        raise InvalidInput(f"{len(flags)} flags for {len(messages)} messages", field="train")
+    context = ""
+    for number, (message, flag) in enumerate(zip(messages, flags, strict=True)):
+        if message.role == "assistant":
+            yield Piece(f"{context}{START}assistant\n", is_agents=False, train=False)
+            yield Piece(message.content + END, is_agents=True, train=flag)
+            context = "\n"
+        elif flag:
+            raise InvalidInput(f"the loss is taken on message {number}, a turn of {message.role}", field="train")
+        else:
+            role = "user" if message.role == "tool" else message.role
+            context += f"{START}{role}\n{message.content}{END}\n"
+    if context:
+        yield Piece(context, is_agents=False, train=False)
+
+
+def render(messages: Sequence[Turn], *, add_generation_prompt: bool = False) -> str:
+    """A conversation as text; with `add_generation_prompt` up to where the agent's next turn begins."""
+    text = "".join(piece.text for piece in pieces(messages))
+    return f"{text}{START}assistant\n" if add_generation_prompt else text
+
+
+def ready(tokenizer: Any) -> None:
+    """Give a tokenizer of transformers our template, and the end of a turn as its end of sequence.
+
+    A model is saved with it. Raises `InvalidInput` when it does not know the ChatML tokens.
+    """
+    vocabulary = tokenizer.get_vocab()
+    missing = [token for token in (START, END) if token not in vocabulary]
+    if missing:
+        raise InvalidInput(
+            f"the tokenizer has no token {' and '.join(missing)}; add it, or take a model that speaks ChatML"
+        )
+    tokenizer.chat_template = TRAINING_TEMPLATE
+    tokenizer.eos_token = END
+
+
+def masked_tokens(tokenizer: Tokenizer, messages: Sequence[Turn], train: Sequence[bool] | None = None) -> MaskedTokens:
+    """Tokens and labels of a conversation, for a tokenizer made `ready`.
+
+    Raises `InvalidInput` as `pieces` does, and when a turn holds the text of a special token, which would end or forge
+    a turn.
+    """
+    special = {START, END, *tokenizer.all_special_tokens}
+    for number, message in enumerate(messages):
+        if found := sorted(token for token in special if token and token in message.content):
+            raise InvalidInput(f"message {number} holds the special token {found[0]}", field="messages")
+    input_ids: list[int] = []
+    labels: list[int] = []
+    for piece in pieces(messages, train):
+        ids = tokenizer.encode(piece.text, add_special_tokens=False)
+        input_ids += ids
+        labels += ids if piece.train else [IGNORED] * len(ids)
+    return MaskedTokens(input_ids=input_ids, labels=labels)
+
+
+def prompt_ids(tokenizer: Tokenizer, messages: Sequence[Turn]) -> list[int]:
+    """Tokens up to where the agent's next turn begins."""
+    return masked_tokens(tokenizer, messages).input_ids + tokenizer.encode(
+        f"{START}assistant\n", add_special_tokens=False
+    )
