@@ -9,7 +9,7 @@ from types import MappingProxyType
 from schemas import InvalidInput
 from training.exports import openrlhf, sharegpt, slime, trl, verl
 from training.exports.common import Export, Progress
-from training.exports.recipes import recipe_for
+from training.exports.recipes import preset_for
 from training.folders import new_folder
 from training.sets import open_set
 
@@ -38,7 +38,7 @@ def export(folder: Path, to: str, out: Path, *, progress: Progress | None = None
         made = Export(
             training_set=training_set,
             folder=temporary,
-            recipe=recipe_for(training_set),
+            preset=preset_for(training_set),
             tell=progress or (lambda what, done, total: None),
         )
         made.text("README.md", TRAINERS[to](made))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas import ChatMessage, RlRow, SftRow, to_dict
-from training.exports.recipes import Recipe
+from training.config import TrainPreset
 from training.masks import TRAINING_TEMPLATE
 from training.sets import SPLITS, TrainingSet
 
@@ -30,7 +30,7 @@ class Export:
 
     training_set: TrainingSet
     folder: Path
-    recipe: Recipe
+    preset: TrainPreset
     tell: Progress
     rows: dict[str, int] = field(default_factory=dict)
     """Rows of each file written, by its path in the folder."""
@@ -121,7 +121,7 @@ def readme(title: str, export: Export, sections: Mapping[str, str]) -> str:
     parts = [
         f"# {title}",
         f"Made by trailforge of a training set of {', '.join(used)}. The numbers in the commands are those of the "
-        f"preset `{export.recipe.preset}`, whose rows are the most here.",
+        f"preset `{export.preset.name}`, whose rows are the most here.",
         f"| file | rows |\n|---|---|\n{files}",
         *(f"## {heading}\n\n{text.strip()}" for heading, text in sections.items()),
     ]

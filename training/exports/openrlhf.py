@@ -50,7 +50,7 @@ def _rl(row: RlRow, split: str, number: int) -> Row:
 
 
 def _command(export: Export) -> str:
-    numbers = export.recipe.sft
+    numbers = export.preset.sft
     return one_command(
         "deepspeed --module openrlhf.cli.train_sft",
         "--data.dataset sft/train.parquet",

@@ -53,7 +53,7 @@ def _sft(row: SftRow, split: str, number: int) -> Row:
 
 
 def _command(export: Export) -> str:
-    numbers = export.recipe.sft
+    numbers = export.preset.sft
     return one_command(
         "llamafactory-cli train",
         "--stage sft --do_train --template qwen --finetuning_type full",

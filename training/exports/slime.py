@@ -52,7 +52,7 @@ def _sft(row: SftRow, split: str, number: int) -> Row:
 
 
 def _sft_command(export: Export) -> str:
-    numbers = export.recipe.sft
+    numbers = export.preset.sft
     return one_command(
         "python3 train_async.py $MODEL_ARGS $CLUSTER_ARGS",
         "--rollout-function-path slime.rollout.sft_rollout.generate_rollout",
@@ -72,7 +72,7 @@ def _sft_command(export: Export) -> str:
 
 
 def _rl_command(export: Export) -> str:
-    numbers = export.recipe.rl
+    numbers = export.preset.rl
     return one_command(
         "python3 train.py $MODEL_ARGS $CLUSTER_ARGS",
         "--prompt-data rl/train.parquet",
@@ -91,8 +91,12 @@ def _rl_command(export: Export) -> str:
         "--advantage-estimator grpo",
         f"--eps-clip {numbers.clip_low}",
         f"--eps-clip-high {numbers.clip_high}",
-        *(["--use-kl-loss", f"--kl-loss-coef {numbers.kl}", "--kl-loss-type low_var_kl"] if numbers.kl else []),
-        *(["--calculate-per-token-loss"] if numbers.token_loss else []),
-        *([] if numbers.scale_rewards else ["--disable-grpo-std-normalization"]),
+        *(
+            ["--use-kl-loss", f"--kl-loss-coef {numbers.kl.start}", "--kl-loss-type low_var_kl"]
+            if numbers.kl.start
+            else []
+        ),
+        *(["--calculate-per-token-loss"] if numbers.loss == "token" else []),
+        *([] if numbers.scale_rewards != "none" else ["--disable-grpo-std-normalization"]),
         f"--lr {numbers.learning_rate}",
     )

@@ -120,7 +120,7 @@ def _rl(row: RlRow, split: str, number: int) -> Row:
 
 
 def _sft_settings(export: Export) -> dict[str, object]:
-    numbers = export.recipe.sft
+    numbers = export.preset.sft
     settings: dict[str, object] = {
         "model_name_or_path": numbers.base_model,
         "dataset_name": "sft",
@@ -144,23 +144,23 @@ def _sft_settings(export: Export) -> dict[str, object]:
 
 
 def _grpo_settings(export: Export) -> dict[str, object]:
-    numbers = export.recipe.rl
+    numbers = export.preset.rl
     accumulated = numbers.mini_batch // _GPUS
     return {
         "output_dir": "rl-model",
         "num_generations": numbers.samples,
         "per_device_train_batch_size": 1,
         "gradient_accumulation_steps": accumulated,
-        "steps_per_generation": accumulated * (numbers.prompts_per_step * numbers.samples // numbers.mini_batch),
+        "steps_per_generation": accumulated * numbers.updates_per_step,
         "num_train_epochs": numbers.epochs,
         "learning_rate": numbers.learning_rate,
         "lr_scheduler_type": "constant",
         "epsilon": numbers.clip_low,
         "epsilon_high": numbers.clip_high,
-        "beta": numbers.kl,
+        "beta": numbers.kl.start,
         "use_bias_correction_kl": False,
-        "loss_type": "dapo" if numbers.token_loss else "grpo",
-        "scale_rewards": "group" if numbers.scale_rewards else "none",
+        "loss_type": "dapo" if numbers.loss == "token" else "grpo",
+        "scale_rewards": numbers.scale_rewards,
         "temperature": numbers.temperature,
         "top_p": numbers.top_p,
         "max_completion_length": numbers.max_tokens,

@@ -59,6 +59,7 @@ RL = schema(
     ]
 )
 _GPUS = 8
+_LOSS = {"token": "token-mean", "sequence": "seq-mean-token-mean"}
 
 
 def write(export: Export) -> str:
@@ -104,7 +105,7 @@ def _sft(row: SftRow, split: str, number: int) -> Row:
 
 
 def _sft_command(export: Export) -> str:
-    numbers = export.recipe.sft
+    numbers = export.preset.sft
     return one_command(
         f"torchrun --standalone --nproc_per_node={_GPUS} -m verl.trainer.sft_trainer",
         "data.train_files=sft/train.parquet",
@@ -120,12 +121,12 @@ def _sft_command(export: Export) -> str:
 
 
 def _rl_command(export: Export) -> str:
-    numbers = export.recipe.rl
+    numbers = export.preset.rl
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     return one_command(
         "python3 -m verl.trainer.main_ppo",
         "algorithm.adv_estimator=grpo",
-        f"algorithm.norm_adv_by_std_in_grpo={numbers.scale_rewards}",
+        f"algorithm.norm_adv_by_std_in_grpo={numbers.scale_rewards != 'none'}",
         "algorithm.use_kl_in_reward=False",
         "data.train_files=rl/train.parquet",
         f"data.val_files={validation_of(export, 'rl')}",
@@ -138,15 +139,15 @@ def _rl_command(export: Export) -> str:
         f"{actor}.ppo_mini_batch_size={numbers.mini_batch // numbers.samples}",
         f"{actor}.clip_ratio_low={numbers.clip_low}",
         f"{actor}.clip_ratio_high={numbers.clip_high}",
-        f"{actor}.loss_agg_mode={'token-mean' if numbers.token_loss else 'seq-mean-token-mean'}",
-        f"{actor}.use_kl_loss={numbers.kl > 0}",
-        f"{actor}.kl_loss_coef={numbers.kl}",
+        f"{actor}.loss_agg_mode={_LOSS[numbers.loss]}",
+        f"{actor}.use_kl_loss={numbers.kl.start > 0}",
+        f"{actor}.kl_loss_coef={numbers.kl.start}",
         f"{actor}.kl_loss_type=low_var_kl",
         f"{rollout}.n={numbers.samples}",
         f"{rollout}.temperature={numbers.temperature}",
         f"{rollout}.top_p={numbers.top_p}",
         f"{rollout}.multi_turn.enable=True",
-        f"{rollout}.multi_turn.max_assistant_turns={numbers.max_searches + 1}",
+        *([f"{rollout}.multi_turn.max_assistant_turns={numbers.max_searches + 1}"] if numbers.max_searches else []),
         f"{rollout}.agent.agent_loop_config_path=agent_loop.yaml",
         f"reward.custom_reward_function.path=pkg://{REWARD}",
         "reward.custom_reward_function.name=compute_score",
