@@ -6,9 +6,10 @@ not change: its numbers are global ones, and each process works out its share.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import yaml
@@ -53,8 +54,8 @@ class LaunchConfig:
     volume_claim: str = "trailforge"
     """Kubernetes: what is mounted at `mount`, with data, models and checkpoints."""
     mount: str = "/data"
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Set for every process. No secrets: these come from the cluster's own store."""
+    environment: tuple[str, ...] = ()
+    """NAME=VALUE for every process. No secrets: these come from the cluster's own store."""
     secret: str = ""
     """Kubernetes: name of a Secret whose keys become environment variables."""
 
@@ -68,9 +69,17 @@ class LaunchConfig:
             raise InvalidInput("vLLM has to be told which model to serve", field="base_model")
         if self.use_cpu and self.sharding != "none":
             raise InvalidInput("on the CPU the model is not sharded: none", field="sharding")
-        secrets = [name for name in self.environment if any(word in name for word in ("KEY", "TOKEN", "PASSWORD"))]
-        if secrets:
-            raise InvalidInput(f"{secrets[0]} looks like a secret, which would stand in a file", field="environment")
+        for text in self.environment:
+            name, equals, _ = text.partition("=")
+            if not (equals and name.isidentifier()):
+                raise InvalidInput(f"{text!r}: expected NAME=VALUE", field="environment")
+            if any(word in name.upper() for word in ("KEY", "TOKEN", "PASSWORD", "SECRET")):
+                raise InvalidInput(f"{name} looks like a secret, which would stand in a file", field="environment")
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment, by name in order."""
+        return dict(sorted(text.split("=", 1) for text in self.environment))
 
     @property
     def processes(self) -> int:
@@ -78,10 +87,13 @@ class LaunchConfig:
         return self.nodes * self.devices_per_node
 
 
-def render(command: Sequence[str], launcher: Launcher, config: LaunchConfig) -> dict[str, str]:
+def render(
+    command: Sequence[str], launcher: Launcher, config: LaunchConfig, folder: str | os.PathLike[str] = "."
+) -> dict[str, str]:
     """Files by name. `command`: arguments of `trailforge`, e.g. `["train", "sft", …]`.
 
-    The first file is the one to hand in; its first lines say how.
+    The first file is the one to hand in. `folder`: where the files will be, as all nodes see it. A job that a cluster
+    starts anew goes on from its last checkpoint.
     """
     if launcher not in get_args(Launcher):
         raise InvalidInput(f"no launcher {launcher!r}; there are {', '.join(get_args(Launcher))}", field="launcher")
@@ -89,12 +101,14 @@ def render(command: Sequence[str], launcher: Launcher, config: LaunchConfig) -> 
         raise InvalidInput("several nodes need slurm or k8s", field="nodes")
     if launcher == "local":
         return {_LOCAL: _script([shlex.join(["trailforge", *command])], config)}
+    if launcher in ("slurm", "k8s") and "--resume" not in command:
+        command = [*command, "--resume"]
     accelerate = {_ACCELERATE: yaml.safe_dump(accelerate_config(config), sort_keys=False)}
     match launcher:
         case "accelerate":
-            return {_LOCAL: _script([_launch(command, config)], config)} | accelerate
+            return {_LOCAL: _script([_launch(command, config, folder)], config)} | accelerate
         case "slurm":
-            return {_SBATCH: _sbatch(command, config)} | accelerate
+            return {_SBATCH: _sbatch(command, config, folder)} | accelerate
         case _:
             return {_JOBSET: _jobset(command, config)}
 
@@ -146,19 +160,20 @@ def _distributed_type(config: LaunchConfig) -> str:
     return "MULTI_CPU" if config.use_cpu else "MULTI_GPU"
 
 
-def _launch(command: Sequence[str], config: LaunchConfig, *ranks: str) -> str:
+def _launch(command: Sequence[str], config: LaunchConfig, folder: str | os.PathLike[str], *ranks: str) -> str:
     """The line that starts the processes of one node. `ranks`: options as a shell is to read them."""
-    parts = ["accelerate", "launch", "--config_file", _ACCELERATE, "--num_processes", str(config.processes)]
-    parts += ["--num_machines", str(config.nodes)]
-    return " ".join([shlex.join(parts), *ranks, shlex.join(["-m", "cli", *command])])
+    parts = ["accelerate", "launch", "--config_file", os.path.join(folder, _ACCELERATE)]
+    parts += ["--num_processes", str(config.processes), "--num_machines", str(config.nodes)]
+    asked = [f'--vllm-url "http://$VLLM_HOST:{_VLLM_PORT}"'] if config.vllm_nodes else []
+    return " ".join([shlex.join(parts), *ranks, shlex.join(["-m", "cli", *command]), *asked])
 
 
 def _script(lines: Sequence[str], config: LaunchConfig) -> str:
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in sorted(config.environment.items())]
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in config.variables.items()]
     return "\n".join(["#!/usr/bin/env bash", "set -euo pipefail", *exports, *lines]) + "\n"
 
 
-def _sbatch(command: Sequence[str], config: LaunchConfig) -> str:
+def _sbatch(command: Sequence[str], config: LaunchConfig, folder: str | os.PathLike[str]) -> str:
     """A batch script: vLLM's node first if there is one, then one task of `accelerate launch` on each other node."""
     nodes = config.nodes + config.vllm_nodes
     options = {
@@ -179,7 +194,7 @@ def _sbatch(command: Sequence[str], config: LaunchConfig) -> str:
         for name, value in options.items()
         if value is not None and (value != "" or name == "requeue")
     ]
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in sorted(config.environment.items())]
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in config.variables.items()]
     lines = [
         "#!/usr/bin/env bash",
         *head,
@@ -192,7 +207,7 @@ def _sbatch(command: Sequence[str], config: LaunchConfig) -> str:
         f'trainers=("${{hosts[@]:{config.vllm_nodes}}}")',
         'export MAIN_ADDRESS="${trainers[0]}"',
         f'srun --nodes={config.nodes} --ntasks={config.nodes} --nodelist="$(IFS=,; echo "${{trainers[*]}}")" bash -c '
-        + shlex.quote(_launch(command, config, *_ranks('"$SLURM_PROCID"', '"$MAIN_ADDRESS"'))),
+        + shlex.quote(_launch(command, config, folder, *_ranks('"$SLURM_PROCID"', '"$MAIN_ADDRESS"'))),
     ]
     return "\n".join(lines) + "\n"
 
@@ -240,14 +255,14 @@ def _jobset(command: Sequence[str], config: LaunchConfig) -> str:
             f"cat > {_ACCELERATE} <<'END'",
             accelerate.rstrip(),
             "END",
-            _launch(command, config, *ranks),
+            _launch(command, config, ".", *ranks),
         ]
     )
     server = f"{config.name}-{_SERVERS}-0-0.{config.name}"
-    environment = dict(config.environment) | ({"VLLM_HOST": server} if config.vllm_nodes else {})
+    environment = config.variables | ({"VLLM_HOST": server} if config.vllm_nodes else {})
     jobs = [_replicated(_WORKERS, config.nodes, script, environment, config)]
     if config.vllm_nodes:
-        jobs.append(_replicated(_SERVERS, 1, shlex.join(_serve(config)), dict(config.environment), config))
+        jobs.append(_replicated(_SERVERS, 1, shlex.join(_serve(config)), config.variables, config))
     jobset = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",

@@ -78,13 +78,13 @@ def test_accelerate_reads_its_configuration(tmp_path: Path, sharding: Sharding) 
 
 
 def test_one_node() -> None:
-    (name, script), (other, _) = render(COMMAND, "accelerate", LaunchConfig(environment={"NCCL_DEBUG": ODD})).items()
+    (name, script), (other, _) = render(COMMAND, "accelerate", LaunchConfig(environment=(f"NCCL_DEBUG={ODD}",))).items()
     assert (name, other) == ("train.sh", "accelerate.yaml")
     bash_reads(script)
     *_, export, line = script.splitlines()
     assert shlex.split(export) == ["export", f"NCCL_DEBUG={ODD}"]
     read = launched(line)
-    assert (read.config_file, read.module, read.num_processes) == ("accelerate.yaml", True, 8)
+    assert (read.config_file, read.module, read.num_processes) == ("./accelerate.yaml", True, 8)
     assert [read.training_script, *read.training_script_args] == ["cli", *COMMAND]
 
 
@@ -101,7 +101,8 @@ def test_slurm() -> None:
     assert "--data-parallel-size 2" in server
     read = launched(shlex.split(trainers)[-1])
     assert (read.machine_rank, read.num_machines, read.num_processes) == (1, 2, 16)
-    assert (read.main_process_ip, read.training_script_args) == ("$MAIN_ADDRESS", COMMAND)
+    assert read.main_process_ip == "$MAIN_ADDRESS"
+    assert read.training_script_args == [*COMMAND, "--resume", "--vllm-url", "http://$VLLM_HOST:8000"]
 
 
 def test_slurm_runs_every_node_with_its_rank(tmp_path: Path) -> None:
@@ -119,12 +120,15 @@ def test_slurm_runs_every_node_with_its_rank(tmp_path: Path) -> None:
     subprocess.run(["bash", "-c", script], env=environment, check=True, timeout=30)
     lines = (tmp_path / "log").read_text().splitlines()
     assert [f"--machine_rank {n} --main_process_ip n1 --main_process_port 29500 -m cli" in lines[n] for n in (0, 1)]
-    assert all(line.endswith("train rl data set --preset it's mine --out runs/a") for line in lines) and len(lines) == 2
+    assert (
+        all(line.endswith("train rl data set --preset it's mine --out runs/a --resume") for line in lines)
+        and len(lines) == 2
+    )
 
 
 def test_kubernetes() -> None:
     config = LaunchConfig(
-        name="rl", nodes=2, vllm_nodes=1, base_model="m", secret="keys", environment={"NCCL_DEBUG": ODD}
+        name="rl", nodes=2, vllm_nodes=1, base_model="m", secret="keys", environment=(f"NCCL_DEBUG={ODD}",)
     )
     jobset = yaml.safe_load(render(COMMAND, "k8s", config)["jobset.yaml"])
     jsonschema.validate(jobset, JOBSET)
@@ -139,7 +143,7 @@ def test_kubernetes() -> None:
     bash_reads(script)
     read = launched(script.splitlines()[-1].replace("$JOB_COMPLETION_INDEX", "1"))
     assert (read.machine_rank, read.main_process_ip) == (1, "rl-train-0-0.rl")
-    assert [read.training_script, *read.training_script_args] == ["cli", *COMMAND]
+    assert [read.training_script, *read.training_script_args][:-2] == ["cli", *COMMAND, "--resume"]
     assert yaml.safe_load(script.split("<<'END'\n")[1].split("\nEND")[0]) == accelerate_config(config)
     assert json.dumps(jobset).count("hostNetwork") == 0
 
@@ -153,7 +157,8 @@ def test_kubernetes() -> None:
         ({"vllm_nodes": 1}, "slurm", "base_model"),
         ({"vllm_nodes": 2, "base_model": "m"}, "slurm", "vllm_nodes"),
         ({"use_cpu": True}, "accelerate", "sharding"),
-        ({"environment": {"WANDB_API_KEY": "1"}}, "k8s", "environment"),
+        ({"environment": ("WANDB_API_KEY=1",)}, "k8s", "environment"),
+        ({"environment": ("no value",)}, "k8s", "environment"),
         ({}, "condor", "launcher"),
     ],
 )
