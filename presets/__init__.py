@@ -2,11 +2,16 @@
 
 A preset is for the data set that its key `dataset` names; without that key it is for all of them, and a section named
 after a data set holds what goes over the others for that one.
+
+Training presets are in `train/`: they are for trainers, not for data sets.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +22,22 @@ from schemas import InvalidInput
 DATASETS = ("mcts_trajectories", "document_bundles", "kg_trajectories", "kg_questions")
 """That presets can be for."""
 
+_HOUSE = files(__name__)
+
 
 def preset_names(dataset: str | None = None) -> list[str]:
     """The presets that come with the project; those for a data set."""
-    return [name for name in _names() if dataset is None or _content(name).get("dataset", dataset) == dataset]
+    return [name for name in _names(_HOUSE) if dataset is None or _content(name).get("dataset", dataset) == dataset]
+
+
+def training_preset_names() -> list[str]:
+    """The training presets that come with the project."""
+    return _names(_HOUSE / "train")
+
+
+def load_training_preset(name_or_path: str) -> dict[str, Any]:
+    """What a training preset, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
+    return _read(name_or_path, _HOUSE / "train", training_preset_names)
 
 
 def load_preset(name_or_path: str, dataset: str = DATASETS[0]) -> dict[str, Any]:
@@ -62,19 +79,29 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return below | above | deeper
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads `5e-6` as the number it is: PyYAML takes a number without a point for text."""
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
+
+
 def _content(name_or_path: str, dataset: str | None = None) -> dict[str, Any]:
+    return _read(name_or_path, _HOUSE, lambda: preset_names(dataset))
+
+
+def _read(name_or_path: str, house: Traversable, offered: Callable[[], list[str]]) -> dict[str, Any]:
     path = Path(name_or_path)
     if path.suffix in {".yaml", ".yml"}:
         if not path.is_file():
             raise InvalidInput("no such preset file", file=path)
         source = path
-    elif name_or_path in _names():
-        source = files(__name__) / f"{name_or_path}.yaml"
+    elif name_or_path in _names(house):
+        source = house / f"{name_or_path}.yaml"
     else:
-        names = ", ".join(preset_names(dataset))
-        raise InvalidInput(f"no preset {name_or_path!r}; there are {names}, or give a .yaml file")
+        raise InvalidInput(f"no preset {name_or_path!r}; there are {', '.join(offered())}, or give a .yaml file")
     try:
-        content = yaml.safe_load(source.read_text(encoding="utf-8"))
+        content = yaml.load(source.read_text(encoding="utf-8"), _Loader)
     except UnicodeDecodeError as error:
         raise InvalidInput(f"not UTF-8 at byte {error.start}", file=name_or_path) from error
     except yaml.YAMLError as error:
@@ -85,5 +112,5 @@ def _content(name_or_path: str, dataset: str | None = None) -> dict[str, Any]:
     return content
 
 
-def _names() -> list[str]:
-    return sorted(f.name.removesuffix(".yaml") for f in files(__name__).iterdir() if f.name.endswith(".yaml"))
+def _names(house: Traversable) -> list[str]:
+    return sorted(f.name.removesuffix(".yaml") for f in house.iterdir() if f.name.endswith(".yaml"))

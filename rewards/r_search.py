@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rewards.f1 import f1
 from rewards.options import option_f1, option_letters
@@ -11,9 +12,16 @@ from schemas import RSearchReward
 SECTIONS = ("think", "search", "result", "answer")
 """The tags of an episode, in their order (eq. 1)."""
 
-FORMAT_WEIGHT, DAG_WEIGHT, ANSWER_WEIGHT = 0.25, 0.25, 0.5
-
 _TAGS = [tag for name in SECTIONS for tag in (f"<{name}>", f"</{name}>")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RSearchConstants:
+    """The weights of the parts (section 3.4)."""
+
+    format_weight: float = 0.25
+    dag_weight: float = 0.25
+    answer_weight: float = 0.5
 
 
 def format_reward(tags: Sequence[str]) -> float:
@@ -45,7 +53,9 @@ def answer_reward(
     return f1(answer, golds) if judge_score is None else judge_score
 
 
-def r_search_reward(*, format: float, dag: float, answer: float) -> RSearchReward:
-    """The sum of eq. 3, with the paper's weights: the parts add up, so a broken plan does not cost the answer's pay."""
-    total = FORMAT_WEIGHT * format + DAG_WEIGHT * dag + ANSWER_WEIGHT * answer
+def r_search_reward(
+    *, format: float, dag: float, answer: float, constants: RSearchConstants = RSearchConstants()
+) -> RSearchReward:
+    """The weighted sum of eq. 3: the parts add up, so a broken plan does not cost the answer's pay."""
+    total = constants.format_weight * format + constants.dag_weight * dag + constants.answer_weight * answer
     return RSearchReward(total=total, format=format, dag=dag, answer=answer)

@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "generators": _KNOWLEDGE | {"protocols", "mcts"},
     "filters": _KNOWLEDGE | {"protocols"},
     "pipelines": _KNOWLEDGE | {"generators", "filters"},
-    "training": _KNOWLEDGE | {"protocols"},
+    "training": _KNOWLEDGE | {"protocols", "presets"},
     "evaluation": _KNOWLEDGE | {"protocols"},
     "inspector": frozenset({"schemas", "rewards"}),
     "flows": frozenset(

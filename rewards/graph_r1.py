@@ -1,0 +1,50 @@
+"""The reward of Graph-R1 (Luo et al., 2025), one of the two by which RAGSearch trains: form first, then the answer.
+
+RAGSearch (section 4) names an outcome and a format reward and gives no constants; these are the released code's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rewards.f1 import f1
+from rewards.turn_format import MOST_PAY, PAY_PER_TURN, per_turn_format_reward
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphR1Constants:
+    """The constants of the reward."""
+
+    base: float = -1.0
+    """Of every episode: the answer pays above 0 only."""
+    pay_per_turn: float = PAY_PER_TURN
+    """For each well-formed turn."""
+    most_pay: float = MOST_PAY
+    """The most that form is paid; only with all of it the answer is paid too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphR1Reward:
+    """The parts of the reward, and their sum."""
+
+    total: float
+    """From -1 to 1 with the usual constants."""
+    format: float
+    """In [0, 1]."""
+    answer: float
+    """F1, in [0, 1], whether paid or not."""
+
+
+def graph_r1_reward(
+    *,
+    prediction: str,
+    golds: Sequence[str],
+    well_formed_turns: Sequence[bool],
+    constants: GraphR1Constants = GraphR1Constants(),
+) -> GraphR1Reward:
+    """All parts and the total. `well_formed_turns`: is it well-formed, for each turn of the agent."""
+    format = per_turn_format_reward(well_formed_turns, pay_per_turn=constants.pay_per_turn, most_pay=constants.most_pay)
+    answer = f1(prediction, golds)
+    paid = answer if format >= constants.most_pay else 0.0
+    return GraphR1Reward(total=constants.base + format + paid, format=format, answer=answer)

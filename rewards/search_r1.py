@@ -1,0 +1,53 @@
+"""The reward of Search-R1 (Jin et al., 2025), one of the two by which RAGSearch trains: exact match of the answer.
+
+As first published the format counts for nothing. Later versions of its code pay for the format, too: with
+`SearchR1Constants(structure=0.2, final=0.1)` a wrong answer in the right form gets 0.2, a right one in a broken form
+0.8, a wrong one in a broken form 0.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rewards.exact_match import exact_match
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchR1Constants:
+    """The constants of the reward; all zero: exact match alone."""
+
+    structure: float = 0.0
+    """What the right form is worth: paid for a wrong answer, kept back from a right one in a broken form."""
+    final: float = 0.0
+    """For a wrong answer in a broken form, as long as there is an answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchR1Reward:
+    """The parts of the reward, and their sum."""
+
+    total: float
+    """In [0, 1]."""
+    exact_match: float
+    """0 or 1."""
+    format: float
+    """What the form adds or, where it is broken, takes off."""
+
+
+def search_r1_reward(
+    *,
+    prediction: str,
+    golds: Sequence[str],
+    format_holds: bool,
+    constants: SearchR1Constants = SearchR1Constants(),
+) -> SearchR1Reward:
+    """All parts and the total."""
+    exact = exact_match(prediction, golds)
+    if exact:
+        format = 0.0 if format_holds else -constants.structure
+    elif format_holds:
+        format = constants.structure
+    else:
+        format = constants.final if prediction.strip() else 0.0
+    return SearchR1Reward(total=exact + format, exact_match=exact, format=format)

@@ -1,0 +1,247 @@
+"""How an agent is trained: the configuration of supervised training and of reinforcement learning, as presets hold it.
+
+A training preset is a YAML file with the sections `reward`, `sft` and `rl`; those of the papers are in
+`presets/train/`. A key that is left out keeps the default of its class; there is none for what a paper decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+from presets import load_training_preset
+from rewards.msearcher import MSearcherConstants
+from rewards.presets import CONSTANTS, RewardPreset
+from schemas import InvalidInput, from_dict
+
+T = TypeVar("T")
+
+Scheduler = Literal["constant", "linear", "cosine"]
+"""What becomes of the learning rate after the warm-up."""
+Precision = Literal["bfloat16", "float32"]
+Logging = Literal["tensorboard", "wandb", "none"]
+Algorithm = Literal["grpo", "dapo"]
+"""`dapo`: GRPO with a higher upper clip, token-level loss and no KL. What each of them is stands in fields of its own;
+the name decides nothing but how a framework is asked for it."""
+KlEstimator = Literal["k1", "k2", "k3"]
+"""Schulman's three estimators of KL(policy || reference) from one sample; GRPO's is k3."""
+ScaleRewards = Literal["group", "batch", "none"]
+"""By what standard deviation advantages are divided; `none`: reward minus the group's mean alone."""
+Loss = Literal["token", "sequence"]
+"""`token`: the mean over all trained tokens of a batch. `sequence`: the mean over episodes of their token means."""
+Rollouts = Literal["vllm-server", "vllm-colocate", "transformers"]
+"""Who generates episodes: a vLLM server apart, vLLM on the trainer's own accelerators, or the trainer's model."""
+Protocol = Literal["react", "r_search", "kg_search", "search_r1", "graph_r1"]
+"""In which an agent talks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoraConfig:
+    """Low-rank adapters in place of all weights."""
+
+    rank: int = 16
+    alpha: int = 32
+    dropout: float = 0.0
+    target_modules: tuple[str, ...] = ()
+    """Names of the layers; empty: every linear one but the head."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerConfig:
+    """What both stages have in common."""
+
+    base_model: str
+    """Name or path of the model that is trained."""
+    learning_rate: float
+    """Its highest value."""
+    epochs: int
+    scheduler: Scheduler = "constant"
+    warmup_ratio: float = 0.0
+    """Share of the steps in which the learning rate rises."""
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    lora: LoraConfig | None = None
+    """None: all weights are trained."""
+    per_device: int = 1
+    """Sequences that one accelerator trains at a time; the rest of a batch is accumulated."""
+    precision: Precision = "bfloat16"
+    gradient_checkpointing: bool = True
+    seed: int = 0
+    save_steps: int = 50
+    """Optimizer steps between checkpoints."""
+    logging: Logging = "tensorboard"
+
+    def __post_init__(self) -> None:
+        self._more_than_zero("learning_rate", "epochs", "max_grad_norm", "per_device", "save_steps")
+        if not 0.0 <= self.warmup_ratio < 1.0:
+            raise InvalidInput(f"expected 0 to below 1, got {self.warmup_ratio}", field="warmup_ratio")
+
+    def _more_than_zero(self, *names: str) -> None:
+        for name in names:
+            if (value := getattr(self, name)) is not None and value <= 0:
+                raise InvalidInput(f"has to be more than 0, got {value}", field=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SftConfig(TrainerConfig):
+    """Supervised training on conversations; the loss is taken on the agent's turns alone."""
+
+    batch_size: int
+    """Conversations in one optimizer step, over all accelerators."""
+    max_tokens: int
+    """Longer conversations are cut at their end."""
+
+    def __post_init__(self) -> None:
+        TrainerConfig.__post_init__(self)
+        self._more_than_zero("batch_size", "max_tokens")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KlConfig:
+    """The weight of the KL term in the loss."""
+
+    start: float = 0.0
+    """0: no KL term, and no reference model."""
+    end: float | None = None
+    """At the last step; None: as at the start."""
+    annealing: Literal["none", "linear"] = "none"
+    estimator: KlEstimator = "k3"
+
+    def __post_init__(self) -> None:
+        if self.start < 0 or (self.end is not None and self.end < 0):
+            raise InvalidInput("must not be negative", field="start" if self.start < 0 else "end")
+        if (self.annealing == "none") != (self.end is None):
+            raise InvalidInput("annealing wants an end, and an end wants annealing", field="annealing")
+        if self.annealing != "none" and not self.start:
+            raise InvalidInput("annealing has to begin above 0, or no reference model is loaded", field="start")
+
+    def at(self, progress: float) -> float:
+        """The weight when a share of the steps, 0 to 1, is done."""
+        return self.start if self.end is None else self.start + (self.end - self.start) * min(max(progress, 0.0), 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RlConfig(TrainerConfig):
+    """Reinforcement learning on questions.
+
+    The punishment of overlong episodes is part of the reward: its lengths are `max_tokens` and `cache_tokens` of
+    `rewards.msearcher.MSearcherConstants`, and a framework's own one has to stay off.
+    """
+
+    algorithm: Algorithm
+    prompts_per_step: int
+    """Questions that episodes are made for between two changes of the policy that makes them."""
+    samples: int
+    """Episodes of a question: the group over which advantages are taken."""
+    mini_batch: int
+    """Episodes (not questions, as verl counts) in one optimizer step."""
+    clip_low: float = 0.2
+    """The ratio to the old policy is clipped to 1 - clip_low …"""
+    clip_high: float = 0.2
+    """… and 1 + clip_high."""
+    kl: KlConfig = field(default_factory=KlConfig)
+    scale_rewards: ScaleRewards = "group"
+    loss: Loss = "token"
+    dynamic_sampling: bool = False
+    """Sample anew for questions whose episodes are all paid the same."""
+    mask_truncated: bool = False
+    """Take no loss on episodes that were cut at `max_tokens`."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_tokens: int
+    """Of an episode: everything after the prompt, observations too."""
+    max_observation_tokens: int = 1024
+    """Of one tool turn; more is cut."""
+    max_searches: int | None = None
+    """Of an episode; None: `max_tokens` alone ends it."""
+    top_k: int = 5
+    """Passages of a search; in plans, of each node."""
+    rollouts: Rollouts = "vllm-colocate"
+
+    def __post_init__(self) -> None:
+        TrainerConfig.__post_init__(self)
+        self._more_than_zero("prompts_per_step", "samples", "mini_batch", "clip_low", "clip_high")
+        self._more_than_zero("temperature", "max_tokens", "max_observation_tokens", "max_searches", "top_k")
+        if self.samples < 2:
+            raise InvalidInput("a group has at least 2 episodes", field="samples")
+        if not 0.0 < self.top_p <= 1.0:
+            raise InvalidInput(f"expected above 0 to 1, got {self.top_p}", field="top_p")
+        if self.episodes_per_step % self.mini_batch:
+            raise InvalidInput(
+                f"{self.episodes_per_step} episodes of a step cannot be parted into mini-batches of {self.mini_batch}",
+                field="mini_batch",
+            )
+
+    @property
+    def episodes_per_step(self) -> int:
+        """Episodes made between two changes of the policy that makes them."""
+        return self.prompts_per_step * self.samples
+
+    @property
+    def updates_per_step(self) -> int:
+        """Optimizer steps taken on them."""
+        return self.episodes_per_step // self.mini_batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainPreset:
+    """A recipe: how an agent of one protocol is paid and trained."""
+
+    name: str
+    protocol: Protocol
+    reward: RewardPreset
+    sft: SftConfig
+    rl: RlConfig
+
+    def __post_init__(self) -> None:
+        constants = self.reward.constants
+        if isinstance(constants, MSearcherConstants) and constants.max_tokens != self.rl.max_tokens:
+            raise InvalidInput(
+                f"{constants.max_tokens}, but episodes end at rl.max_tokens = {self.rl.max_tokens}",
+                field="reward.max_tokens",
+            )
+
+
+def load_train_preset(name_or_path: str) -> TrainPreset:
+    """A training preset by name or by a YAML file's path. Raises `InvalidInput` naming the preset and the field."""
+    content = load_training_preset(name_or_path)
+    name = Path(name_or_path).stem
+    try:
+        return _train_preset(name, content)
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, file=name_or_path, field=error.field) from error
+
+
+def _train_preset(name: str, content: dict[str, Any]) -> TrainPreset:
+    expected = ("protocol", "reward", "sft", "rl")
+    for key in content:
+        if key not in expected:
+            raise InvalidInput(f"unknown; expected {', '.join(expected)}", field=str(key))
+    if missing := [key for key in expected if key not in content]:
+        raise InvalidInput("missing in the preset", field=missing[0])
+    if content["protocol"] not in get_args(Protocol):
+        raise InvalidInput(f"{content['protocol']!r} is none of {', '.join(get_args(Protocol))}", field="protocol")
+    return TrainPreset(
+        name=name,
+        protocol=content["protocol"],
+        reward=_reward(name, content["reward"]),
+        sft=_section(SftConfig, content["sft"], "sft"),
+        rl=_section(RlConfig, content["rl"], "rl"),
+    )
+
+
+def _reward(name: str, section: Any) -> RewardPreset:
+    """The section names a kind; its other keys are the constants of that kind."""
+    kind = section.get("kind") if isinstance(section, dict) else None
+    if kind not in CONSTANTS:
+        raise InvalidInput(f"{kind!r} is none of {', '.join(CONSTANTS)}", field="reward.kind")
+    constants = {key: value for key, value in section.items() if key != "kind"}
+    return RewardPreset(name=name, kind=kind, constants=_section(CONSTANTS[kind], constants, "reward"))
+
+
+def _section(record: type[T], content: Any, name: str) -> T:
+    try:
+        return from_dict(record, content)
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, field=f"{name}.{error.field}" if error.field else name) from error
