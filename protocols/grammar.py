@@ -27,6 +27,7 @@ from rewards.turn_format import per_turn_format_reward
 from schemas import MalformedReply, Message, Passage, Role
 
 NOTHING_FOUND = "Nothing was found."
+_PASSAGE_LINE = re.compile(r"\d+\. \(")
 
 
 class Triple(Protocol):
@@ -245,14 +246,16 @@ class Grammar:
         """Is the conversation as the system prompt asks, without any mending? In [0, 1], by `format_rule`."""
         if self.format_rule == "whole":
             return float(not self.validate(messages, strict=True))
+        return per_turn_format_reward(self.well_formed_turns(messages))
+
+    def well_formed_turns(self, messages: Sequence[Message]) -> list[bool]:
+        """For each assistant turn: is it flawless, and in its place?"""
         last = len(messages) - 1
-        return per_turn_format_reward(
-            [
-                not list(self._message_problems(message, number, last, strict=True))
-                for number, message in enumerate(messages)
-                if message.role == "assistant"
-            ]
-        )
+        return [
+            not list(self._message_problems(message, number, last, strict=True))
+            for number, message in enumerate(messages)
+            if message.role == "assistant"
+        ]
 
     def repairs(self, messages: Sequence[Message]) -> Counter[Repair]:
         """In how many assistant turns each repair is needed; turns that cannot be read have none."""
@@ -302,6 +305,30 @@ class Grammar:
 def passage_lines(passages: Sequence[Passage]) -> list[str]:
     """A line `1. (Title) text` for each passage."""
     return [f"{n}. ({one_line(p.title)}) {one_line(p.text)}" for n, p in enumerate(passages, start=1)]
+
+
+def passage_titles(result: str) -> list[str]:
+    """The titles that `passage_lines` wrote into a result."""
+    return titles_of_lines(result, _PASSAGE_LINE)
+
+
+def titles_of_lines(result: str, start: re.Pattern[str]) -> list[str]:
+    """The titles of a result whose lines begin with `start`, then title, then `)`: brackets in a title have to match.
+
+    As in the text that the agent read: white space is collapsed, tags are plain again.
+    """
+    rests = (line[match.end() :] for line in result.split("\n") if (match := start.match(line)))
+    return [rest[: _closing_bracket(rest)].replace("&lt;", "<") for rest in rests]
+
+
+def _closing_bracket(text: str) -> int:
+    """Where the bracket stands that was opened before the text; the text's end without one."""
+    depth = 1
+    for match in re.finditer(r"[()]", text):
+        depth += 1 if match[0] == "(" else -1
+        if not depth:
+            return match.start()
+    return len(text)
 
 
 def read_plain_answer(body: str) -> tuple[str, Sequence[Repair]]:

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 from protocols.base import one_line, tags_in
 from protocols.episodes import EpisodeRun
-from protocols.grammar import NOTHING_FOUND, Grammar, Observation, Search, passage_lines
+from protocols.grammar import NOTHING_FOUND, Grammar, Observation, Search, passage_lines, passage_titles
 from protocols.repair import Repair, Value, read_object
 from rewards.dynasearcher import (
     DEFAULT,
@@ -187,6 +187,11 @@ def write_result(observation: Observation) -> str:
         *(["Triples:", *triples] if triples else []),
     ]
     return "\n".join(lines or [NOTHING_FOUND])
+
+
+def read_titles(result: str) -> list[str]:
+    """The titles of the documents that `write_result` wrote."""
+    return passage_titles(result.partition("\nTriples:\n")[0])
 
 
 GRAMMAR = Grammar(

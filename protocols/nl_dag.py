@@ -36,6 +36,7 @@ __all__ = [
     "find_problems",
     "levels",
     "parse",
+    "read_titles",
     "render",
     "render_results",
     "validate",
@@ -192,6 +193,12 @@ async def execute(
 def render_results(results: Sequence[NodeResult]) -> str:
     """The results as the model reads them, in the given order; retrieved text as single lines with its tags escaped."""
     return "\n".join(line for result in results for line in _result_lines(result))
+
+
+def read_titles(result: str) -> list[str]:
+    """The titles that `render_results` wrote, tags in them plain again."""
+    titles = (line.removeprefix("Title: ") for line in result.split("\n") if line.startswith("Title: "))
+    return [title.replace("&lt;", "<") for title in titles]
 
 
 def _refuse(problems: Sequence[PlanProblem]) -> None:

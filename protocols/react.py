@@ -25,6 +25,7 @@ __all__ = [
     "USER_SUFFIX",
     "Turn",
     "estimate_tokens",
+    "final_answer",
     "parse_turn",
     "render_answer",
     "render_passages",
@@ -60,6 +61,7 @@ _TURN = re.compile(
     rf"(?:{SEARCH}(?P<query>.*?){END_SEARCH}|{ANSWER}(?P<answer>.*?){END_ANSWER})\s*",
     re.DOTALL,
 )
+_ANSWER = re.compile(rf"{ANSWER}(.*?){END_ANSWER}", re.DOTALL)
 _TOOL_TURN = re.compile(rf"\s*{TOOL_RESPONSE}.*{END_TOOL_RESPONSE}\s*", re.DOTALL)
 
 
@@ -94,6 +96,12 @@ def parse_turn(text: str) -> Turn:
     if isinstance(turn, str):
         raise MalformedReply(turn)
     return turn
+
+
+def final_answer(text: str) -> str:
+    """What the last closed answer of a text says, in whatever else it may stand; empty when there is none."""
+    found = _ANSWER.findall(text)
+    return found[-1].strip() if found else ""
 
 
 def validate(messages: Sequence[Message]) -> list[str]:

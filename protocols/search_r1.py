@@ -11,10 +11,11 @@ assistant   <think>…</think>
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from protocols.base import one_line
-from protocols.grammar import NOTHING_FOUND, Grammar, Observation, Search, read_plain_answer
+from protocols.grammar import NOTHING_FOUND, Grammar, Observation, Search, read_plain_answer, titles_of_lines
 from protocols.repair import Repair
 
 NAME = "search_r1"
@@ -29,6 +30,8 @@ SYSTEM_PROMPT = (
     "For example: <answer>Beijing</answer>."
 )
 USER_SUFFIX = ""
+
+_LINE = re.compile(r"Doc \d+\(Title: ")
 
 
 def read_search(body: str) -> tuple[Search, Sequence[Repair]]:
@@ -46,6 +49,11 @@ def write_result(observation: Observation) -> str:
     passages = enumerate(observation.passages, start=1)
     lines = [f"Doc {n}(Title: {one_line(p.title)}) {one_line(p.text)}" for n, p in passages]
     return "\n".join(lines or [NOTHING_FOUND])
+
+
+def read_titles(result: str) -> list[str]:
+    """The titles that `write_result` wrote."""
+    return titles_of_lines(result, _LINE)
 
 
 GRAMMAR = Grammar(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rewards.f1 import f1
 from rewards.turn_format import MOST_PAY, PAY_PER_TURN, per_turn_format_reward
 
 
@@ -37,14 +36,9 @@ class GraphR1Reward:
 
 
 def graph_r1_reward(
-    *,
-    prediction: str,
-    golds: Sequence[str],
-    well_formed_turns: Sequence[bool],
-    constants: GraphR1Constants = GraphR1Constants(),
+    *, answer: float, well_formed_turns: Sequence[bool], constants: GraphR1Constants = GraphR1Constants()
 ) -> GraphR1Reward:
-    """All parts and the total. `well_formed_turns`: is it well-formed, for each turn of the agent."""
+    """All parts and the total. `answer`: its F1. `well_formed_turns`: is it, for each turn of the agent."""
     format = per_turn_format_reward(well_formed_turns, pay_per_turn=constants.pay_per_turn, most_pay=constants.most_pay)
-    answer = f1(prediction, golds)
     paid = answer if format >= constants.most_pay else 0.0
     return GraphR1Reward(total=constants.base + format + paid, format=format, answer=answer)

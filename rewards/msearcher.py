@@ -7,11 +7,9 @@ readings of the sum inside the bars exist, see `FormatPenalty`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rewards.f1 import f1
 from rewards.overlong import soft_overlong
 from schemas import InvalidInput
 
@@ -62,14 +60,12 @@ def format_penalty(correct: float, length: float, constants: MSearcherConstants)
 
 def msearcher_reward(
     *,
-    prediction: str,
-    golds: Sequence[str],
+    correct: float,
     format_holds: bool,
     tokens: int | None,
     constants: MSearcherConstants = MSearcherConstants(),
 ) -> MSearcherReward:
-    """All parts and the total. `tokens` as in `soft_overlong`; None when they are not known."""
-    correct = f1(prediction, golds)
+    """All parts and the total. `correct`: F1 of the answer. `tokens` as in `soft_overlong`; None when not known."""
     length = None
     if tokens is not None:
         length = soft_overlong(tokens, max_tokens=constants.max_tokens, cache_tokens=constants.cache_tokens)

@@ -7,10 +7,7 @@ As first published the format counts for nothing. Later versions of its code pay
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-from rewards.exact_match import exact_match
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,18 +33,13 @@ class SearchR1Reward:
 
 
 def search_r1_reward(
-    *,
-    prediction: str,
-    golds: Sequence[str],
-    format_holds: bool,
-    constants: SearchR1Constants = SearchR1Constants(),
+    *, exact_match: float, has_answer: bool, format_holds: bool, constants: SearchR1Constants = SearchR1Constants()
 ) -> SearchR1Reward:
-    """All parts and the total."""
-    exact = exact_match(prediction, golds)
-    if exact:
+    """All parts and the total. `has_answer`: did the agent give any?"""
+    if exact_match:
         format = 0.0 if format_holds else -constants.structure
     elif format_holds:
         format = constants.structure
     else:
-        format = constants.final if prediction.strip() else 0.0
-    return SearchR1Reward(total=exact + format, exact_match=exact, format=format)
+        format = constants.final if has_answer else 0.0
+    return SearchR1Reward(total=exact_match + format, exact_match=exact_match, format=format)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from rewards import cover_exact_match, f1
+from rewards import cover_exact_match, f1, option_f1
 from schemas import BundleQuestion, SourceDocument
 
 _NAMED = re.compile(r"(?<![A-Za-z])([A-H])(?![A-Za-z])")
@@ -35,5 +35,4 @@ def closeness(answer: str, row: BundleQuestion) -> float:
     """How near an answer comes, 0 to 1: F1 of the words, or of the options."""
     if not row.options:
         return f1(answer, [row.answer])
-    named, correct = set(_NAMED.findall(answer)), set(row.correct_options)
-    return 2 * len(named & correct) / (len(named) + len(correct)) if named else 0.0
+    return option_f1(_NAMED.findall(answer), row.correct_options)

@@ -1,0 +1,136 @@
+"""What a reward sees of a transcript, and the one way from there to what is paid.
+
+Filters, trainers and evaluation differ in where transcripts come from. Whoever has one makes an `Episode` of it
+(`training.scoring`), and from there on there is this file alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from rewards.dynasearcher import DynaSearcherConstants, DynaSearcherReward, dynasearcher_reward, r_recall
+from rewards.exact_match import exact_match
+from rewards.graph_r1 import GraphR1Constants, graph_r1_reward
+from rewards.msearcher import MSearcherConstants, msearcher_reward
+from rewards.presets import RewardPreset
+from rewards.r_search import RSearchConstants, answer_reward, r_search_reward
+from rewards.score import score_choice
+from rewards.search_r1 import SearchR1Constants, search_r1_reward
+from schemas import GroundTruth, InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """A transcript, whatever its protocol."""
+
+    answer: str
+    """The final answer, in whatever form it was given; empty when there is none."""
+    is_well_formed: bool
+    """Is the whole of it as its protocol asks, without any mending?"""
+    well_formed_turns: tuple[bool, ...]
+    """The same for each turn of the agent."""
+    num_searches: int
+    """Executed; one for a request that asks several tools, one for a plan."""
+    retrieved_titles: tuple[str, ...]
+    """Of all passages that the agent was given, in that order."""
+    plan: float | None = None
+    """1.0 if its search plan is valid, else 0.0; None in protocols without plans."""
+    tokens: int | None = None
+    """Of everything after the prompt, observations too; None when they are not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reward:
+    """What an episode is paid."""
+
+    total: float
+    parts: Mapping[str, float | None]
+    """What the total is made of, by the names that the preset's equations give; None for what is not known."""
+
+
+def score(episode: Episode, truth: GroundTruth, preset: RewardPreset, *, judge: float | None = None) -> Reward:
+    """What a preset pays. `judge`: how right a judge found the answer, 0 to 1; R-Search alone asks one.
+
+    To a question with options, letters are compared as sets. Raises `InvalidInput` where DynaSearcher's reward,
+    which compares words, meets such a question, and `ValueError` for a judge's score that nothing would look at.
+    """
+    constants = preset.constants
+    if judge is not None and not isinstance(constants, RSearchConstants):
+        raise ValueError(f"the reward {preset.kind} has no judge")
+    match constants:
+        case MSearcherConstants():
+            parts = msearcher_reward(
+                correct=_f1(episode, truth),
+                format_holds=episode.is_well_formed,
+                tokens=episode.tokens,
+                constants=constants,
+            )
+        case RSearchConstants():
+            parts = r_search_reward(
+                format=float(episode.is_well_formed),
+                dag=episode.plan or 0.0,
+                answer=_f1(episode, truth, judge),
+                constants=constants,
+            )
+        case DynaSearcherConstants():
+            parts = _dynasearcher(episode, truth, constants)
+        case GraphR1Constants():
+            parts = graph_r1_reward(
+                answer=_f1(episode, truth), well_formed_turns=episode.well_formed_turns, constants=constants
+            )
+        case SearchR1Constants():
+            parts = search_r1_reward(
+                exact_match=_exact(episode, truth),
+                has_answer=bool(episode.answer.strip()),
+                format_holds=episode.is_well_formed,
+                constants=constants,
+            )
+    named = asdict(parts)
+    return Reward(total=named.pop("total"), parts=named)
+
+
+def score_batch(
+    episodes: Sequence[Episode],
+    truths: Sequence[GroundTruth],
+    preset: RewardPreset,
+    *,
+    judges: Sequence[float | None] | None = None,
+) -> list[Reward]:
+    """`score` of each. Raises `ValueError` when the sequences differ in length."""
+    judged = [None] * len(episodes) if judges is None else judges
+    return [
+        score(episode, truth, preset, judge=judge)
+        for episode, truth, judge in zip(episodes, truths, judged, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Title:
+    """What is known of a document: enough for `rewards.dynasearcher.same_title`."""
+
+    title: str
+
+
+def _f1(episode: Episode, truth: GroundTruth, judge: float | None = None) -> float:
+    return answer_reward(episode.answer, correct_options=truth.correct_options, golds=truth.target, judge_score=judge)
+
+
+def _exact(episode: Episode, truth: GroundTruth) -> float:
+    if truth.correct_options:
+        return score_choice(episode.answer, truth.correct_options).exact_match
+    return exact_match(episode.answer, truth.target)
+
+
+def _dynasearcher(episode: Episode, truth: GroundTruth, constants: DynaSearcherConstants) -> DynaSearcherReward:
+    if truth.correct_options:
+        raise InvalidInput("the reward dynasearcher compares words, not options", field="answer_kind")
+    return dynasearcher_reward(
+        prediction=episode.answer,
+        golds=truth.target,
+        format_holds=episode.is_well_formed,
+        recall=r_recall([*map(_Title, truth.support_titles)], [*map(_Title, episode.retrieved_titles)]),
+        searches=episode.num_searches,
+        hops=truth.num_hops or None,
+        constants=constants,
+    )
