@@ -128,7 +128,7 @@ def grammar_for(protocol: str, prompt: Sequence[ChatMessage]) -> Grammar:
 
 
 def within(respond: Respond, grammar: Grammar, count: Callable[[str], int], limit: int) -> Respond:
-    """Tools whose results are at most `limit` tokens long: triples go first, then words at the end of each passage.
+    """Tools whose results are at most `limit` tokens long: words at the end of each passage go first, triples last.
 
     A plan's result is left as it is: its two passages a search are short.
     """
@@ -137,12 +137,11 @@ def within(respond: Respond, grammar: Grammar, count: Callable[[str], int], limi
         found = await respond(search)
         if found.detail is not None or count(grammar.render_result(found)) <= limit:
             return found
-        longest = max((len(p.text.split()) for p in found.passages), default=0)
-        best = replace(found, passages=(), triples=())
-        low, high = 0, longest + len(found.triples)
+        low, high = 0, len(found.triples) + max((len(p.text.split()) for p in found.passages), default=0)
+        best = _of_size(found, 0)
         while low <= high:  # the largest size that fits
             size = (low + high) // 2
-            tried = _of_size(found, size, longest)
+            tried = _of_size(found, size)
             if count(grammar.render_result(tried)) <= limit:
                 best, low = tried, size + 1
             else:
@@ -152,13 +151,11 @@ def within(respond: Respond, grammar: Grammar, count: Callable[[str], int], limi
     return shortened
 
 
-def _of_size(found: Observation, size: int, longest: int) -> Observation:
-    """The first `size` words of every passage; what is more than the longest has are triples."""
-    return replace(
-        found,
-        passages=tuple(replace(p, text=" ".join(p.text.split()[:size])) for p in found.passages),
-        triples=found.triples[: max(0, size - longest)],
-    )
+def _of_size(found: Observation, size: int) -> Observation:
+    """Triples, then as many words of every passage; together at most `size`. Without a word no passage."""
+    words = size - len(found.triples)
+    passages = [replace(p, text=" ".join(p.text.split()[:words])) for p in found.passages if words > 0]
+    return replace(found, passages=tuple(passages), triples=found.triples[:size])
 
 
 def _labels(triple: KgTriple) -> Labels:

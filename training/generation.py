@@ -7,7 +7,6 @@ token that completes a stop string (kept whole), or where its room ends. Nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -56,62 +55,41 @@ class Draw:
 class TransformersGenerator:
     """`generate` of a transformers model, batched with padding on the left. Works everywhere, and slowly."""
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        draw: Draw,
-        *,
-        unwrapped: Callable[[], AbstractContextManager[Any]] | None = None,
-        any_process: Callable[[bool], bool] | None = None,
-        batch: int = 64,
-    ) -> None:
-        """`unwrapped` gives the model that can generate where a trainer has wrapped it; `batch`: sequences at a time.
-
-        `any_process`: is something true in any process? Needed where a model is spread over them.
-        """
-        self._tokenizer, self._draw, self._batch = tokenizer, draw, batch
-        self._unwrapped = unwrapped or (lambda: nullcontext(model))
-        self._any_process = any_process
-        self._device = model.device
+    def __init__(self, model: Any, tokenizer: Any, draw: Draw, *, batch: int = 64) -> None:
+        """`batch`: sequences at a time. The model is whole in every process, which so waits for no other."""
+        self._model, self._tokenizer, self._draw, self._batch = model, tokenizer, draw, batch
         self.end_ids = _end_ids(tokenizer, model)
 
     def goes_on(self, wanted: bool) -> bool:
         """As `Generator`."""
-        return self._any_process(wanted) if self._any_process else wanted
+        return wanted
 
     def generate(
         self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
     ) -> list[Generated]:
         """As `Generator`; the room of a batch is its largest, and what is longer than a sequence's own is cut."""
-        if not prompts:
-            prompts, rooms = [[min(self.end_ids)]], [0]  # every process takes part in what a spread model computes
-        size = self._batches(len(prompts))
-        starts = range(0, len(prompts), size)
-        with self._unwrapped() as model:
-            found = [
-                one
-                for start in starts
-                for one in self._batch_of(model, prompts[start : start + size], rooms[start : start + size], stop)
-            ]
-        return [Generated(one.ids[:room]) for one, room in zip(found, rooms, strict=True) if room]
-
-    def _batches(self, prompts: int) -> int:
-        return prompts if self._any_process else self._batch
+        size = self._batch
+        found = [
+            one
+            for start in range(0, len(prompts), size)
+            for one in self._batch_of(prompts[start : start + size], rooms[start : start + size], stop)
+        ]
+        return [Generated(one.ids[:room]) for one, room in zip(found, rooms, strict=True)]
 
     def _batch_of(
-        self, model: Any, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
+        self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
     ) -> Iterable[Generated]:
         import torch
         from transformers import GenerationConfig, StoppingCriteriaList
 
+        model = self._model
         width = max(map(len, prompts))
         pad = self._tokenizer.pad_token_id
-        ids = torch.tensor([[pad] * (width - len(p)) + list(p) for p in prompts], device=self._device)
-        attention = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=self._device)
+        ids = torch.tensor([[pad] * (width - len(p)) + list(p) for p in prompts], device=model.device)
+        attention = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=model.device)
         sampled = self._draw.temperature > 0
         config = GenerationConfig(
-            max_new_tokens=max(1, *rooms),
+            max_new_tokens=max(rooms),
             do_sample=sampled,
             temperature=self._draw.temperature if sampled else None,
             top_p=self._draw.top_p if sampled else None,

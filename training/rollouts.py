@@ -21,7 +21,7 @@ from inference import ChatTurn, Meter, Reply, Request, Sampling
 from protocols import r_search
 from protocols.episodes import EpisodeConfig, EpisodeRun, Respond, run_episode
 from schemas import ChatMessage, ContextOverflow, Message
-from training.agents import Environment, grammar_for, within
+from training.agents import GRAMMARS, Environment, grammar_for, within
 from training.generation import Generated, Generator
 from training.masks import END, START, prompt_ids
 
@@ -200,11 +200,10 @@ async def roll_out(
             prompt_ids=writer.prompt_ids, ids=writer.ids, mask=writer.mask, logprobs=writer.logprobs, run=run
         )
 
-    grammar = grammar_for(protocol, prompts[0])
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(episode(*pair)) for pair in zip(prompts, writers, strict=True)]
-            group.create_task(rounds.serve(generator, grammar.stop))
+            group.create_task(rounds.serve(generator, GRAMMARS[protocol].stop))
     except BaseExceptionGroup as failed:
         raise failed.exceptions[0] from None
     return [task.result() for task in tasks]

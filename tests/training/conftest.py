@@ -1,0 +1,23 @@
+"""A tiny model, made once for all tests of training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.training.tiny import save_tiny_model
+from training.weights import load_tokenizer
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a random model with its tokenizer."""
+    return save_tiny_model(tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tiny_model: Path) -> Any:
+    """The tiny model's, made ready."""
+    return load_tokenizer(str(tiny_model))
