@@ -11,6 +11,14 @@ from tests.training.tiny import save_tiny_model
 from training.weights import load_tokenizer
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _two_threads() -> None:
+    """As many as the machine of the CI has cores."""
+    import torch
+
+    torch.set_num_threads(2)
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a random model with its tokenizer."""

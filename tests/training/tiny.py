@@ -10,6 +10,8 @@ from typing import Any
 
 from protocols import react
 from retrieval import Bm25Retriever
+from rewards.msearcher import MSearcherConstants
+from rewards.presets import RewardPreset
 from schemas import (
     ChatMessage,
     Document,
@@ -22,6 +24,7 @@ from schemas import (
     write_parquet,
 )
 from training.agents import GRAMMARS
+from training.config import RlConfig, SftConfig, TrainPreset
 from training.generation import Generated
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_data"
@@ -223,3 +226,32 @@ def searching(text: str, number: int) -> str:
     if "<tool_response>\n" not in text and "<result>\n" not in text:
         return react.render_search("Look it up.", query)
     return react.render_answer("It says so.", answer if number % 2 else f"not what {question} asks")
+
+
+def preset(**changes: Any) -> TrainPreset:
+    """A preset for the tiny model. `sft` and `rl` are laid over its sections."""
+    sft = {"batch_size": 4, "epochs": 1, "max_tokens": 1024, "learning_rate": 3e-3, "base_model": "none"}
+    rl = {
+        "algorithm": "grpo",
+        "base_model": "none",
+        "prompts_per_step": 2,
+        "samples": 4,
+        "mini_batch": 8,
+        "per_device": 4,
+        "epochs": 1,
+        "learning_rate": 1e-3,
+        "max_tokens": 1500,
+        "max_observation_tokens": 300,
+        "max_searches": 3,
+        "top_k": 2,
+        "rollouts": "transformers",
+    }
+    common = {"precision": "float32", "logging": "none", "save_steps": 2}
+    msearcher = MSearcherConstants(max_tokens=1500, cache_tokens=100)
+    return TrainPreset(
+        name="tiny",
+        protocol=changes.get("protocol", "react"),
+        reward=RewardPreset(name="msearcher", kind="msearcher", constants=msearcher),
+        sft=SftConfig(**(common | sft | changes.get("sft", {}))),
+        rl=RlConfig(**(common | rl | changes.get("rl", {}))),
+    )
