@@ -13,22 +13,39 @@ from rewards.dynasearcher import (
     r_recall,
     same_title,
 )
+from rewards.episode import Episode, Reward, score_batch
 from rewards.evidence import evidence_recall
 from rewards.exact_match import exact_match
 from rewards.f1 import f1
+from rewards.graph_r1 import GraphR1Constants, GraphR1Reward, graph_r1_reward
 from rewards.mcts import mcts_reward, same_answer
+from rewards.msearcher import MSearcherConstants, MSearcherReward, msearcher_reward
 from rewards.normalisation import normalize_answer
 from rewards.options import option_f1, option_letters
-from rewards.r_search import answer_reward, format_reward, r_search_reward
+from rewards.overlong import soft_overlong
+from rewards.presets import REWARD_PRESETS, RewardPreset, reward_preset
+from rewards.r_search import RSearchConstants, answer_reward, format_reward, r_search_reward
 from rewards.score import score_answer, score_choice
+from rewards.search_r1 import SearchR1Constants, SearchR1Reward, search_r1_reward
 from rewards.turn_format import per_turn_format_reward
 from schemas import RSearchReward
 
 __all__ = [
+    "REWARD_PRESETS",
     "DynaSearcherConstants",
     "DynaSearcherReward",
+    "Episode",
+    "GraphR1Constants",
+    "GraphR1Reward",
+    "MSearcherConstants",
+    "MSearcherReward",
     "PlanProblem",
+    "RSearchConstants",
     "RSearchReward",
+    "Reward",
+    "RewardPreset",
+    "SearchR1Constants",
+    "SearchR1Reward",
     "answer_reward",
     "cover_exact_match",
     "dag_problems",
@@ -38,8 +55,10 @@ __all__ = [
     "exact_match",
     "f1",
     "format_reward",
+    "graph_r1_reward",
     "mcts_reward",
     "mentions",
+    "msearcher_reward",
     "normalize_answer",
     "option_f1",
     "option_letters",
@@ -50,8 +69,12 @@ __all__ = [
     "r_penalty",
     "r_recall",
     "r_search_reward",
+    "reward_preset",
     "same_answer",
     "same_title",
     "score_answer",
+    "score_batch",
     "score_choice",
+    "search_r1_reward",
+    "soft_overlong",
 ]

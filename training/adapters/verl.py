@@ -1,0 +1,42 @@
+"""The reward for verl: `reward.custom_reward_function.path=…/training/adapters/verl.py`, `.name=compute_score`.
+
+`reward.custom_reward_function.reward_kwargs` may name `preset` and `protocol`; without them each question's own hold.
+verl decodes the whole response, observations too, and knows neither its length in tokens nor who wrote what. An agent
+loop that does puts it into its extra fields, which arrive in `extra_info`: `transcript` (the episode's messages),
+`response_tokens`, `retrieved_titles`, `judge`. Without `response_tokens` nothing is taken off for length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from training.scoring import preset_of, read_messages, read_truth, score_messages, split_text
+
+
+def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    *,
+    preset: str | None = None,
+    protocol: str | None = None,
+    **_: Any,
+) -> dict[str, float]:
+    """`score` and its parts, which verl logs; parts that are not known are 0."""
+    extra = extra_info or {}
+    truth = read_truth(ground_truth)
+    transcript = extra.get("transcript")
+    tokens = extra.get("response_tokens")
+    reward = score_messages(
+        split_text(solution_str, protocol or truth.protocol) if transcript is None else read_messages(transcript),
+        truth,
+        preset_of(preset),
+        protocol,
+        tokens=None if tokens is None else int(tokens),
+        retrieved_titles=extra.get("retrieved_titles"),
+        judge=extra.get("judge"),
+    )
+    # verl makes arrays of what it logs: every key in every row, and numbers only.
+    return {"score": reward.total} | {name: part or 0.0 for name, part in reward.parts.items()}

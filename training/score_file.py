@@ -1,0 +1,276 @@
+"""The rewards of episodes in a file: transcripts as JSON Lines, or rows of our data sets as Parquet.
+
+A line of JSON has `messages` (or the whole episode as `text`) and either `ground_truth`, as in RL rows, or `answer`
+with, where they are known, `answer_aliases`, `options`, `correct_options`, `num_hops`, `support_titles`,
+`allowed_tools`, and `protocol`. It may have `uid`, `tokens`, `retrieved_titles` and `judge`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rewards.episode import Reward
+from rewards.presets import RewardPreset
+from schemas import (
+    ChatMessage,
+    GroundTruth,
+    InvalidInput,
+    KgTrajectory,
+    SearchEpisode,
+    SftRow,
+    estimate_tokens,
+    iter_parquet,
+)
+from training.scoring import read_messages, read_truth, score_messages, split_text
+from training.transcripts import Spoken
+
+_TRUTH_KEYS = (
+    "answer", "answer_aliases", "options", "correct_options", "num_hops", "support_titles", "allowed_tools", "protocol"
+)  # fmt: skip
+_KEYS = {"uid", "messages", "text", "ground_truth", "tokens", "retrieved_titles", "judge", *_TRUTH_KEYS}
+_LETTERS = re.compile(r"[A-Z](?:, [A-Z])*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredRow:
+    """An episode and what it is paid."""
+
+    row: int
+    """1-based place in the file."""
+    uid: str
+    """Empty where the file has none."""
+    reward: Reward
+    recorded: float | None = None
+    """The total that the row itself holds; None but for rows whose reward is of the kind that was asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Item:
+    """An episode as the file has it."""
+
+    uid: str
+    messages: Sequence[Spoken]
+    truth: GroundTruth
+    tokens: int | None = None
+    retrieved_titles: tuple[str, ...] | None = None
+    judge: float | None = None
+    recorded: float | None = None
+    recorded_kind: str = ""
+
+
+def score_file(path: Path, preset: RewardPreset, *, protocol: str | None = None) -> Iterator[ScoredRow]:
+    """Every episode of a file, in order.
+
+    `protocol`: that of lines which name none. Lengths that the file does not give are estimated. Raises `InvalidInput`
+    naming file, row and field.
+    """
+    items = _parquet(path) if path.suffix == ".parquet" else _json_lines(path, protocol)
+    for row, item in items:
+        with _located(path, row):
+            reward = score_messages(
+                item.messages,
+                item.truth,
+                preset,
+                tokens=_length(item.messages) if item.tokens is None else item.tokens,
+                retrieved_titles=item.retrieved_titles,
+                judge=item.judge,
+            )
+        recorded = item.recorded if item.recorded_kind == preset.kind else None
+        yield ScoredRow(row=row, uid=item.uid, reward=reward, recorded=recorded)
+
+
+@contextmanager
+def _located(path: Path, row: int) -> Iterator[None]:
+    """Names file and row in what goes wrong inside."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, file=path, row=row, field=error.field) from error
+    except ValueError as error:
+        raise InvalidInput(str(error), file=path, row=row) from error
+
+
+def _length(messages: Sequence[Spoken]) -> int:
+    """Of everything after the prompt, by the rule of `schemas.estimate_tokens`."""
+    return sum(estimate_tokens(message.content) for message in messages if message.role in ("assistant", "tool"))
+
+
+# JSON Lines
+
+
+def _json_lines(path: Path, protocol: str | None) -> Iterator[tuple[int, _Item]]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8") as file:
+            for row, line in enumerate(file, 1):
+                if line.strip():
+                    with _located(path, row):
+                        item = _item(json.loads(line), protocol)
+                    yield row, item
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot be read as JSON Lines ({error})", file=path) from error
+
+
+def _item(line: Any, protocol: str | None) -> _Item:
+    if not isinstance(line, dict):
+        raise InvalidInput(f"expected an object, got {type(line).__name__}")
+    if unknown := sorted(line.keys() - _KEYS):
+        raise InvalidInput(f"unknown; expected some of {', '.join(sorted(_KEYS))}", field=unknown[0])
+    truth = read_truth(line["ground_truth"]) if "ground_truth" in line else _truth(line, protocol)
+    return _Item(
+        uid=str(line.get("uid", "")),
+        messages=_conversation(line, truth.protocol),
+        truth=truth,
+        tokens=_number(line, "tokens", int),
+        retrieved_titles=_texts(line, "retrieved_titles") if line.get("retrieved_titles") is not None else None,
+        judge=_number(line, "judge", float),
+    )
+
+
+def _conversation(line: Mapping[str, Any], protocol: str) -> tuple[ChatMessage, ...]:
+    if "messages" in line:
+        return read_messages(line["messages"])
+    if not isinstance(line.get("text"), str):
+        raise InvalidInput("expected messages, or the episode as text", field="messages")
+    return split_text(line["text"], protocol)
+
+
+def _truth(line: Mapping[str, Any], protocol: str | None) -> GroundTruth:
+    if not isinstance(answer := line.get("answer"), str):
+        raise InvalidInput("expected a text, or a ground_truth", field="answer")
+    named = line.get("protocol") or protocol
+    if not isinstance(named, str):
+        raise InvalidInput("missing; name it in the line or with --protocol", field="protocol")
+    return _truth_of(
+        (answer, *_texts(line, "answer_aliases")),
+        protocol=named,
+        options=_texts(line, "options"),
+        correct_options=_texts(line, "correct_options"),
+        num_hops=_number(line, "num_hops", int),
+        support_titles=_texts(line, "support_titles"),
+        allowed_tools=_texts(line, "allowed_tools"),
+    )
+
+
+def _texts(line: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    values = line.get(name) or []
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise InvalidInput("expected a list of texts", field=name)
+    return tuple(values)
+
+
+def _number(line: Mapping[str, Any], name: str, kind: type) -> Any:
+    value = line.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, kind))):
+        raise InvalidInput(f"expected a number, got {value!r}", field=name)
+    return value
+
+
+def _truth_of(
+    target: tuple[str, ...],
+    *,
+    protocol: str,
+    options: tuple[str, ...] = (),
+    correct_options: tuple[str, ...] = (),
+    num_hops: int | None = None,
+    support_titles: tuple[str, ...] = (),
+    allowed_tools: tuple[str, ...] = (),
+) -> GroundTruth:
+    return GroundTruth(
+        target=target,
+        answer_kind="options" if correct_options else "text",
+        options=options,
+        correct_options=correct_options,
+        num_hops=num_hops,
+        hops=(),
+        support_titles=support_titles,
+        dag_text="",
+        allowed_tools=allowed_tools,
+        reward_preset="",
+        protocol=protocol,
+    )
+
+
+# Rows of our data sets
+
+
+def _parquet(path: Path) -> Iterator[tuple[int, _Item]]:
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InvalidInput(f"not a readable Parquet file ({error})", file=path) from error
+    name = metadata.get(b"trailforge.record", b"").decode()
+    if name not in _ROWS:
+        expected = ", ".join(record.__name__ for record, _ in _ROWS.values())
+        raise InvalidInput(f"holds {name or 'no trailforge'} rows, expected one of {expected}", file=path)
+    record, item_of = _ROWS[name]
+    rows = (row for batch in iter_parquet(path, record) for row in batch)
+    for number, row in enumerate(rows, 1):
+        if (item := item_of(row)) is not None:
+            yield number, item
+
+
+def _sft(row: SftRow) -> _Item | None:
+    """Of a conversation that is cut into segments, the last one, which holds it whole; None for the others."""
+    if row.segment_index != row.segment_count - 1:
+        return None
+    # These rows do not say whether a question has options; the gold answer to one that has is its letters.
+    is_choice = row.protocol == "r_search" and _LETTERS.fullmatch(row.answer)
+    truth = _truth_of(
+        (row.answer, *row.answer_aliases),
+        protocol=row.protocol,
+        correct_options=tuple(row.answer.split(", ")) if is_choice else (),
+        num_hops=row.num_hops or None,
+    )
+    return _Item(uid=row.uid, messages=row.messages, truth=truth)
+
+
+def _kg_trajectory(row: KgTrajectory) -> _Item:
+    return _Item(
+        uid=row.uid,
+        messages=row.messages,
+        truth=_truth_of(
+            row.golds,
+            protocol="kg_search",
+            num_hops=row.num_hops or None,
+            support_titles=tuple(document.title for document in row.supporting),
+        ),
+        retrieved_titles=tuple(document.title for step in row.steps for document in step.documents),
+        recorded=row.reward.total,
+        recorded_kind="dynasearcher",
+    )
+
+
+def _episode(row: SearchEpisode) -> _Item:
+    return _Item(
+        uid=row.uid,
+        messages=row.messages,
+        truth=_truth_of(
+            (row.answer, *row.answer_aliases),
+            protocol="r_search",
+            options=row.options,
+            correct_options=row.correct_options,
+            num_hops=row.num_hops or None,
+        ),
+        retrieved_titles=tuple(passage.title for search in row.searches for passage in search.passages),
+        recorded=row.reward.total,
+        recorded_kind="r_search",
+    )
+
+
+_ROWS: dict[str, tuple[type, Any]] = {
+    "SftRow": (SftRow, _sft),
+    "KgTrajectory": (KgTrajectory, _kg_trajectory),
+    "SearchEpisode": (SearchEpisode, _episode),
+}
+"""Which rows hold episodes, and how they are read."""
