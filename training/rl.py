@@ -27,7 +27,7 @@ from training.generation import Draw, Generator, TransformersGenerator, VllmColo
 from training.masks import prompt_ids
 from training.rollouts import RolloutLimits, TokenEpisode
 from training.scoring import score_messages
-from training.table import read_set
+from training.sets import rows_of
 from training.trl_rollouts import Pay, SearchRollouts, episode_reward
 from training.weights import base_model as resolved
 from training.weights import load_model, load_tokenizer
@@ -67,7 +67,7 @@ def train_rl(
     """
     config = preset.rl
     environment.check(preset.protocol)
-    rows = in_order(read_set(training_set, "rl", "train", RlRow), config)
+    rows = in_order(rows_of(training_set, "rl", "train", RlRow), config)
     parts = update_batches(config, processes())
     source = resolved(base_model or config.base_model)
     tokenizer = load_tokenizer(source)

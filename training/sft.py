@@ -24,7 +24,7 @@ from training.arguments import (
 from training.checkpoints import open_together, save_model, write_result
 from training.config import SftConfig, TrainPreset
 from training.masks import IGNORED, MaskedTokens, masked_tokens
-from training.table import read_set
+from training.sets import rows_of
 from training.weights import base_model as resolved
 from training.weights import load_model, load_tokenizer
 
@@ -48,7 +48,7 @@ def train_sft(
     from trl import SFTConfig as TrlConfig
 
     config = preset.sft
-    rows = read_set(training_set, "sft", "train", SftRow)
+    rows = rows_of(training_set, "sft", "train", SftRow)
     parts = batches(config.batch_size, config.per_device, processes(), field="sft.batch_size")
     source = resolved(base_model or config.base_model)
     tokenizer = load_tokenizer(source)

@@ -133,7 +133,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
     for base, files, changes, message in (
         (tmp_path / "nowhere", rows, {}, "no such folder"),
         (tmp_path / "empty", rows, {}, "holds no model"),
-        (tiny_model, tmp_path / "empty", {}, "holds no Parquet files"),
+        (tiny_model, tmp_path / "empty", {}, "no training set"),
         (tiny_model, rows, {"per_device": 3}, "cannot be parted"),
         (tiny_model, rows, {"max_tokens": 10}, "no conversation has a token to train"),
         *([] if find_spec("wandb") else [(tiny_model, rows, {"logging": "wandb"}, "wandb is not installed")]),

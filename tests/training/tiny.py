@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,21 @@ from rewards.presets import RewardPreset
 from schemas import (
     ChatMessage,
     Document,
+    FileEntry,
     GroundTruth,
     Provenance,
     RewardModel,
     RlRow,
     SftRow,
     TrajectoryReward,
+    to_dict,
     write_parquet,
 )
 from training.agents import GRAMMARS
 from training.config import RlConfig, SftConfig, TrainPreset
 from training.generation import Generated
+from training.runs import MANIFEST
+from training.sets import SetManifest
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_data"
 FACTS = (
@@ -139,10 +144,18 @@ def truth(answer: str, protocol: str = "react") -> GroundTruth:
 
 def training_set(folder: Path, *, sft: Sequence[SftRow] = (), rl: Sequence[RlRow] = ()) -> Path:
     """Rows as the trainers read them."""
-    for stage, record, rows in (("sft", SftRow, sft), ("rl", RlRow, rl)):
+    files = []
+    for table, record, rows in (("sft", SftRow, sft), ("rl", RlRow, rl)):
         if rows:
-            (folder / stage / "train").mkdir(parents=True)
-            write_parquet(folder / stage / "train" / "part-00000.parquet", record, rows)
+            path = folder / table / "train" / "part-00000.parquet"
+            path.parent.mkdir(parents=True)
+            write_parquet(path, record, rows)
+            name = path.relative_to(folder).as_posix()
+            files.append(FileEntry(path=name, rows=len(rows), sha256=sha256(path.read_bytes()).hexdigest()))
+    manifest = SetManifest(
+        inputs=(), config="{}", measured_by="estimate", stages=(), counts=(), files=tuple(files)
+    )
+    (folder / MANIFEST).write_text(json.dumps(to_dict(manifest)), encoding="utf-8")
     return folder
 
 

@@ -1,0 +1,204 @@
+"""Small finished runs of every data set, written as runs are: Parquet tables and a manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from generators import textualize
+from protocols import kg_search, r_search
+from protocols.grammar import Search, Turn
+from protocols.nl_dag import parse
+from rewards import score_answer
+from schemas import (
+    BundleQuestion,
+    ChatMessage,
+    FileEntry,
+    Hop,
+    KgQuestion,
+    Manifest,
+    Provenance,
+    Question,
+    SchemaVersion,
+    SftRow,
+    SourceDocument,
+    estimate_tokens,
+    to_dict,
+    version_of,
+    write_parquet,
+)
+from tests.support.bundle_rows import QUESTIONS, sample_documents
+from tests.support.kg_worlds import chain_to, fact, node
+from tests.support.rows import AGAIN, DIED, FIRST, QUESTION, SECOND, trajectory
+
+Tables = Mapping[str, tuple[type, Sequence[Any]]]
+FIRST_NAMES = ("Ada", "Bela", "Carl", "Dora", "Emil", "Frida", "Georg", "Hanna", "Ilse", "Jonas")
+
+
+def write_run(folder: Path, dataset: str, tables: Tables, *, rows_per_file: int = 4) -> Path:
+    """A finished run with these tables."""
+    files: list[FileEntry] = []
+    for table, (record, rows) in tables.items():
+        (folder / table).mkdir(parents=True)
+        for at in range(0, len(rows), rows_per_file):
+            path = folder / table / f"part-{at // rows_per_file:05d}.parquet"
+            batch = rows[at : at + rows_per_file]
+            write_parquet(path, record, batch)
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            files.append(FileEntry(path=f"{table}/{path.name}", rows=len(batch), sha256=digest))
+    manifest = Manifest(
+        run_id=f"{dataset}-{folder.name}",
+        dataset=dataset,
+        schema_versions=tuple(
+            SchemaVersion(table=name, record=record.__name__, version=version_of(record))
+            for name, (record, _) in tables.items()
+        ),
+        config_hash="c",
+        inputs=(),
+        stages=(),
+        files=tuple(files),
+        model="scripted",
+        calls=0,
+        prompt_tokens=0,
+        completion_tokens=0,
+        cut_replies=0,
+        cost=0.0,
+        seconds=0.0,
+        calls_per_accepted_row=None,
+        cost_per_accepted_row=None,
+        trailforge_version="0",
+    )
+    (folder / "manifest.json").write_text(json.dumps(to_dict(manifest)))
+    return folder
+
+
+def question(number: int, *, hops: int = 2) -> Question:
+    """Questions that differ in a name; of two hops and more."""
+    name = FIRST_NAMES[number % len(FIRST_NAMES)]
+    decomposition = QUESTION.decomposition + tuple(
+        Hop(question=f"Where is #{n}?", answer=f"Place {n}") for n in range(2, hops)
+    )
+    text = f"In which city was the director of {name}'s film number {number} born?"
+    return replace(QUESTION, id=f"q{number}", question=text, decomposition=decomposition)
+
+
+def mcts_rows(asked: Question, *, reflective: bool = False, per_turn: bool = False) -> list[SftRow]:
+    """The SFT rows of one accepted trajectory."""
+    steps = (FIRST, DIED, AGAIN) if reflective else (FIRST, SECOND)
+    error = "reasoning" if reflective else None
+    row = trajectory(*steps, question=asked, error=error, uid=f"{asked.id}-{error}", num_hops=len(asked.decomposition))
+    return textualize.sft_rows(row, per_turn=per_turn)
+
+
+def mcts_run(folder: Path, questions: Sequence[Question], rows: Sequence[SftRow]) -> Path:
+    """A run of MCTS trajectories."""
+    return write_run(folder, "mcts_trajectories", {"sft": (SftRow, rows), "inputs": (Question, questions)})
+
+
+def bundles_run(folder: Path, questions: Sequence[BundleQuestion] = QUESTIONS) -> Path:
+    """A run of document bundles, with an episode for every question."""
+    tables: Tables = {
+        "sft": (SftRow, [_episode(each) for each in questions]),
+        "bundle_questions": (BundleQuestion, questions),
+        "documents": (SourceDocument, sample_documents()),
+    }
+    return write_run(folder, "document_bundles", tables)
+
+
+def kg_run(folder: Path, questions: Sequence[Question]) -> Path:
+    """A run of KG trajectories, with an episode for every question."""
+    rows = [_kg_row(each) for each in questions]
+    return write_run(folder, "kg_trajectories", {"sft": (SftRow, rows), "inputs": (Question, questions)})
+
+
+def kg_questions_run(folder: Path) -> Path:
+    """A run of questions made of a graph."""
+    return write_run(folder, "kg_questions", {"kg_questions": (KgQuestion, [KG_QUESTION])})
+
+
+KG_QUESTION = KgQuestion(
+    uid="kq1",
+    question="Where was the director of the film Metropolis born?",
+    answer="Vienna",
+    answer_aliases=("Wien",),
+    decomposition=QUESTION.decomposition,
+    chain=chain_to(
+        node("Vienna"),
+        fact("Metropolis", "director", "Fritz Lang"),
+        fact("Fritz Lang", "place of birth", "Vienna"),
+        starts=(node("Metropolis"),),
+        bridges=(node("Fritz Lang"),),
+    ),
+    path=("Metropolis | director | Fritz Lang", "Fritz Lang | place of birth | Vienna"),
+    entities=("Metropolis", "Fritz Lang", "Vienna"),
+    relations=("director", "place of birth"),
+    shape="chain",
+    hops=2,
+    num_answers=1,
+    fewest_left=2,
+    as_of="2019-07",
+    writer="templates",
+    filters=(),
+    preset="test",
+    provenance=Provenance(run_id="r", source_id="kg:1", model="m", prompt_version="0", seed=0, call_keys=()),
+)
+
+
+def _episode(row: BundleQuestion) -> SftRow:
+    asked = "\n".join([row.question, *(f"{chr(65 + n)}. {option}" for n, option in enumerate(row.options))])
+    answer = ", ".join(row.correct_options) if row.options else row.answer
+    told = r_search.Episode(thought="Two searches.", plan=parse(row.dag_text), result="Nothing.", answer=answer)
+    messages = r_search.render_episode(asked, told)
+    chat = tuple(ChatMessage(role=m.role, content=m.content) for m in messages)
+    return _row(f"e-{row.uid}", "episodes", r_search.NAME, row.uid, asked, answer, chat, len(row.hops))
+
+
+def _kg_row(asked: Question) -> SftRow:
+    grammar = kg_search.GRAMMAR
+    search = Turn(thought="I search.", search=Search(query="Metropolis", entities=("Metropolis",)))
+    messages = (
+        ChatMessage(role="system", content=grammar.system_prompt),
+        ChatMessage(role="user", content=asked.question + grammar.user_suffix),
+        ChatMessage(role="assistant", content=grammar.render_turn(search)),
+        ChatMessage(role="tool", content="<result>\nNothing was found.\n</result>"),
+        ChatMessage(role="assistant", content=grammar.render_turn(Turn(thought="I know.", answer=asked.answer))),
+    )
+    return _row(f"k-{asked.id}", "kg_trajectories", kg_search.NAME, asked.id, asked.question, asked.answer, messages, 2)
+
+
+def _row(
+    uid: str,
+    data_source: str,
+    protocol: str,
+    question_id: str,
+    text: str,
+    answer: str,
+    messages: tuple[ChatMessage, ...],
+    hops: int,
+) -> SftRow:
+    return SftRow(
+        uid=uid,
+        trajectory_uid=uid,
+        data_source=data_source,
+        messages=messages,
+        train=tuple(m.role == "assistant" for m in messages),
+        protocol=protocol,
+        question_id=question_id,
+        question=text,
+        answer=answer,
+        answer_aliases=(),
+        trajectory_kind="correct",
+        reflection_error=None,
+        origin="policy",
+        segment_index=0,
+        segment_count=1,
+        num_tool_calls=1,
+        num_hops=hops,
+        token_estimate=sum(estimate_tokens(m.content) for m in messages),
+        reward=score_answer(answer, [answer]),
+        provenance=KG_QUESTION.provenance,
+    )

@@ -1,0 +1,121 @@
+"""Runs that training may not read, each with the line a person gets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from schemas import CountMismatch, InvalidInput, SftRow
+from tests.support import finished_runs as made
+from training.runs import open_run, open_runs
+from training.views import ViewConfig, make_training_set
+
+ASKED = [made.question(number) for number in range(3)]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A finished run."""
+    return made.mcts_run(tmp_path / "run", ASKED, [row for asked in ASKED for row in made.mcts_rows(asked)])
+
+
+def edit(run: Path, **changes: object) -> None:
+    """Change the manifest."""
+    path = run / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def with_version(run: Path, version: str) -> Path:
+    """Write the SFT shard anew as of another schema version, hash included."""
+    import hashlib
+
+    path = run / "sft" / "part-00000.parquet"
+    table = pq.read_table(path)
+    pq.write_table(
+        table.replace_schema_metadata(table.schema.metadata | {b"trailforge.version": version.encode()}), path
+    )
+    files = json.loads((run / "manifest.json").read_text())["files"]
+    for file in files:
+        if file["path"].startswith("sft/"):
+            file["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    edit(run, files=files)
+    return path
+
+
+def test_rows_come_in_order_group_by_group(run: Path) -> None:
+    """The rows of the table."""
+    opened = open_run(run)
+    assert [row.question_id for row in opened.rows("sft", SftRow)] == ["q0", "q1", "q2"]
+    assert opened.row_count("inputs") == 3 and opened.dataset == "mcts_trajectories"
+
+
+@pytest.mark.parametrize("version", ["0.9", "2.0"])
+def test_a_shard_of_another_version_is_named(tmp_path: Path, run: Path, version: str) -> None:
+    """With its file, and nothing is written."""
+    path = with_version(run, version)
+    with pytest.raises(InvalidInput, match=f"SftRow rows of schema version {version}") as caught:
+        make_training_set([run], tmp_path / "out", ViewConfig())
+    assert caught.value.file == path
+    assert not [each for each in tmp_path.iterdir() if "out" in each.name]
+
+
+def test_a_manifest_that_names_another_version_is_refused_before_anything_is_read(run: Path) -> None:
+    """Table, what it holds, what is wanted."""
+    versions = [{"table": "sft", "record": "SftRow", "version": "0.9"}]
+    edit(run, schema_versions=versions)
+    with pytest.raises(InvalidInput, match=r"table sft holds SftRow 0\.9; this trailforge reads SftRow 1\.0"):
+        open_run(run)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"schema_version": "9.0"}, "Manifest of schema version 9.0"),
+        ({"dataset": "films"}, "a run of 'films'"),
+        ({"calls": "many"}, "expected int"),
+    ],
+)
+def test_a_manifest_of_another_kind_is_refused(run: Path, changes: dict[str, object], problem: str) -> None:
+    """The file is named."""
+    edit(run, **changes)
+    with pytest.raises(InvalidInput, match=problem) as caught:
+        open_run(run)
+    assert caught.value.file == run / "manifest.json"
+
+
+def test_an_unfinished_run_is_refused_with_the_mend(run: Path, tmp_path: Path) -> None:
+    """A begun one is finished by its own command; an empty folder is none."""
+    (run / "manifest.json").unlink()
+    with pytest.raises(InvalidInput, match=r"no finished run.*give the folder of a run"):
+        open_run(run)
+    (run / "run.json").write_text("{}")
+    with pytest.raises(InvalidInput, match="the command that began it, given again, finishes it"):
+        open_run(run)
+    with pytest.raises(InvalidInput, match="no such folder"):
+        open_run(tmp_path / "nowhere")
+    (run / "manifest.json").write_text("{")
+    with pytest.raises(InvalidInput, match="not valid JSON"):
+        open_run(run)
+
+
+def test_a_file_that_changed_or_went_is_noticed(run: Path) -> None:
+    """Against the manifest's hashes."""
+    path = run / "sft" / "part-00000.parquet"
+    pq.write_table(pa.table({"a": [1]}), path)
+    with pytest.raises(CountMismatch, match=r"not the file that manifest\.json describes"):
+        list(open_run(run).rows("sft", SftRow))
+    path.unlink()
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        list(open_run(run).rows("sft", SftRow))
+
+
+def test_a_run_given_twice_is_refused(run: Path) -> None:
+    """By either path."""
+    with pytest.raises(InvalidInput, match="the same run as"):
+        open_runs([run, run])
+    with pytest.raises(InvalidInput, match="no run given"):
+        open_runs([])

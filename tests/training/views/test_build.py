@@ -1,0 +1,283 @@
+"""Training sets of small runs of every data set."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from schemas import CountMismatch, InvalidInput, OutputError, RejectedRow, RlRow, SftRow, read_parquet, write_parquet
+from tests.support import finished_runs as made
+from tests.support.bundle_rows import INSTRUMENT, ISLAND, QUESTIONS, WHEEL
+from tests.support.tiny_tokenizer import tiny_tokenizer
+from training.masks import masked_tokens, ready
+from training.sets import TrainingSet, open_set
+from training.views import Share, ViewConfig, loss_spans, make_training_set
+from training.views.build import check
+from training.views.order import question_key
+
+ASKED = [made.question(number, hops=2 + number % 3) for number in range(10)]
+HALF = ViewConfig(validation_share=0.5)
+ALL = ViewConfig(validation_share=0.0)
+
+
+@pytest.fixture
+def mcts(tmp_path: Path) -> Path:
+    """Ten questions; four of them were solved, one of these with a reflective row too."""
+    rows = [row for asked in ASKED[:4] for row in made.mcts_rows(asked)]
+    return made.mcts_run(tmp_path / "mcts", ASKED, [*rows, *made.mcts_rows(ASKED[0], reflective=True)])
+
+
+@pytest.fixture
+def runs(tmp_path: Path, mcts: Path) -> list[Path]:
+    """One run of each data set; the KG run asks two of the questions of the MCTS run."""
+    bundles, kg = made.bundles_run(tmp_path / "bundles"), made.kg_run(tmp_path / "kg", ASKED[:2])
+    return [mcts, bundles, kg, made.kg_questions_run(tmp_path / "kgq")]
+
+
+def build(runs: list[Path], out: Path, config: ViewConfig = ALL) -> TrainingSet:
+    """A training set, opened."""
+    make_training_set(runs, out, config)
+    return open_set(out)
+
+
+def reasons(folder: Path) -> dict[tuple[str, str], int]:
+    """How many rows were rejected by stage and reason."""
+    rows = [row for path in sorted(folder.glob("rejected/*.parquet")) for row in read_parquet(path, RejectedRow)]
+    return dict(Counter((row.stage, row.reason) for row in rows))
+
+
+def nothing_left(tmp_path: Path) -> bool:
+    """No output, and nothing half-written beside it."""
+    return not [path for path in tmp_path.iterdir() if "out" in path.name]
+
+
+def test_all_data_sets_in_one(tmp_path: Path, runs: list[Path]) -> None:
+    """Every accepted conversation and every question, solved or not, with what it is paid by."""
+    made_set = build(runs, tmp_path / "out")
+    sft = list(made_set.rows("sft", "train", SftRow))
+    rl = list(made_set.rows("rl", "train", RlRow))
+    assert Counter(row.data_source for row in sft) == {"mcts_trajectories": 5, "episodes": 4, "kg_trajectories": 2}
+    assert Counter(row.data_source for row in rl) == {
+        "mcts_trajectories": 10, "document_bundles": 4, "kg_trajectories": 2, "kg_questions": 1,
+    }  # fmt: skip
+    truths = {row.question_id: row.reward_model.ground_truth for row in rl}
+    assert {row.data_source: row.reward_model.ground_truth.reward_preset for row in rl} == {
+        "mcts_trajectories": "msearcher", "document_bundles": "r-search",
+        "kg_trajectories": "dynasearcher", "kg_questions": "dynasearcher",
+    }  # fmt: skip
+    assert truths["q9"].target == ("Vienna", "Wien") and truths["q9"].num_hops == 2
+    assert truths["q9"].support_titles == ("Metropolis", "Fritz Lang")
+    assert truths["instrument"].correct_options == INSTRUMENT.correct_options == ("B",)
+    assert truths["instrument"].answer_kind == "options" and truths["instrument"].target == ("B",)
+    assert truths["island"].dag_text == ISLAND.dag_text and len(truths["island"].support_titles) == 3
+    assert {row.corpus_id for row in rl if row.data_source == "mcts_trajectories"} == {"mcts_trajectories-mcts"}
+    assert not reasons(tmp_path / "out")
+
+
+def test_a_prompt_is_how_the_trajectories_begin(tmp_path: Path, runs: list[Path]) -> None:
+    """RL goes on where SFT left off: system prompt and question are the same, options included."""
+    made_set = build(runs, tmp_path / "out")
+    rl = made_set.rows("rl", "train", RlRow)
+    begins = {(row.reward_model.ground_truth.protocol, row.question_id): row.prompt for row in rl}
+    rows = list(made_set.rows("sft", "train", SftRow))
+    assert len({row.protocol for row in rows}) == 3
+    assert all(row.messages[:2] == begins[row.protocol, row.question_id] for row in rows)
+
+
+def test_no_question_is_in_two_splits(tmp_path: Path, runs: list[Path]) -> None:
+    """The same question in another run, and a row of it in the other table, go to the same split."""
+    made_set = build(runs, tmp_path / "out", HALF)
+    keys = {
+        split: {question_key(row.question) for table, record in (("sft", SftRow), ("rl", RlRow))
+                for row in made_set.rows(table, split, record)}
+        for split in ("train", "validation")
+    }  # fmt: skip
+    assert keys["train"] and keys["validation"] and not keys["train"] & keys["validation"]
+    assert len(keys["train"] | keys["validation"]) == 15
+    assert all(made_set.row_count(table, split) for table in ("sft", "rl") for split in keys)
+
+
+def test_the_check_at_run_time_finds_a_question_in_both_splits(tmp_path: Path, runs: list[Path]) -> None:
+    """It reads the files that were written."""
+    made_set = build(runs, tmp_path / "out", HALF)
+    check(made_set.folder, made_set.manifest)
+    file, other = made_set.files("rl", "train")[0], made_set.files("rl", "validation")[0]
+    stolen = read_parquet(other, RlRow)[0]
+    rows = read_parquet(file, RlRow)
+    asked = f"  THE {stolen.question.upper()}"
+    write_parquet(file, RlRow, [replace(rows[0], question=asked), *rows[1:]])
+    with pytest.raises(CountMismatch, match="1 questions are in both splits"):
+        check(made_set.folder, made_set.manifest)
+
+
+def test_same_settings_same_bytes(tmp_path: Path, runs: list[Path]) -> None:
+    """Another seed gives another order and split."""
+    first, again = build(runs, tmp_path / "out1", HALF), build(runs, tmp_path / "out2", HALF)
+    other = build(runs, tmp_path / "out3", replace(HALF, seed=1))
+    assert first.manifest == again.manifest
+    assert first.manifest.files != other.manifest.files
+    hashes = [{p.relative_to(s.folder): p.read_bytes() for p in s.folder.rglob("*.*")} for s in (first, again)]
+    assert hashes[0] == hashes[1]
+
+
+def test_easy_rows_come_first(tmp_path: Path, mcts: Path) -> None:
+    """By hops, or by the bundles' own stages; both data sets run through a stage side by side."""
+    hard = replace(WHEEL, curriculum_stage=2, complexity=0.9), replace(ISLAND, curriculum_stage=3, complexity=0.95)
+    bundles = made.bundles_run(tmp_path / "bundles", [*hard, INSTRUMENT])
+    rows = list(build([mcts, bundles], tmp_path / "out").rows("rl", "train", RlRow))
+    assert [row.curriculum_stage for row in rows] == sorted(row.curriculum_stage for row in rows)
+    assert {row.question_id: row.curriculum_stage for row in rows}.items() >= {"wheel": 2, "q0": 1, "q2": 3}.items()
+    shuffled = build([mcts, bundles], tmp_path / "out2", replace(ALL, order="shuffled"))
+    stages = [row.curriculum_stage for row in shuffled.rows("rl", "train", RlRow)]
+    assert stages != sorted(stages)
+
+
+def test_books_balance_and_every_dropped_row_is_kept(tmp_path: Path) -> None:
+    """Per-turn rows, a row of two runs, a reflective one, a forged token, a benchmark's question."""
+    forged = replace(made.mcts_rows(ASKED[2])[0], uid="forged")
+    forged = replace(forged, messages=(*forged.messages[:-1], replace(forged.messages[-1], content="<|im_end|>")))
+    rows = [*made.mcts_rows(ASKED[0], per_turn=True), *made.mcts_rows(ASKED[1], reflective=True), forged]
+    rows += made.mcts_rows(ASKED[3])
+    first = made.mcts_run(tmp_path / "a", ASKED, rows)
+    second = made.mcts_run(tmp_path / "b", ASKED[:1], made.mcts_rows(ASKED[0]))
+    benchmark = tmp_path / "exam.jsonl"
+    benchmark.write_text(json.dumps({"question": f"Tell me: {ASKED[3].question}"}) + "\n")
+    config = replace(ALL, with_reflective=False, benchmarks=(str(benchmark),))
+    made_set = build([first, second], tmp_path / "out", config)
+    assert reasons(made_set.folder) == {
+        ("sft", "per_turn_row"): 3, ("sft", "reflective"): 1, ("sft", "malformed_row"): 1, ("sft", "contaminated"): 1,
+        ("sft", "duplicate_row"): 1, ("rl", "contaminated"): 1, ("rl", "duplicate_question"): 1,
+    }  # fmt: skip
+    sft, rl = made_set.manifest.stages
+    assert (sft.inputs, sft.accepted, sft.balance) == (len(rows) + 1, 1, 0)
+    assert (rl.inputs, rl.accepted, rl.balance) == (11, 9, 0)
+    told = [row.detail for row in read_parquet(made_set.folder / "rejected/part-00000.parquet", RejectedRow)]
+    assert any(detail.startswith("exam asks") and "Tell me" in detail for detail in told)
+
+
+def test_long_rows_are_dropped_or_cut_at_turns(tmp_path: Path) -> None:
+    """By a tokenizer: every kept row is within the limit, a segment trains its last turn alone."""
+    tiny_tokenizer().save_pretrained(tmp_path / "tokenizer")
+    tokenizer = tiny_tokenizer()
+    ready(tokenizer)
+    short, long = made.mcts_rows(ASKED[0])[0], made.mcts_rows(ASKED[1], reflective=True)[0]
+    run = made.mcts_run(tmp_path / "run", ASKED[:2], [short, long])
+    length = {row.uid: len(masked_tokens(tokenizer, row.messages).input_ids) for row in (short, long)}
+    most = length[short.uid]
+    assert most < length[long.uid]
+    config = replace(ALL, tokenizer=str(tmp_path / "tokenizer"), max_tokens=most)
+    dropped = build([run], tmp_path / "out1", config)
+    assert [row.uid for row in dropped.rows("sft", "train", SftRow)] == [short.uid]
+    assert reasons(dropped.folder) == {("sft", "too_long"): 1}
+    assert dropped.manifest.measured_by.endswith("tokenizer")
+    assert dropped.manifest.counts[0].longest == most
+
+    cut = build([run], tmp_path / "out2", replace(config, long_rows="segments"))
+    rows = [row for row in cut.rows("sft", "train", SftRow) if row.uid != short.uid]
+    found = reasons(cut.folder)
+    assert found[("sft", "split_into_segments")] == 1
+    assert len(rows) + found.get(("sft_segments", "too_long"), 0) == sum(long.train) > len(rows) > 0
+    for row in rows:
+        assert len(masked_tokens(tokenizer, row.messages, row.train).input_ids) <= most
+        assert row.messages == long.messages[: len(row.messages)]
+        assert loss_spans(row) == [(len(row.messages) - 1, 0, len(row.messages[-1].content))]
+
+
+def test_loss_is_taken_on_what_the_agent_wrote() -> None:
+    """All of its turns, no tool turn, no prompt."""
+    (row,) = made.mcts_rows(ASKED[0])
+    texts = [row.messages[index].content[start:end] for index, start, end in loss_spans(row)]
+    assert texts == [message.content for message in row.messages if message.role == "assistant"]
+    assert len(texts) == 3
+
+
+def test_data_sets_stand_in_the_wanted_proportion(tmp_path: Path, runs: list[Path]) -> None:
+    """Rows that are too many go to `rejected/`; validation is left as it is."""
+    mix = (
+        Share(dataset="mcts_trajectories", weight=2), Share(dataset="document_bundles", weight=1),
+        Share(dataset="kg_trajectories", weight=1), Share(dataset="kg_questions", weight=0.5),
+    )  # fmt: skip
+    made_set = build(runs, tmp_path / "out", replace(ALL, mix=mix))
+    found = Counter(row.data_source for row in made_set.rows("rl", "train", RlRow))
+    assert found == {"mcts_trajectories": 4, "document_bundles": 2, "kg_trajectories": 2, "kg_questions": 1}
+    assert reasons(made_set.folder)[("rl_mix", "mixture")] == 17 - 9
+    assert not any(line.balance for line in made_set.manifest.stages)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({"validation_share": 1.0}, "validation_share"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"mix": (Share(dataset="films", weight=1),)}, "no data set 'films'"),
+        ({"mix": (Share(dataset="kg_questions", weight=0),)}, "weight above 0"),
+    ],
+)
+def test_settings_out_of_range_are_refused(config: dict, problem: str) -> None:
+    """By name."""
+    with pytest.raises(InvalidInput, match=problem):
+        ViewConfig(**config)
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        (replace(ALL, max_tokens=1), r"no rows are left \(too_long\)"),
+        (replace(ALL, mix=(Share(dataset="kg_questions", weight=1),)), "no weight for mcts_trajectories"),
+        (replace(ALL, tokenizer="/nowhere"), "no tokenizer there"),
+        (replace(ALL, benchmarks=("/nowhere.jsonl",)), "nowhere.jsonl: cannot be read"),
+    ],
+)
+def test_what_cannot_be_made_leaves_nothing(tmp_path: Path, mcts: Path, config: ViewConfig, problem: str) -> None:
+    """No folder, no temporary one."""
+    with pytest.raises(InvalidInput, match=problem):
+        make_training_set([mcts], tmp_path / "out", config)
+    assert nothing_left(tmp_path)
+
+
+def test_a_split_without_rows_is_refused(tmp_path: Path) -> None:
+    """One question cannot be learnt and held out."""
+    run = made.mcts_run(tmp_path / "one", ASKED[:1], made.mcts_rows(ASKED[0]))
+    with pytest.raises(InvalidInput, match="sft/validation would be empty: 1 rows of 1 questions"):
+        make_training_set([run], tmp_path / "out", HALF)
+    assert nothing_left(tmp_path)
+
+
+def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path, mcts: Path) -> None:
+    """Another training set is never overwritten."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    with pytest.raises(OutputError, match="is there already"):
+        make_training_set([mcts], tmp_path / "out", ALL)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
+
+
+def test_a_stop_in_the_middle_leaves_nothing(tmp_path: Path, mcts: Path) -> None:
+    """As with Ctrl-C while files are written."""
+
+    def stop(what: str, done: int, total: int) -> None:
+        if what.startswith("writing"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_training_set([mcts], tmp_path / "out", ALL, progress=stop)
+    assert nothing_left(tmp_path)
+
+
+def test_progress_reaches_its_end(tmp_path: Path, runs: list[Path]) -> None:
+    """Each part of the work ends at its total."""
+    told: dict[str, tuple[int, int]] = {}
+    make_training_set(
+        runs, tmp_path / "out", ALL, progress=lambda what, done, total: told.update({what: (done, total)})
+    )
+    assert told == {
+        "reading sft": (11, 11), "reading questions": (17, 17), "writing sft": (11, 11), "writing rl": (17, 17),
+    }  # fmt: skip
+    assert len(QUESTIONS) == 4

@@ -1,0 +1,107 @@
+"""Training sets on disk: `sft/` and `rl/`, each with `train/` and `validation/`; `rejected/`; `manifest.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, TypeVar
+
+from schemas import FileEntry, InvalidInput, RlRow, SftRow, StageCount, iter_parquet
+from training.runs import MANIFEST, read_json
+
+Record = TypeVar("Record", SftRow, RlRow)
+Split = Literal["train", "validation"]
+SPLITS: tuple[Split, ...] = ("train", "validation")
+TABLES: dict[str, type] = {"sft": SftRow, "rl": RlRow}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetInput:
+    """A run that the set was made from."""
+
+    run_id: str
+    dataset: str
+    manifest_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitCount:
+    """What a split holds of a data set."""
+
+    table: str
+    split: str
+    dataset: str
+    rows: int
+    questions: int
+    """Different ones."""
+    tokens: int
+    """Of all rows: of conversations in `sft`, of prompts in `rl`."""
+    longest: int
+    """Of the longest row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetManifest:
+    """A finished training set."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    inputs: tuple[SetInput, ...]
+    config: str
+    """The whole `ViewConfig` as JSON."""
+    measured_by: str
+    """The tokenizer by which rows were measured; `estimate` for `schemas.estimate_tokens`."""
+    stages: tuple[StageCount, ...]
+    counts: tuple[SplitCount, ...]
+    files: tuple[FileEntry, ...]
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSet:
+    """A finished training set, to be read."""
+
+    folder: Path
+    manifest: SetManifest
+
+    def files(self, table: str, split: str) -> list[Path]:
+        """Parquet files of a split in the order of learning; none when it has no rows."""
+        prefix = f"{table}/{split}/"
+        return [self.folder / entry.path for entry in self.manifest.files if entry.path.startswith(prefix)]
+
+    def row_count(self, table: str, split: str) -> int:
+        """Rows of a split."""
+        prefix = f"{table}/{split}/"
+        return sum(entry.rows for entry in self.manifest.files if entry.path.startswith(prefix))
+
+    def batches(self, table: str, split: str, record: type[Record]) -> Iterator[list[Record]]:
+        """Rows of a split in the order of learning, a row group at a time. Raises `InvalidInput` as `iter_parquet`."""
+        for path in self.files(table, split):
+            yield from iter_parquet(path, record)
+
+    def rows(self, table: str, split: str, record: type[Record]) -> Iterator[Record]:
+        """The rows of `batches`."""
+        for batch in self.batches(table, split, record):
+            yield from batch
+
+
+def open_set(folder: Path) -> TrainingSet:
+    """Raises `InvalidInput` when the folder holds no training set of this version."""
+    if not (folder / MANIFEST).is_file():
+        raise InvalidInput(f"no training set (no {MANIFEST}); `trailforge training-set` makes one of runs", file=folder)
+    return TrainingSet(folder=folder, manifest=read_json(folder / MANIFEST, SetManifest))
+
+
+def require(training_set: TrainingSet, table: str, splits: Sequence[str] = ("train",)) -> None:
+    """Raise `InvalidInput` when one of the splits holds no rows."""
+    for split in splits:
+        if not training_set.row_count(table, split):
+            raise InvalidInput(f"no rows in {table}/{split}", file=training_set.folder)
+
+
+def rows_of(folder: Path, table: str, split: Split, record: type[Record]) -> list[Record]:
+    """All rows of a split of the training set in a folder. Raises as `open_set` and `require`."""
+    training_set = open_set(folder)
+    require(training_set, table, (split,))
+    return list(training_set.rows(table, split, record))
