@@ -26,7 +26,6 @@ from schemas import (
     to_dict,
     write_parquet,
 )
-from training.agents import GRAMMARS
 from training.config import RlConfig, SftConfig, TrainPreset
 from training.generation import Generated
 from training.runs import MANIFEST
@@ -40,6 +39,8 @@ FACTS = (
     ("From where was the James Webb Space Telescope launched?", "Kourou", "Webb launched from Kourou"),
 )
 """Question, answer, and the query that finds it."""
+RULES = "Think, then search or answer."
+"""A system prompt that is shorter than a protocol's own, for the sake of the tests' time."""
 
 
 def documents() -> list[Document]:
@@ -56,8 +57,8 @@ def retriever() -> Bm25Retriever:
 def conversation(question: str, answer: str, query: str, passages: str) -> tuple[ChatMessage, ...]:
     """One search, then the answer, as `react` has it."""
     return (
-        ChatMessage(role="system", content=react.SYSTEM_PROMPT),
-        ChatMessage(role="user", content=question + react.USER_SUFFIX),
+        ChatMessage(role="system", content=RULES),
+        ChatMessage(role="user", content=question),
         ChatMessage(role="assistant", content=react.render_search("Look it up.", query)),
         ChatMessage(role="tool", content=passages),
         ChatMessage(role="assistant", content=react.render_answer("It says so.", answer)),
@@ -107,10 +108,7 @@ def rl_rows(protocol: str = "react", copies: int = 1) -> list[RlRow]:
         RlRow(
             uid=f"{number}-{copy}",
             data_source="mcts_trajectories",
-            prompt=tuple(
-                ChatMessage(role=message.role, content=message.content)
-                for message in GRAMMARS[protocol].opening(question)
-            ),
+            prompt=(ChatMessage(role="system", content=RULES), ChatMessage(role="user", content=question)),
             ability="search",
             question_id=f"{number}-{copy}",
             question=question,
@@ -254,17 +252,18 @@ def preset(**changes: Any) -> TrainPreset:
         "epochs": 1,
         "learning_rate": 1e-3,
         "max_tokens": 1500,
-        "max_observation_tokens": 300,
+        "max_observation_tokens": 80,
         "max_searches": 3,
         "top_k": 2,
         "rollouts": "transformers",
     }
     common = {"precision": "float32", "logging": "none", "save_steps": 2}
-    msearcher = MSearcherConstants(max_tokens=1500, cache_tokens=100)
+    rl |= changes.get("rl", {})
+    msearcher = MSearcherConstants(max_tokens=rl["max_tokens"], cache_tokens=100)
     return TrainPreset(
         name="tiny",
         protocol=changes.get("protocol", "react"),
         reward=RewardPreset(name="msearcher", kind="msearcher", constants=msearcher),
         sft=SftConfig(**(common | sft | changes.get("sft", {}))),
-        rl=RlConfig(**(common | rl | changes.get("rl", {}))),
+        rl=RlConfig(**(common | rl)),
     )
