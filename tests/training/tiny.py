@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -65,12 +66,14 @@ def conversation(question: str, answer: str, query: str, passages: str) -> tuple
     )
 
 
-def sft_rows(copies: int = 1) -> list[SftRow]:
-    """A row for each fact."""
+def sft_rows(copies: int = 1, *, searched: bool = False) -> list[SftRow]:
+    """A row for each fact; `searched`: with what the search finds, not with a line in its place."""
     rows = []
     for copy in range(copies):
         for number, (question, answer, query) in enumerate(FACTS):
             result = f"<tool_response>\n1. (Found) {answer} is in the passage.\n</tool_response>"
+            if searched:
+                result = react.render_passages(asyncio.run(retriever().retrieve(query, 1)))
             rows.append(_sft_row(f"{number}-{copy}", question, answer, conversation(question, answer, query, result)))
     return rows
 
