@@ -74,5 +74,6 @@ def _show(rows: Sequence[ScoredRow], limit: int) -> None:
         table.add_column(name, footer=footer, justify="right")
     for number, row in enumerate(rows[:limit]):
         shown = ["–" if values[number] is None else f"{values[number]:.3f}" for values in columns.values()]
-        table.add_row(str(row.row), Text(row.uid), *shown)
+        uid = "".join(sign if sign.isprintable() else "\ufffd" for sign in row.uid)  # anyone's text
+        table.add_row(str(row.row), Text(uid), *shown)
     Console().print(table)

@@ -84,11 +84,16 @@ def _parse_json(text: str, schema: str) -> Any:
 
 def _loaded(text: str) -> Any:
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_refuse_constant)
     except ValueError:
-        value = json.loads(_json_part(text))
+        value = json.loads(_json_part(text), parse_constant=_refuse_constant)
     # An escape may be half of a surrogate pair, which no file takes.
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def _refuse_constant(name: str) -> None:
+    """NaN and Infinity are no JSON, and NaN passes every limit of a schema."""
+    raise ValueError(f"{name} is no number")
 
 
 def _json_part(text: str) -> str:

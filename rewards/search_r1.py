@@ -37,7 +37,7 @@ def search_r1_reward(
 ) -> SearchR1Reward:
     """All parts and the total. `has_answer`: did the agent give any?"""
     if exact_match:
-        format = 0.0 if format_holds else -constants.structure
+        format = 0.0 if format_holds else 0.0 - constants.structure  # 0.0, not -0.0
     elif format_holds:
         format = constants.structure
     else:

@@ -136,12 +136,9 @@ def _turns(messages: Sequence[Spoken]) -> list[tuple[str, str]]:
 def _by_grammar(grammar: Grammar) -> Callable[[Sequence[Message], Collection[str]], _Reading]:
     def read(messages: Sequence[Message], _: Collection[str]) -> _Reading:
         turns = [_turn(grammar, message) for message in messages]
-        last = messages[-1]
-        answer = ""
-        if last.role == "assistant":
-            answer = grammar.final_answer(last.content) if turns[-1] is None else turns[-1].answer or ""
+        last = turns[-1]
         return _Reading(
-            answer=answer,
+            answer=last.answer or "" if last is not None else "",
             is_well_formed=not grammar.validate(messages, strict=True),
             well_formed_turns=tuple(grammar.well_formed_turns(messages)),
             searches=tuple(turn is not None and turn.search is not None for turn in turns),

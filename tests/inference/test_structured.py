@@ -73,6 +73,12 @@ async def test_every_object_comes_back_as_it_was_written(value: dict[str, Any]) 
     assert await ask_json(says(json.dumps(value)), chat(), {"type": "object"}) == value
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+async def test_what_is_no_number_passes_no_limit(number: str) -> None:
+    limits = {"type": "object", "properties": {"n": {"type": "number", "minimum": 0, "maximum": 1}}}
+    assert await ask_json(says(f'{{"n": {number}}}', '{"n": 1}'), chat(), limits) == {"n": 1}
+
+
 async def test_half_an_emoji_in_an_escape_becomes_something_that_files_take() -> None:
     assert await ask_json(says(r'{"answer": "half \ud83d, whole \ud83d\ude42"}'), chat(), SCHEMA) == {
         "answer": "half ?, whole 🙂"

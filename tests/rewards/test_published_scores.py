@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rewards import cover_exact_match, exact_match, f1, mcts_reward
+from rewards import REWARD_PRESETS, Episode, cover_exact_match, exact_match, f1, mcts_reward, score_batch
+from tests.support.truths import truth
 
 Score = Callable[[str, Sequence[str]], float]
 
@@ -64,6 +65,27 @@ def test_what_we_call_right_the_judge_calls_right(data_dir: Path, name: str) -> 
     assert sum(not row["judge"] for row in exact) == (name == "hotpotqa_llama")
     rewarded = [row for row in rows if mcts_reward(row["prediction"], [row["answer"]])]
     assert sum(not row["judge"] for row in rewarded) <= 0.03 * len(rewarded)
+
+
+def test_presets_pay_what_was_published(data_dir: Path) -> None:
+    """EM and F1 of the same file, as Search-R1, MSearcher and Graph-R1 pay them for flawless episodes."""
+    rows = rows_of(data_dir / "metric_cases" / "nq500_predictions.jsonl.gz")
+    expected = json.loads((data_dir / "metric_cases" / "nq500_expected.json").read_text())
+    episodes = [
+        Episode(
+            answer=row["prediction"],
+            is_well_formed=True,
+            well_formed_turns=(True, True),
+            num_searches=1,
+            retrieved_titles=(),
+            tokens=100,
+        )
+        for row in rows
+    ]
+    truths = [truth(target=tuple(row["gold"])) for row in rows]
+    for name, published in (("search-r1", "em"), ("msearcher", "f1"), ("ragsearch", "f1")):
+        paid = [reward.total for reward in score_batch(episodes, truths, REWARD_PRESETS[name])]
+        assert sum(paid) / len(paid) == pytest.approx(expected[published], abs=5e-4)
 
 
 def _mean(score: Score, rows: list[dict[str, Any]]) -> float:

@@ -1,0 +1,62 @@
+"""The judge with the scripted model: what it is shown, and what is never asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from inference.scripted import ScriptedModel, prompt_text
+from schemas import MalformedReply
+from tests.support.truths import choice, truth
+from training.judge import Judge, Judged
+from training.prompts import prompt_version
+
+
+def judged(answer: str, **changes: Any) -> Judged:
+    return Judged(question="Where was he born?", answer=answer, truth=truth(**changes))
+
+
+def judge_of(reply: str) -> tuple[Judge, ScriptedModel]:
+    model = ScriptedModel(lambda request: reply)
+    return Judge(client=model, model="scripted"), model
+
+
+async def test_the_verdict_is_the_score() -> None:
+    judge, model = judge_of('{"score": 0.7}')
+    assert await judge.score(judged("in Vienna, I think")) == 0.7
+    prompt = prompt_text(model.requests[0])
+    for text in ("Where was he born?", "Vienna / Wien", "in Vienna, I think"):
+        assert text in prompt
+    assert "{{" not in prompt and model.requests[0].json_schema is not None
+
+
+async def test_an_answer_cannot_fill_in_the_prompt() -> None:
+    judge, model = judge_of('{"score": 0}')
+    await judge.score(judged("{{reference}} {{question}}"))
+    assert "Answer: {{reference}} {{question}}" in prompt_text(model.requests[0])
+
+
+async def test_long_answers_are_cut() -> None:
+    judge, model = judge_of('{"score": 0}')
+    await judge.score(judged("x" * 10_000))
+    assert prompt_text(model.requests[0]).count("x") < 4_100
+
+
+async def test_choices_and_empty_answers_are_not_asked() -> None:
+    judge, model = judge_of('{"score": 1}')
+    asked = [judged(" "), Judged(question="q", answer="A", truth=choice()), judged("Vienna"), judged("Vienna")]
+    assert await judge.score_all(asked) == [0.0, None, 1.0, 1.0]
+    assert len(model.requests) == 1  # the same answer is judged once
+
+
+@pytest.mark.parametrize("reply", ['{"score": 2}', '{"score": "1"}', '{"score": -0.1}', "{}", "good", '{"score": NaN}'])
+async def test_a_verdict_without_the_form_is_an_error_and_no_zero(reply: str) -> None:
+    judge, model = judge_of(reply)
+    with pytest.raises(MalformedReply, match="judge"):
+        await judge.score(judged("Vienna"))
+    assert len(model.requests) == 2  # asked once more
+
+
+def test_the_prompt_has_a_version() -> None:
+    assert len(prompt_version("judge")) == 12

@@ -1,0 +1,194 @@
+"""Files of episodes: our own rows are paid as they say, lines of JSON as they stand, and faults are named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generators.kg_trajectories import KgGeneratorConfig, generate
+from generators.r_search_episodes import EpisodeConfig, EpisodeContext, make_episodes
+from generators.textualize import episode_sft_row, kg_sft_row, sft_rows
+from inference import Meter, Request
+from inference.scripted import ScriptedModel
+from retrieval import local_tools
+from rewards import REWARD_PRESETS, RewardPreset
+from schemas import InvalidInput, KgTrajectory, SearchEpisode, SftRow, Trajectory, write_parquet
+from tests.support.bundle_rows import CHURCH, ISLAND, sample_documents
+from tests.support.kg_episodes import BORN, DIED, DIRECTOR, agent, context, store, turn
+from tests.support.rows import QUESTION, trajectory
+from tests.support.transcripts import PRESETS, cases
+from training.score_file import score_file
+from training.scoring import score_messages
+
+EPISODES = (
+    (DIRECTOR, BORN, turn("Vienna it is.", answer="Vienna")),
+    (DIRECTOR, DIED, turn("It is Beverly Hills.", answer="Beverly Hills")),
+    (DIRECTOR, "I think it is Vienna."),
+    (turn("I know it.", answer="Vienna"),),
+)
+
+
+async def kg_rows(folder: Path) -> tuple[KgTrajectory, ...]:
+    folder.mkdir()
+    config = KgGeneratorConfig(episodes=len(EPISODES), top_k=2)
+    return (await generate(QUESTION, context(store(folder), agent(*EPISODES), config))).candidates
+
+
+async def search_rows() -> list[SearchEpisode]:
+    """One by the gold plan, to a question with options, and four draws to one without."""
+    tools = local_tools(sample_documents())
+    found = "<think>x</think><search>\nNodes:\nA: bridge (News)\nEdges:\n</search>"
+    answers = ("<answer>more than 500</answer>", "<answer>500</answer>", "500")
+
+    def script(request: Request) -> str:
+        return found if request.purpose == "plan" else answers[request.sample % 3]
+
+    common: dict[str, Any] = {"run_id": "r", "seed": 7, "tools": tools, "model": "m"}
+    gold = EpisodeContext(config=EpisodeConfig(), **common)
+    drawn = EpisodeContext(config=EpisodeConfig(plan="sampled"), client=ScriptedModel(script), **common)
+    return [*await make_episodes(CHURCH, gold, Meter()), *await make_episodes(ISLAND, drawn, Meter())]
+
+
+async def test_rows_of_the_knowledge_graph_are_paid_what_they_say(tmp_path: Path) -> None:
+    rows = await kg_rows(tmp_path / "kg")
+    write_parquet(tmp_path / "rows.parquet", KgTrajectory, rows)
+    preset = RewardPreset(name="same", kind="dynasearcher", constants=KgGeneratorConfig().constants)
+    found = list(score_file(tmp_path / "rows.parquet", preset))
+    assert [each.uid for each in found] == [row.uid for row in rows]
+    for each, row in zip(found, rows, strict=True):
+        assert each.reward.total == pytest.approx(row.reward.total, abs=1e-9)
+        assert each.recorded == row.reward.total
+    assert len({each.reward.total for each in found}) >= 3
+    others = list(score_file(tmp_path / "rows.parquet", REWARD_PRESETS["ragsearch"]))
+    assert [each.recorded for each in others] == [None] * len(rows)
+
+
+async def test_rows_of_bundles_are_paid_what_they_say(tmp_path: Path) -> None:
+    rows = await search_rows()
+    write_parquet(tmp_path / "rows.parquet", SearchEpisode, rows)
+    found = list(score_file(tmp_path / "rows.parquet", REWARD_PRESETS["r-search"]))
+    assert [each.reward.total for each in found] == pytest.approx([row.reward.total for row in rows], abs=1e-9)
+    assert [each.recorded for each in found] == [row.reward.total for row in rows]
+    assert found[0].reward.total == 1.0 and len({each.reward.total for each in found}) >= 3
+
+
+async def test_rows_for_trainers(tmp_path: Path) -> None:
+    whole, bundle = trajectory(), (await search_rows())[0]
+    graph = (await kg_rows(tmp_path / "kg"))[0]
+    rows = [*sft_rows(whole, per_turn=True), episode_sft_row(bundle), kg_sft_row(graph)]
+    write_parquet(tmp_path / "sft.parquet", SftRow, rows)
+    msearcher = list(score_file(tmp_path / "sft.parquet", REWARD_PRESETS["msearcher"]))
+    assert [each.reward.total for each in msearcher[:2]] == [1.0, 1.0]  # whole, and its last segment
+    scored = {each.uid for each in msearcher}
+    assert len(rows) - len(scored) == 2 and [each.row for each in msearcher] == sorted(each.row for each in msearcher)
+    by_letters = list(score_file(tmp_path / "sft.parquet", REWARD_PRESETS["r-search"]))
+    assert by_letters[-2].reward.total == 1.0
+
+
+def line(**changes: Any) -> dict[str, Any]:
+    """Of a case that is well-formed and right; a change to None takes the key away."""
+    case = next(case for case in cases() if case.name == "kg_search 4")
+    fields: dict[str, Any] = {
+        "uid": "u",
+        "messages": [{"role": m.role, "content": m.content} for m in case.messages],
+        "answer": "Vienna",
+        "answer_aliases": ["Wien"],
+        "protocol": "kg_search",
+        "num_hops": case.truth.num_hops,
+        "support_titles": list(case.truth.support_titles),
+        "tokens": case.tokens,
+    }
+    return {name: value for name, value in (fields | changes).items() if value is not None}
+
+
+def written(path: Path, *lines: Any) -> Path:
+    opened: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "wt", encoding="utf-8") as file:
+        file.writelines(f"{each if isinstance(each, str) else json.dumps(each)}\n" for each in lines)
+    return path
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz"])
+@pytest.mark.parametrize("protocol", PRESETS)
+def test_lines_are_paid_as_transcripts_are(tmp_path: Path, name: str, protocol: str) -> None:
+    chosen = [case for case in cases() if case.protocol == protocol]
+    lines = [
+        {
+            "messages": [{"role": m.role, "content": m.content} for m in case.turns],
+            "ground_truth": asdict(case.truth),
+            "tokens": case.tokens,
+        }
+        for case in chosen
+    ]
+    found = score_file(written(tmp_path / name, *lines), REWARD_PRESETS[PRESETS[protocol]])
+    expected = [score_messages(case.messages, case.truth, tokens=case.tokens) for case in chosen]
+    assert [each.reward for each in found] == expected
+
+
+def test_an_answer_will_do_and_blank_lines_count(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.jsonl", line(), "", line(protocol=None, uid=None))
+    found = list(score_file(path, REWARD_PRESETS["dynasearcher"], protocol="kg_search"))
+    assert [(each.row, each.uid) for each in found] == [(1, "u"), (3, "")]
+    assert found[0].reward == found[1].reward and found[0].reward.total == 1.5
+
+
+def test_a_whole_episode_as_text(tmp_path: Path) -> None:
+    text = "\n".join(message["content"] for message in line()["messages"][2:])
+    path = written(tmp_path / "rows.jsonl", line(), line(messages=None, text=text))
+    first, second = score_file(path, REWARD_PRESETS["dynasearcher"])
+    assert first.reward == second.reward
+
+
+def test_lengths_are_estimated_where_they_are_missing(tmp_path: Path) -> None:
+    said = [{"role": "assistant", "content": f"<think>{'word ' * 30_000}</think><answer>Vienna</answer>"}]
+    path = written(tmp_path / "rows.jsonl", line(messages=said, tokens=None), line(messages=said, tokens=10))
+    first, second = score_file(path, REWARD_PRESETS["msearcher"])
+    assert (first.reward.parts["length"], second.reward.parts["length"]) == (-1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("bad", "field", "problem"),
+    [
+        ("{", None, "Expecting property name"),
+        ("[]", None, "expected an object"),
+        (line(messages=None), "messages", "expected messages, or the episode as text"),
+        (line(messages="so"), "messages", "expected a list of messages"),
+        (line(messages=["so"]), "messages", "expected a message"),
+        (line(messages=[{"role": "bot", "content": ""}]), "role", "'bot' is none of"),
+        (line(messages=[{"role": "user", "content": 1}]), "content", "expected str"),
+        (line(answer=None), "answer", "expected a text, or a ground_truth"),
+        (line(protocol=None), "protocol", "missing"),
+        (line(protocol="x"), "protocol", "no protocol 'x'"),
+        (line(answer_aliases="Wien"), "answer_aliases", "expected a list of texts"),
+        (line(num_hops="2"), "num_hops", "expected a number"),
+        (line(tokens=True), "tokens", "expected a number"),
+        (line(golds=["Wien"]), "golds", "unknown; expected some of"),
+        (line(ground_truth={"target": ["x"]}), "answer_kind", "missing in GroundTruth"),
+        (line(correct_options=["A"]), "answer_kind", "compares words"),
+        (line(judge=0.5), None, "dynasearcher has no judge"),
+    ],
+)
+def test_faults_are_named_with_file_row_and_field(tmp_path: Path, bad: Any, field: str | None, problem: str) -> None:
+    path = written(tmp_path / "rows.jsonl", line(), bad)
+    with pytest.raises(InvalidInput) as raised:
+        list(score_file(path, REWARD_PRESETS["dynasearcher"]))
+    error = raised.value
+    assert (error.file, error.row, error.field) == (path, 2, field) and problem in error.problem
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    preset = REWARD_PRESETS["msearcher"]
+    write_parquet(tmp_path / "trajectories.parquet", Trajectory, [trajectory()])
+    (tmp_path / "text.parquet").write_text("no table")
+    (tmp_path / "bytes.jsonl").write_bytes(b"\xff\n")
+    (tmp_path / "plain.jsonl.gz").write_text("{}")
+    for name in ("trajectories.parquet", "text.parquet", "bytes.jsonl", "plain.jsonl.gz", "none.jsonl", "none.parquet"):
+        with pytest.raises(InvalidInput) as raised:
+            list(score_file(tmp_path / name, preset))
+        assert raised.value.file == tmp_path / name
