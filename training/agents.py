@@ -58,8 +58,7 @@ _R_SEARCH = replace(
     write_result=_write_plan_result,
 )
 GRAMMARS = {
-    grammar.name: grammar
-    for grammar in (_REACT, _R_SEARCH, search_r1.GRAMMAR, graph_r1.GRAMMAR, kg_search.GRAMMAR)
+    grammar.name: grammar for grammar in (_REACT, _R_SEARCH, search_r1.GRAMMAR, graph_r1.GRAMMAR, kg_search.GRAMMAR)
 }
 """By protocol."""
 
@@ -160,4 +159,3 @@ def _of_size(found: Observation, size: int) -> Observation:
 
 def _labels(triple: KgTriple) -> Labels:
     return Labels(head=triple.head_label, relation=triple.relation_label, tail=triple.tail_label)
-

@@ -37,9 +37,7 @@ class Generator(Protocol):
         """Is there still something to generate, in any process? `generate` is then called in all of them."""
         ...
 
-    def generate(
-        self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
-    ) -> list[Generated]:
+    def generate(self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]) -> list[Generated]:
         """Continue each prompt by at most its `room` tokens, up to the first of the stop strings."""
         ...
 
@@ -64,9 +62,7 @@ class TransformersGenerator:
         """As `Generator`."""
         return wanted
 
-    def generate(
-        self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
-    ) -> list[Generated]:
+    def generate(self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]) -> list[Generated]:
         """As `Generator`; the room of a batch is its largest, and what is longer than a sequence's own is cut."""
         size = self._batch
         found = [
@@ -123,9 +119,7 @@ class VllmColocated:
         """As `Generator`: each process has an engine of its own and waits for no other."""
         return wanted
 
-    def generate(
-        self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
-    ) -> list[Generated]:
+    def generate(self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]) -> list[Generated]:
         """As `Generator`."""
         vllm = self._trainer.vllm_generation
         vllm.max_completion_length = max(rooms)
@@ -145,9 +139,7 @@ class VllmServer:
         """As `Generator`."""
         return self._any_process(wanted)
 
-    def generate(
-        self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
-    ) -> list[Generated]:
+    def generate(self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]) -> list[Generated]:
         """As `Generator`. `vllm_generation.generate` wants as many prompts of every process; here they may differ."""
         from accelerate.utils import broadcast_object_list, gather_object
 

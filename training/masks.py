@@ -30,9 +30,9 @@ IGNORED = -100
 
 TRAINING_TEMPLATE = (
     "{%- for message in messages %}"
-    "{%- if message['role'] == 'assistant' %}"
+    "{%- if message['role'] in ['assistant', 'past_assistant'] %}"
     "{{- '<|im_start|>assistant\n' }}"
-    "{%- if message.get('train', true) %}"
+    "{%- if message['role'] == 'assistant' and message.get('train', true) %}"
     "{%- generation %}{{- message['content'] + '<|im_end|>' }}{%- endgeneration %}"
     "{%- else %}{{- message['content'] + '<|im_end|>' }}{%- endif %}"
     "{%- else %}"
@@ -44,7 +44,8 @@ TRAINING_TEMPLATE = (
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"
 )
 """What `render` does, in Jinja, for trainers that tokenise themselves: its markers are the mask. A message may carry
-`train: false`; an assistant turn without that key is trained."""
+`train: false`; an assistant turn without that key is trained. Role `past_assistant` says the same to trainers that know
+no such key and train every assistant turn."""
 
 
 class Turn(Protocol):

@@ -27,7 +27,7 @@ from training.generation import Draw, Generator, TransformersGenerator, VllmColo
 from training.masks import prompt_ids
 from training.rollouts import RolloutLimits, TokenEpisode
 from training.scoring import score_messages
-from training.sets import rows_of
+from training.table import rows_of
 from training.trl_rollouts import Pay, SearchRollouts, episode_reward
 from training.weights import base_model as resolved
 from training.weights import load_model, load_tokenizer

@@ -106,7 +106,13 @@ class _Writer:
     """One episode under way: a model client to `run_episode`, a sequence of tokens to the trainer."""
 
     def __init__(
-        self, number: int, prompt: list[int], rounds: _Rounds, generator: Generator, tokenizer: Any, limits: RolloutLimits
+        self,
+        number: int,
+        prompt: list[int],
+        rounds: _Rounds,
+        generator: Generator,
+        tokenizer: Any,
+        limits: RolloutLimits,
     ) -> None:
         self.prompt_ids = prompt
         self.ids: list[int] = []

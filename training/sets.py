@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, TypeVar
 from schemas import FileEntry, InvalidInput, RlRow, SftRow, StageCount, iter_parquet
 from training.runs import MANIFEST, read_json
 
-Record = TypeVar("Record", SftRow, RlRow)
+Record = TypeVar("Record")
 Split = Literal["train", "validation"]
 SPLITS: tuple[Split, ...] = ("train", "validation")
 TABLES: dict[str, type] = {"sft": SftRow, "rl": RlRow}
@@ -90,18 +90,6 @@ def open_set(folder: Path) -> TrainingSet:
     """Raises `InvalidInput` when the folder holds no training set of this version."""
     if not (folder / MANIFEST).is_file():
         raise InvalidInput(f"no training set (no {MANIFEST}); `trailforge training-set` makes one of runs", file=folder)
+    if (folder / "run.json").is_file() or not any((folder / table).is_dir() for table in TABLES):
+        raise InvalidInput("a run, and no training set; `trailforge training-set` makes one of it", file=folder)
     return TrainingSet(folder=folder, manifest=read_json(folder / MANIFEST, SetManifest))
-
-
-def require(training_set: TrainingSet, table: str, splits: Sequence[str] = ("train",)) -> None:
-    """Raise `InvalidInput` when one of the splits holds no rows."""
-    for split in splits:
-        if not training_set.row_count(table, split):
-            raise InvalidInput(f"no rows in {table}/{split}", file=training_set.folder)
-
-
-def rows_of(folder: Path, table: str, split: Split, record: type[Record]) -> list[Record]:
-    """All rows of a split of the training set in a folder. Raises as `open_set` and `require`."""
-    training_set = open_set(folder)
-    require(training_set, table, (split,))
-    return list(training_set.rows(table, split, record))

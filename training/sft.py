@@ -24,7 +24,7 @@ from training.arguments import (
 from training.checkpoints import open_together, save_model, write_result
 from training.config import SftConfig, TrainPreset
 from training.masks import IGNORED, MaskedTokens, masked_tokens
-from training.sets import rows_of
+from training.table import rows_of
 from training.weights import base_model as resolved
 from training.weights import load_model, load_tokenizer
 
@@ -100,9 +100,7 @@ def tokenised(tokenizer: Any, rows: Sequence[SftRow], max_tokens: int) -> list[M
     return examples
 
 
-def _trainer(
-    source: str, tokenizer: Any, examples: Sequence[MaskedTokens], arguments: Any, config: SftConfig
-) -> Any:
+def _trainer(source: str, tokenizer: Any, examples: Sequence[MaskedTokens], arguments: Any, config: SftConfig) -> Any:
     from datasets import Dataset
     from trl import SFTTrainer
 

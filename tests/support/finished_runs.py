@@ -72,6 +72,7 @@ def write_run(folder: Path, dataset: str, tables: Tables, *, rows_per_file: int 
         cost_per_accepted_row=None,
         trailforge_version="0",
     )
+    (folder / "run.json").write_text("{}")
     (folder / "manifest.json").write_text(json.dumps(to_dict(manifest)))
     return folder
 

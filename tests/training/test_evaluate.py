@@ -42,9 +42,7 @@ def test_a_mended_turn_is_searched_for_and_not_well_formed(tokenizer: Any) -> No
         return turn.replace(react.END_THINK, "") if react.END_SEARCH in turn else turn
 
     environment = Environment(documents=retriever(), top_k=2)
-    score = evaluate_agent(
-        Scripted(tokenizer, script), tokenizer, rl_rows(), preset(), environment, model="scripted"
-    )
+    score = evaluate_agent(Scripted(tokenizer, script), tokenizer, rl_rows(), preset(), environment, model="scripted")
     assert score.answered == score.searches == score.exact_match == 1.0
     assert score.well_formed == 0.0 and score.reward == -1.0
 

@@ -79,9 +79,9 @@ class Engine:
 
     temperature, top_p, top_k = 0.7, 0.9, 0
     max_completion_length = 0
-    generation_kwargs: dict[str, Any] = {}
 
     def __init__(self) -> None:
+        self.generation_kwargs: dict[str, Any] = {}
         self.asked: list[Any] = []
         self.vllm_client = self
 

@@ -27,9 +27,7 @@ async def rolled(script: Any, tokenizer: Any, *, protocol: str = "react", count:
     limits = changes.pop("limits", LIMITS)
     generator = Scripted(tokenizer, script, **changes)
     prompts = [row.prompt for row in rl_rows(protocol)][:count]
-    episodes = await roll_out(
-        prompts, protocol, environment, generator=generator, tokenizer=tokenizer, limits=limits
-    )
+    episodes = await roll_out(prompts, protocol, environment, generator=generator, tokenizer=tokenizer, limits=limits)
     return episodes, generator
 
 
@@ -72,7 +70,9 @@ async def test_tokens_are_those_of_supervised_training(tokenizer: Any) -> None:
 
 async def test_what_was_sampled_is_never_tokenised_again(tokenizer: Any) -> None:
     """A turn spelled letter by letter stays so."""
-    letters = {character: tokenizer.encode(character, add_special_tokens=False) for character in map(chr, range(32, 127))}
+    letters = {
+        character: tokenizer.encode(character, add_special_tokens=False) for character in map(chr, range(32, 127))
+    }
 
     class Spelling(Scripted):
         def generate(self, prompts: Any, rooms: Any, stop: Any) -> list[Generated]:
@@ -130,9 +130,7 @@ async def test_text_behind_a_stop_string_in_its_last_token_is_nobodys(tokenizer:
     ],
     ids=["searches", "malformed", "cut", "result does not fit"],
 )
-async def test_where_an_episode_ends(
-    tokenizer: Any, script: Any, limits: RolloutLimits, stop: str, roles: str
-) -> None:
+async def test_where_an_episode_ends(tokenizer: Any, script: Any, limits: RolloutLimits, stop: str, roles: str) -> None:
     """Never longer than allowed, and cut only without an end of turn."""
     (episode, _), _ = await rolled(script, tokenizer, limits=limits)
     assert episode.run.stop == stop

@@ -90,10 +90,10 @@ def test_a_manifest_of_another_kind_is_refused(run: Path, changes: dict[str, obj
 def test_an_unfinished_run_is_refused_with_the_mend(run: Path, tmp_path: Path) -> None:
     """A begun one is finished by its own command; an empty folder is none."""
     (run / "manifest.json").unlink()
-    with pytest.raises(InvalidInput, match=r"no finished run.*give the folder of a run"):
-        open_run(run)
-    (run / "run.json").write_text("{}")
     with pytest.raises(InvalidInput, match="the command that began it, given again, finishes it"):
+        open_run(run)
+    (run / "run.json").unlink()
+    with pytest.raises(InvalidInput, match=r"no finished run.*give the folder of a run"):
         open_run(run)
     with pytest.raises(InvalidInput, match="no such folder"):
         open_run(tmp_path / "nowhere")

@@ -124,9 +124,7 @@ def test_folder_of_another_training_is_refused(rows: Path, tiny_model: Path, tmp
         trained(rows, tiny_model, tmp_path / "else", steps=1)
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_written(
-    rows: Path, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_what_does_not_fit_is_refused_before_anything_is_written(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
     """A missing model, a missing set, a batch that cannot be parted, nothing to train, a log without its package."""
     out = tmp_path / "out"
     (tmp_path / "empty").mkdir()
@@ -166,7 +164,11 @@ def test_two_processes_train_as_one(rows: Path, tiny_model: Path, tmp_path: Path
     one = trained(rows, tiny_model, tmp_path / "one", steps=2)
     script = Path(__file__).with_name("train_in_processes.py")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(script.parents[2]), "GLOO_SOCKET_IFNAME": "lo"}
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(script.parents[2]),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
     done = subprocess.run(
         [*launch, str(rows), str(tiny_model), str(tmp_path / "two")],
         env=environment,

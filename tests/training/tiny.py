@@ -99,9 +99,7 @@ def _sft_row(uid: str, question: str, answer: str, messages: tuple[ChatMessage, 
         num_hops=1,
         token_estimate=100,
         reward=TrajectoryReward(total=1.0, exact_match=1.0, f1=1.0, cover_exact_match=1.0),
-        provenance=Provenance(
-            run_id="r", source_id=uid, model="m", prompt_version="p", seed=0, call_keys=()
-        ),
+        provenance=Provenance(run_id="r", source_id=uid, model="m", prompt_version="p", seed=0, call_keys=()),
     )
 
 
@@ -153,9 +151,7 @@ def training_set(folder: Path, *, sft: Sequence[SftRow] = (), rl: Sequence[RlRow
             write_parquet(path, record, rows)
             name = path.relative_to(folder).as_posix()
             files.append(FileEntry(path=name, rows=len(rows), sha256=sha256(path.read_bytes()).hexdigest()))
-    manifest = SetManifest(
-        inputs=(), config="{}", measured_by="estimate", stages=(), counts=(), files=tuple(files)
-    )
+    manifest = SetManifest(inputs=(), config="{}", measured_by="estimate", stages=(), counts=(), files=tuple(files))
     (folder / MANIFEST).write_text(json.dumps(to_dict(manifest)), encoding="utf-8")
     return folder
 

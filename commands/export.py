@@ -1,0 +1,161 @@
+"""`trailforge training-set` and `trailforge export`: rows for training out of finished runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+TRAINING_SET_EPILOG = """Examples:\n
+    trailforge training-set datasets_out/demo --out sets/demo\n
+    trailforge training-set out/musique out/bundles out/kg --out sets/all --tokenizer Qwen/Qwen2.5-7B-Instruct\n
+    trailforge training-set out/musique out/kg --out sets/mixed --mix mcts_trajectories=2 --mix kg_trajectories=1\n
+    trailforge training-set out/musique --out sets/clean --benchmark hotpot_dev.jsonl --long-rows segments"""
+EXPORT_EPILOG = """Examples:\n
+    trailforge export sets/demo --to trl --out exports/trl\n
+    trailforge export sets/all --to verl --out exports/verl          its README.md has the command that trains on it"""
+
+
+class LongRows(StrEnum):
+    """What becomes of conversations that are too long."""
+
+    DROP = "drop"
+    SEGMENTS = "segments"
+
+
+class Order(StrEnum):
+    """In which rows are learnt."""
+
+    CURRICULUM = "curriculum"
+    SHUFFLED = "shuffled"
+
+
+class Trainer(StrEnum):
+    """Whose format is written."""
+
+    TRL = "trl"
+    VERL = "verl"
+    OPENRLHF = "openrlhf"
+    SLIME = "slime"
+    SHAREGPT = "sharegpt"
+
+
+_Out = Annotated[Path, typer.Option(help="Folder to make; must not exist or be empty.")]
+
+
+def training_set(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs, of any data sets.", metavar="RUN…")],
+    out: _Out,
+    validation: Annotated[
+        float, typer.Option(min=0.0, max=0.99, help="Share of the questions that are held out; 0: none.")
+    ] = 0.05,
+    order: Annotated[Order, typer.Option(help="Easy rows first, or a random order.")] = Order.CURRICULUM,
+    mix: Annotated[
+        list[str] | None,
+        typer.Option(help="Weight of a data set as DATASET=WEIGHT; those with too many rows are cut. Repeatable."),
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Path or name of a tokenizer, to measure rows. Default: lengths are estimated.")
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest row.")] = 16384,
+    long_rows: Annotated[
+        LongRows, typer.Option(help="Drop rows that are too long, or make a row of each turn.")
+    ] = LongRows.DROP,
+    reflective: Annotated[bool, typer.Option(help="With rows that make a mistake and mend it.")] = True,
+    benchmark: Annotated[
+        list[Path] | None, typer.Option(help="File of questions that must not be trained on (JSONL). Repeatable.")
+    ] = None,
+    ngram: Annotated[int, typer.Option(min=1, help="Words in a row that make a question one of a benchmark's.")] = 8,
+    seed: Annotated[int, typer.Option(help="Seed of split, mixture and order.")] = 0,
+) -> None:
+    """Make a training set of finished runs: SFT rows and RL rows, split by question, in the order of learning."""
+    from training.views import ViewConfig, make_training_set
+
+    config = ViewConfig(
+        seed=seed,
+        validation_share=validation,
+        order=order.value,
+        mix=tuple(_share(text) for text in mix or ()),
+        tokenizer=tokenizer,
+        max_tokens=max_tokens,
+        long_rows=long_rows.value,
+        with_reflective=reflective,
+        benchmarks=tuple(map(str, benchmark or ())),
+        ngram=ngram,
+    )
+    with _progress() as tell:
+        manifest = make_training_set(runs, out, config, progress=tell)
+    _show(manifest, out)
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(help="A training set: what `training-set` made.", metavar="DIR")],
+    to: Annotated[Trainer, typer.Option(help="Whose format.")],
+    out: _Out,
+) -> None:
+    """Write a training set in the format of another trainer, with the command that starts it."""
+    from training.exports import export as write
+
+    with _progress() as tell:
+        rows = write(folder, to.value, out, progress=tell)
+    for name, number in rows.items():
+        print(f"{out / name}: {number:,} rows")
+    print(f"How to train on it: {out / 'README.md'}")
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands."""
+    root.command("training-set", epilog=TRAINING_SET_EPILOG)(training_set)
+    root.command("export", epilog=EXPORT_EPILOG)(export)
+
+
+def _share(text: str) -> Any:
+    from training.views import Share
+
+    dataset, equals, weight = text.partition("=")
+    try:
+        return Share(dataset=dataset.strip(), weight=float(weight))
+    except ValueError as error:
+        wrong = text if equals else f"{text} (no `=`)"
+        raise typer.BadParameter(f"{wrong!r}: expected DATASET=WEIGHT", param_hint="--mix") from error
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for each part of the work, on standard error; none where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+        known: dict[str, Any] = {}
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in known:
+                known[what] = bars.add_task(what, total=total)
+            bars.update(known[what], completed=done)
+
+        yield tell
+
+
+def _show(manifest: Any, out: Path) -> None:
+    """What the set holds, and why rows are missing."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("table", "split", "data set", "rows", "questions", "tokens", "longest")
+    for count in manifest.counts:
+        figures = (count.rows, count.questions, count.tokens, count.longest)
+        table.add_row(count.table, count.split, count.dataset, *(f"{figure:,}" for figure in figures))
+    console = Console()
+    console.print(table)
+    for line in manifest.stages:
+        reasons = ", ".join(f"{count.reason} {count.count:,}" for count in line.rejected) or "none rejected"
+        console.print(f"{line.name}: {line.inputs:,} rows, {line.accepted:,} accepted; {reasons}", highlight=False)
+    measured = "estimated" if manifest.measured_by == "estimate" else f"counted by {manifest.measured_by}"
+    console.print(f"Tokens are {measured}. Rows that were left out: {out}/rejected", highlight=False)

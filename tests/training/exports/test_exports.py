@@ -1,0 +1,225 @@
+"""Each trainer's view of one training set: its documented columns, no nulls, the loss on the same turns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from schemas import GroundTruth, InvalidInput, OutputError, RlRow, SftRow, from_dict
+from tests.support import finished_runs as made
+from tests.support.tiny_tokenizer import tiny_tokenizer
+from training.exports import TRAINERS, export
+from training.exports.common import TEMPLATE
+from training.masks import END, START, TRAINING_TEMPLATE, MaskedTokens, masked_tokens, ready, render
+from training.sets import TrainingSet, open_set
+from training.views import ViewConfig, make_training_set
+
+TOKENIZER: Any = tiny_tokenizer()
+ready(TOKENIZER)
+ASKED = [made.question(number, hops=2 + number % 2) for number in range(6)]
+
+
+@pytest.fixture(scope="module")
+def made_set(tmp_path_factory: pytest.TempPathFactory) -> TrainingSet:
+    """Three data sets; one row is cut into its turns."""
+    home = tmp_path_factory.mktemp("set")
+    rows = [row for asked in ASKED for row in made.mcts_rows(asked)]
+    long = made.mcts_rows(ASKED[0], reflective=True)
+    unknown = replace(ASKED[5], id="q6", question="Who wrote it?", decomposition=())
+    runs = [
+        made.mcts_run(home / "mcts", [*ASKED, unknown], [*rows, *long]),
+        made.bundles_run(home / "bundles"),
+        made.kg_run(home / "kg", ASKED[:2]),
+    ]
+    longest = max(row.token_estimate for row in [*rows])
+    config = ViewConfig(validation_share=0.4, max_tokens=longest, long_rows="segments")
+    make_training_set(runs, home / "out", config)
+    return open_set(home / "out")
+
+
+@pytest.fixture(scope="module")
+def exported(made_set: TrainingSet, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folder of each trainer."""
+    home = tmp_path_factory.mktemp("exports")
+    for name in TRAINERS:
+        export(made_set.folder, name, home / name)
+    return {name: home / name for name in TRAINERS}
+
+
+def rows_of(folder: Path, table: str) -> list[dict[str, Any]]:
+    """Rows for training."""
+    return pq.read_table(folder / table / "train.parquet").to_pylist()
+
+
+def nulls(array: Any) -> int:
+    """How many values are null, inside lists and structs too."""
+    if pa.types.is_struct(array.type):
+        return array.null_count + sum(nulls(part) for part in array.flatten())
+    if pa.types.is_list(array.type):
+        return array.null_count + nulls(array.flatten())
+    return array.null_count
+
+
+def ours(made_set: TrainingSet) -> list[SftRow]:
+    """The conversations that were exported."""
+    return list(made_set.rows("sft", "train", SftRow))
+
+
+def by_markers(messages: list[dict[str, Any]]) -> MaskedTokens:
+    """As trainers do that read the markers of our template."""
+    out = TOKENIZER.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
+    ids, mask = list(out["input_ids"]), out["assistant_masks"]
+    return MaskedTokens(input_ids=ids, labels=[i if m else -100 for i, m in zip(ids, mask, strict=True)])
+
+
+def turn_by_turn(messages: list[dict[str, Any]]) -> MaskedTokens:
+    """As trainers do that render every message alone, and train those of role assistant without their headings."""
+    ids: list[int] = []
+    labels: list[int] = []
+    heading = TOKENIZER.encode(f"{START}assistant\n", add_special_tokens=False)
+    for message in messages:
+        text = TOKENIZER.apply_chat_template([message], tokenize=False)
+        part = TOKENIZER.encode(text, add_special_tokens=False)
+        trained = message["role"] == "assistant" and message.get("step_loss_mask", 1) == 1
+        ids += part
+        # The line end after the turn is trained by them and not by us: left out here.
+        labels += [*[-100] * len(heading), *part[len(heading) : -1], -100] if trained else [-100] * len(part)
+    return MaskedTokens(input_ids=ids, labels=labels)
+
+
+@pytest.mark.parametrize("name", [name for name in TRAINERS if name != "sharegpt"])
+def test_no_value_is_null_and_no_row_is_lost(made_set: TrainingSet, exported: dict[str, Path], name: str) -> None:
+    """At any depth; rows in the order of learning."""
+    for table, record in (("sft", SftRow), ("rl", RlRow)):
+        for split in ("train", "validation"):
+            found = pq.read_table(exported[name] / table / f"{split}.parquet")
+            assert found.num_rows == made_set.row_count(table, split) > 0
+            assert not [column for column in found.column_names if nulls(found[column].combine_chunks())]
+            if "question" in found.column_names:
+                expected = [row.question for row in made_set.rows(table, split, record)]
+                assert found["question"].to_pylist() == expected
+
+
+@pytest.mark.parametrize(("name", "mask"), [("trl", by_markers), ("verl", turn_by_turn), ("verl", by_markers),
+                                            ("openrlhf", by_markers), ("slime", turn_by_turn)])  # fmt: skip
+def test_the_loss_is_on_the_same_tokens(made_set: TrainingSet, exported: dict[str, Path], name: str, mask: Any) -> None:
+    """Token by token, segments included."""
+    expected = ours(made_set)
+    assert any(row.segment_count > 1 and sum(row.train) < len(row.messages) // 2 for row in expected)
+    for row, view in zip(expected, rows_of(exported[name], "sft"), strict=True):
+        assert mask(view["messages"]) == masked_tokens(TOKENIZER, row.messages, row.train)
+
+
+def test_chat_template_is_ours(exported: dict[str, Path]) -> None:
+    """In each folder whose trainer reads one."""
+    for name in ("trl", "verl", "openrlhf", "slime"):
+        assert (exported[name] / TEMPLATE).read_text() == TRAINING_TEMPLATE
+
+
+def truths(exported: dict[str, Path]) -> Iterator[tuple[str, list[GroundTruth]]]:
+    """What each trainer hands to a reward."""
+    yield "trl", [_truth(row["ground_truth"]) for row in rows_of(exported["trl"], "rl")]
+    yield "openrlhf", [_truth(row["label"]) for row in rows_of(exported["openrlhf"], "rl")]
+    for name in ("verl", "slime"):
+        yield name, [_truth(row["reward_model"]["ground_truth"]) for row in rows_of(exported[name], "rl")]
+
+
+def _truth(text: str) -> GroundTruth:
+    return from_dict(GroundTruth, json.loads(text))
+
+
+def test_prompts_and_truths_come_back_whole(made_set: TrainingSet, exported: dict[str, Path]) -> None:
+    """Round trip of every question: unknown hops stay unknown."""
+    expected = [row.reward_model.ground_truth for row in made_set.rows("rl", "train", RlRow)]
+    both = [*expected, *(row.reward_model.ground_truth for row in made_set.rows("rl", "validation", RlRow))]
+    assert any(truth.num_hops is None for truth in both)
+    for name, found in truths(exported):
+        assert found == expected, name
+    prompts = [[(m.role, m.content) for m in row.prompt] for row in made_set.rows("rl", "train", RlRow)]
+    for name in ("trl", "verl", "openrlhf", "slime"):
+        found = [[(m["role"], m["content"]) for m in row["prompt"]] for row in rows_of(exported[name], "rl")]
+        assert found == prompts
+
+
+def test_verl_has_the_columns_that_it_reads(exported: dict[str, Path]) -> None:
+    """An agent for every row, arguments for its tools, a reward's entry, and nothing that may be null."""
+    rows = rows_of(exported["verl"], "rl")
+    assert set(rows[0]) == {"data_source", "prompt", "ability", "agent_name", "reward_model", "extra_info"}
+    (agent,) = yaml.safe_load((exported["verl"] / "agent_loop.yaml").read_text())
+    assert {row["agent_name"] for row in rows} == {agent["name"]} and "." in agent["_target_"]
+    assert [row["extra_info"]["index"] for row in rows] == list(range(len(rows)))
+    assert all(row["extra_info"]["tools_kwargs"]["search"]["create_kwargs"]["corpus_id"] for row in rows)
+    assert set(rows_of(exported["verl"], "sft")[0]) == {"messages", "uid", "question", "data_source"}
+
+
+def test_readmes_hold_the_numbers_of_the_preset(exported: dict[str, Path]) -> None:
+    """MSearcher's, whose rows are the most: 32 conversations, 5 epochs; 128 questions x 8 episodes, 256 an update."""
+    readmes = {name: (folder / "README.md").read_text() for name, folder in exported.items()}
+    assert all("preset `msearcher`" in text for text in readmes.values())
+    assert "data.train_batch_size=32" in readmes["verl"] and "trainer.total_epochs=5" in readmes["verl"]
+    assert "data.train_batch_size=128" in readmes["verl"] and "rollout.n=8" in readmes["verl"]
+    assert "ppo_mini_batch_size=32" in readmes["verl"] and "--global-batch-size 256" in readmes["slime"]
+    assert "--train.batch_size 32" in readmes["openrlhf"] and "--num_train_epochs 5" in readmes["sharegpt"]
+
+
+def test_sharegpt_turns_alternate_and_say_the_conversation(made_set: TrainingSet, exported: dict[str, Path]) -> None:
+    """As LLaMA-Factory wants them, and rendered as ChatML they are the conversation."""
+    lines = (exported["sharegpt"] / "sft" / "train.jsonl").read_text().splitlines()
+    for row, line in zip(ours(made_set), lines, strict=True):
+        view = json.loads(line)
+        turns = view["conversations"]
+        assert [turn["from"] for turn in turns] == ["human", "gpt"] * (len(turns) // 2)
+        text = f"{START}system\n{view['system']}{END}\n"
+        text += "".join(f"{START}{'assistant' if t['from'] == 'gpt' else 'user'}\n{t['value']}{END}\n" for t in turns)
+        assert text == render(row.messages)
+        trained = [m.content for m, train in zip(row.messages, row.train, strict=True) if train]
+        assert [turn["value"] for turn in turns if turn["from"] == "gpt"] == trained
+    info = json.loads((exported["sharegpt"] / "dataset_info.json").read_text())
+    assert {entry["file_name"] for entry in info.values()} == {"sft/train.jsonl", "sft/validation.jsonl"}
+
+
+# What is refused
+
+
+def test_a_folder_that_is_no_training_set_is_refused(tmp_path: Path) -> None:
+    """Before anything is written."""
+    with pytest.raises(InvalidInput, match="no training set"):
+        export(tmp_path, "trl", tmp_path / "out")
+    with pytest.raises(InvalidInput, match="no trainer 'axolotl'; there are trl, verl"):
+        export(tmp_path, "axolotl", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_set_without_conversations_has_no_sharegpt_view(tmp_path: Path) -> None:
+    """Questions alone; the other views hold them."""
+    make_training_set([made.kg_questions_run(tmp_path / "run")], tmp_path / "set", ViewConfig(validation_share=0.0))
+    with pytest.raises(InvalidInput, match="no rows that sharegpt takes"):
+        export(tmp_path / "set", "sharegpt", tmp_path / "out")
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+    rows = export(tmp_path / "set", "verl", tmp_path / "out")
+    assert rows == {"rl/train.parquet": 1}
+    with pytest.raises(OutputError, match="is there already"):
+        export(tmp_path / "set", "verl", tmp_path / "out")
+
+
+def test_a_shard_of_another_version_leaves_nothing(made_set: TrainingSet, tmp_path: Path) -> None:
+    """The file is named."""
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(made_set.folder, copy)
+    path = open_set(copy).files("sft", "validation")[0]
+    table = pq.read_table(path)
+    pq.write_table(table.replace_schema_metadata((table.schema.metadata or {}) | {b"trailforge.version": b"9.0"}), path)
+    with pytest.raises(InvalidInput, match=r"schema version 9\.0") as caught:
+        export(copy, "trl", tmp_path / "out")
+    assert caught.value.file == path
+    assert not [each for each in tmp_path.iterdir() if "out" in each.name]

@@ -1,0 +1,90 @@
+"""TRL's own data preparation on its export: the labels are ours, token by token; every setting is one that it knows."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from schemas import SftRow
+from tests.support import finished_runs as made
+from tests.support.tiny_tokenizer import tiny_tokenizer
+from training.exports import export
+from training.masks import IGNORED, masked_tokens, ready
+from training.sets import open_set
+from training.views import ViewConfig, make_training_set
+
+pytest.importorskip("trl")
+pytestmark = pytest.mark.slow
+ASKED = [made.question(number) for number in range(4)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training set in `set/` and its export in `trl/`."""
+    home = tmp_path_factory.mktemp("trl")
+    rows = [row for asked in ASKED for row in made.mcts_rows(asked)] + made.mcts_rows(ASKED[0], reflective=True)
+    runs = [made.mcts_run(home / "mcts", ASKED, rows), made.bundles_run(home / "b"), made.kg_run(home / "k", ASKED[:1])]
+    longest = max(row.token_estimate for row in rows[:-1])
+    config = ViewConfig(validation_share=0.3, max_tokens=longest, long_rows="segments")
+    make_training_set(runs, home / "set", config)
+    export(home / "set", "trl", home / "trl")
+    return home
+
+
+def test_settings_are_known_to_trl(folder: Path) -> None:
+    """Each key of the YAML files, by the classes that parse them."""
+    from trl.scripts.utils import ScriptArguments
+    from trl.trainer.grpo_config import GRPOConfig
+    from trl.trainer.model_config import ModelConfig
+    from trl.trainer.sft_config import SFTConfig
+
+    def known(*classes: Any) -> set[str]:
+        return {field.name for each in classes for field in dataclasses.fields(each)}
+
+    sft = yaml.safe_load((folder / "trl" / "sft.yaml").read_text())
+    grpo = yaml.safe_load((folder / "trl" / "grpo.yaml").read_text())
+    assert not sft.keys() - known(SFTConfig, ScriptArguments, ModelConfig)
+    assert not grpo.keys() - known(GRPOConfig)
+    assert sft["gradient_accumulation_steps"] * 8 == 32
+    config = GRPOConfig(**grpo | {"bf16": False, "use_cpu": True, "output_dir": str(folder / "out")})
+    assert config.steps_per_generation == 4 * config.gradient_accumulation_steps
+
+
+def test_labels_are_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the exported settings and template; segments included."""
+    from datasets import load_dataset
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+    from trl.trainer.sft_config import SFTConfig
+    from trl.trainer.sft_trainer import SFTTrainer
+
+    monkeypatch.chdir(folder / "trl")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(folder / "cache"))
+    settings = yaml.safe_load(Path("sft.yaml").read_text())
+    for name in ("model_name_or_path", "dataset_name", "dataset_test_split", "eval_strategy"):
+        settings.pop(name)
+    data = load_dataset("parquet", data_files={"train": "sft/train.parquet"}, cache_dir=str(folder / "cache"))["train"]
+    tokenizer: Any = tiny_tokenizer()
+    size: dict[str, Any] = {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
+    model = Qwen2ForCausalLM(Qwen2Config(vocab_size=len(tokenizer), num_key_value_heads=1, **size))
+    config = SFTConfig(**settings | {"bf16": False, "use_cpu": True, "report_to": "none"})
+    trainer = SFTTrainer(model=model, args=config, train_dataset=data, processing_class=tokenizer)
+    found: Any = trainer.train_dataset
+    ready(tokenizer)
+    expected = list(open_set(folder / "set").rows("sft", "train", SftRow))
+    assert len(found) == len(expected)
+    assert {row.protocol for row in expected} >= {"react", "r_search"} and any(
+        row.segment_count > 1 for row in expected
+    )
+    for row, prepared in zip(expected, found, strict=True):
+        masked = masked_tokens(tokenizer, row.messages, row.train)
+        assert prepared["input_ids"] == masked.input_ids
+        assert prepared["labels"] == masked.labels and IGNORED in masked.labels

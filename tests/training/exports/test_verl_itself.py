@@ -1,0 +1,105 @@
+"""verl's own data sets and configuration on its export. verl pins another transformers, so it has to be installed in an
+environment of its own: `pip install verl==0.9.1`, then this file alone."""
+
+# verl is not installed beside the project; see above.
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas import RlRow, SftRow
+from tests.support import finished_runs as made
+from tests.support.tiny_tokenizer import tiny_tokenizer
+from training.exports import export
+from training.exports.verl import AGENT
+from training.masks import masked_tokens, ready
+from training.sets import TrainingSet, open_set
+from training.views import ViewConfig, make_training_set
+
+verl: Any = pytest.importorskip("verl")
+pytestmark = pytest.mark.slow
+ASKED = [made.question(number) for number in range(4)]
+
+
+@pytest.fixture(scope="module")
+def made_set(tmp_path_factory: pytest.TempPathFactory) -> TrainingSet:
+    """A training set in `set/` and its export in `verl/`; a row is cut into its turns."""
+    home = tmp_path_factory.mktemp("verl")
+    rows = [row for asked in ASKED for row in made.mcts_rows(asked)] + made.mcts_rows(ASKED[0], reflective=True)
+    runs = [made.mcts_run(home / "mcts", ASKED, rows), made.bundles_run(home / "b"), made.kg_run(home / "k", ASKED[:1])]
+    longest = max(row.token_estimate for row in rows[:-1])
+    make_training_set(runs, home / "set", ViewConfig(validation_share=0.3, max_tokens=longest, long_rows="segments"))
+    export(home / "set", "verl", home / "verl")
+    return open_set(home / "set")
+
+
+@pytest.fixture
+def tokenizer() -> Any:
+    """With our template."""
+    found: Any = tiny_tokenizer()
+    ready(found)
+    return found
+
+
+def exported(made_set: TrainingSet) -> Path:
+    """The export's folder."""
+    return made_set.folder.with_name("verl")
+
+
+def test_loss_mask_is_ours_and_the_line_end_of_each_turn(made_set: TrainingSet, tokenizer: Any) -> None:
+    """verl trains the line end after a turn too; all else is the same, token by token."""
+    from omegaconf import OmegaConf
+    from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
+
+    config = OmegaConf.create({"pad_mode": "no_padding", "max_length": 8192})
+    data = MultiTurnSFTDataset(str(exported(made_set) / "sft" / "train.parquet"), tokenizer, config)
+    rows = list(made_set.rows("sft", "train", SftRow))
+    assert len(data) == len(rows) and any(row.segment_count > 1 for row in rows)
+    (line_end,) = tokenizer.encode("\n", add_special_tokens=False)
+    for number, row in enumerate(rows):
+        found, ours = data[number], masked_tokens(tokenizer, row.messages, row.train)
+        assert found["input_ids"].tolist() == ours.input_ids
+        theirs = found["loss_mask"].tolist()
+        assert [at for at, (a, b) in enumerate(zip(theirs, ours.mask, strict=True)) if a != b] == [
+            at for at in range(1, len(theirs)) if ours.mask[at - 1] and not ours.mask[at]
+        ]
+        assert all(ours.input_ids[at] == line_end for at in range(len(theirs)) if theirs[at] and not ours.mask[at])
+
+
+def test_questions_come_through_whole(made_set: TrainingSet, tokenizer: Any) -> None:
+    """Prompt, agent, arguments of tools, ground truth."""
+    from omegaconf import OmegaConf
+    from verl.utils.dataset.rl_dataset import RLHFDataset
+
+    config = OmegaConf.create({"max_prompt_length": 4096, "return_raw_chat": True, "cache_dir": str(made_set.folder)})
+    data = RLHFDataset(str(exported(made_set) / "rl" / "train.parquet"), tokenizer, config)
+    rows = list(made_set.rows("rl", "train", RlRow))
+    assert len(data) == len(rows)
+    for number, row in enumerate(rows):
+        found = data[number]
+        assert [(m["role"], m["content"]) for m in found["raw_prompt"]] == [(m.role, m.content) for m in row.prompt]
+        assert found["agent_name"] == AGENT and found["index"] == number
+        assert found["tools_kwargs"]["search"]["create_kwargs"]["corpus_id"] == row.corpus_id
+        assert row.question in found["extra_info"]["question"] and found["reward_model"]["ground_truth"].startswith("{")
+
+
+@pytest.mark.parametrize(("module", "config"), [("sft_trainer", "sft_trainer_engine"), ("main_ppo", "ppo_trainer")])
+def test_commands_of_the_readme_are_known_to_verl(made_set: TrainingSet, module: str, config: str) -> None:
+    """Every override names a key that exists, by verl's own configuration."""
+    from hydra import compose, initialize_config_dir
+
+    text = (exported(made_set) / "README.md").read_text()
+    commands = re.findall(r"```bash\n(.*?)\n```", text, re.DOTALL)
+    command = next(each for each in commands if f"verl.trainer.{module}" in each)
+    overrides = [
+        word for word in shlex.split(command.replace("$MODEL", "model")) if re.match(r"[a-z_]+\.[\w.]+=", word)
+    ]
+    assert len(overrides) > 8
+    with initialize_config_dir(str(Path(verl.__file__).parent / "trainer" / "config"), version_base=None):
+        compose(config, overrides=overrides)

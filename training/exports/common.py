@@ -1,0 +1,170 @@
+"""What all exports share: the shape of conversations, Parquet without nulls, the README."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas import ChatMessage, RlRow, SftRow, to_dict
+from training.exports.recipes import Recipe
+from training.masks import TRAINING_TEMPLATE
+from training.sets import SPLITS, TrainingSet
+
+Progress = Callable[[str, int, int], None]
+Row = dict[str, Any]
+
+TEMPLATE = "chat_template.jinja"
+STR, INT, FLOAT, BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+MESSAGES = pa.list_(pa.struct([("role", STR), ("content", STR)]))
+
+
+@dataclass(slots=True, kw_only=True)
+class Export:
+    """An export in the making."""
+
+    training_set: TrainingSet
+    folder: Path
+    recipe: Recipe
+    tell: Progress
+    rows: dict[str, int] = field(default_factory=dict)
+    """Rows of each file written, by its path in the folder."""
+
+    def sft(self, split: str) -> Iterator[list[SftRow]]:
+        """SFT rows, a row group at a time."""
+        return self._told(self.training_set.batches("sft", split, SftRow), f"sft/{split}")
+
+    def rl(self, split: str) -> Iterator[list[RlRow]]:
+        """RL rows, a row group at a time."""
+        return self._told(self.training_set.batches("rl", split, RlRow), f"rl/{split}")
+
+    def parquet(self, table: str, schema: pa.Schema, make: Callable[[Any, str, int], Row]) -> None:
+        """`sft/` or `rl/` as one Parquet file for each split that has rows. `make`: row, split, position to columns."""
+        for split in SPLITS:
+            number = 0
+            writer: pq.ParquetWriter | None = None
+            for batch in self.sft(split) if table == "sft" else self.rl(split):
+                rows = [make(row, split, number + at) for at, row in enumerate(batch)]
+                number += len(rows)
+                writer = writer or pq.ParquetWriter(self._path(f"{table}/{split}.parquet"), schema, compression="zstd")
+                writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+            if writer is not None:
+                writer.close()
+                self.rows[f"{table}/{split}.parquet"] = number
+
+    def json_lines(self, table: str, make: Callable[[Any, str, int], Row]) -> None:
+        """The same as JSON Lines."""
+        for split in SPLITS:
+            number = 0
+            name = f"{table}/{split}.jsonl"
+            for batch in self.sft(split) if table == "sft" else self.rl(split):
+                with self._path(name).open("a", encoding="utf-8") as file:
+                    for at, row in enumerate(batch):
+                        file.write(json.dumps(make(row, split, number + at), ensure_ascii=False) + "\n")
+                number += len(batch)
+            if number:
+                self.rows[name] = number
+
+    def text(self, name: str, content: str) -> None:
+        """A small file."""
+        self._path(name).write_text(content, encoding="utf-8")
+
+    def template(self) -> None:
+        """Our chat template."""
+        self.text(TEMPLATE, TRAINING_TEMPLATE)
+
+    def _path(self, name: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def _told(self, batches: Iterator[list[Any]], name: str) -> Iterator[list[Any]]:
+        table, _, split = name.partition("/")
+        done, total = 0, self.training_set.row_count(table, split)
+        for batch in batches:
+            yield batch
+            done += len(batch)
+            self.tell(f"exporting {name}", done, total)
+
+
+def turns(row: SftRow) -> list[dict[str, str]]:
+    """A conversation for trainers that train every assistant turn and know no tool turns of our kind.
+
+    A tool turn is a user turn as it stands (`training.masks` says why). An agent's turn without loss has the role
+    `past_assistant`, which our chat template shows as the assistant's.
+    """
+    return [
+        {"role": _role(message, train), "content": message.content}
+        for message, train in zip(row.messages, row.train, strict=True)
+    ]
+
+
+def prompt(row: RlRow) -> list[dict[str, str]]:
+    """What an episode begins with."""
+    return [{"role": message.role, "content": message.content} for message in row.prompt]
+
+
+def truth_json(row: RlRow) -> str:
+    """The ground truth as text: frameworks pass it on as it is, and no column of it can be null."""
+    return json.dumps(to_dict(row.reward_model.ground_truth), ensure_ascii=False)
+
+
+def readme(title: str, export: Export, sections: Mapping[str, str]) -> str:
+    """The file that says what to type."""
+    files = "\n".join(f"| `{name}` | {rows:,} |" for name, rows in export.rows.items())
+    used = sorted({count.dataset for count in export.training_set.manifest.counts})
+    parts = [
+        f"# {title}",
+        f"Made by trailforge of a training set of {', '.join(used)}. The numbers in the commands are those of the "
+        f"preset `{export.recipe.preset}`, whose rows are the most here.",
+        f"| file | rows |\n|---|---|\n{files}",
+        *(f"## {heading}\n\n{text.strip()}" for heading, text in sections.items()),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+TEMPLATE_NOTE = f"""The loss is taken on the assistant's turns and on the token that ends each, and on nothing else. \
+That holds with the
+chat template here: the one that Qwen3 and DeepSeek models bring along drops the thoughts of earlier turns. Give a copy
+of the base model this template before training, and keep it when the trained model is served:
+
+```bash
+cp {TEMPLATE} $MODEL/{TEMPLATE}
+```"""
+
+
+def fenced(command: str, language: str = "bash") -> str:
+    """A block of code."""
+    return f"```{language}\n{command.strip()}\n```"
+
+
+def one_command(*parts: str) -> str:
+    """A command over several lines."""
+    return " \\\n  ".join(parts)
+
+
+def has(export: Export, table: str) -> bool:
+    """Whether a table was written."""
+    return any(name.startswith(f"{table}/") for name in export.rows)
+
+
+def validation_of(export: Export, table: str, suffix: str = "parquet") -> str:
+    """The validation file of a table; the one for training where there is none."""
+    name = f"{table}/validation.{suffix}"
+    return name if name in export.rows else f"{table}/train.{suffix}"
+
+
+def _role(message: ChatMessage, train: bool) -> str:
+    if message.role == "assistant":
+        return "assistant" if train else "past_assistant"
+    return "user" if message.role == "tool" else message.role
+
+
+def schema(fields: Sequence[tuple[str, Any]]) -> pa.Schema:
+    """Columns without nulls."""
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in fields])

@@ -1,0 +1,98 @@
+"""For slime: messages with `step_loss_mask`, and verl's view of questions, which slime reads too."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from schemas import SftRow
+from training.exports.common import (
+    INT,
+    STR,
+    TEMPLATE_NOTE,
+    Export,
+    Row,
+    fenced,
+    has,
+    one_command,
+    readme,
+    schema,
+)
+from training.exports.verl import RL, rl_row
+
+_TURNS = pa.list_(pa.struct([("role", STR), ("content", STR), ("step_loss_mask", INT)]))
+SFT = schema([("messages", _TURNS), ("uid", STR), ("question", STR), ("data_source", STR)])
+REWARD = "training.adapters.slime.reward"
+
+
+def write(export: Export) -> str:
+    """Write the files; returns the README."""
+    export.parquet("sft", SFT, _sft)
+    export.parquet("rl", RL, rl_row)
+    export.template()
+    sections = {}
+    if has(export, "sft"):
+        sections["Supervised training"] = (
+            f"Beside the arguments of the model and the cluster:\n\n{fenced(_sft_command(export))}\n\n"
+            "Not `--loss-mask-type distill_qwen`: it trains the last turn alone."
+        )
+    if has(export, "rl"):
+        sections["Reinforcement learning"] = (
+            f"{fenced(_rl_command(export))}\n\n`$GENERATE` names an async function `generate(args, sample, "
+            "sampling_params)` that searches. Here `--global-batch-size` counts episodes."
+        )
+    return readme("For slime", export, sections | {"Masks and template": TEMPLATE_NOTE})
+
+
+def _sft(row: SftRow, split: str, number: int) -> Row:
+    messages = [
+        {"role": "user" if m.role == "tool" else m.role, "content": m.content, "step_loss_mask": int(train)}
+        for m, train in zip(row.messages, row.train, strict=True)
+    ]
+    return {"messages": messages, "uid": row.uid, "question": row.question, "data_source": row.data_source}
+
+
+def _sft_command(export: Export) -> str:
+    numbers = export.recipe.sft
+    return one_command(
+        "python3 train_async.py $MODEL_ARGS $CLUSTER_ARGS",
+        "--rollout-function-path slime.rollout.sft_rollout.generate_rollout",
+        "--prompt-data sft/train.parquet",
+        "--input-key messages",
+        "--loss-type sft_loss",
+        "--calculate-per-token-loss",
+        "--loss-mask-type qwen",
+        "--debug-train-only",
+        "--disable-compute-advantages-and-returns",
+        f"--num-epoch {numbers.epochs}",
+        f"--rollout-batch-size {numbers.batch_size}",
+        f"--global-batch-size {numbers.batch_size}",
+        f"--lr {numbers.learning_rate}",
+        f"--lr-warmup-fraction {numbers.warmup_ratio}",
+    )
+
+
+def _rl_command(export: Export) -> str:
+    numbers = export.recipe.rl
+    return one_command(
+        "python3 train.py $MODEL_ARGS $CLUSTER_ARGS",
+        "--prompt-data rl/train.parquet",
+        "--input-key prompt",
+        "--label-key reward_model",
+        "--metadata-key extra_info",
+        "--apply-chat-template",
+        "--custom-generate-function-path $GENERATE",
+        f"--custom-rm-path {REWARD}",
+        f"--rollout-batch-size {numbers.prompts_per_step}",
+        f"--n-samples-per-prompt {numbers.samples}",
+        f"--global-batch-size {numbers.mini_batch}",
+        f"--rollout-max-response-len {numbers.max_tokens}",
+        f"--rollout-temperature {numbers.temperature}",
+        f"--rollout-top-p {numbers.top_p}",
+        "--advantage-estimator grpo",
+        f"--eps-clip {numbers.clip_low}",
+        f"--eps-clip-high {numbers.clip_high}",
+        *(["--use-kl-loss", f"--kl-loss-coef {numbers.kl}", "--kl-loss-type low_var_kl"] if numbers.kl else []),
+        *(["--calculate-per-token-loss"] if numbers.token_loss else []),
+        *([] if numbers.scale_rewards else ["--disable-grpo-std-normalization"]),
+        f"--lr {numbers.learning_rate}",
+    )

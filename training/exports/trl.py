@@ -1,0 +1,173 @@
+"""For TRL: conversations whose template marks the loss, questions as prompts with the columns that rewards get."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import yaml
+
+from schemas import RlRow, SftRow
+from training.exports.common import (
+    BOOL,
+    FLOAT,
+    INT,
+    MESSAGES,
+    STR,
+    TEMPLATE,
+    TEMPLATE_NOTE,
+    Export,
+    Row,
+    fenced,
+    has,
+    prompt,
+    readme,
+    schema,
+    truth_json,
+)
+from training.masks import END
+
+_TURNS = pa.list_(pa.struct([("role", STR), ("content", STR), ("train", BOOL)]))
+SFT = schema([("messages", _TURNS), ("uid", STR), ("question", STR), ("data_source", STR), ("protocol", STR)])
+RL = schema(
+    [
+        ("prompt", MESSAGES),
+        ("ground_truth", STR),
+        ("uid", STR),
+        ("question", STR),
+        ("answer", STR),
+        ("support_titles", pa.list_(STR)),
+        ("num_hops", INT),
+        ("data_source", STR),
+        ("protocol", STR),
+        ("reward_preset", STR),
+        ("corpus_id", STR),
+        ("curriculum_stage", INT),
+        ("difficulty", FLOAT),
+    ]
+)
+_GPUS = 8
+
+
+def write(export: Export) -> str:
+    """Write the files; returns the README."""
+    export.parquet("sft", SFT, _sft)
+    export.parquet("rl", RL, _rl)
+    export.template()
+    sections = {}
+    if has(export, "sft"):
+        export.text("sft.yaml", _yaml(_sft_settings(export)))
+        command = fenced(
+            f"accelerate launch --config_file zero2 --num_processes {_GPUS} -m trl.scripts.sft --config sft.yaml"
+        )
+        sections["Supervised training"] = (
+            f"In this folder:\n\n{command}\n\nA message's `train` says whether the loss is taken on it; the template "
+            f"`{TEMPLATE}` reads it. The rows stand in the order of learning, so they are not shuffled."
+        )
+    if has(export, "rl"):
+        export.text("grpo.yaml", _yaml(_grpo_settings(export)))
+        sections["Reinforcement learning"] = _RL_TEXT
+    return readme("For TRL", export, sections | {"Masks and template": TEMPLATE_NOTE})
+
+
+_RL_CODE = """
+from datasets import load_dataset
+from training.adapters.trl import reward_function
+from trl import GRPOConfig, GRPOTrainer, TrlParser
+
+(settings,) = TrlParser(GRPOConfig).parse_args_and_config(["--config", "grpo.yaml"])
+questions = load_dataset("rl", split="train")
+GRPOTrainer(model, reward_function(), settings, questions, rollout_func=rollouts).train()
+"""
+_RL_TEXT = f"""`grpo.yaml` holds the settings of `GRPOConfig`. TRL's own script answers in one turn; a search agent
+needs a `rollout_func` that searches, here `rollouts`. In Python:
+
+{fenced(_RL_CODE, "python")}
+
+Every column but `prompt` reaches the reward by its name; `ground_truth` is all that it needs, as JSON. `num_hops` is 0
+where it is not known."""
+
+
+def _sft(row: SftRow, split: str, number: int) -> Row:
+    messages = [
+        {"role": "user" if m.role == "tool" else m.role, "content": m.content, "train": train}
+        for m, train in zip(row.messages, row.train, strict=True)
+    ]
+    return {
+        "messages": messages,
+        "uid": row.uid,
+        "question": row.question,
+        "data_source": row.data_source,
+        "protocol": row.protocol,
+    }
+
+
+def _rl(row: RlRow, split: str, number: int) -> Row:
+    truth = row.reward_model.ground_truth
+    return {
+        "prompt": prompt(row),
+        "ground_truth": truth_json(row),
+        "uid": row.uid,
+        "question": row.question,
+        "answer": truth.target[0],
+        "support_titles": list(truth.support_titles),
+        "num_hops": truth.num_hops or 0,
+        "data_source": row.data_source,
+        "protocol": truth.protocol,
+        "reward_preset": truth.reward_preset,
+        "corpus_id": row.corpus_id,
+        "curriculum_stage": row.curriculum_stage,
+        "difficulty": row.difficulty,
+    }
+
+
+def _sft_settings(export: Export) -> dict[str, object]:
+    numbers = export.recipe.sft
+    settings: dict[str, object] = {
+        "model_name_or_path": numbers.base_model,
+        "dataset_name": "sft",
+        "output_dir": "sft-model",
+        "assistant_only_loss": True,
+        "chat_template_path": TEMPLATE,
+        "eos_token": END,
+        "max_length": numbers.max_tokens,
+        "per_device_train_batch_size": 1,
+        "gradient_accumulation_steps": numbers.batch_size // _GPUS,
+        "num_train_epochs": numbers.epochs,
+        "learning_rate": numbers.learning_rate,
+        "lr_scheduler_type": "cosine",
+        "warmup_steps": numbers.warmup_ratio,
+        "train_sampling_strategy": "sequential",
+        "bf16": True,
+    }
+    if "sft/validation.parquet" in export.rows:
+        settings |= {"dataset_test_split": "validation", "eval_strategy": "epoch"}
+    return settings
+
+
+def _grpo_settings(export: Export) -> dict[str, object]:
+    numbers = export.recipe.rl
+    accumulated = numbers.mini_batch // _GPUS
+    return {
+        "output_dir": "rl-model",
+        "num_generations": numbers.samples,
+        "per_device_train_batch_size": 1,
+        "gradient_accumulation_steps": accumulated,
+        "steps_per_generation": accumulated * (numbers.prompts_per_step * numbers.samples // numbers.mini_batch),
+        "num_train_epochs": numbers.epochs,
+        "learning_rate": numbers.learning_rate,
+        "lr_scheduler_type": "constant",
+        "epsilon": numbers.clip_low,
+        "epsilon_high": numbers.clip_high,
+        "beta": numbers.kl,
+        "use_bias_correction_kl": False,
+        "loss_type": "dapo" if numbers.token_loss else "grpo",
+        "scale_rewards": "group" if numbers.scale_rewards else "none",
+        "temperature": numbers.temperature,
+        "top_p": numbers.top_p,
+        "max_completion_length": numbers.max_tokens,
+        "shuffle_dataset": False,
+        "bf16": True,
+    }
+
+
+def _yaml(settings: dict[str, object]) -> str:
+    return yaml.safe_dump(settings, sort_keys=False)

@@ -1,0 +1,155 @@
+"""For verl: `MultiTurnSFTDataset` and `RLHFDataset`, the agent loop's entry, the reward's entry.
+
+Columns that are not used are left out and none is null: a null `tools`, `tools_kwargs` or `agent_name` stops verl 0.9.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import yaml
+
+from schemas import RlRow, SftRow
+from training.exports.common import (
+    BOOL,
+    FLOAT,
+    INT,
+    MESSAGES,
+    STR,
+    TEMPLATE_NOTE,
+    Export,
+    Row,
+    fenced,
+    has,
+    one_command,
+    prompt,
+    readme,
+    schema,
+    truth_json,
+    turns,
+    validation_of,
+)
+
+AGENT = "trailforge_search"
+"""The agent loop's name in `agent_name`."""
+AGENT_LOOP = "training.adapters.verl.SearchAgentLoop"
+REWARD = "training.adapters.verl"
+"""Module whose `compute_score` pays."""
+_CREATE = pa.struct([("corpus_id", STR), ("question", STR)])
+_EXTRA = pa.struct(
+    [
+        ("index", INT),
+        ("split", STR),
+        ("uid", STR),
+        ("question", STR),
+        ("difficulty", FLOAT),
+        ("curriculum_stage", INT),
+        ("need_tools_kwargs", BOOL),
+        ("tools_kwargs", pa.struct([("search", pa.struct([("create_kwargs", _CREATE)]))])),
+    ]
+)
+SFT = schema([("messages", MESSAGES), ("uid", STR), ("question", STR), ("data_source", STR)])
+RL = schema(
+    [
+        ("data_source", STR),
+        ("prompt", MESSAGES),
+        ("ability", STR),
+        ("agent_name", STR),
+        ("reward_model", pa.struct([("style", STR), ("ground_truth", STR)])),
+        ("extra_info", _EXTRA),
+    ]
+)
+_GPUS = 8
+
+
+def write(export: Export) -> str:
+    """Write the files; returns the README."""
+    export.parquet("sft", SFT, _sft)
+    export.parquet("rl", RL, rl_row)
+    export.template()
+    sections = {}
+    if has(export, "sft"):
+        sections["Supervised training"] = fenced(_sft_command(export))
+    if has(export, "rl"):
+        export.text("agent_loop.yaml", yaml.safe_dump([{"name": AGENT, "_target_": AGENT_LOOP}], sort_keys=False))
+        sections["Reinforcement learning"] = (
+            f"{fenced(_rl_command(export))}\n\nverl counts questions, not episodes, in `ppo_mini_batch_size`. "
+            "`ground_truth` is JSON, which the reward reads. `agent_loop.yaml` names the class that searches."
+        )
+    return readme("For verl", export, sections | {"Masks and template": TEMPLATE_NOTE})
+
+
+def rl_row(row: RlRow, split: str, number: int) -> Row:
+    """slime reads this view too."""
+    return {
+        "data_source": row.data_source,
+        "prompt": prompt(row),
+        "ability": row.ability,
+        "agent_name": AGENT,
+        "reward_model": {"style": row.reward_model.style, "ground_truth": truth_json(row)},
+        "extra_info": {
+            "index": number,
+            "split": split,
+            "uid": row.uid,
+            "question": row.question,
+            "difficulty": row.difficulty,
+            "curriculum_stage": row.curriculum_stage,
+            "need_tools_kwargs": True,
+            "tools_kwargs": {"search": {"create_kwargs": {"corpus_id": row.corpus_id, "question": row.question}}},
+        },
+    }
+
+
+def _sft(row: SftRow, split: str, number: int) -> Row:
+    return {"messages": turns(row), "uid": row.uid, "question": row.question, "data_source": row.data_source}
+
+
+def _sft_command(export: Export) -> str:
+    numbers = export.recipe.sft
+    return one_command(
+        f"torchrun --standalone --nproc_per_node={_GPUS} -m verl.trainer.sft_trainer",
+        "data.train_files=sft/train.parquet",
+        f"data.val_files={validation_of(export, 'sft')}",
+        "data.messages_key=messages",
+        f"data.train_batch_size={numbers.batch_size}",
+        f"data.max_length={numbers.max_tokens}",
+        "model.path=$MODEL",
+        f"optim.lr={numbers.learning_rate}",
+        f"optim.lr_warmup_steps_ratio={numbers.warmup_ratio}",
+        f"trainer.total_epochs={numbers.epochs}",
+    )
+
+
+def _rl_command(export: Export) -> str:
+    numbers = export.recipe.rl
+    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+    return one_command(
+        "python3 -m verl.trainer.main_ppo",
+        "algorithm.adv_estimator=grpo",
+        f"algorithm.norm_adv_by_std_in_grpo={numbers.scale_rewards}",
+        "algorithm.use_kl_in_reward=False",
+        "data.train_files=rl/train.parquet",
+        f"data.val_files={validation_of(export, 'rl')}",
+        "data.shuffle=False",
+        f"data.train_batch_size={numbers.prompts_per_step}",
+        f"data.max_response_length={numbers.max_tokens}",
+        "data.return_raw_chat=True",
+        "actor_rollout_ref.model.path=$MODEL",
+        f"{actor}.optim.lr={numbers.learning_rate}",
+        f"{actor}.ppo_mini_batch_size={numbers.mini_batch // numbers.samples}",
+        f"{actor}.clip_ratio_low={numbers.clip_low}",
+        f"{actor}.clip_ratio_high={numbers.clip_high}",
+        f"{actor}.loss_agg_mode={'token-mean' if numbers.token_loss else 'seq-mean-token-mean'}",
+        f"{actor}.use_kl_loss={numbers.kl > 0}",
+        f"{actor}.kl_loss_coef={numbers.kl}",
+        f"{actor}.kl_loss_type=low_var_kl",
+        f"{rollout}.n={numbers.samples}",
+        f"{rollout}.temperature={numbers.temperature}",
+        f"{rollout}.top_p={numbers.top_p}",
+        f"{rollout}.multi_turn.enable=True",
+        f"{rollout}.multi_turn.max_assistant_turns={numbers.max_searches + 1}",
+        f"{rollout}.agent.agent_loop_config_path=agent_loop.yaml",
+        f"reward.custom_reward_function.path=pkg://{REWARD}",
+        "reward.custom_reward_function.name=compute_score",
+        f"trainer.total_epochs={numbers.epochs}",
+        f"trainer.n_gpus_per_node={_GPUS}",
+    )
