@@ -136,7 +136,8 @@ def within(respond: Respond, grammar: Grammar, count: Callable[[str], int], limi
         found = await respond(search)
         if found.detail is not None or count(grammar.render_result(found)) <= limit:
             return found
-        low, high = 0, len(found.triples) + max((len(p.text.split()) for p in found.passages), default=0)
+        longest = max([len(passage.text.split()) for passage in found.passages], default=0)
+        low, high = 0, len(found.triples) + longest
         best = _of_size(found, 0)
         while low <= high:  # the largest size that fits
             size = (low + high) // 2

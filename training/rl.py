@@ -1,7 +1,7 @@
 """Reinforcement learning: questions in, a model out. GRPO or DAPO by TRL, over our own rollouts and rewards.
 
-Of one step `prompts_per_step` x `samples` episodes are made (`training.trl_rollouts`), which are trained in mini-batches
-of `mini_batch` episodes. In TRL's terms, for P processes with `per_device` episodes each:
+Of one step `prompts_per_step` x `samples` episodes are made (`training.trl_rollouts`), which are trained in
+mini-batches of `mini_batch` episodes. In TRL's terms, for P processes with `per_device` episodes each:
 
     gradient_accumulation_steps = mini_batch / (per_device P)
     steps_per_generation        = prompts_per_step samples / (per_device P)
@@ -114,7 +114,7 @@ def grpo_trainer(
 ) -> Any:
     """TRL's trainer over our rollouts, ready to train."""
     from datasets import Dataset
-    from trl import GRPOTrainer
+    from trl.trainer.grpo_trainer import GRPOTrainer
 
     trainer: Any = GRPOTrainer(
         model=model,
@@ -134,7 +134,7 @@ def grpo_arguments(
     config: RlConfig, out: Path, parts: Batches, *, max_steps: int | None, vllm: VllmOptions, shuffle: bool
 ) -> Any:
     """TRL's configuration. Raises `InvalidInput` for what TRL cannot do."""
-    from trl import GRPOConfig
+    from trl.trainer.grpo_config import GRPOConfig
 
     if config.kl.start and config.kl.estimator != "k3":
         raise InvalidInput(f"TRL estimates KL by k3 alone, not by {config.kl.estimator}", field="rl.kl.estimator")

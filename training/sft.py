@@ -42,10 +42,10 @@ def train_sft(
 ) -> Path:
     """Train on the rows in `training_set`/sft/train; the folder of the trained model.
 
-    Run by `accelerate launch` or torchrun, all processes call it. Raises `InvalidInput` for a training set, a base model
-    or a batch that does not fit, `OutputError` for a folder that holds something else; nothing is written then.
+    Run by `accelerate launch` or torchrun, all processes call it. Raises `InvalidInput` for a training set, a base
+    model or a batch that does not fit, `OutputError` for a folder that holds something else; nothing is written then.
     """
-    from trl import SFTConfig as TrlConfig
+    from trl.trainer.sft_config import SFTConfig as TrlConfig
 
     config = preset.sft
     rows = rows_of(training_set, "sft", "train", SftRow)
@@ -102,7 +102,7 @@ def tokenised(tokenizer: Any, rows: Sequence[SftRow], max_tokens: int) -> list[M
 
 def _trainer(source: str, tokenizer: Any, examples: Sequence[MaskedTokens], arguments: Any, config: SftConfig) -> Any:
     from datasets import Dataset
-    from trl import SFTTrainer
+    from trl.trainer.sft_trainer import SFTTrainer
 
     dataset = Dataset.from_dict(
         {"input_ids": [each.input_ids for each in examples], "labels": [each.labels for each in examples]}

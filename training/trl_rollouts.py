@@ -134,7 +134,7 @@ def episode_reward(
     episode_figures: Sequence[Mapping[str, float]],
     log_metric: Callable[[str, float], None],
     **others: Any,
-) -> list[float]:
+) -> list[float | None]:
     """TRL's reward function: what the rollout has given already; and figures of the step for the log."""
     for name, value in episode_figures[0].items():
         log_metric(f"episodes/{name}", value)

@@ -40,7 +40,7 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What TRL takes the loss on: the inputs of each mini-batch, and the weight of KL at that time."""
-    from trl import GRPOTrainer
+    from trl.trainer.grpo_trainer import GRPOTrainer
 
     kept: list[dict[str, Any]] = []
     own: Callable[..., Any] = GRPOTrainer._compute_loss
@@ -53,11 +53,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return kept
 
 
-def trained(
-    questions: Path, tiny_model: Path, out: Path, script: Any, steps: int = 2, *, resume: bool = False, **changes: Any
-) -> list[Scripted]:
-    """A short training with a scripted agent; its generator."""
+def trained(questions: Path, tiny_model: Path, out: Path, script: Any, **changes: Any) -> list[Scripted]:
+    """A short training with a scripted agent; its generator. Two steps, if not told otherwise."""
     generators: list[Scripted] = []
+    resume, steps = changes.pop("resume", False), changes.pop("steps", 2)
 
     def scripted(trainer: Any) -> Scripted:
         generators.append(Scripted(trainer.processing_class, script))

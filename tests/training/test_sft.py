@@ -28,8 +28,9 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return training_set(tmp_path_factory.mktemp("set"), sft=sft_rows(copies=2))
 
 
-def trained(rows: Path, tiny_model: Path, out: Path, steps: int = 4, *, resume: bool = False, **changes: Any) -> Path:
+def trained(rows: Path, tiny_model: Path, out: Path, steps: int = 4, **changes: Any) -> Path:
     """A short training."""
+    resume = changes.pop("resume", False)
     changed = preset(sft={"epochs": 4, **changes})
     return train_sft(rows, changed, out, base_model=str(tiny_model), resume=resume, max_steps=steps)
 

@@ -141,12 +141,15 @@ def truth(answer: str, protocol: str = "react") -> GroundTruth:
     )
 
 
-def training_set(folder: Path, *, sft: Sequence[SftRow] = (), rl: Sequence[RlRow] = ()) -> Path:
+def training_set(
+    folder: Path, *, sft: Sequence[SftRow] = (), rl: Sequence[RlRow] = (), held_out: Sequence[RlRow] = ()
+) -> Path:
     """Rows as the trainers read them."""
     files = []
-    for table, record, rows in (("sft", SftRow, sft), ("rl", RlRow, rl)):
+    splits = (("sft/train", SftRow, sft), ("rl/train", RlRow, rl), ("rl/validation", RlRow, held_out))
+    for split, record, rows in splits:
         if rows:
-            path = folder / table / "train" / "part-00000.parquet"
+            path = folder / split / "part-00000.parquet"
             path.parent.mkdir(parents=True)
             write_parquet(path, record, rows)
             name = path.relative_to(folder).as_posix()
@@ -174,7 +177,7 @@ def save_tiny_model(folder: Path, *, vocabulary: int = 512, window: int = 2048) 
     )
     texts = [message.content for row in sft_rows() for message in row.messages] * 4
     tokenizer.train_from_iterator([*texts, *(document.text for document in documents()[:20])], trainer)
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=special[0], eos_token=special[2])
+    fast: Any = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=special[0], eos_token=special[2])
     torch.manual_seed(0)
     model: Any = Qwen2ForCausalLM(
         Qwen2Config(
