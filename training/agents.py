@@ -134,7 +134,7 @@ def within(respond: Respond, grammar: Grammar, count: Callable[[str], int], limi
 
     async def shortened(search: Search) -> Observation:
         found = await respond(search)
-        if found.detail is not None or count(grammar.render_result(found)) <= limit:
+        if isinstance(found.detail, r_search.Response) or count(grammar.render_result(found)) <= limit:
             return found
         longest = max([len(passage.text.split()) for passage in found.passages], default=0)
         low, high = 0, len(found.triples) + longest
