@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -75,6 +75,11 @@ def trainer_arguments(config: TrainerConfig, out: Path, parts: Batches, *, max_s
         "report_to": _reports(config.logging),
         "disable_tqdm": not is_main_process(),
     }
+
+
+def deciding(config: TrainerConfig) -> dict[str, Any]:
+    """The fields that decide the weights: a training goes on with the same ones only."""
+    return {name: value for name, value in asdict(config).items() if name not in ("logging", "save_steps")}
 
 
 def peft_config(config: TrainerConfig) -> Any:

@@ -11,8 +11,9 @@ TRL's own punishment of overlong episodes is not used: it is a part of our rewar
 
 from __future__ import annotations
 
-import dataclasses
+import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,16 @@ from rewards.episode import Reward
 from schemas import InvalidInput, RlRow
 from training.agents import Environment
 from training.annealing import kl_annealing
-from training.arguments import Batches, batches, is_main_process, peft_config, processes, sealing, trainer_arguments
+from training.arguments import (
+    Batches,
+    batches,
+    deciding,
+    is_main_process,
+    peft_config,
+    processes,
+    sealing,
+    trainer_arguments,
+)
 from training.checkpoints import open_together, save_model, write_result
 from training.config import RlConfig, TrainPreset
 from training.generation import Draw, Generator, TransformersGenerator, VllmColocated, VllmServer
@@ -36,7 +46,7 @@ _LOSSES = {"token": "dapo", "sequence": "grpo"}
 """TRL's names."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VllmOptions:
     """For `rollouts: vllm-server` and `vllm-colocate`."""
 
@@ -75,7 +85,7 @@ def train_rl(
     model = load_model(source)
     check_room(rows, tokenizer, model, config)
     settings = {"stage": "rl", "base_model": source, "rows": len(rows), "max_steps": max_steps}
-    checkpoint = open_together(out, settings | {"config": dataclasses.asdict(config)}, resume=resume)
+    checkpoint = open_together(out, settings | {"config": deciding(config)}, resume=resume)
     rollouts = SearchRollouts(
         rows,
         environment,
@@ -116,6 +126,7 @@ def grpo_trainer(
     from datasets import Dataset
     from trl.trainer.grpo_trainer import GRPOTrainer
 
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # it warns of `rollout_func`, for which we pin its version
     trainer: Any = GRPOTrainer(
         model=model,
         reward_funcs=episode_reward,

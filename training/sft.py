@@ -6,7 +6,6 @@ over all trained tokens of an optimizer step, over all processes: eq. 10 of MSea
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from schemas import InvalidInput, SftRow
 from training.arguments import (
     batches,
+    deciding,
     is_main_process,
     peft_config,
     processes,
@@ -59,7 +59,7 @@ def train_sft(
         **trainer_arguments(config, out, parts, max_steps=max_steps), max_length=config.max_tokens, packing=False
     )
     settings = {"stage": "sft", "base_model": source, "rows": len(examples), "max_steps": max_steps}
-    checkpoint = open_together(out, settings | {"config": dataclasses.asdict(config)}, resume=resume)
+    checkpoint = open_together(out, settings | {"config": deciding(config)}, resume=resume)
     trainer = _trainer(source, tokenizer, examples, arguments, config)
     done = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     model = save_model(trainer, tokenizer, out)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -120,3 +123,15 @@ def test_vllm_server() -> None:
     assert (sampling["temperature"], sampling["top_p"], sampling["max_tokens"]) == (0.7, 0.9, 5)
     assert sampling["generation_kwargs"] == {"stop": ["</search>"], "include_stop_str_in_output": True}
     assert generator.goes_on(False) and told == [False]  # another process still generates
+
+
+@pytest.mark.slow
+def test_vllm_server_of_two_processes(tiny_model: Path) -> None:
+    """Episodes of different lengths, and none at all in one process: nobody waits for ever, nobody gets another's."""
+    script = Path(__file__).with_name("roll_out_in_processes.py")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)]
+    alone = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(script.parents[2]), "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(
+        [*launch, str(tiny_model)], env=os.environ | alone, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr[-3000:]

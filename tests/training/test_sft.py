@@ -102,6 +102,8 @@ def test_resumed_training_ends_in_the_same_weights(
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert losses(out) == losses(tmp_path / "whole")
+    again = trained(rows, tiny_model, out, resume=True, logging="none", save_steps=7)  # nothing is left to do
+    assert all(torch.equal(before[name], tensor) for name, tensor in weights(again).items())
 
 
 def test_a_checkpoint_without_its_seal_is_not_whole(tmp_path: Path) -> None:
