@@ -66,7 +66,8 @@ def trainer_arguments(config: TrainerConfig, out: Path, parts: Batches, *, max_s
         "max_grad_norm": config.max_grad_norm,
         "bf16": config.precision == "bfloat16" and has_gpu and torch.cuda.is_bf16_supported(),
         "use_cpu": not has_gpu,
-        "gradient_checkpointing": config.gradient_checkpointing and has_gpu,
+        "gradient_checkpointing": config.gradient_checkpointing,
+        "ddp_find_unused_parameters": False,  # every weight takes part in every step
         "seed": config.seed,
         "save_strategy": "steps",
         "save_steps": config.save_steps,

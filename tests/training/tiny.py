@@ -259,7 +259,7 @@ def preset(**changes: Any) -> TrainPreset:
         "top_k": 2,
         "rollouts": "transformers",
     }
-    common = {"precision": "float32", "logging": "none", "save_steps": 2}
+    common = {"precision": "float32", "logging": "none", "save_steps": 2, "gradient_checkpointing": False}
     rl |= changes.get("rl", {})
     msearcher = MSearcherConstants(max_tokens=rl["max_tokens"], cache_tokens=100)
     return TrainPreset(
