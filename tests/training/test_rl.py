@@ -103,29 +103,30 @@ def test_loss_is_on_the_agents_tokens_alone(
 
 
 def test_retrieved_tokens_have_no_gradient(
-    questions: Path, tiny_model: Path, tmp_path: Path, seen: list[dict[str, Any]]
+    questions: Path, tiny_model: Path, tmp_path: Path, seen: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The loss does not move with what the model thinks of a tool's token, and does with the agent's."""
+    """TRL's own loss, KL term included, moves the log-probability of every token of the agent and of no other."""
     import torch
+    from trl.trainer.grpo_trainer import GRPOTrainer
 
-    trained(questions, tiny_model, tmp_path / "out", searching, steps=1)
-    inputs = seen[0]
-    model = load_model(str(tiny_model))
-    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
-    attention = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
-    logits = model(input_ids=ids, attention_mask=attention).logits.detach().requires_grad_()
-    width = inputs["completion_ids"].shape[1]
-    chosen = logits.log_softmax(-1)[:, -width - 1 : -1].gather(2, inputs["completion_ids"][..., None])[..., 0]
-    mask = inputs["completion_mask"] * inputs["tool_mask"]
-    ratio = torch.exp(chosen - chosen.detach())
-    loss = -(ratio * inputs["advantages"][:, None] * mask).sum() / mask.sum()
-    loss.backward()
-    assert logits.grad is not None
-    moved = logits.grad[:, -width - 1 : -1].abs().sum(-1) > 0
-    advantage = inputs["advantages"].abs() > 0
-    assert advantage.any()
-    assert not (moved & ~mask.bool()).any()
-    assert torch.equal(moved[advantage], mask[advantage].bool())
+    kept: list[Any] = []
+    own: Callable[..., Any] = GRPOTrainer._get_per_token_logps_and_entropies
+
+    def spy(self: Any, *arguments: Any, **options: Any) -> Any:
+        logprobs, *rest = own(self, *arguments, **options)
+        if logprobs.requires_grad:
+            logprobs.retain_grad()
+            kept.append(logprobs)
+        return logprobs, *rest
+
+    monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", spy)
+    trained(questions, tiny_model, tmp_path / "out", searching, steps=2, kl=KlConfig(start=0.1))
+    assert len(kept) == len(seen) == 4
+    for logprobs, inputs in zip(kept, seen, strict=True):
+        moved = logprobs.grad.abs() > 0
+        mask = (inputs["completion_mask"] * inputs["tool_mask"]).bool()
+        assert not (moved & ~mask).any()
+        assert torch.equal(moved, mask)
 
 
 def test_dapo(questions: Path, tiny_model: Path, tmp_path: Path, seen: list[dict[str, Any]]) -> None:
