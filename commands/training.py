@@ -1,0 +1,181 @@
+"""`trailforge train`: supervised training, reinforcement learning, and what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from training.agents import Environment
+    from training.config import TrainPreset
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Train an agent on a training set, and measure it. Needs the extra `training`.",
+)
+
+
+class Retrieval(StrEnum):
+    """How documents are found."""
+
+    BM25 = "bm25"
+    DENSE = "dense"
+
+
+class Log(StrEnum):
+    """Where figures of a training go while it runs."""
+
+    TENSORBOARD = "tensorboard"
+    WANDB = "wandb"
+    NONE = "none"
+
+
+_Set = Annotated[Path, typer.Argument(help="Folder of a training set.", metavar="DIR")]
+_Preset = Annotated[str, typer.Option(help="msearcher, r-search, dynasearcher, ragsearch, or a YAML file.")]
+_Base = Annotated[
+    str | None,
+    typer.Option(help="Folder or name of the model to begin with, or 'smollm2' for a small one that comes along."),
+]
+_Out = Annotated[Path, typer.Option(help="Folder of the training: checkpoints, logs, model.")]
+_Resume = Annotated[bool, typer.Option("--resume", help="Go on from the last whole checkpoint in --out.")]
+_Steps = Annotated[int | None, typer.Option(min=1, help="At most so many optimizer steps.")]
+_Logging = Annotated[Log | None, typer.Option(help="Default: the preset's.")]
+_Seed = Annotated[int | None, typer.Option(help="Default: the preset's.")]
+_Documents = Annotated[
+    list[Path] | None,
+    typer.Option(help="What is searched: finished runs (repeatable), or a corpus as `trailforge index` has it."),
+]
+_Retrieval = Annotated[Retrieval, typer.Option(help="How documents are found.")]
+_Encoder = Annotated[str, typer.Option(help="For dense: minilm, or a sentence-transformers name or path.")]
+_Kg = Annotated[Path | None, typer.Option(help="Folder that `kg build` made, for agents of kg_search.")]
+
+
+@app.command(
+    epilog="""Examples:\n
+    trailforge train sft sets/musique --preset msearcher --base-model models/qwen2.5-7b --out trained/sft\n
+    accelerate launch --config_file fsdp2.yaml -m cli train sft sets/musique --preset msearcher --out trained/sft\n
+    trailforge train sft sets/demo --preset my_training.yaml --base-model smollm2 --max-steps 3 --out trained/try\n
+    trailforge train sft … --resume                    goes on from the last whole checkpoint""",
+)
+def sft(
+    training_set: _Set,
+    preset: _Preset,
+    out: _Out,
+    base_model: _Base = None,
+    resume: _Resume = False,
+    logging: _Logging = None,
+    seed: _Seed = None,
+    max_steps: _Steps = None,
+) -> None:
+    """Train on conversations; the loss is taken on the agent's turns alone."""
+    from training.sft import train_sft
+
+    recipe = _recipe(preset, logging, seed)
+    print(train_sft(training_set, recipe, out, base_model=base_model, resume=resume, max_steps=max_steps))
+
+
+@app.command(
+    epilog="""Examples:\n
+    trailforge train rl sets/musique --preset msearcher --base-model trained/sft/model --documents indexes/wiki \\\n
+        --retrieval dense --vllm-url http://10.0.0.5:8000 --out trained/rl\n
+    trailforge train rl sets/bundles --preset r-search --documents out/bundles --out trained/rl\n
+    trailforge train rl sets/kg --preset dynasearcher --documents out/kg --kg kgs/wikidata5m --out trained/rl""",
+)
+def rl(
+    training_set: _Set,
+    preset: _Preset,
+    out: _Out,
+    documents: _Documents = None,
+    retrieval: _Retrieval = Retrieval.BM25,
+    encoder: _Encoder = "minilm",
+    kg: _Kg = None,
+    base_model: _Base = None,
+    resume: _Resume = False,
+    logging: _Logging = None,
+    seed: _Seed = None,
+    max_steps: _Steps = None,
+    vllm_url: Annotated[str | None, typer.Option(help="For the preset's rollouts: vllm-server.")] = None,
+    vllm_memory: Annotated[float, typer.Option(min=0.05, max=0.95, help="For rollouts: vllm-colocate.")] = 0.3,
+    importance_correction: Annotated[
+        bool, typer.Option(help="Weigh tokens by how much likelier the trainer finds them than vLLM did.")
+    ] = True,
+) -> None:
+    """Train on questions: the agent searches, and is paid for its episodes."""
+    from training.rl import VllmOptions, train_rl
+
+    recipe = _recipe(preset, logging, seed)
+    model = train_rl(
+        training_set,
+        recipe,
+        out,
+        environment=_environment(recipe, documents, retrieval, encoder, kg),
+        base_model=base_model,
+        resume=resume,
+        max_steps=max_steps,
+        vllm=VllmOptions(server=vllm_url, memory=vllm_memory, importance_correction=importance_correction),
+    )
+    print(model)
+
+
+@app.command(
+    epilog="""Examples:\n
+    trailforge train evaluate sets/musique --preset msearcher --model trained/sft/model --documents out/musique\n
+    trailforge train evaluate sets/musique --preset msearcher --model smollm2 --documents out/musique --limit 50 \\\n
+        --json before.json""",
+)
+def evaluate(
+    training_set: _Set,
+    preset: _Preset,
+    model: Annotated[str, typer.Option(help="Folder or name of the model, or 'smollm2'.")],
+    documents: _Documents = None,
+    retrieval: _Retrieval = Retrieval.BM25,
+    encoder: _Encoder = "minilm",
+    kg: _Kg = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here, too.")] = None,
+) -> None:
+    """Let a model answer the held-out questions of a training set, greedily, and print what it is worth."""
+    from schemas import RlRow
+    from training.evaluate import evaluate as score_model
+    from training.evaluate import write_score
+    from training.table import rows_of
+
+    recipe = _recipe(preset, None, None)
+    rows = rows_of(training_set, "rl", "validation", RlRow)[:limit]
+    score = score_model(model, rows, recipe, _environment(recipe, documents, retrieval, encoder, kg))
+    if json_file:
+        write_score(score, json_file)
+    print(json.dumps(dataclasses.asdict(score), indent=1))
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands."""
+    root.add_typer(app, name="train")
+
+
+def _recipe(preset: str, logging: Log | None, seed: int | None) -> TrainPreset:
+    """A preset with what was asked for in its place."""
+    from training.config import load_train_preset
+
+    recipe = load_train_preset(preset)
+    changes = {"logging": logging and logging.value, "seed": seed}
+    given = {name: value for name, value in changes.items() if value is not None}
+    return dataclasses.replace(
+        recipe, sft=dataclasses.replace(recipe.sft, **given), rl=dataclasses.replace(recipe.rl, **given)
+    )
+
+
+def _environment(
+    recipe: TrainPreset, documents: list[Path] | None, retrieval: Retrieval, encoder: str, kg: Path | None
+) -> Environment:
+    from training.searched import open_environment
+
+    return open_environment(
+        recipe.protocol, documents or (), kind=retrieval.value, encoder=encoder, kg=kg, top_k=recipe.rl.top_k
+    )

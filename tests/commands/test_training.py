@@ -1,0 +1,105 @@
+"""`trailforge train`: what a person types, and what goes wrong before anything is trained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from commands import training
+from schemas import InvalidInput, Question, SourceDocument
+from tests.support.bundle_rows import sample_documents
+from tests.support.finished_runs import write_run
+from tests.training.tiny import FACTS, SAMPLE, rl_rows, save_tiny_model, sft_rows, training_set
+from training.searched import open_environment
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+app = typer.Typer()
+training.register(app)
+
+
+@pytest.fixture(scope="module")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model."""
+    return save_tiny_model(tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """A preset for it."""
+    common = {"base_model": "none", "epochs": 1, "learning_rate": 1e-3, "precision": "float32", "logging": "none"}
+    rl = {
+        "algorithm": "grpo",
+        "prompts_per_step": 2,
+        "samples": 2,
+        "mini_batch": 4,
+        "per_device": 4,
+        "max_tokens": 60,
+        "max_observation_tokens": 40,
+        "rollouts": "transformers",
+    }
+    content = {
+        "protocol": "react",
+        "reward": {"kind": "msearcher", "max_tokens": 60, "cache_tokens": 10},
+        "sft": common | {"batch_size": 2, "max_tokens": 600},
+        "rl": common | rl,
+    }
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def run(*arguments: object) -> str:
+    """What the command prints; errors are raised."""
+    done = CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False, standalone_mode=False)
+    if done.exception:
+        raise done.exception
+    return done.output
+
+
+def test_train_and_evaluate(tiny_model: Path, recipe: Path, tmp_path: Path) -> None:
+    """Supervised, by reinforcement from there, and measured."""
+    rows = training_set(tmp_path / "set", sft=sft_rows(), rl=rl_rows(), held_out=rl_rows()[:2])
+    common = ("--preset", recipe, "--max-steps", 1, "--out")
+    run("train", "sft", rows, *common, tmp_path / "sft", "--base-model", tiny_model, "--seed", 3)
+    assert json.loads((tmp_path / "sft" / "settings.json").read_text())["config"]["seed"] == 3
+    model, documents = tmp_path / "sft" / "model", ("--documents", SAMPLE / "documents.jsonl")
+    printed = run("train", "rl", rows, *common, tmp_path / "rl", "--base-model", model, *documents)
+    assert str(tmp_path / "rl" / "model") in printed
+    figures = tmp_path / "score.json"
+    run(
+        *("train", "evaluate", rows, "--preset", recipe, "--model", tmp_path / "rl" / "model"),
+        *(*documents, "--limit", 1, "--json", figures),
+    )
+    assert json.loads(figures.read_text())["questions"] == 1
+
+
+def test_help_has_examples() -> None:
+    """Of each command."""
+    for command in ("sft", "rl", "evaluate"):
+        assert "trailforge train" in run("train", command, "--help")
+
+
+def test_what_is_searched(tmp_path: Path) -> None:
+    """A corpus, or what finished runs hold; plans want documents with their kinds."""
+    paragraphs = tuple(each.document for each in sample_documents()[:3])
+    questions = [Question(id="q", question=FACTS[0][0], answer="x", paragraphs=paragraphs)]
+    run_of_questions = write_run(tmp_path / "mcts", "mcts_trajectories", {"inputs": (Question, questions)})
+    bundles = write_run(tmp_path / "bundles", "document_bundles", {"documents": (SourceDocument, sample_documents())})
+    assert open_environment("react", [SAMPLE / "documents.jsonl"]).documents
+    assert open_environment("react", [run_of_questions, bundles]).documents
+    assert open_environment("r_search", [bundles]).plan_tools
+    for protocol, documents, message in (
+        ("react", [], "--documents"),
+        ("react", [run_of_questions, SAMPLE / "documents.jsonl"], "one corpus"),
+        ("r_search", [run_of_questions], "holds no documents"),
+        ("r_search", [SAMPLE / "documents.jsonl"], "finished run"),
+        ("kg_search", [run_of_questions], "--kg"),
+        ("react", [write_run(tmp_path / "none", "mcts_trajectories", {"inputs": (Question, [])})], "neither"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            open_environment(protocol, documents)

@@ -1,0 +1,31 @@
+"""A tiny model, made once for all tests of training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.training.tiny import save_tiny_model
+from training.weights import load_tokenizer
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """More of them wait for each other longer than so small a model computes."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a random model with its tokenizer."""
+    return save_tiny_model(tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tiny_model: Path) -> Any:
+    """The tiny model's, made ready."""
+    return load_tokenizer(str(tiny_model))

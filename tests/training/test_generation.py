@@ -1,0 +1,137 @@
+"""Who generates: the model itself, and vLLM as TRL hands it to us."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from training.generation import Draw, TransformersGenerator, VllmColocated, VllmServer
+from training.weights import load_model
+
+PROMPTS = ["<|im_start|>user\nWho led NASA?<|im_end|>\n<|im_start|>assistant\n", "<|im_start|>assistant\n"]
+
+
+@pytest.fixture(scope="module")
+def model(tiny_model: Path) -> Any:
+    """The random one."""
+    return load_model(str(tiny_model))
+
+
+def encoded(tokenizer: Any) -> list[list[int]]:
+    """Prompts of two lengths."""
+    return [tokenizer.encode(text, add_special_tokens=False) for text in PROMPTS]
+
+
+def test_a_batch_is_what_each_would_be_alone(model: Any, tokenizer: Any) -> None:
+    """Padding on the left changes nothing, nor do batches."""
+    prompts = encoded(tokenizer)
+    greedy = TransformersGenerator(model, tokenizer, Draw(temperature=0.0))
+    together = greedy.generate(prompts, [12, 7], [])
+    assert [len(one.ids) for one in together] == [12, 7]
+    alone = [greedy.generate([prompt], [room], [])[0].ids for prompt, room in zip(prompts, (12, 7), strict=True)]
+    assert [one.ids for one in together] == alone
+    one_by_one = TransformersGenerator(model, tokenizer, Draw(temperature=0.0), batch=1)
+    assert [one.ids for one in one_by_one.generate(prompts, [12, 7], [])] == alone
+    plain = model(torch.tensor([prompts[0]])).logits[0, -1].argmax()
+    assert alone[0][0] == int(plain)
+
+
+def test_it_stops_at_a_stop_string_and_at_an_end_of_turn(model: Any, tokenizer: Any) -> None:
+    """Both are kept, nothing behind them is; a stop string in the prompt is none."""
+    (prompt, _) = encoded(tokenizer)
+    greedy = TransformersGenerator(model, tokenizer, Draw(temperature=0.0))
+    free = greedy.generate([prompt], [20], [])[0].ids
+    texts = [tokenizer.decode(free[: n + 1]) for n in range(20)]
+    stop = texts[5][-3:]
+    expected = next(n for n, text in enumerate(texts) if stop in text) + 1
+    assert greedy.generate([prompt], [20], [stop])[0].ids == free[:expected]
+    assert greedy.generate([prompt], [20], ["Who led NASA"])[0].ids == free
+    greedy.end_ids = frozenset({free[3]})
+    assert greedy.generate([prompt], [20], [])[0].ids == free[: free.index(free[3]) + 1]
+
+
+def test_draws_differ_by_seed_and_not_otherwise(model: Any, tokenizer: Any) -> None:
+    """And the model is left in the mode that it was in."""
+    sampling = TransformersGenerator(model, tokenizer, Draw(temperature=1.0))
+    model.train()
+    made = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        made.append(sampling.generate(encoded(tokenizer), [8, 8], [])[0].ids)
+    assert made[0] == made[1] != made[2]
+    assert model.training
+
+
+def test_drawn_tokens_come_from_the_whole_distribution(model: Any, tokenizer: Any) -> None:
+    """No hidden top-k: what is drawn is what the loss takes the policy for. A random model is nearly uniform."""
+    torch.manual_seed(0)
+    sampling = TransformersGenerator(model, tokenizer, Draw(temperature=1.0))
+    drawn = {one.ids[0] for one in sampling.generate(encoded(tokenizer)[:1] * 300, [1] * 300, [])}
+    assert len(drawn) > 100
+
+
+class Engine:
+    """vLLM as TRL wraps it: continues every prompt with the ids 7, 8, 9."""
+
+    temperature, top_p, top_k = 0.7, 0.9, 0
+    max_completion_length = 0
+
+    def __init__(self) -> None:
+        self.generation_kwargs: dict[str, Any] = {}
+        self.asked: list[Any] = []
+        self.vllm_client = self
+
+    def generate(self, prompts: list[list[int]], *rest: Any, **sampling: Any) -> Any:
+        """Both of TRL's signatures."""
+        self.asked.append((prompts, sampling or (self.max_completion_length, self.generation_kwargs)))
+        ids, logprobs = [[7, 8, 9] for _ in prompts], [[[-0.1], [-0.2], [-0.3]] for _ in prompts]
+        return {"completion_ids": ids, "logprobs": logprobs} if sampling else (prompts, ids, logprobs, None)
+
+
+def trainer_with(engine: Engine) -> Any:
+    """As far as a generator looks at it."""
+    accelerator = SimpleNamespace(is_main_process=True, process_index=0)
+    return SimpleNamespace(vllm_generation=engine, eos_token_ids=[2], accelerator=accelerator)
+
+
+def test_vllm_beside_the_trainer() -> None:
+    """Stops at our strings and keeps them; each answer is cut to its room, with its log-probabilities."""
+    engine = Engine()
+    generator = VllmColocated(trainer_with(engine))
+    made = generator.generate([[1], [1, 1]], [2, 5], ["</search>"])
+    assert [(one.ids, one.logprobs) for one in made] == [([7, 8], [-0.1, -0.2]), ([7, 8, 9], [-0.1, -0.2, -0.3])]
+    assert engine.asked == [([[1], [1, 1]], (5, {"stop": ["</search>"], "include_stop_str_in_output": True}))]
+    assert generator.goes_on(True) and not generator.goes_on(False)
+
+
+def test_vllm_server() -> None:
+    """The main process asks for all at once, with the trainer's sampling."""
+    engine = Engine()
+    told: list[bool] = []
+    generator = VllmServer(trainer_with(engine), lambda wanted: told.append(wanted) or True)
+    made = generator.generate([[1], [1, 1]], [2, 5], ["</search>"])
+    assert [one.ids for one in made] == [[7, 8], [7, 8, 9]]
+    ((prompts, sampling),) = engine.asked
+    assert prompts == [[1], [1, 1]]
+    assert (sampling["temperature"], sampling["top_p"], sampling["max_tokens"]) == (0.7, 0.9, 5)
+    assert sampling["generation_kwargs"] == {"stop": ["</search>"], "include_stop_str_in_output": True}
+    assert generator.goes_on(False) and told == [False]  # another process still generates
+
+
+@pytest.mark.slow
+def test_vllm_server_of_two_processes(tiny_model: Path) -> None:
+    """Episodes of different lengths, and none at all in one process: nobody waits for ever, nobody gets another's."""
+    script = Path(__file__).with_name("roll_out_in_processes.py")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)]
+    alone = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(script.parents[2]), "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(
+        [*launch, str(tiny_model)], env=os.environ | alone, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -1,0 +1,291 @@
+"""Reinforcement learning of a tiny model on the CPU, with real searches over the sample."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas import InvalidInput
+from tests.training.tiny import (
+    FACTS,
+    Scripted,
+    preset,
+    retriever,
+    rl_rows,
+    searching,
+    sft_rows,
+    training_set,
+)
+from training.agents import Environment
+from training.config import KlConfig, TrainPreset
+from training.evaluate import evaluate
+from training.rl import VllmOptions, grpo_arguments, in_order, train_rl, update_batches
+from training.sft import train_sft
+from training.weights import load_model
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training set of eight questions."""
+    return training_set(tmp_path_factory.mktemp("set"), rl=rl_rows(copies=2))
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What TRL takes the loss on: the inputs of each mini-batch, and the weight of KL at that time."""
+    from trl.trainer.grpo_trainer import GRPOTrainer
+
+    kept: list[dict[str, Any]] = []
+    own: Callable[..., Any] = GRPOTrainer._compute_loss
+
+    def spy(self: Any, model: Any, inputs: dict[str, Any]) -> Any:
+        kept.append({**inputs, "beta": self.beta, "step": self.state.global_step})
+        return own(self, model, inputs)
+
+    monkeypatch.setattr(GRPOTrainer, "_compute_loss", spy)
+    return kept
+
+
+def trained(questions: Path, tiny_model: Path, out: Path, script: Any, **changes: Any) -> list[Scripted]:
+    """A short training with a scripted agent; its generator. Two steps, if not told otherwise."""
+    generators: list[Scripted] = []
+    resume, steps = changes.pop("resume", False), changes.pop("steps", 2)
+
+    def scripted(trainer: Any) -> Scripted:
+        generators.append(Scripted(trainer.processing_class, script))
+        return generators[-1]
+
+    train_rl(
+        questions,
+        preset(rl=changes),
+        out,
+        environment=Environment(documents=retriever(), top_k=2),
+        base_model=str(tiny_model),
+        resume=resume,
+        max_steps=steps,
+        open_generator=scripted,
+    )
+    return generators
+
+
+def result(out: Path) -> dict[str, Any]:
+    """Figures of a training."""
+    return json.loads((out / "training.json").read_text())
+
+
+def test_loss_is_on_the_agents_tokens_alone(
+    questions: Path, tiny_model: Path, tmp_path: Path, tokenizer: Any, seen: list[dict[str, Any]]
+) -> None:
+    """In the tensors that TRL trains on: turns with their ends in, everything a tool said out."""
+    (generator,) = trained(questions, tiny_model, tmp_path / "out", searching)
+    assert len(generator.asked) == 4  # two steps of a search and an answer
+    assert all(len(round_) == 8 for round_ in generator.asked)
+    assert len(seen) == 4  # two halves of each mini-batch
+    for inputs in seen:
+        mask = (inputs["completion_mask"] * inputs["tool_mask"]).bool()
+        for ids, own, real in zip(inputs["completion_ids"], mask, inputs["completion_mask"].bool(), strict=True):
+            text = tokenizer.decode(ids[own])
+            assert text.count("<|im_end|>") == 2 and "tool_response" not in text and "<|im_start|>" not in text
+            assert text.startswith("<think>Look it up.") and text.endswith("</answer><|im_end|>")
+            masked = tokenizer.decode(ids[real & ~own])
+            assert masked.startswith("\n<|im_start|>user\n<tool_response>\n1. (")
+            assert masked.endswith("</tool_response><|im_end|>\n<|im_start|>assistant\n")
+    found = result(tmp_path / "out")
+    assert found["steps"] == 2 and found["searches"] == [1.0, 1.0]
+    assert 0 < found["rewards"][0] < 1
+
+
+def test_retrieved_tokens_have_no_gradient(
+    questions: Path, tiny_model: Path, tmp_path: Path, seen: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRL's own loss, KL term included, moves the log-probability of every token of the agent and of no other."""
+    import torch
+    from trl.trainer.grpo_trainer import GRPOTrainer
+
+    kept: list[Any] = []
+    own: Callable[..., Any] = GRPOTrainer._get_per_token_logps_and_entropies
+
+    def spy(self: Any, *arguments: Any, **options: Any) -> Any:
+        logprobs, *rest = own(self, *arguments, **options)
+        if logprobs.requires_grad:
+            logprobs.retain_grad()
+            kept.append(logprobs)
+        return logprobs, *rest
+
+    monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", spy)
+    trained(questions, tiny_model, tmp_path / "out", searching, steps=2, kl=KlConfig(start=0.1))
+    assert len(kept) == len(seen) == 4
+    for logprobs, inputs in zip(kept, seen, strict=True):
+        moved = logprobs.grad.abs() > 0
+        mask = (inputs["completion_mask"] * inputs["tool_mask"]).bool()
+        assert not (moved & ~mask).any()
+        assert torch.equal(moved, mask)
+
+
+def test_dapo(questions: Path, tiny_model: Path, tmp_path: Path, seen: list[dict[str, Any]]) -> None:
+    """Several updates on the same episodes, no reference model, weights that move."""
+    import torch
+
+    changes = {"algorithm": "dapo", "clip_high": 0.28, "mini_batch": 4, "learning_rate": 1e-2}
+    trained(questions, tiny_model, tmp_path / "out", searching, steps=4, **changes)
+    assert [inputs["step"] for inputs in seen] == [0, 1, 2, 3]
+    assert all("ref_per_token_logps" not in inputs and "old_per_token_logps" in inputs for inputs in seen)
+    before, after = load_model(str(tiny_model)), load_model(str(tmp_path / "out" / "model"))
+    assert not torch.equal(before.lm_head.weight, after.lm_head.weight)
+    assert len(result(tmp_path / "out")["rewards"]) == 2  # two batches of episodes, two updates on each
+
+
+def test_kl_weight_falls_over_the_steps(
+    questions: Path, tiny_model: Path, tmp_path: Path, seen: list[dict[str, Any]]
+) -> None:
+    """From 0.1 at the first step to 0.01 at the last, against a reference model."""
+    kl = KlConfig(start=0.1, end=0.01, annealing="linear")
+    trained(questions, tiny_model, tmp_path / "out", searching, steps=4, kl=kl, per_device=8, scale_rewards="none")
+    assert [inputs["beta"] for inputs in seen] == pytest.approx([0.1, 0.07, 0.04, 0.01])
+    assert all("ref_per_token_logps" in inputs for inputs in seen)
+    # Rewards minus their group's mean, and not divided by anything: the group's sum is zero.
+    assert sum(float(a) for a in seen[0]["advantages"]) == pytest.approx(0, abs=1e-6)
+
+
+def test_groups_without_advantage_are_replaced_or_dropped(
+    questions: Path, tiny_model: Path, tmp_path: Path, seen: list[dict[str, Any]], tokenizer: Any
+) -> None:
+    """Only one of the four facts is ever answered differently; only its groups are trained."""
+    (mixed, *_) = FACTS
+
+    def script(text: str, number: int) -> str:
+        return searching(text, number if mixed[0] in text else 0)
+
+    (generator,) = trained(questions, tiny_model, tmp_path / "out", script, dynamic_sampling=True, per_device=8)
+    for inputs in seen:
+        trained_rows = inputs["tool_mask"].bool() & inputs["completion_mask"].bool()
+        for row, own in enumerate(trained_rows):
+            prompt = tokenizer.decode(inputs["prompt_ids"][row])
+            assert bool(own.any()) == bool(inputs["advantages"][row] != 0)
+            assert not own.any() or mixed[0] in prompt
+    assert any((inputs["advantages"] != 0).any() for inputs in seen)
+    assert len(generator.asked) > 4  # more rounds than two steps alone have
+
+
+def test_groups_that_differ_are_left_alone(questions: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """Dynamic sampling then makes no episode more."""
+    (generator,) = trained(questions, tiny_model, tmp_path / "out", searching, steps=1, dynamic_sampling=True)
+    assert len(generator.asked) == 2
+
+
+def test_resumed_training_ends_in_the_same_weights(questions: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """With the KL weight of the step, and other questions than before."""
+    import shutil
+
+    import torch
+
+    kl = KlConfig(start=0.1, end=0.01, annealing="linear")
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    trained(questions, tiny_model, whole, searching, steps=4, kl=kl)
+    shutil.copytree(whole, out)
+    for gone in ("model", "checkpoints/checkpoint-4"):
+        shutil.rmtree(out / gone)
+    trained(questions, tiny_model, out, searching, steps=4, kl=kl, resume=True)
+    before, after = (load_model(str(folder / "model")).state_dict() for folder in (whole, out))
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert result(out)["rewards"] == result(whole)["rewards"]
+
+
+@pytest.mark.slow
+def test_the_model_itself_searches_after_supervised_training(tiny_model: Path, tmp_path: Path) -> None:
+    """A random model learns four questions by heart; its own sampled tokens are then searches, and go on from there."""
+    rows = training_set(tmp_path / "set", sft=sft_rows(searched=True), rl=rl_rows())
+    learned = preset(
+        sft={"epochs": 80, "batch_size": 4, "per_device": 4, "learning_rate": 5e-3, "save_steps": 1000},
+        rl={"max_tokens": 500, "max_searches": 2, "max_observation_tokens": 400},
+    )
+    environment = Environment(documents=retriever(), top_k=1)
+    before = evaluate(str(tiny_model), rl_rows(), learned, environment)
+    assert before.well_formed == before.searches == before.cover_exact_match == 0.0
+    assert before.stops == {"too_long": 4} and before.reward < -1.0
+    model = train_sft(rows, learned, tmp_path / "sft", base_model=str(tiny_model))
+    after = evaluate(str(model), rl_rows(), learned, environment)
+    assert after.well_formed == after.searches == after.cover_exact_match == after.reward == 1.0
+    train_rl(rows, learned, tmp_path / "rl", environment=environment, base_model=str(model), max_steps=2)
+    found = result(tmp_path / "rl")
+    assert found["steps"] == 2
+    assert min(found["searches"]) > 0.5 and min(found["rewards"]) > 0.0
+
+
+# What is checked before anything runs
+
+
+def recipe(**changes: Any) -> TrainPreset:
+    """A preset with other RL settings."""
+    return preset(rl=changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "processes", "accumulated", "per_generation"),
+    [
+        ({"prompts_per_step": 128, "samples": 8, "mini_batch": 256, "per_device": 4}, 8, 8, 32),
+        ({"prompts_per_step": 8, "samples": 4, "mini_batch": 32, "per_device": 1}, 8, 4, 4),
+        ({"prompts_per_step": 2, "samples": 4, "mini_batch": 8, "per_device": 4}, 1, 2, 2),
+    ],
+    ids=["msearcher", "r-search", "here"],
+)
+def test_batches_of_a_step(
+    changes: dict[str, Any], processes: int, accumulated: int, per_generation: int, tmp_path: Path
+) -> None:
+    """MSearcher's 1,024 episodes make four updates of 256; R-Search's 32 one."""
+    config = recipe(**changes).rl
+    parts = update_batches(config, processes)
+    assert parts.accumulated == accumulated
+    arguments = grpo_arguments(config, tmp_path, parts, max_steps=1, vllm=VllmOptions(), shuffle=True)
+    assert arguments.steps_per_generation == per_generation
+    assert arguments.steps_per_generation // arguments.gradient_accumulation_steps == config.updates_per_step
+    assert not arguments.use_bias_correction_kl
+
+
+@pytest.mark.parametrize(
+    ("changes", "processes", "message"),
+    [
+        ({"per_device": 3}, 1, "8 sequences in an optimizer step cannot be parted into 1 processes x 3"),
+        ({"per_device": 4}, 3, "into 3 processes x 4"),
+        ({"dynamic_sampling": True, "per_device": 2, "prompts_per_step": 1, "mini_batch": 4}, 2, "whole groups of 4"),
+    ],
+)
+def test_batches_that_cannot_be_parted(changes: dict[str, Any], processes: int, message: str) -> None:
+    """The error has the numbers."""
+    with pytest.raises(InvalidInput, match=message):
+        update_batches(recipe(**changes).rl, processes)
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_written(
+    questions: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    """Too few questions, too long episodes, an estimator that TRL lacks, a server without URL, no tools."""
+    for changes, message in (
+        ({"prompts_per_step": 16}, "8 questions, and a step takes 16"),
+        ({"max_tokens": 2040}, "do not fit into the model's 2048"),
+        ({"kl": KlConfig(start=0.1, estimator="k1")}, "k3 alone"),
+        ({"rollouts": "vllm-server"}, "--vllm-url"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            trained(questions, tiny_model, tmp_path / "out", searching, **changes)
+    with pytest.raises(InvalidInput, match="--documents"):
+        train_rl(questions, recipe(), tmp_path / "out", environment=Environment(), base_model=str(tiny_model))
+    assert not (tmp_path / "out").exists()
+
+
+def test_questions_are_learned_in_order_of_their_stages() -> None:
+    """Where there are stages; else as they come. Two with one id are refused."""
+    rows = rl_rows()
+    config = recipe().rl
+    assert in_order(rows, config) == rows
+    staged = [replace(row, curriculum_stage=3 - number % 3, difficulty=-number) for number, row in enumerate(rows)]
+    assert [row.uid for row in in_order(staged, config)] == ["2-0", "1-0", "3-0", "0-0"]
+    with pytest.raises(InvalidInput, match="same id"):
+        in_order([rows[0], rows[0]], config)

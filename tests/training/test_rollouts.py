@@ -1,0 +1,275 @@
+"""Episodes as tokens: what is trained, what is not, and that text is never tokenised again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocols import graph_r1, kg_search, nl_dag, r_search, search_r1
+from protocols.grammar import Search, Turn
+from retrieval import Bm25Retriever
+from retrieval.kg import KgStore, KgTool, build_kg, open_source
+from schemas import ChatMessage, InvalidInput, PlanEdge, PlanNode
+from tests.training.tiny import FACTS, SAMPLE, Scripted, retriever, rl_rows, searching
+from training.agents import GRAMMARS, Environment, within
+from training.generation import Generated
+from training.masks import masked_tokens
+from training.rollouts import RolloutLimits, TokenEpisode, observation_ids, roll_out
+
+LIMITS = RolloutLimits(max_tokens=1500, max_observation_tokens=400, max_searches=3)
+
+
+async def rolled(script: Any, tokenizer: Any, *, protocol: str = "react", count: int = 2, **changes: Any) -> Any:
+    """Episodes on the first questions, and the generator that made them."""
+    environment = changes.pop("environment", None) or Environment(documents=retriever(), top_k=2)
+    limits = changes.pop("limits", LIMITS)
+    generator = Scripted(tokenizer, script, **changes)
+    prompts = [row.prompt for row in rl_rows(protocol)][:count]
+    episodes = await roll_out(prompts, protocol, environment, generator=generator, tokenizer=tokenizer, limits=limits)
+    return episodes, generator
+
+
+def spans(episode: TokenEpisode, tokenizer: Any, wanted: int) -> list[str]:
+    """Texts of the runs of one mask value."""
+    runs: list[list[int]] = [[]]
+    for token, value in zip(episode.ids, episode.mask, strict=True):
+        if value == wanted:
+            runs[-1].append(token)
+        elif runs[-1]:
+            runs.append([])
+    return [tokenizer.decode(run) for run in runs if run]
+
+
+async def test_loss_is_on_every_turn_of_the_agent_with_its_end_and_on_nothing_else(tokenizer: Any) -> None:
+    """Two searches at once; the tool's turn and the headings are not trained."""
+    (first, second), generator = await rolled(searching, tokenizer)
+    question, _, query = FACTS[0]
+    assert spans(first, tokenizer, 1) == [
+        f"<think>Look it up.</think><search>{query}</search><|im_end|>",
+        f"<think>It says so.</think><answer>not what {question} asks</answer><|im_end|>",
+    ]
+    (masked,) = spans(first, tokenizer, 0)
+    assert masked.startswith("\n<|im_start|>user\n<tool_response>\n1. (Why a telescope bears")
+    assert masked.endswith("</tool_response><|im_end|>\n<|im_start|>assistant\n")
+    assert first.run.stop == second.run.stop == "answered"
+    assert first.run.num_searches == 1
+    assert [len(round_) for round_ in generator.asked] == [2, 2]
+    assert len(first.ids) == len(first.mask) == len(first.logprobs)
+
+
+async def test_tokens_are_those_of_supervised_training(tokenizer: Any) -> None:
+    """A conversation has the same ids and the same mask, whether it was sampled or read."""
+    (episode, _), _ = await rolled(searching, tokenizer)
+    read = masked_tokens(tokenizer, episode.messages, [message.train for message in episode.messages])
+    written = [*episode.prompt_ids, *episode.ids]
+    assert read.input_ids[: len(written)] == written  # what follows is the line end behind the last turn
+    assert read.mask[: len(written)] == [0] * len(episode.prompt_ids) + episode.mask
+
+
+async def test_what_was_sampled_is_never_tokenised_again(tokenizer: Any) -> None:
+    """A turn spelled letter by letter stays so."""
+    letters = {
+        character: tokenizer.encode(character, add_special_tokens=False) for character in map(chr, range(32, 127))
+    }
+
+    class Spelling(Scripted):
+        def generate(self, prompts: Any, rooms: Any, stop: Any) -> list[Generated]:
+            made = super().generate(prompts, rooms, stop)
+            texts = [tokenizer.decode(one.ids) for one in made]
+            return [Generated([token for letter in text for token in letters[letter]]) for text in texts]
+
+    generator = Spelling(tokenizer, searching)
+    (episode,) = await roll_out(
+        [rl_rows()[0].prompt],
+        "react",
+        Environment(documents=retriever()),
+        generator=generator,
+        tokenizer=tokenizer,
+        limits=LIMITS,
+    )
+    turn = episode.messages[2].content
+    assert episode.ids[: len(turn)] == [letters[letter][0] for letter in turn]
+    assert generator.asked[1][0][len(episode.prompt_ids) :][: len(turn)] == episode.ids[: len(turn)]
+
+
+async def test_a_sampled_end_of_turn_is_kept_and_a_missing_one_is_added(tokenizer: Any) -> None:
+    """Once in the sequence either way; only the one that was put there can be left out of the loss."""
+    ended = "<|im_end|>"
+    for suffix, trained in (("", True), (ended, True), ("", False), (ended, False)):
+        limits = RolloutLimits(max_tokens=1500, max_observation_tokens=400, train_end_of_turn=trained)
+
+        def script(text: str, number: int, suffix: str = suffix) -> str:
+            return searching(text, number) + suffix
+
+        (episode, _), _ = await rolled(script, tokenizer, limits=limits, logprob=-0.5)
+        last = tokenizer.eos_token_id
+        assert episode.ids.count(last) == 3  # two turns of the agent, one of the tool
+        assert episode.ids[-1] == last
+        assert episode.mask[-1] == int(bool(suffix) or trained)
+        assert episode.logprobs[-1] == (-0.5 if suffix else None)
+        assert {lp for lp, m in zip(episode.logprobs, episode.mask, strict=True) if not m} <= {0.0, None}
+
+
+async def test_text_behind_a_stop_string_in_its_last_token_is_nobodys(tokenizer: Any) -> None:
+    """The token stays in the sequence, and the turn is read without the rest of it."""
+    (episode, _), _ = await rolled(lambda text, number: searching(text, number) + "\n\n", tokenizer)
+    assert episode.messages[2].content.endswith("</search>")
+    assert "</search>\n\n<|im_end|>" in spans(episode, tokenizer, 1)[0]
+    assert episode.run.stop == "answered"
+
+
+@pytest.mark.parametrize(
+    ("script", "limits", "stop", "roles"),
+    [
+        (lambda text, number: "<think>a</think><search>Webb</search>", LIMITS, "too_many_turns", "aTaTaTa"),
+        (lambda text, number: "I do not know<|im_end|>", LIMITS, "malformed", "a"),
+        (lambda text, number: "words " * 300, RolloutLimits(max_tokens=64), "too_long", "a"),
+        (searching, RolloutLimits(max_tokens=90), "too_long", "aT"),
+    ],
+    ids=["searches", "malformed", "cut", "result does not fit"],
+)
+async def test_where_an_episode_ends(tokenizer: Any, script: Any, limits: RolloutLimits, stop: str, roles: str) -> None:
+    """Never longer than allowed, and cut only without an end of turn."""
+    (episode, _), _ = await rolled(script, tokenizer, limits=limits)
+    assert episode.run.stop == stop
+    assert "".join({"assistant": "a", "tool": "T"}[m.role] for m in episode.messages[2:]) == roles
+    assert 0 < len(episode.ids) <= limits.max_tokens
+    assert (episode.ids[-1] == tokenizer.eos_token_id) == (roles != "a" or stop == "malformed")
+
+
+async def test_episodes_of_different_lengths_wait_for_each_other(tokenizer: Any) -> None:
+    """Each round holds those that go on, in the order of the episodes."""
+
+    def script(text: str, number: int) -> str:
+        searches = text.count("<tool_response>\n1.")
+        wanted = next(place for place, fact in enumerate(FACTS) if fact[0] in text)
+        done = "<answer>x</answer>" if searches >= wanted else "<search>Webb</search>"
+        return f"<think>a</think>{done}"
+
+    episodes, generator = await rolled(script, tokenizer, count=4)
+    assert [episode.run.num_searches for episode in episodes] == [0, 1, 2, 3]
+    assert [len(round_) for round_ in generator.asked] == [4, 3, 2, 1]
+
+
+async def test_failure_of_a_tool_is_the_rollouts(tokenizer: Any) -> None:
+    """As it was raised, and no other episode is waited for."""
+
+    class Broken:
+        async def retrieve(self, query: str, k: int) -> list[Any]:
+            raise InvalidInput("the index is gone")
+
+    with pytest.raises(InvalidInput, match="the index is gone"):
+        await rolled(searching, tokenizer, environment=Environment(documents=Broken()))
+
+
+@pytest.fixture(scope="module")
+def kg(tmp_path_factory: pytest.TempPathFactory) -> KgTool:
+    """Over the sample's graph."""
+    folder = tmp_path_factory.mktemp("kg") / "store"
+    build_kg(open_source(SAMPLE / "kg"), folder)
+    return KgTool(KgStore.open(folder))
+
+
+async def test_protocols_with_a_grammar(tokenizer: Any, kg: KgTool) -> None:
+    """Each searches with its own tags, and the knowledge graph answers where it is asked."""
+    for grammar in (search_r1.GRAMMAR, graph_r1.GRAMMAR, kg_search.GRAMMAR):
+
+        def script(text: str, number: int, grammar: Any = grammar) -> str:
+            if f"</{grammar.result_tag}><|im_end|>" in text:
+                return grammar.render_turn(Turn(thought="b", answer="yes"))
+            search = Search(query="Marie Curie", entities=("Marie Curie",), relations=("place of birth",))
+            return grammar.render_turn(Turn(thought="a", search=search))
+
+        environment = Environment(documents=retriever(), kg=kg, top_k=2)
+        (episode, _), _ = await rolled(script, tokenizer, protocol=grammar.name, environment=environment)
+        assert episode.run.stop == "answered" and episode.run.num_searches == 1
+        (result,) = (message.content for message in episode.messages if message.role == "tool")
+        assert ("Triples:" in result) == (grammar.name == "kg_search")
+        assert grammar.format_reward(episode.messages) == 1.0
+
+
+async def test_r_search_runs_its_plan_once(tokenizer: Any) -> None:
+    """The plan's results come back as `protocols.r_search` writes them, and the next turn has to answer."""
+    plan = nl_dag.SearchPlan(
+        nodes=(PlanNode(node_id="A", query="Webb launched", tool="General"),), edges=(PlanEdge(src="A", dst="A"),)[:0]
+    )
+    tools = {"General": Bm25Retriever(list(_documents()))}
+
+    def script(text: str, number: int) -> str:
+        return r_search.render_answer("Kourou") if "Node A (" in text else r_search.render_search("a", plan)
+
+    episodes, _ = await rolled(
+        script, tokenizer, protocol="r_search", environment=Environment(plan_tools=tools, top_k=2)
+    )
+    assert episodes[0].run.stop == "answered"
+    assert episodes[0].messages[3].content.startswith("<result>\nNode A (general) Search results:")
+    assert not r_search.validate(episodes[0].messages)
+    again, _ = await rolled(
+        lambda text, number: r_search.render_search("a", plan),
+        tokenizer,
+        protocol="r_search",
+        environment=Environment(plan_tools=tools, top_k=2),
+    )
+    assert again[0].run.stop == "too_many_turns" and again[0].run.num_searches == 1
+
+
+def _documents() -> Any:
+    from tests.training.tiny import documents
+
+    return documents()
+
+
+async def test_results_are_shortened_to_their_limit(tokenizer: Any) -> None:
+    """Words at the ends of passages go, all passages and their titles stay while there is room."""
+    grammar = GRAMMARS["react"]
+
+    def count(text: str) -> int:
+        return len(tokenizer.encode(text, add_special_tokens=False))
+
+    respond = Environment(documents=retriever(), top_k=3).respond("react")
+    whole = await respond(Search(query="Webb telescope"))
+    for limit in (400, 200, 120):
+        short = await within(respond, grammar, count, limit)(Search(query="Webb telescope"))
+        assert count(grammar.render_result(short)) <= limit
+        assert [p.title for p in short.passages] == [p.title for p in whole.passages]
+        assert all(p.text.startswith(s.text[:40]) for p, s in zip(whole.passages, short.passages, strict=True))
+    nothing = await within(respond, grammar, count, 30)(Search(query="Webb telescope"))
+    assert not nothing.passages
+
+
+def test_environment_says_what_is_missing() -> None:
+    """Before anything is trained."""
+    for protocol, environment, missing in (
+        ("react", Environment(), "--documents"),
+        ("kg_search", Environment(documents=retriever()), "--kg"),
+        ("r_search", Environment(documents=retriever()), "--documents"),
+        ("toolformer", Environment(), "none of react"),
+    ):
+        with pytest.raises(InvalidInput, match=missing):
+            environment.check(protocol)
+
+
+async def test_a_prompt_has_a_system_turn_and_the_question(tokenizer: Any) -> None:
+    """Anything else is refused."""
+    with pytest.raises(InvalidInput, match="system turn"):
+        await roll_out(
+            [(ChatMessage(role="user", content="q"),)],
+            "react",
+            Environment(documents=retriever()),
+            generator=Scripted(tokenizer, searching),
+            tokenizer=tokenizer,
+            limits=LIMITS,
+        )
+
+
+def test_observation_begins_and_ends_with_the_turns_marks(tokenizer: Any) -> None:
+    """As the template has them."""
+    text = tokenizer.decode(observation_ids(tokenizer, "x"))
+    assert text == "\n<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_tiny_model_is_there(tiny_model: Path) -> None:
+    """Weights and tokenizer."""
+    assert (tiny_model / "model.safetensors").stat().st_size < 2_000_000

@@ -1,0 +1,186 @@
+"""Supervised training of a tiny model on the CPU: what is learned, going on, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas import InvalidInput, OutputError
+from tests.training.tiny import preset, sft_rows, training_set
+from training.checkpoints import is_whole, last_whole
+from training.sft import tokenised, train_sft
+from training.weights import load_model
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training set of eight conversations."""
+    return training_set(tmp_path_factory.mktemp("set"), sft=sft_rows(copies=2))
+
+
+def trained(rows: Path, tiny_model: Path, out: Path, steps: int = 4, **changes: Any) -> Path:
+    """A short training."""
+    resume = changes.pop("resume", False)
+    changed = preset(sft={"epochs": 4, **changes})
+    return train_sft(rows, changed, out, base_model=str(tiny_model), resume=resume, max_steps=steps)
+
+
+def losses(out: Path) -> list[float]:
+    """Of each step."""
+    return json.loads((out / "training.json").read_text())["losses"]
+
+
+def weights(model: Path) -> dict[str, Any]:
+    """Of a saved model."""
+    return load_model(str(model)).state_dict()
+
+
+def test_trained_tokens_are_the_agents_turns(tokenizer: Any) -> None:
+    """Each from its first token to its end of turn; no role, no tool text, no heading."""
+    (row, *_) = sft_rows()
+    (example,) = tokenised(tokenizer, [row], 1024)
+    turns = [message.content for message in row.messages if message.role == "assistant"]
+    assert [tokenizer.decode(run) for run in example.trained] == [f"{turn}<|im_end|>" for turn in turns]
+
+
+def test_long_conversations_are_cut_and_empty_ones_left_out(tokenizer: Any) -> None:
+    """A row cut before its first turn has nothing to train."""
+    rows = sft_rows()
+    (whole, *_) = tokenised(tokenizer, rows, 1024)
+    first = next(place for place, trained in enumerate(whole.mask) if trained)
+    (cut, *_) = tokenised(tokenizer, rows[:1], first + 3)
+    assert len(cut.input_ids) == first + 3 and cut.trained == [whole.input_ids[first : first + 3]]
+    assert not tokenised(tokenizer, rows[:1], first)
+
+
+def test_loss_falls_and_the_model_is_there(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """On a batch that is always the same; the same seed gives the same losses, checkpoints are whole."""
+    model = trained(rows, tiny_model, tmp_path / "a", steps=5, batch_size=8, per_device=8, learning_rate=1e-2)
+    found = losses(tmp_path / "a")
+    assert len(found) == 5 and found[-1] < 0.75 * found[0]
+    assert {"model.safetensors", "config.json", "tokenizer.json"} <= {path.name for path in model.iterdir()}
+    assert "generation" in (model / "chat_template.jinja").read_text()
+    assert last_whole(tmp_path / "a") == tmp_path / "a" / "checkpoints" / "checkpoint-5"
+    trained(rows, tiny_model, tmp_path / "b", steps=2, batch_size=8, per_device=8, learning_rate=1e-2)
+    assert losses(tmp_path / "b") == found[:2]
+
+
+def test_accumulated_batches_are_the_batch(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """One device step of four, or four of one, is the same optimizer step."""
+    trained(rows, tiny_model, tmp_path / "at_once", steps=2, per_device=4)
+    trained(rows, tiny_model, tmp_path / "accumulated", steps=2, per_device=1)
+    assert losses(tmp_path / "accumulated") == pytest.approx(losses(tmp_path / "at_once"), rel=2e-4)
+
+
+def test_resumed_training_ends_in_the_same_weights(
+    rows: Path, tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From the last whole checkpoint; one whose writing was interrupted is named and passed over."""
+    import torch
+
+    whole = trained(rows, tiny_model, tmp_path / "whole")
+    out = tmp_path / "interrupted"
+    shutil.copytree(tmp_path / "whole", out)
+    shutil.rmtree(out / "model")
+    broken = out / "checkpoints" / "checkpoint-4"
+    (broken / "optimizer.pt").write_bytes((broken / "optimizer.pt").read_bytes()[:100])
+    assert not is_whole(broken)
+    resumed = trained(rows, tiny_model, out, resume=True)
+    assert "checkpoint-4 is not whole" in caplog.text
+    assert is_whole(broken)
+    before, after = weights(whole), weights(resumed)
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert losses(out) == losses(tmp_path / "whole")
+    again = trained(rows, tiny_model, out, resume=True, logging="none", save_steps=7)  # nothing is left to do
+    assert all(torch.equal(before[name], tensor) for name, tensor in weights(again).items())
+
+
+def test_a_checkpoint_without_its_seal_is_not_whole(tmp_path: Path) -> None:
+    """As when the process died between its files."""
+    checkpoint = tmp_path / "checkpoints" / "checkpoint-2"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "model.safetensors").write_bytes(b"weights")
+    assert last_whole(tmp_path) is None
+
+
+def test_folder_of_another_training_is_refused(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """Also with --resume, when its settings differ; the reason names them."""
+    trained(rows, tiny_model, tmp_path / "out", steps=1)
+    with pytest.raises(OutputError, match="--resume"):
+        trained(rows, tiny_model, tmp_path / "out", steps=1)
+    with pytest.raises(OutputError, match="config"):
+        trained(rows, tiny_model, tmp_path / "out", steps=1, learning_rate=1.0, resume=True)
+    (tmp_path / "else").mkdir()
+    (tmp_path / "else" / "notes.txt").write_text("mine")
+    with pytest.raises(OutputError, match="not empty"):
+        trained(rows, tiny_model, tmp_path / "else", steps=1)
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_written(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """A missing model, a missing set, a batch that cannot be parted, nothing to train, a log without its package."""
+    out = tmp_path / "out"
+    (tmp_path / "empty").mkdir()
+    for base, files, changes, message in (
+        (tmp_path / "nowhere", rows, {}, "no such folder"),
+        (tmp_path / "empty", rows, {}, "holds no model"),
+        (tiny_model, tmp_path / "empty", {}, "no training set"),
+        (tiny_model, rows, {"per_device": 3}, "cannot be parted"),
+        (tiny_model, rows, {"max_tokens": 10}, "no conversation has a token to train"),
+        *([] if find_spec("wandb") else [(tiny_model, rows, {"logging": "wandb"}, "wandb is not installed")]),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            trained(files, base, out, steps=1, **changes)
+    assert not out.exists()
+
+
+def test_a_name_that_cannot_be_fetched_is_refused(rows: Path, tmp_path: Path) -> None:
+    """With what else to give."""
+    with pytest.raises(InvalidInput, match="smollm2"):
+        train_sft(rows, preset(), tmp_path / "out", base_model="nobody/nothing-7b")
+
+
+def test_tensorboard_is_written(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """By default, beside the checkpoints; and adapters train in place of all weights."""
+    from training.config import LoraConfig
+
+    model = trained(rows, tiny_model, tmp_path / "out", steps=1, logging="tensorboard", lora=LoraConfig(rank=2))
+    assert list((tmp_path / "out" / "logs").glob("events.*"))
+    assert (model / "adapter_model.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """The same global batch over gloo on loopback gives the same losses and weights."""
+    import torch
+
+    one = trained(rows, tiny_model, tmp_path / "one", steps=2)
+    script = Path(__file__).with_name("train_in_processes.py")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script)]
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(script.parents[2]),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    done = subprocess.run(
+        [*launch, str(rows), str(tiny_model), str(tmp_path / "two")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-4)
+    before, after = weights(one), weights(tmp_path / "two" / "model")
+    assert all(torch.allclose(before[name], after[name], atol=2e-3) for name in before)
+    assert is_whole(tmp_path / "two" / "checkpoints" / "checkpoint-2")

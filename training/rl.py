@@ -1,0 +1,257 @@
+"""Reinforcement learning: questions in, a model out. GRPO or DAPO by TRL, over our own rollouts and rewards.
+
+Of one step `prompts_per_step` x `samples` episodes are made (`training.trl_rollouts`), which are trained in
+mini-batches of `mini_batch` episodes. In TRL's terms, for P processes with `per_device` episodes each:
+
+    gradient_accumulation_steps = mini_batch / (per_device P)
+    steps_per_generation        = prompts_per_step samples / (per_device P)
+
+TRL's own punishment of overlong episodes is not used: it is a part of our rewards that have one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rewards.episode import Reward
+from schemas import InvalidInput, RlRow
+from training.agents import Environment
+from training.annealing import kl_annealing
+from training.arguments import (
+    Batches,
+    batches,
+    deciding,
+    is_main_process,
+    peft_config,
+    processes,
+    sealing,
+    trainer_arguments,
+)
+from training.checkpoints import open_together, save_model, write_result
+from training.config import RlConfig, TrainPreset
+from training.generation import Draw, Generator, TransformersGenerator, VllmColocated, VllmServer
+from training.masks import prompt_ids
+from training.rollouts import RolloutLimits, TokenEpisode
+from training.scoring import score_messages
+from training.table import rows_of
+from training.trl_rollouts import Pay, SearchRollouts, episode_reward
+from training.weights import base_model as resolved
+from training.weights import load_model, load_tokenizer
+
+_LOSSES = {"token": "dapo", "sequence": "grpo"}
+"""TRL's names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VllmOptions:
+    """For `rollouts: vllm-server` and `vllm-colocate`."""
+
+    server: str | None = None
+    """URL of the server."""
+    memory: float = 0.3
+    """Share of a device's memory that a colocated engine takes."""
+    importance_correction: bool = True
+    """Weigh tokens by how much likelier the trainer finds them than vLLM did. False is literally the papers' loss."""
+
+
+def train_rl(
+    training_set: Path,
+    preset: TrainPreset,
+    out: Path,
+    *,
+    environment: Environment,
+    base_model: str | None = None,
+    resume: bool = False,
+    max_steps: int | None = None,
+    vllm: VllmOptions = VllmOptions(),
+    open_generator: Callable[[Any], Generator] | None = None,
+) -> Path:
+    """Train on the questions in `training_set`/rl/train, which agents search `environment` for; the model's folder.
+
+    Run by `accelerate launch` or torchrun, all processes call it. `open_generator`: who generates for a trainer, in
+    place of the preset's `rollouts`. Raises as `train_sft`, and what the tools raise.
+    """
+    config = preset.rl
+    environment.check(preset.protocol)
+    rows = in_order(rows_of(training_set, "rl", "train", RlRow), config)
+    parts = update_batches(config, processes())
+    source = resolved(base_model or config.base_model)
+    tokenizer = load_tokenizer(source)
+    arguments = grpo_arguments(config, out, parts, max_steps=max_steps, vllm=vllm, shuffle=not _has_stages(rows))
+    model = load_model(source)
+    check_room(rows, tokenizer, model, config)
+    settings = {"stage": "rl", "base_model": source, "rows": len(rows), "max_steps": max_steps}
+    checkpoint = open_together(out, settings | {"config": deciding(config)}, resume=resume)
+    rollouts = SearchRollouts(
+        rows,
+        environment,
+        paying(preset),
+        protocol=preset.protocol,
+        tokenizer=tokenizer,
+        limits=limits_of(config),
+        open_generator=open_generator or (lambda trainer: generator_of(trainer, config)),
+        dynamic_sampling=config.dynamic_sampling,
+        seed=config.seed,
+    )
+    trainer = grpo_trainer(model, tokenizer, rows, arguments, config, rollouts)
+    try:
+        done = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    finally:
+        rollouts.close()
+    folder = save_model(trainer, tokenizer, out)
+    if is_main_process():
+        history = [entry for entry in trainer.state.log_history if "reward" in entry]
+        write_result(
+            out,
+            {
+                "stage": "rl",
+                "steps": trainer.state.global_step,
+                "questions": len(rows),
+                "rewards": [entry["reward"] for entry in history],
+                "searches": [entry["episodes/searches"] for entry in history],
+                "seconds": round(done.metrics["train_runtime"], 1),
+            },
+        )
+    return folder
+
+
+def grpo_trainer(
+    model: Any, tokenizer: Any, rows: Sequence[RlRow], arguments: Any, config: RlConfig, rollouts: SearchRollouts
+) -> Any:
+    """TRL's trainer over our rollouts, ready to train."""
+    from datasets import Dataset
+    from trl.trainer.grpo_trainer import GRPOTrainer
+
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # it warns of `rollout_func`, for which we pin its version
+    trainer: Any = GRPOTrainer(
+        model=model,
+        reward_funcs=episode_reward,
+        args=arguments,
+        train_dataset=Dataset.from_dict({"prompt": [row.uid for row in rows]}),
+        processing_class=tokenizer,
+        callbacks=[sealing()],
+        peft_config=peft_config(config),
+        rollout_func=rollouts,
+    )
+    trainer.add_callback(kl_annealing(trainer, config.kl))
+    return trainer
+
+
+def grpo_arguments(
+    config: RlConfig, out: Path, parts: Batches, *, max_steps: int | None, vllm: VllmOptions, shuffle: bool
+) -> Any:
+    """TRL's configuration. Raises `InvalidInput` for what TRL cannot do."""
+    from trl.trainer.grpo_config import GRPOConfig
+
+    if config.kl.start and config.kl.estimator != "k3":
+        raise InvalidInput(f"TRL estimates KL by k3 alone, not by {config.kl.estimator}", field="rl.kl.estimator")
+    if config.rollouts == "vllm-server" and not vllm.server:
+        raise InvalidInput("a vLLM server needs its URL: give --vllm-url", field="rl.rollouts")
+    return GRPOConfig(
+        **trainer_arguments(config, out, parts, max_steps=max_steps),
+        steps_per_generation=parts.accumulated * config.updates_per_step,
+        num_generations=config.samples,
+        max_completion_length=config.max_tokens,
+        shuffle_dataset=shuffle,
+        temperature=config.temperature,
+        top_p=config.top_p,
+        beta=config.kl.start,
+        use_bias_correction_kl=False,  # the papers' KL term, not one weighted by the ratio
+        epsilon=config.clip_low,
+        epsilon_high=config.clip_high,
+        loss_type=_LOSSES[config.loss],
+        scale_rewards=config.scale_rewards,
+        mask_truncated_completions=config.mask_truncated,
+        use_vllm=config.rollouts != "transformers",
+        vllm_mode=config.rollouts.removeprefix("vllm-") if config.rollouts != "transformers" else "colocate",
+        vllm_server_base_url=vllm.server,
+        vllm_gpu_memory_utilization=vllm.memory,
+        vllm_importance_sampling_correction=vllm.importance_correction,
+    )
+
+
+def update_batches(config: RlConfig, processes: int) -> Batches:
+    """How an optimizer step is parted. Raises `InvalidInput` with the numbers when it cannot be."""
+    parts = batches(config.mini_batch, config.per_device, processes, field="rl.mini_batch")
+    if config.dynamic_sampling and (config.episodes_per_step // processes) % config.samples:
+        raise InvalidInput(
+            f"dynamic sampling needs whole groups of {config.samples} in a process, and "
+            f"{config.episodes_per_step} episodes over {processes} processes are not",
+            field="rl.prompts_per_step",
+        )
+    return parts
+
+
+def in_order(rows: Sequence[RlRow], config: RlConfig) -> list[RlRow]:
+    """Rows as they are trained: by stage and difficulty where there are stages, else as they came.
+
+    Raises `InvalidInput` when they do not fill one step, or two have the same id.
+    """
+    if len(rows) < config.prompts_per_step:
+        raise InvalidInput(
+            f"{len(rows)} questions, and a step takes {config.prompts_per_step}", field="rl.prompts_per_step"
+        )
+    if len({row.uid for row in rows}) < len(rows):
+        raise InvalidInput("two questions have the same id", field="uid")
+    return sorted(rows, key=lambda row: (row.curriculum_stage, row.difficulty)) if _has_stages(rows) else list(rows)
+
+
+def check_room(rows: Sequence[RlRow], tokenizer: Any, model: Any, config: RlConfig) -> None:
+    """Raises `InvalidInput` when the longest prompt and an episode do not fit into the model's window."""
+    window = model.config.max_position_embeddings
+    longest = max(len(prompt_ids(tokenizer, row.prompt)) for row in rows)
+    if longest + config.max_tokens > window:
+        raise InvalidInput(
+            f"prompts of up to {longest} tokens and episodes of {config.max_tokens} do not fit into the model's "
+            f"{window}: lower it",
+            field="rl.max_tokens",
+        )
+
+
+def limits_of(config: RlConfig) -> RolloutLimits:
+    """Where episodes end."""
+    return RolloutLimits(
+        max_tokens=config.max_tokens,
+        max_observation_tokens=config.max_observation_tokens,
+        max_searches=config.max_searches,
+    )
+
+
+def paying(preset: TrainPreset) -> Pay:
+    """The preset's reward."""
+
+    def pay(row: RlRow, episode: TokenEpisode) -> Reward:
+        truth = row.reward_model.ground_truth
+        return score_messages(episode.messages, truth, preset.reward, preset.protocol, tokens=len(episode.ids))
+
+    return pay
+
+
+def generator_of(trainer: Any, config: RlConfig) -> Generator:
+    """Who generates, by the preset's `rollouts`. Raises `InvalidInput` where the model is spread over processes."""
+    if config.rollouts == "vllm-colocate":
+        return VllmColocated(trainer)
+    if config.rollouts == "vllm-server":
+        return VllmServer(trainer, lambda wanted: _in_any_process(trainer, wanted))
+    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+        raise InvalidInput("a model spread over processes cannot generate by itself: take vLLM", field="rl.rollouts")
+    return TransformersGenerator(
+        trainer.accelerator.unwrap_model(trainer.model),
+        trainer.processing_class,
+        Draw(temperature=config.temperature, top_p=config.top_p),
+    )
+
+
+def _in_any_process(trainer: Any, here: bool) -> bool:
+    import torch
+
+    told = torch.tensor([int(here)], device=trainer.accelerator.device)
+    return bool(trainer.accelerator.gather(told).any())
+
+
+def _has_stages(rows: Sequence[RlRow]) -> bool:
+    return len({row.curriculum_stage for row in rows}) > 1

@@ -1,0 +1,246 @@
+"""Episodes as tokens: the one rollout of training and evaluation.
+
+`protocols.episodes.run_episode` leads each episode, and takes us for a model client that also remembers tokens. What
+the model sampled goes into the sequence as it was sampled; what a tool says is tokenised by itself and appended; the
+sequence is never made from text again. All episodes of a batch wait for each other before each generation, so that
+their turns are generated together.
+
+    prompt_ids   system prompt, question, heading of the agent's turn
+    ids          agent's turn <|im_end|>    tool turn, heading    agent's turn <|im_end|>    …
+    mask         1 1 1 …      1             0 0 0 …               1 1 1 …      1
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from inference import ChatTurn, Meter, Reply, Request, Sampling
+from protocols import r_search
+from protocols.episodes import EpisodeConfig, EpisodeRun, Respond, run_episode
+from schemas import ChatMessage, ContextOverflow, Message
+from training.agents import GRAMMARS, Environment, grammar_for, within
+from training.generation import Generated, Generator
+from training.masks import END, START, prompt_ids
+
+_NO_LIMIT = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutLimits:
+    """Where an episode ends."""
+
+    max_tokens: int
+    """Of everything after the prompt, results included."""
+    max_observation_tokens: int = 1024
+    max_searches: int | None = None
+    """None: `max_tokens` alone ends it."""
+    train_end_of_turn: bool = True
+    """Take the loss on the end of a turn that was put there because the model had stopped at a closing tag. One that
+    the model sampled is always trained. Supervised training takes the loss on both."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenEpisode:
+    """A finished episode. The lists but `prompt_ids` are as long as each other and never empty."""
+
+    prompt_ids: list[int]
+    ids: list[int]
+    """From the agent's first token on."""
+    mask: list[int]
+    """1 where the agent wrote, 0 where a tool did."""
+    logprobs: list[float | None]
+    """As the sampler saw them: 0.0 for a tool's tokens, None where unknown."""
+    run: EpisodeRun
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation that the agent took part in."""
+        return self.run.messages
+
+
+@dataclass(slots=True)
+class _Rounds:
+    """Gathers what the episodes want to have generated, until all that go on wait for it."""
+
+    episodes: int
+    _asked: dict[int, tuple[list[int], int, asyncio.Future[Generated]]] = field(default_factory=dict)
+    _all_wait: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def ask(self, number: int, ids: list[int], room: int) -> Generated:
+        """Continue an episode's tokens."""
+        future: asyncio.Future[Generated] = asyncio.get_running_loop().create_future()
+        self._asked[number] = ids, room, future
+        self._look()
+        return await future
+
+    def leave(self) -> None:
+        """An episode has ended."""
+        self.episodes -= 1
+        self._look()
+
+    async def serve(self, generator: Generator, stop: Sequence[str]) -> None:
+        """Generate in rounds until no episode in any process goes on. Episodes stand in the order of their numbers."""
+        self._look()
+        while True:
+            await self._all_wait.wait()
+            asked = [self._asked[number] for number in sorted(self._asked)]
+            self._asked.clear()
+            self._all_wait.clear()
+            if not generator.goes_on(bool(asked)):
+                return
+            made = generator.generate([ids for ids, _, _ in asked], [room for _, room, _ in asked], stop)
+            for (_, _, future), one in zip(asked, made, strict=True):
+                future.set_result(one)
+            if not self.episodes:
+                self._look()
+
+    def _look(self) -> None:
+        if len(self._asked) == self.episodes:
+            self._all_wait.set()
+
+
+class _Writer:
+    """One episode under way: a model client to `run_episode`, a sequence of tokens to the trainer."""
+
+    def __init__(
+        self,
+        number: int,
+        prompt: list[int],
+        rounds: _Rounds,
+        generator: Generator,
+        tokenizer: Any,
+        limits: RolloutLimits,
+    ) -> None:
+        self.prompt_ids = prompt
+        self.ids: list[int] = []
+        self.mask: list[int] = []
+        self.logprobs: list[float | None] = []
+        self._number, self._rounds, self._tokenizer, self._limits = number, rounds, tokenizer, limits
+        self._end_ids = generator.end_ids
+
+    async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
+        """The agent's next turn. Raises `ContextOverflow` when there is no room left for one."""
+        if self.ids:
+            turn = request.prompt[-1]
+            assert isinstance(turn, ChatTurn)
+            self._read(turn.content)
+        room = self._limits.max_tokens - len(self.ids) - 1  # the last token is for the end of the turn
+        if room < 1:
+            raise ContextOverflow(f"no room within {self._limits.max_tokens} tokens")
+        before = len(self.prompt_ids) + len(self.ids)
+        generated = await self._rounds.ask(self._number, [*self.prompt_ids, *self.ids], room)
+        text, is_cut = self._write(generated, request.sampling.stop)
+        return Reply(
+            text=text,
+            finish_reason="length" if is_cut else "stop",
+            prompt_tokens=before,
+            completion_tokens=len(generated.ids),
+            key="",
+        )
+
+    def _read(self, content: str) -> None:
+        """Append a tool turn and the heading of the agent's next one; nothing when they do not fit."""
+        new = observation_ids(self._tokenizer, content)
+        if len(self.ids) + len(new) + 2 > self._limits.max_tokens:
+            raise ContextOverflow(f"the result does not fit into {self._limits.max_tokens} tokens")
+        self.ids += new
+        self.mask += [0] * len(new)
+        self.logprobs += [0.0] * len(new)
+
+    def _write(self, generated: Generated, stop: Sequence[str]) -> tuple[str, bool]:
+        """Append what was sampled. Returns its text up to the first stop string, and whether it was cut.
+
+        The token that completes a stop string may hold more than that; it stays, the text behind it is nobody's.
+        """
+        new = generated.ids
+        has_end = bool(new) and new[-1] in self._end_ids
+        words = self._tokenizer.decode(new[:-1] if has_end else new, skip_special_tokens=False)
+        ends = [words.find(each) + len(each) for each in stop if each in words]
+        self.ids += new
+        self.mask += [1] * len(new)
+        self.logprobs += generated.logprobs or [None] * len(new)
+        is_cut = bool(new) and not has_end and not ends
+        if not has_end and not is_cut:
+            self.ids.append(self._tokenizer.eos_token_id)
+            self.mask.append(int(self._limits.train_end_of_turn))
+            self.logprobs.append(None)
+        return words[: min(ends)] if ends else words, is_cut
+
+
+def observation_ids(tokenizer: Any, content: str) -> list[int]:
+    """What stands between two turns of the agent, as `training.masks` tokenises it."""
+    text = f"\n{START}user\n{content}{END}\n{START}assistant\n"
+    return tokenizer.encode(text, add_special_tokens=False)
+
+
+async def roll_out(
+    prompts: Sequence[Sequence[ChatMessage]],
+    protocol: str,
+    environment: Environment,
+    *,
+    generator: Generator,
+    tokenizer: Any,
+    limits: RolloutLimits,
+) -> list[TokenEpisode]:
+    """An episode for each prompt, in their order; the same prompt may stand there many times.
+
+    Raises what tools and generator raise, and `InvalidInput` for a prompt that is not system turn and question.
+    """
+    rounds = _Rounds(len(prompts))
+    known: Mapping[tuple[ChatMessage, ...], list[int]] = {
+        opening: prompt_ids(tokenizer, opening) for opening in {tuple(prompt) for prompt in prompts}
+    }
+    writers = [
+        _Writer(number, known[tuple(prompt)], rounds, generator, tokenizer, limits)
+        for number, prompt in enumerate(prompts)
+    ]
+    respond = environment.respond(protocol)
+
+    async def episode(prompt: Sequence[ChatMessage], writer: _Writer) -> TokenEpisode:
+        run = await _run(prompt, protocol, respond, writer, tokenizer, limits)
+        rounds.leave()
+        return TokenEpisode(
+            prompt_ids=writer.prompt_ids, ids=writer.ids, mask=writer.mask, logprobs=writer.logprobs, run=run
+        )
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(episode(*pair)) for pair in zip(prompts, writers, strict=True)]
+            group.create_task(rounds.serve(generator, GRAMMARS[protocol].stop))
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+async def _run(
+    prompt: Sequence[ChatMessage],
+    protocol: str,
+    respond: Respond,
+    writer: _Writer,
+    tokenizer: Any,
+    limits: RolloutLimits,
+) -> EpisodeRun:
+    """One episode over `writer`."""
+    grammar = grammar_for(protocol, prompt)
+
+    def count(text: str) -> int:
+        return len(tokenizer.encode(text, add_special_tokens=False))
+
+    searches = _NO_LIMIT if limits.max_searches is None else limits.max_searches
+    if protocol == r_search.NAME:
+        searches = 1
+    return await run_episode(
+        prompt[1].content,
+        grammar,
+        within(respond, grammar, count, limits.max_observation_tokens),
+        client=writer,
+        model="",
+        config=EpisodeConfig(
+            sampling=Sampling(max_tokens=limits.max_tokens),
+            max_turns=1 + searches,
+            max_tokens=_NO_LIMIT,  # the writer counts them, and has no need to estimate
+        ),
+    )

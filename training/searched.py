@@ -1,0 +1,103 @@
+"""What agents search in training and evaluation: a corpus, or the documents and paragraphs of finished runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from protocols import kg_search, r_search
+from retrieval import (
+    Bm25Retriever,
+    DenseIndex,
+    DenseRetriever,
+    Encoder,
+    RetrievalConfig,
+    Retriever,
+    local_tools,
+    open_retrieval,
+)
+from retrieval.dense import embedded_text
+from retrieval.encoder import PACKAGED
+from retrieval.kg import KgStore, KgTool
+from schemas import Document, InvalidInput, Question, SourceDocument
+from training.agents import Environment
+from training.runs import MANIFEST, open_runs
+
+
+def open_environment(
+    protocol: str,
+    documents: Sequence[Path],
+    *,
+    kind: Literal["bm25", "dense"] = "bm25",
+    encoder: str = PACKAGED,
+    kg: Path | None = None,
+    top_k: int = 5,
+) -> Environment:
+    """What a protocol's agent searches. `documents`: finished runs, or one corpus as `trailforge index` reads or makes.
+
+    Questions over their own paragraphs search all paragraphs of their runs. Raises `InvalidInput` for what is missing
+    or cannot be searched so, and `RetrievalError` for a missing package, model or index.
+    """
+    graph = KgTool(KgStore.open(kg)) if kg and protocol == kg_search.NAME else None
+    if not documents:
+        environment = Environment(kg=graph, top_k=top_k)
+    elif protocol == r_search.NAME:
+        embedding = Encoder(encoder) if kind == "dense" else None
+        tools = local_tools(_source_documents(documents), encoder=embedding)
+        environment = Environment(plan_tools=tools, top_k=top_k)
+    else:
+        environment = Environment(documents=_retriever(documents, kind, encoder), kg=graph, top_k=top_k)
+    environment.check(protocol)
+    return environment
+
+
+def _retriever(documents: Sequence[Path], kind: Literal["bm25", "dense"], encoder: str) -> Retriever:
+    if _are_runs(documents):
+        found = _distinct(_documents_of_runs(documents))
+        if kind == "bm25":
+            return Bm25Retriever(found)
+        embedding = Encoder(encoder)
+        vectors = embedding.encode_documents([embedded_text(document) for document in found])
+        return DenseRetriever(DenseIndex.build(found, vectors), embedding)
+    config = RetrievalConfig(kind=kind, encoder=encoder, scope="corpus", corpus_index=str(documents[0]))
+    nobodys = Question(id="", question="", answer="")  # the corpus is the same for every question
+    return asyncio.run(open_retrieval(config).for_question(nobodys))
+
+
+def _are_runs(documents: Sequence[Path]) -> bool:
+    """Raises `InvalidInput` for several corpora, or a mixture."""
+    runs = [(path / MANIFEST).is_file() for path in documents]
+    if not all(runs) and len(documents) > 1:
+        raise InvalidInput("expected finished runs, or one corpus", file=documents[runs.index(False)])
+    return all(runs)
+
+
+def _documents_of_runs(folders: Sequence[Path]) -> Iterable[Document]:
+    for run in open_runs(folders):
+        for source in run.rows("documents", SourceDocument):
+            yield source.document
+        for question in run.rows("inputs", Question):
+            yield from question.paragraphs
+
+
+def _distinct(documents: Iterable[Document]) -> list[Document]:
+    """Each text once, numbered: ids are unique within a question or a run only. Raises `InvalidInput` for none."""
+    texts = {(document.title, document.text): document for document in documents}
+    if not texts:
+        raise InvalidInput("the runs hold neither documents nor questions with paragraphs; give a corpus")
+    return [
+        Document(id=str(number), title=document.title, text=document.text)
+        for number, document in enumerate(texts.values())
+    ]
+
+
+def _source_documents(folders: Sequence[Path]) -> list[SourceDocument]:
+    """Documents with their kinds, by which the tools of a plan differ. Raises `InvalidInput` where there are none."""
+    if not _are_runs(folders):
+        raise InvalidInput("plans search news and abstracts: give a finished run of document-bundles", file=folders[0])
+    found = [source for run in open_runs(folders) for source in run.rows("documents", SourceDocument)]
+    if not found:
+        raise InvalidInput("holds no documents: give a finished run of document-bundles", file=folders[0])
+    return found

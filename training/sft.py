@@ -1,0 +1,117 @@
+"""Supervised training: conversations in, a model out, the loss on the agent's turns alone.
+
+The masks are ours (`training.masks`); TRL's `SFTTrainer` gets tokens and labels and makes neither. Its loss is the mean
+over all trained tokens of an optimizer step, over all processes: eq. 10 of MSearcher, pooled over the batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from schemas import InvalidInput, SftRow
+from training.arguments import (
+    batches,
+    deciding,
+    is_main_process,
+    peft_config,
+    processes,
+    sealing,
+    trainer_arguments,
+)
+from training.checkpoints import open_together, save_model, write_result
+from training.config import SftConfig, TrainPreset
+from training.masks import IGNORED, MaskedTokens, masked_tokens
+from training.table import rows_of
+from training.weights import base_model as resolved
+from training.weights import load_model, load_tokenizer
+
+_log = logging.getLogger(__name__)
+
+
+def train_sft(
+    training_set: Path,
+    preset: TrainPreset,
+    out: Path,
+    *,
+    base_model: str | None = None,
+    resume: bool = False,
+    max_steps: int | None = None,
+) -> Path:
+    """Train on the rows in `training_set`/sft/train; the folder of the trained model.
+
+    Run by `accelerate launch` or torchrun, all processes call it. Raises `InvalidInput` for a training set, a base
+    model or a batch that does not fit, `OutputError` for a folder that holds something else; nothing is written then.
+    """
+    from trl.trainer.sft_config import SFTConfig as TrlConfig
+
+    config = preset.sft
+    rows = rows_of(training_set, "sft", "train", SftRow)
+    parts = batches(config.batch_size, config.per_device, processes(), field="sft.batch_size")
+    source = resolved(base_model or config.base_model)
+    tokenizer = load_tokenizer(source)
+    examples = tokenised(tokenizer, rows, config.max_tokens)
+    if not examples:
+        raise InvalidInput(f"no conversation has a token to train within {config.max_tokens}", file=training_set)
+    arguments = TrlConfig(
+        **trainer_arguments(config, out, parts, max_steps=max_steps), max_length=config.max_tokens, packing=False
+    )
+    settings = {"stage": "sft", "base_model": source, "rows": len(examples), "max_steps": max_steps}
+    checkpoint = open_together(out, settings | {"config": deciding(config)}, resume=resume)
+    trainer = _trainer(source, tokenizer, examples, arguments, config)
+    done = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    model = save_model(trainer, tokenizer, out)
+    if is_main_process():
+        write_result(
+            out,
+            {
+                "stage": "sft",
+                "steps": trainer.state.global_step,
+                "rows": len(examples),
+                "trained_tokens_per_epoch": sum(sum(example.mask) for example in examples),
+                "loss": done.training_loss,
+                "losses": [entry["loss"] for entry in trainer.state.log_history if "loss" in entry],
+                "seconds": round(done.metrics["train_runtime"], 1),
+            },
+        )
+    return model
+
+
+def tokenised(tokenizer: Any, rows: Sequence[SftRow], max_tokens: int) -> list[MaskedTokens]:
+    """Rows as tokens and labels, longer ones cut at their end; rows without a trained token are left out.
+
+    Raises `InvalidInput` naming the row whose text cannot be told from a turn's marks.
+    """
+    examples, cut = [], 0
+    for number, row in enumerate(rows, start=1):
+        try:
+            example = masked_tokens(tokenizer, row.messages, row.train)
+        except InvalidInput as error:
+            raise InvalidInput(f"{row.uid}: {error.problem}", row=number, field=error.field) from error
+        cut += len(example.input_ids) > max_tokens
+        example = MaskedTokens(input_ids=example.input_ids[:max_tokens], labels=example.labels[:max_tokens])
+        if any(label != IGNORED for label in example.labels):
+            examples.append(example)
+    if cut or len(examples) < len(rows):
+        left_out = len(rows) - len(examples)
+        _log.warning("%d of %d conversations are cut at %d tokens, %d left out", cut, len(rows), max_tokens, left_out)
+    return examples
+
+
+def _trainer(source: str, tokenizer: Any, examples: Sequence[MaskedTokens], arguments: Any, config: SftConfig) -> Any:
+    from datasets import Dataset
+    from trl.trainer.sft_trainer import SFTTrainer
+
+    dataset = Dataset.from_dict(
+        {"input_ids": [each.input_ids for each in examples], "labels": [each.labels for each in examples]}
+    )
+    return SFTTrainer(
+        model=load_model(source),
+        args=arguments,
+        train_dataset=dataset,
+        processing_class=tokenizer,
+        callbacks=[sealing()],
+        peft_config=peft_config(config),
+    )
