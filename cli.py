@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from commands import documents, export, kg, train
+from commands import documents, export, kg, train, training
 from commands.options import (
     BeamOptions,
     MaxCalls,
@@ -117,6 +117,7 @@ def _estimate(questions: Path, preset: str, limit: int | None, seed: int) -> Non
 documents.register(app)
 kg.register(app)
 train.register(app)
+training.register(app)
 export.register(app)
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from commands.launching import Launch, Launcher, Print, launched
+
 if TYPE_CHECKING:
     from training.agents import Environment
     from training.config import TrainPreset
@@ -59,11 +61,13 @@ _Kg = Annotated[Path | None, typer.Option(help="Folder that `kg build` made, for
 @app.command(
     epilog="""Examples:\n
     trailforge train sft sets/musique --preset msearcher --base-model models/qwen2.5-7b --out trained/sft\n
-    accelerate launch --config_file fsdp2.yaml -m cli train sft sets/musique --preset msearcher --out trained/sft\n
+    trailforge train sft sets/musique --preset msearcher --out trained/sft \\\n
+        --launcher slurm --launch cluster.yaml --print\n
     trailforge train sft sets/demo --preset my_training.yaml --base-model smollm2 --max-steps 3 --out trained/try\n
     trailforge train sft … --resume                    goes on from the last whole checkpoint""",
 )
 def sft(
+    context: typer.Context,
     training_set: _Set,
     preset: _Preset,
     out: _Out,
@@ -72,8 +76,13 @@ def sft(
     logging: _Logging = None,
     seed: _Seed = None,
     max_steps: _Steps = None,
+    launcher: Launcher = None,
+    launch: Launch = None,
+    print_files: Print = False,
 ) -> None:
     """Train on conversations; the loss is taken on the agent's turns alone."""
+    if launched(context, launcher, launch, print_files, out):
+        return
     from training.sft import train_sft
 
     recipe = _recipe(preset, logging, seed)
@@ -88,6 +97,7 @@ def sft(
     trailforge train rl sets/kg --preset dynasearcher --documents out/kg --kg kgs/wikidata5m --out trained/rl""",
 )
 def rl(
+    context: typer.Context,
     training_set: _Set,
     preset: _Preset,
     out: _Out,
@@ -105,8 +115,13 @@ def rl(
     importance_correction: Annotated[
         bool, typer.Option(help="Weigh tokens by how much likelier the trainer finds them than vLLM did.")
     ] = True,
+    launcher: Launcher = None,
+    launch: Launch = None,
+    print_files: Print = False,
 ) -> None:
     """Train on questions: the agent searches, and is paid for its episodes."""
+    if launched(context, launcher, launch, print_files, out):
+        return
     from training.rl import VllmOptions, train_rl
 
     recipe = _recipe(preset, logging, seed)

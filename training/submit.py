@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import shlex
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +45,7 @@ def submit(
     write_launch(render(command, launcher, config, folder.absolute()), folder)
     for line in _lines(launcher, config, folder.absolute()):
         try:
-            done = subprocess.run(line, cwd=workdir, check=False)
+            done = subprocess.run(line, cwd=workdir, env=_environment(), check=False)
         except FileNotFoundError as error:
             raise InvalidInput(f"no program {line[0]!r} here; {launcher} needs it", field="launcher") from error
         if done.returncode:
@@ -75,6 +77,11 @@ def record(out: Path, training_set: Path, command: Sequence[str], launcher: Laun
     unfinished.write_text(json.dumps(content, indent=1), encoding="utf-8")
     unfinished.replace(path)
     return path
+
+
+def _environment() -> dict[str, str]:
+    """With the programs of this Python environment first."""
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
 
 
 def _lines(launcher: Launcher, config: LaunchConfig, folder: Path) -> list[list[str]]:

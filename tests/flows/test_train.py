@@ -1,0 +1,81 @@
+"""The flow of a training: finished runs in, a model out by two processes, and a record that names both."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from prefect.testing.utilities import prefect_test_harness
+
+from flows.train import train
+from presets import load_training_preset
+from schemas import CountMismatch, InvalidInput
+from tests.pipelines.support import make_run, questions_file
+from tests.training.tiny import save_tiny_model
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, a tiny model, a preset that suits both."""
+    folder = tmp_path_factory.mktemp("train")
+    make_run(folder / "run", questions_file(folder / "questions.jsonl"))
+    save_tiny_model(folder / "model", window=4096)
+    preset = load_training_preset("msearcher")
+    small = {"batch_size": 4, "epochs": 1, "max_tokens": 4096, "precision": "float32", "logging": "none"}
+    preset["sft"] |= {**small, "gradient_checkpointing": False}
+    (folder / "preset.yaml").write_text(yaml.safe_dump(preset))
+    return folder
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_two_processes_train_on_a_finished_run(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    launch = {"devices_per_node": 2, "sharding": "none", "use_cpu": True, "precision": "no"}
+    with prefect_test_harness():
+        path = train(
+            [lab / "run"],
+            lab / "set",
+            lab / "trained",
+            preset=str(lab / "preset.yaml"),
+            base_model=str(lab / "model"),
+            more=["--max-steps", "2"],
+            launcher="accelerate",
+            launch={"devices_per_node": 2, "sharding": "none", "use_cpu": True, "precision": "no"},
+            view={"validation_share": 0.2},
+        )
+    record = json.loads(path.read_text())
+    assert path == lab / "trained-launch" / "record.json"
+    (run,) = record["runs"]
+    assert run["manifest_sha256"] == sha256(lab / "run" / "manifest.json")
+    assert record["training_set_sha256"] == sha256(lab / "set" / "manifest.json")
+    weights = lab / "trained" / "model" / "model.safetensors"
+    assert record["model_sha256"][weights.name] == sha256(weights) != sha256(lab / "model" / weights.name)
+    assert record["command"][:3] == ["trailforge", "train", "sft"] and record["launch"]["devices_per_node"] == 2
+    done = json.loads((lab / "trained" / "training.json").read_text())
+    assert (done["stage"], done["steps"]) == ("sft", 2)
+
+
+def test_a_run_that_does_not_verify_is_not_trained_on(lab: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "run"
+    make_run(broken, questions_file(tmp_path / "questions.jsonl"))
+    next((broken / "sft").glob("*.parquet")).unlink()
+    with prefect_test_harness(), pytest.raises(CountMismatch, match=r"sft/part-.*: missing"):
+        train([broken], tmp_path / "set", tmp_path / "out")
+    assert not (tmp_path / "set").exists() and not (tmp_path / "out").exists()
+
+
+def test_a_set_of_other_runs_is_refused(lab: Path, tmp_path: Path) -> None:
+    make_run(tmp_path / "run", questions_file(tmp_path / "questions.jsonl"))
+    manifest = tmp_path / "run" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"seconds": 1.0', '"seconds": 2.0'))
+    with prefect_test_harness(), pytest.raises(InvalidInput, match="a training set of other runs"):
+        train([tmp_path / "run"], lab / "set", tmp_path / "out")
