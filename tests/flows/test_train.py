@@ -39,7 +39,6 @@ def sha256(path: Path) -> str:
 
 def test_two_processes_train_on_a_finished_run(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
-    launch = {"devices_per_node": 2, "sharding": "none", "use_cpu": True, "precision": "no"}
     with prefect_test_harness():
         path = train(
             [lab / "run"],
