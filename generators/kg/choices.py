@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
+from generators.kg.tool import SURE
 from generators.search_thoughts import names_in
 from generators.steps.mentions import mentions_of
 from retrieval import Retrieval
@@ -14,16 +15,21 @@ from schemas import Passage
 
 _MOST_WORDS = 3
 """Of a query that together may name a relation, or a thing that is written small."""
-_SURE = 0.9
-"""Score from which small words are taken for a thing of the graph: `penicillin`."""
+_MOST_AFTER = 8
+"""Words after a name that may belong to it."""
+_FEWEST_LETTERS = 3
+"""Of a word that may be a thing: graphs know `be` as Belgium."""
 
 
 def name_choices(store: KgStore, query: str, known: Sequence[str]) -> list[str]:
     """Names that a query is about: earlier answers in it, then names by their looks, else things written small."""
-    names = list(dict.fromkeys([*known, *names_in(query)])) or [mention.text for mention in mentions_of(query)]
+    looks = [*names_in(query)] or [mention.text for mention in mentions_of(query) if mention.kind == "name"]
+    every = dict.fromkeys([*known, *(look.strip(" <>") for look in looks)])
+    names = [name for name in every if name in known or not name.isdigit()]
     if names:
-        return list(dict.fromkeys(_with_tail(store, query, name) for name in names))
-    things = (run for run in _runs(query) if any(m.score >= _SURE for m in match_entity(store, run, query, 1)))
+        whole = dict.fromkeys(_with_tail(store, query, name) for name in names)
+        return [name for name in whole if not any(name != other and name in other for other in whole)]
+    things = (run for run in _runs(query) if any(m.score >= SURE for m in match_entity(store, run, query, 1)))
     return [thing for thing in (next(things, None),) if thing]
 
 
@@ -47,11 +53,11 @@ async def relation_choices(
 
 
 def _with_tail(store: KgStore, query: str, name: str) -> str:
-    """A name with the small words after it, where the graph knows both together: `La` of `La traviata`."""
+    """A name with what stands after it, where the graph knows both together: `La traviata`, `Ana, mon amour`."""
     _, _, rest = query.partition(name)
-    words = rest.strip(" ?").split(" ")[:_MOST_WORDS] if rest.startswith(" ") else []
-    longer = (" ".join([name, *words[:n]]) for n in range(len(words), 0, -1))
-    return next((text for text in longer if any(m.score >= _SURE for m in match_entity(store, text, query, 1))), name)
+    words = rest.rstrip(" ?").split(" ")[: _MOST_AFTER + 1] if rest[:1] in (" ", ",", ";", ":") else []
+    longer = (name + " ".join(words[: n + 1]) for n in range(len(words) - 1, 0, -1))
+    return next((text for text in longer if any(m.score >= SURE for m in match_entity(store, text, query, 1))), name)
 
 
 def some_of(choices: Sequence[str], most: int) -> str:
@@ -64,7 +70,7 @@ def some_of(choices: Sequence[str], most: int) -> str:
 def _runs(query: str) -> Iterable[str]:
     """Runs of neighbouring words that say something, the longest first."""
     wanted = content_words(query)
-    words = [word for word in name_words(query) if word in wanted]
+    words = [word for word in name_words(query) if word in wanted and len(word) >= _FEWEST_LETTERS]
     return (" ".join(words[i : i + n]) for n in range(_MOST_WORDS, 0, -1) for i in range(len(words) - n + 1))
 
 

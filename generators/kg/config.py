@@ -18,9 +18,9 @@ from rewards.dynasearcher import DEFAULT, PAPER
 from schemas import InvalidInput, estimate_tokens, to_dict
 
 Reader = Literal["passages", "sentences"]
-KgFilter = Literal["model", "overlap", "none"]
-"""`model`: the paper's, which keeps up to five. `overlap`: the five that share most words with the search.
-`none`: all that are offered."""
+KgFilter = Literal["model", "asked", "none"]
+"""`model`: the paper's, which keeps up to five. `asked`: up to five of an entity that
+was matched surely, by the relation that is asked for or to another name in the query. `none`: all that are offered."""
 SelfCheck = Literal["off", "reading", "absent"]
 """When graph and documents are said to conflict. `reading`: the model reads something else in the documents than the
 graph has. `absent`: besides, no document mentions what the graph has; for models whose reading is not to be relied on.

@@ -6,7 +6,6 @@ What it did is kept with the observation, as a `KgStep`, from which the row's an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +14,11 @@ from inference import Meter, Sampling
 from protocols.grammar import Observation, Search
 from retrieval import LazyRetriever, Retriever
 from retrieval.kg import MAX_KEPT, KgResult, KgTool, TripleQuery, keep_triples
+from rewards import mentions
 from schemas import EntityLink, KgStep, KgTriple, Question, RelationLink
+
+SURE = 0.9
+"""Score from which a name is taken for an entity: "Roman Polansky" is Roman Polanski, "George VI" not George II."""
 
 
 class Labels(NamedTuple):
@@ -54,7 +57,7 @@ class SearchTool:
             asyncio.to_thread(self.kg.search, search.entities, search.relations, search.query),
             self.documents.retrieve(search.query, self.context.config.top_k),
         )
-        kept = await self._kept(search, found.triples, meter)
+        kept = await self._kept(search, found, meter)
         step = KgStep(
             index=0,
             sub_question=search.query,
@@ -68,12 +71,12 @@ class SearchTool:
         )
         return Observation(passages=step.documents, triples=tuple(map(labels, kept)), detail=step)
 
-    async def _kept(self, search: Search, offered: Sequence[KgTriple], meter: Meter) -> tuple[KgTriple, ...]:
-        config = self.context.config
+    async def _kept(self, search: Search, found: KgResult, meter: Meter) -> tuple[KgTriple, ...]:
+        config, offered = self.context.config, found.triples
         if config.kg_filter == "none":
             return tuple(offered)
-        if config.kg_filter == "overlap":
-            return tuple(offered[:MAX_KEPT])
+        if config.kg_filter == "asked":
+            return asked_for(search.query, found)
         query = TripleQuery(
             question=self.question.question,
             sub_query=search.query,
@@ -90,6 +93,19 @@ class SearchTool:
             meter=meter,
         )
         return kept.triples
+
+
+def asked_for(query: str, found: KgResult) -> tuple[KgTriple, ...]:
+    """Up to five triples of surely matched entities, by a relation asked for or to what the query names too."""
+    sure = {match.entity_id for one in found.entities for match in one.matches[:1] if match.score >= SURE}
+    relations = {match.relation_id for one in found.relations for match in one.matches[:1]}
+    kept = []
+    for triple in found.triples:
+        ends = {triple.head: triple.tail_label, triple.tail: triple.head_label}
+        others = [label for entity, label in ends.items() if entity in sure]
+        if others and (triple.relation in relations or any(mentions(query, label) for label in others)):
+            kept.append(triple)
+    return tuple(kept[:MAX_KEPT])
 
 
 def labels(triple: KgTriple) -> Labels:

@@ -50,7 +50,7 @@ GUIDED = KgGeneratorConfig(
     episodes=3,
     top_k=2,
     episode=EpisodeConfig(style="completion"),
-    kg_filter="overlap",
+    kg_filter="asked",
     reading=ReadingConfig(reader="sentences", max_tokens=16, stop=("\n",)),
     prompts=KgPromptNames(answer="embedded_answer"),
 )
@@ -412,7 +412,7 @@ def conflicting(context: KgContext) -> list[tuple[int, str, str]]:
 
 def free(graph: KgStore, **changes: object) -> KgContext:
     script = agent(GOOD)
-    return context(graph, lambda r: reads(r) or script(r), replace(FREE, episodes=1, kg_filter="overlap", **changes))  # type: ignore[arg-type]
+    return context(graph, lambda r: reads(r) or script(r), replace(FREE, episodes=1, kg_filter="asked", **changes))  # type: ignore[arg-type]
 
 
 def reads(request: Request) -> str:

@@ -42,7 +42,7 @@ GUIDED = replace(
         style="guided",
         episodes=4,
         top_k=2,
-        kg_filter="overlap",
+        kg_filter="asked",
         episode=EpisodeConfig(style="completion"),
         reading=ReadingConfig(reader="sentences", max_tokens=16, stop=("\n",)),
         prompts=KgPromptNames(answer="embedded_answer"),
