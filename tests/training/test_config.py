@@ -17,7 +17,8 @@ NAMES = ["dynasearcher", "msearcher", "r-search", "ragsearch"]
 
 
 def test_the_presets_of_the_house_hold_the_rewards_of_the_house() -> None:
-    assert training_preset_names() == NAMES
+    assert training_preset_names() == ["demo", *NAMES]
+    assert load_train_preset("demo").sft.base_model == "smollm2"
     assert {name: load_train_preset(name).reward for name in NAMES} == {name: REWARD_PRESETS[name] for name in NAMES}
 
 
@@ -103,8 +104,8 @@ def test_what_is_wrong_is_named_with_file_and_field(
 
 
 def test_an_unknown_name_gets_the_list_of_names() -> None:
-    with pytest.raises(InvalidInput, match="no preset 'demo'; there are dynasearcher, msearcher, r-search, ragsearch"):
-        load_train_preset("demo")
+    with pytest.raises(InvalidInput, match="no preset 'nope'; there are demo, dynasearcher, msearcher, r-search, ragsearch"):
+        load_train_preset("nope")
 
 
 @pytest.mark.parametrize(("progress", "weight"), [(0.0, 0.1), (0.5, 0.055), (1.0, 0.01), (-1.0, 0.1), (2.0, 0.01)])
