@@ -104,7 +104,9 @@ def test_what_is_wrong_is_named_with_file_and_field(
 
 
 def test_an_unknown_name_gets_the_list_of_names() -> None:
-    with pytest.raises(InvalidInput, match="no preset 'nope'; there are demo, dynasearcher, msearcher, r-search, ragsearch"):
+    with pytest.raises(
+        InvalidInput, match="no preset 'nope'; there are demo, dynasearcher, msearcher, r-search, ragsearch"
+    ):
         load_train_preset("nope")
 
 
