@@ -14,11 +14,12 @@ from aiohttp import web
 from protocols import nl_dag, r_search
 from protocols.grammar import Search, Turn
 from retrieval.kg import build_kg, open_source
-from schemas import ChatMessage, PlanNode
+from schemas import PlanNode
 from tests.support import finished_runs as made
 from tests.training.tiny import SAMPLE
 from training.agents import GRAMMARS
 from training.rollouts import observation_ids
+from training.transcripts import Spoken
 
 LOGPROB = -0.25
 ANSWER = "Kourou"
@@ -51,7 +52,7 @@ def spelled(tokenizer: Any, text: str) -> list[int]:
     return [token for letter in text for token in tokenizer.encode(letter, add_special_tokens=False)]
 
 
-def expected(tokenizer: Any, messages: Sequence[ChatMessage]) -> tuple[list[int], list[int]]:
+def expected(tokenizer: Any, messages: Sequence[Spoken]) -> tuple[list[int], list[int]]:
     """Ids and mask after the prompt, of turns that were spelled and whose ends were put there."""
     ids: list[int] = []
     mask: list[int] = []

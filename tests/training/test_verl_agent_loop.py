@@ -51,6 +51,9 @@ def entry(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Worker:
     """verl's `AgentLoopWorker` without Ray: its own methods, over a server that follows a script."""
 
+    _run_agent_loop: Any
+    _postprocess: Any
+
     def __init__(self, entry: Path, tokenizer: Any, server: Any, *, engine: str = "vllm") -> None:
         from omegaconf import OmegaConf
 
