@@ -105,7 +105,7 @@ class TransformersGenerator:
         finally:
             model.train(was_training)
         for row in made[:, width:].tolist():
-            yield Generated(_ended(row, self._tokenizer, stop, self.end_ids))
+            yield Generated(ended(row, self._tokenizer, stop, self.end_ids))
 
 
 class VllmColocated:
@@ -202,8 +202,11 @@ def _stop_strings(tokenizer: Any, stop: Sequence[str], start: int) -> Any:
     return StopStrings()
 
 
-def _ended(row: list[int], tokenizer: Any, stop: Sequence[str], end_ids: Collection[int]) -> list[int]:
-    """A row without the padding behind its end."""
+def ended(row: list[int], tokenizer: Any, stop: Sequence[str], end_ids: Collection[int]) -> list[int]:
+    """A row up to its end, whatever was sampled or padded behind that. None of its tokens becomes another one."""
+    before = tokenizer.decode(row[:-1], skip_special_tokens=False)
+    if not any(token in end_ids for token in row[:-1]) and not any(s in before for s in stop):
+        return row  # as servers answer, which stop by themselves
     for place, token in enumerate(row):
         if token in end_ids:
             return row[: place + 1]

@@ -2,8 +2,8 @@
 
 `protocols.episodes.run_episode` leads each episode, and takes us for a model client that also remembers tokens. What
 the model sampled goes into the sequence as it was sampled; what a tool says is tokenised by itself and appended; the
-sequence is never made from text again. All episodes of a batch wait for each other before each generation, so that
-their turns are generated together.
+sequence is never made from text again. The episodes of `roll_out` wait for each other before each generation, so that
+their turns are generated together; one of `roll_out_one` waits for nobody, as servers batch what they are asked.
 
     prompt_ids   system prompt, question, heading of the agent's turn
     ids          agent's turn <|im_end|>    tool turn, heading    agent's turn <|im_end|>    …
@@ -13,7 +13,7 @@ their turns are generated together.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,9 @@ from training.generation import Generated, Generator
 from training.masks import END, START, prompt_ids
 
 _NO_LIMIT = 1_000_000
+
+GoOn = Callable[[list[int], int, Sequence[str]], Awaitable[Generated]]
+"""(ids so far, room, stop strings) -> the continuation, as `Generator.generate` makes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +110,9 @@ class _Writer:
 
     def __init__(
         self,
-        number: int,
         prompt: list[int],
-        rounds: _Rounds,
-        generator: Generator,
+        go_on: GoOn,
+        end_ids: Collection[int],
         tokenizer: Any,
         limits: RolloutLimits,
     ) -> None:
@@ -118,8 +120,7 @@ class _Writer:
         self.ids: list[int] = []
         self.mask: list[int] = []
         self.logprobs: list[float | None] = []
-        self._number, self._rounds, self._tokenizer, self._limits = number, rounds, tokenizer, limits
-        self._end_ids = generator.end_ids
+        self._go_on, self._end_ids, self._tokenizer, self._limits = go_on, end_ids, tokenizer, limits
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
         """The agent's next turn. Raises `ContextOverflow` when there is no room left for one."""
@@ -131,8 +132,9 @@ class _Writer:
         if room < 1:
             raise ContextOverflow(f"no room within {self._limits.max_tokens} tokens")
         before = len(self.prompt_ids) + len(self.ids)
-        generated = await self._rounds.ask(self._number, [*self.prompt_ids, *self.ids], room)
-        text, is_cut = self._write(generated, request.sampling.stop)
+        stop = request.sampling.stop
+        generated = await self._go_on([*self.prompt_ids, *self.ids], room, stop)
+        text, is_cut = self._write(generated, stop)
         return Reply(
             text=text,
             finish_reason="length" if is_cut else "stop",
@@ -193,26 +195,42 @@ async def roll_out(
     known: Mapping[tuple[ChatMessage, ...], list[int]] = {
         opening: prompt_ids(tokenizer, opening) for opening in {tuple(prompt) for prompt in prompts}
     }
-    writers = [
-        _Writer(number, known[tuple(prompt)], rounds, generator, tokenizer, limits)
-        for number, prompt in enumerate(prompts)
-    ]
     respond = environment.respond(protocol)
 
-    async def episode(prompt: Sequence[ChatMessage], writer: _Writer) -> TokenEpisode:
-        run = await _run(prompt, protocol, respond, writer, tokenizer, limits)
+    async def episode(number: int, prompt: Sequence[ChatMessage]) -> TokenEpisode:
+        def ask(ids: list[int], room: int, stop: Sequence[str]) -> Awaitable[Generated]:
+            return rounds.ask(number, ids, room)
+
+        writer = _Writer(known[tuple(prompt)], ask, generator.end_ids, tokenizer, limits)
+        finished = await _run(prompt, protocol, respond, writer, tokenizer, limits)
         rounds.leave()
-        return TokenEpisode(
-            prompt_ids=writer.prompt_ids, ids=writer.ids, mask=writer.mask, logprobs=writer.logprobs, run=run
-        )
+        return finished
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(episode(*pair)) for pair in zip(prompts, writers, strict=True)]
+            tasks = [group.create_task(episode(number, prompt)) for number, prompt in enumerate(prompts)]
             group.create_task(rounds.serve(generator, GRAMMARS[protocol].stop))
     except BaseExceptionGroup as failed:
         raise failed.exceptions[0] from None
     return [task.result() for task in tasks]
+
+
+async def roll_out_one(
+    prompt: Sequence[ChatMessage],
+    protocol: str,
+    environment: Environment,
+    *,
+    go_on: GoOn,
+    end_ids: Collection[int],
+    tokenizer: Any,
+    limits: RolloutLimits,
+) -> TokenEpisode:
+    """One episode, whose turns `go_on` samples. `end_ids`: tokens that end a turn when they are sampled.
+
+    Raises what tools and `go_on` raise, and `InvalidInput` for a prompt that is not system turn and question.
+    """
+    writer = _Writer(prompt_ids(tokenizer, prompt), go_on, end_ids, tokenizer, limits)
+    return await _run(prompt, protocol, environment.respond(protocol), writer, tokenizer, limits)
 
 
 async def _run(
@@ -222,7 +240,7 @@ async def _run(
     writer: _Writer,
     tokenizer: Any,
     limits: RolloutLimits,
-) -> EpisodeRun:
+) -> TokenEpisode:
     """One episode over `writer`."""
     grammar = grammar_for(protocol, prompt)
 
@@ -232,7 +250,7 @@ async def _run(
     searches = _NO_LIMIT if limits.max_searches is None else limits.max_searches
     if protocol == r_search.NAME:
         searches = 1
-    return await run_episode(
+    run = await run_episode(
         prompt[1].content,
         grammar,
         within(respond, grammar, count, limits.max_observation_tokens),
@@ -243,4 +261,7 @@ async def _run(
             max_turns=1 + searches,
             max_tokens=_NO_LIMIT,  # the writer counts them, and has no need to estimate
         ),
+    )
+    return TokenEpisode(
+        prompt_ids=writer.prompt_ids, ids=writer.ids, mask=writer.mask, logprobs=writer.logprobs, run=run
     )

@@ -1,23 +1,63 @@
-"""The reward for slime: `--custom-rm-path training.adapters.slime.reward --label-key reward_model`.
+"""For slime, which none of this imports: a reward and a rollout that searches.
 
-`args.reward_preset` and `args.reward_protocol`, where they are set, hold for all questions. `sample.metadata` may have
-what a custom generate function knows: `transcript` (its messages), `retrieved_titles`, `judge`.
+`--custom-rm-path training.adapters.slime.reward --label-key reward_model`. `args.reward_preset` and
+`args.reward_protocol`, where they are set, hold for all questions. `sample.metadata` may have what a generate function
+knows, as ours does: `transcript` (its messages), `retrieved_titles`, `judge`.
+
+`--custom-generate-function-path training.adapters.slime.generate`. What is searched stands in the YAML file that the
+environment variable TRAILFORGE_SEARCH names (`SearchSettings`). Not for `--partial-rollout`: an episode that slime
+breaks off is made anew.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Any, Protocol
 
+import aiohttp
+
+from schemas import ChatMessage, InvalidInput, RequestRefused, ServerUnavailable
+from training.adapters.search_episodes import SearchSettings, known_of, logprobs_of, search_episode, settings_of
+from training.generation import Generated
+from training.masks import END, START, render
 from training.scoring import preset_of, read_messages, read_truth, score_messages, split_text
+
+SETTINGS = "TRAILFORGE_SEARCH"
+"""Environment variable with the path of the settings."""
+_ATTEMPTS, _FIRST_WAIT_S = 6, 1.0
+_OPENING = re.compile(
+    rf"{re.escape(START)}system\n(.*?){re.escape(END)}\n{re.escape(START)}user\n(.*?){re.escape(END)}\n", re.DOTALL
+)
 
 
 class Sample(Protocol):
-    """What is read of slime's `Sample`."""
+    """What a reward reads of slime's `Sample`."""
 
     response: str
+    """Everything after the prompt."""
     response_length: int
+    """In tokens."""
     label: Any
     metadata: dict[str, Any]
+
+
+class RolloutSample(Sample, Protocol):
+    """What a rollout reads and writes of it besides."""
+
+    prompt: Any
+    """Messages; a text in ChatML with `--apply-chat-template`."""
+    tokens: list[int]
+    """Of prompt and response."""
+    loss_mask: list[int] | None
+    """As long as the response, as the next."""
+    rollout_log_probs: list[float] | None
+    status: Any
+    Status: Any
+    """The enumeration of its states."""
 
 
 async def reward(args: Any, sample: Sample, **_: Any) -> float:
@@ -35,3 +75,102 @@ async def reward(args: Any, sample: Sample, **_: Any) -> float:
         retrieved_titles=known.get("retrieved_titles"),
         judge=known.get("judge"),
     ).total
+
+
+async def generate(args: Any, sample: RolloutSample, sampling_params: Mapping[str, Any]) -> RolloutSample:
+    """An episode on the sample's question, written into the sample; an aborted one leaves it as it was.
+
+    `sampling_params["max_new_tokens"]` is its longest response, results included. Raises as `search_episode`, and
+    `ServerUnavailable` or `RequestRefused` where the router does not answer.
+    """
+    tokenizer = _tokenizer(args.hf_checkpoint)
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=30)) as session:
+        server = _Server(session, f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate", sampling_params)
+        try:
+            episode = await search_episode(
+                _messages(sample.prompt),
+                read_truth(sample.label).protocol,
+                _settings(),
+                go_on=server.go_on,
+                tokenizer=tokenizer,
+                max_tokens=sampling_params["max_new_tokens"],
+            )
+        except _Aborted:
+            sample.status = sample.Status.ABORTED
+            return sample
+    sample.tokens = [*episode.prompt_ids, *episode.ids]
+    sample.response = tokenizer.decode(episode.ids, skip_special_tokens=False)
+    sample.response_length = len(episode.ids)
+    sample.loss_mask = episode.mask
+    sample.rollout_log_probs = logprobs_of(episode)
+    sample.metadata = {**(sample.metadata or {}), **known_of(episode)}
+    is_cut = episode.run.stop == "too_long"
+    sample.status = sample.Status.TRUNCATED if is_cut else sample.Status.COMPLETED
+    return sample
+
+
+class _Aborted(Exception):
+    """slime has enough episodes and broke the others off."""
+
+
+class _Server:
+    """The SGLang router."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, sampling: Mapping[str, Any]) -> None:
+        self._session, self._url, self._sampling = session, url, sampling
+
+    async def go_on(self, ids: list[int], room: int, stop: Sequence[str], end_ids: Collection[int]) -> Generated:
+        """As `search_episodes.GoOn`."""
+        sampling = {
+            **self._sampling, "max_new_tokens": room, "stop": list(stop), "stop_token_ids": list(end_ids),
+            "no_stop_trim": True,
+        }  # fmt: skip
+        reply = await self._post({"input_ids": ids, "sampling_params": sampling, "return_logprob": True})
+        told = reply["meta_info"]
+        if told["finish_reason"]["type"] == "abort":
+            raise _Aborted
+        sampled = told.get("output_token_logprobs") or ()  # (log-probability, token, text)
+        return Generated([token for _, token, *_ in sampled], [float(logprob) for logprob, *_ in sampled])
+
+    async def _post(self, body: Mapping[str, Any]) -> Any:
+        """The router's answer; asked again where it does not answer or fails, as while servers restart."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                async with self._session.post(self._url, json=body) as answer:
+                    if answer.status == 200:
+                        return await answer.json()
+                    why = f"HTTP {answer.status}: {(await answer.text())[:200]}"
+                    if answer.status < 500:
+                        raise RequestRefused(f"{self._url}: {why}")
+            except aiohttp.ClientError as error:
+                why = str(error) or type(error).__name__
+            if attempt + 1 == _ATTEMPTS:
+                raise ServerUnavailable(f"{self._url}: {why}")
+            await asyncio.sleep(_FIRST_WAIT_S * 2**attempt)
+
+
+def _settings() -> SearchSettings:
+    path = os.environ.get(SETTINGS)
+    if not path:
+        raise InvalidInput("set it to the path of the search settings (`search.yaml` of the export)", field=SETTINGS)
+    return settings_of(path)
+
+
+@cache
+def _tokenizer(name: str) -> Any:
+    from training.weights import load_tokenizer
+
+    return load_tokenizer(name)
+
+
+def _messages(prompt: Any) -> tuple[ChatMessage, ...]:
+    """System turn and question, from messages or from what our template makes of them."""
+    if not isinstance(prompt, str):
+        return read_messages(list(prompt))
+    found = _OPENING.match(prompt)
+    messages = ()
+    if found is not None:
+        messages = ChatMessage(role="system", content=found[1]), ChatMessage(role="user", content=found[2])
+    if render(messages, add_generation_prompt=True) != prompt:
+        raise InvalidInput("not a system turn and a question in ChatML; give the model our template", field="prompt")
+    return messages

@@ -2,8 +2,9 @@
 
 `reward.custom_reward_function.reward_kwargs` may name `preset` and `protocol`; without them each question's own hold.
 verl decodes the whole response, observations too, and knows neither its length in tokens nor who wrote what. An agent
-loop that does puts it into its extra fields, which arrive in `extra_info`: `transcript` (the episode's messages),
-`response_tokens`, `retrieved_titles`, `judge`. Without `response_tokens` nothing is taken off for length.
+loop that does, as `verl_agent_loop`, puts it into its extra fields, which the reward manager `naive` hands on in
+`extra_info`: `transcript` (the episode's messages), `response_tokens`, `retrieved_titles`, `judge`. Without
+`response_tokens` nothing is taken off for length.
 """
 
 from __future__ import annotations

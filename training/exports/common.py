@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from retrieval.encoder import PACKAGED
 from schemas import ChatMessage, RlRow, SftRow, to_dict
 from training.config import TrainPreset
 from training.masks import TRAINING_TEMPLATE
@@ -136,6 +137,32 @@ of the base model this template before training, and keep it when the trained mo
 ```bash
 cp {TEMPLATE} $MODEL/{TEMPLATE}
 ```"""
+
+
+SEARCH_NOTE = """`documents` are absolute paths: of finished runs, whose documents or paragraphs are searched, or of
+one corpus. `kind` is `bm25`, or `dense` with an `encoder`. Questions of protocol `kg_search` also want a `kg`. An agent
+speaks the protocol that its question names. Results have no loss and are never tokenised again; an end of turn that
+was put behind a closing tag, and not sampled, has none either."""
+
+
+def search_settings(export: Export) -> dict[str, object]:
+    """`training.adapters.search_episodes.SearchSettings` to be filled in, with the numbers of the preset."""
+    numbers = export.preset.rl
+    return {
+        "documents": [],
+        "kind": "bm25",
+        "encoder": PACKAGED,
+        "kg": None,
+        "top_k": numbers.top_k,
+        "max_observation_tokens": numbers.max_observation_tokens,
+        "max_searches": numbers.max_searches,
+    }
+
+
+def longest_prompt(export: Export) -> int:
+    """Room for every prompt in tokens: twice the longest one, as the model's tokenizer may not be what measured it."""
+    longest = max(count.longest for count in export.training_set.manifest.counts if count.table == "rl")
+    return -(-2 * longest // 512) * 512
 
 
 def fenced(command: str, language: str = "bash") -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import yaml
 
 from schemas import SftRow
+from training.adapters.slime import SETTINGS
 from training.exports.common import (
     INT,
+    SEARCH_NOTE,
     STR,
     TEMPLATE_NOTE,
     Export,
@@ -16,12 +19,14 @@ from training.exports.common import (
     one_command,
     readme,
     schema,
+    search_settings,
 )
 from training.exports.verl import RL, rl_row
 
 _TURNS = pa.list_(pa.struct([("role", STR), ("content", STR), ("step_loss_mask", INT)]))
 SFT = schema([("messages", _TURNS), ("uid", STR), ("question", STR), ("data_source", STR)])
 REWARD = "training.adapters.slime.reward"
+GENERATE = "training.adapters.slime.generate"
 
 
 def write(export: Export) -> str:
@@ -37,10 +42,17 @@ def write(export: Export) -> str:
         )
     if has(export, "rl"):
         sections["Reinforcement learning"] = (
-            f"{fenced(_rl_command(export))}\n\n`$GENERATE` names an async function `generate(args, sample, "
-            "sampling_params)` that searches. Here `--global-batch-size` counts episodes."
+            f"Fill in the `documents` of `search.yaml`:\n\n{fenced(_rl_command(export))}\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}"
         )
+        export.text("search.yaml", yaml.safe_dump(search_settings(export), sort_keys=False))
     return readme("For slime", export, sections | {"Masks and template": TEMPLATE_NOTE})
+
+
+_RL_TEXT = f"""The rollout needs trailforge on every machine, and `{SETTINGS}` in the environment of slime's workers:
+where the command is submitted to a Ray cluster, among the `env_vars` of its runtime environment. It asks the SGLang
+router for tokens, stops at closing tags, and appends what the search finds as tokens without loss. It is not made for
+`--partial-rollout`. Here `--global-batch-size` counts episodes, and `--rollout-max-response-len` all that follows the
+prompt, results included."""
 
 
 def _sft(row: SftRow, split: str, number: int) -> Row:
@@ -74,13 +86,13 @@ def _sft_command(export: Export) -> str:
 def _rl_command(export: Export) -> str:
     numbers = export.preset.rl
     return one_command(
-        "python3 train.py $MODEL_ARGS $CLUSTER_ARGS",
+        f"{SETTINGS}=$PWD/search.yaml python3 train.py $MODEL_ARGS $CLUSTER_ARGS",
         "--prompt-data rl/train.parquet",
         "--input-key prompt",
         "--label-key reward_model",
         "--metadata-key extra_info",
         "--apply-chat-template",
-        "--custom-generate-function-path $GENERATE",
+        f"--custom-generate-function-path {GENERATE}",
         f"--custom-rm-path {REWARD}",
         f"--rollout-batch-size {numbers.prompts_per_step}",
         f"--n-samples-per-prompt {numbers.samples}",

@@ -77,8 +77,10 @@ from trl import GRPOConfig, GRPOTrainer, TrlParser
 questions = load_dataset("rl", split="train")
 GRPOTrainer(model, reward_function(), settings, questions, rollout_func=rollouts).train()
 """
-_RL_TEXT = f"""`grpo.yaml` holds the settings of `GRPOConfig`. TRL's own script answers in one turn; a search agent
-needs a `rollout_func` that searches, here `rollouts`. In Python:
+_RL_TEXT = f"""`trailforge train rl` trains on TRL with a rollout that searches; it reads the training set itself and
+no file from here. `grpo.yaml`, with the settings of `GRPOConfig`, is for a script of your own. TRL's answers in one
+turn, and a search agent needs a `rollout_func`: `training.trl_rollouts.SearchRollouts` is one, for prompts that are ids
+of rows. With another one, here `rollouts`:
 
 {fenced(_RL_CODE, "python")}
 

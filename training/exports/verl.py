@@ -14,16 +14,19 @@ from training.exports.common import (
     FLOAT,
     INT,
     MESSAGES,
+    SEARCH_NOTE,
     STR,
     TEMPLATE_NOTE,
     Export,
     Row,
     fenced,
     has,
+    longest_prompt,
     one_command,
     prompt,
     readme,
     schema,
+    search_settings,
     truth_json,
     turns,
     validation_of,
@@ -31,7 +34,7 @@ from training.exports.common import (
 
 AGENT = "trailforge_search"
 """The agent loop's name in `agent_name`."""
-AGENT_LOOP = "training.adapters.verl.SearchAgentLoop"
+AGENT_LOOP = "training.adapters.verl_agent_loop.SearchAgentLoop"
 REWARD = "training.adapters.verl"
 """Module whose `compute_score` pays."""
 _CREATE = pa.struct([("corpus_id", STR), ("question", STR)])
@@ -71,11 +74,9 @@ def write(export: Export) -> str:
     if has(export, "sft"):
         sections["Supervised training"] = fenced(_sft_command(export))
     if has(export, "rl"):
-        export.text("agent_loop.yaml", yaml.safe_dump([{"name": AGENT, "_target_": AGENT_LOOP}], sort_keys=False))
-        sections["Reinforcement learning"] = (
-            f"{fenced(_rl_command(export))}\n\nverl counts questions, not episodes, in `ppo_mini_batch_size`. "
-            "`ground_truth` is JSON, which the reward reads. `agent_loop.yaml` names the class that searches."
-        )
+        loop = {"name": AGENT, "_target_": AGENT_LOOP, "search": search_settings(export)}
+        export.text("agent_loop.yaml", yaml.safe_dump([loop], sort_keys=False))
+        sections["Reinforcement learning"] = f"{fenced(_rl_command(export))}\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}"
     return readme("For verl", export, sections | {"Masks and template": TEMPLATE_NOTE})
 
 
@@ -102,6 +103,15 @@ def rl_row(row: RlRow, split: str, number: int) -> Row:
 
 def _sft(row: SftRow, split: str, number: int) -> Row:
     return {"messages": turns(row), "uid": row.uid, "question": row.question, "data_source": row.data_source}
+
+
+_RL_TEXT = """`agent_loop.yaml` names the class that searches, which needs trailforge on every machine: fill in its
+`documents`. Each worker of verl's `agent.num_workers` opens them for itself. With SGLang add
+`actor_rollout_ref.rollout.skip_tokenizer_init=False`: turns end at closing tags, which it does not see otherwise. Add
+`actor_rollout_ref.rollout.calculate_log_probs=True` where verl is to correct for what the sampler computed differently.
+Leave the reward manager `naive`: `dapo` does not tell the reward who wrote what.
+
+verl counts questions, not episodes, in `ppo_mini_batch_size`. `ground_truth` is JSON, which the reward reads."""
 
 
 def _sft_command(export: Export) -> str:
@@ -132,6 +142,7 @@ def _rl_command(export: Export) -> str:
         f"data.val_files={validation_of(export, 'rl')}",
         "data.shuffle=False",
         f"data.train_batch_size={numbers.prompts_per_step}",
+        f"data.max_prompt_length={longest_prompt(export)}",
         f"data.max_response_length={numbers.max_tokens}",
         "data.return_raw_chat=True",
         "actor_rollout_ref.model.path=$MODEL",
@@ -147,7 +158,6 @@ def _rl_command(export: Export) -> str:
         f"{rollout}.temperature={numbers.temperature}",
         f"{rollout}.top_p={numbers.top_p}",
         f"{rollout}.multi_turn.enable=True",
-        *([f"{rollout}.multi_turn.max_assistant_turns={numbers.max_searches + 1}"] if numbers.max_searches else []),
         f"{rollout}.agent.agent_loop_config_path=agent_loop.yaml",
         f"reward.custom_reward_function.path=pkg://{REWARD}",
         "reward.custom_reward_function.name=compute_score",

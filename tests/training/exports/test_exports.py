@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,8 @@ import yaml
 from schemas import GroundTruth, InvalidInput, OutputError, RlRow, SftRow, from_dict
 from tests.support import finished_runs as made
 from tests.support.tiny_tokenizer import tiny_tokenizer
+from training.adapters.search_episodes import SearchSettings, read_settings
+from training.adapters.slime import generate
 from training.exports import TRAINERS, export
 from training.exports.common import TEMPLATE
 from training.masks import END, START, TRAINING_TEMPLATE, MaskedTokens, masked_tokens, ready, render
@@ -154,10 +158,27 @@ def test_verl_has_the_columns_that_it_reads(exported: dict[str, Path]) -> None:
     rows = rows_of(exported["verl"], "rl")
     assert set(rows[0]) == {"data_source", "prompt", "ability", "agent_name", "reward_model", "extra_info"}
     (agent,) = yaml.safe_load((exported["verl"] / "agent_loop.yaml").read_text())
-    assert {row["agent_name"] for row in rows} == {agent["name"]} and "." in agent["_target_"]
+    assert {row["agent_name"] for row in rows} == {agent["name"]}
+    module, name = agent["_target_"].rsplit(".", 1)
+    spec = importlib.util.find_spec(module)
+    assert spec is not None and spec.origin and f"class {name}(" in Path(spec.origin).read_text()
     assert [row["extra_info"]["index"] for row in rows] == list(range(len(rows)))
     assert all(row["extra_info"]["tools_kwargs"]["search"]["create_kwargs"]["corpus_id"] for row in rows)
     assert set(rows_of(exported["verl"], "sft")[0]) == {"messages", "uid", "question", "data_source"}
+
+
+def test_searches_are_to_be_filled_in(exported: dict[str, Path]) -> None:
+    """The same settings for both trainers whose rollouts are ours, with the preset's numbers; folders are asked for."""
+    (agent,) = yaml.safe_load((exported["verl"] / "agent_loop.yaml").read_text())
+    settings = yaml.safe_load((exported["slime"] / "search.yaml").read_text())
+    assert agent["search"] == settings
+    with pytest.raises(InvalidInput, match="what is searched"):
+        read_settings(settings)
+    filled = read_settings(settings | {"documents": ["/runs/one"]})
+    assert filled == SearchSettings(documents=("/runs/one",), max_searches=10)
+    command = (exported["slime"] / "README.md").read_text()
+    (path,) = re.findall(r"--custom-generate-function-path (\S+)", command)
+    assert path == f"{generate.__module__}.{generate.__name__}"
 
 
 def test_readmes_hold_the_numbers_of_the_preset(exported: dict[str, Path]) -> None:

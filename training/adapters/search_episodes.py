@@ -1,0 +1,171 @@
+"""Episodes of agents whose turns an RL framework's own server samples: what our verl and slime adapters share.
+
+An agent speaks the protocol that its question names, and searches what the framework's configuration names
+(`SearchSettings`). Each process opens that once. The loss is taken on sampled tokens alone: an end of turn that was put
+behind a closing tag has no log-probability, which these frameworks want of every token that they train.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from protocols import r_search
+from retrieval.encoder import PACKAGED
+from schemas import ChatMessage, InvalidInput, from_dict
+from training.agents import Environment
+from training.generation import Generated, ended
+from training.masks import END, ready
+from training.rollouts import RolloutLimits, TokenEpisode, roll_out_one
+from training.searched import open_environment
+
+_ENDS = (END, "<|endoftext|>")
+"""ChatML's end of a turn, and the end of a text, with which base models end one."""
+
+GoOn = Callable[[list[int], int, Sequence[str], Collection[int]], Awaitable[Generated]]
+"""(ids so far, room, strings to stop at, tokens to stop at) -> what the server sampled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """What agents search, and how much of it: what exports write for a framework's configuration."""
+
+    documents: tuple[str, ...]
+    """Folders of finished runs, or one corpus."""
+    kind: Literal["bm25", "dense"] = "bm25"
+    encoder: str = PACKAGED
+    """Of `dense`."""
+    kg: str | None = None
+    """A knowledge graph's folder, for `kg_search`."""
+    top_k: int = 5
+    """Passages of a search; in plans, of each node."""
+    max_observation_tokens: int = 1024
+    """Of one tool turn; more is cut."""
+    max_searches: int | None = None
+    """Of an episode; None: its length alone ends it."""
+
+    def __post_init__(self) -> None:
+        if not self.documents:
+            raise InvalidInput("say what is searched: folders of finished runs, or one corpus", field="documents")
+
+
+def read_settings(section: Mapping[str, Any]) -> SearchSettings:
+    """Settings from a section of a configuration. Raises `InvalidInput` for keys or values that are none."""
+    documents = list(section.get("documents") or ())  # a framework's own kind of list becomes a plain one
+    return from_dict(SearchSettings, {**section, "documents": documents})
+
+
+@cache
+def settings_of(path: str) -> SearchSettings:
+    """Settings from a YAML file. Raises `InvalidInput` naming it."""
+    try:
+        section = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InvalidInput(f"cannot be read as YAML ({error})", file=path) from error
+    if not isinstance(section, dict):
+        raise InvalidInput("expected settings of the search", file=path)
+    try:
+        return read_settings(section)
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, file=path, field=error.field) from error
+
+
+async def search_episode(
+    prompt: Sequence[ChatMessage],
+    protocol: str,
+    settings: SearchSettings,
+    *,
+    go_on: GoOn,
+    tokenizer: Any,
+    max_tokens: int,
+) -> TokenEpisode:
+    """An episode of at most `max_tokens` after the prompt. `tokenizer` is made `ready`.
+
+    Raises as `training.searched.open_environment` and `roll_out_one`.
+    """
+    environment = await asyncio.to_thread(_environment, protocol, settings)
+    end_ids = _end_ids(tokenizer)
+
+    async def ask(ids: list[int], room: int, stop: Sequence[str]) -> Generated:
+        made = await go_on(ids, room, stop, end_ids)
+        # A server may look for stop strings every few tokens only. What it sampled up to the stop is what it would
+        # have sampled anyway, so leaving the rest out changes nothing that the loss is taken on.
+        kept = ended(made.ids[:room], tokenizer, stop, end_ids)
+        return Generated(kept, None if made.logprobs is None else made.logprobs[: len(kept)])
+
+    limits = RolloutLimits(
+        max_tokens=max_tokens,
+        max_observation_tokens=settings.max_observation_tokens,
+        max_searches=settings.max_searches,
+        train_end_of_turn=False,
+    )
+    return await roll_out_one(
+        prompt, protocol, environment, go_on=ask, end_ids=end_ids, tokenizer=tokenizer, limits=limits
+    )
+
+
+def known_of(episode: TokenEpisode) -> dict[str, Any]:
+    """What the rewards in this folder want to know of an episode besides its text, and how it ended."""
+    return {
+        "transcript": [{"role": message.role, "content": message.content} for message in episode.messages],
+        "response_tokens": len(episode.ids),
+        "retrieved_titles": _titles(episode),
+        "num_searches": episode.run.num_searches,
+        "stop": episode.run.stop,
+    }
+
+
+def logprobs_of(episode: TokenEpisode) -> list[float] | None:
+    """Of each token, 0 where no loss is taken; None unless all others are known."""
+    if any(logprob is None and train for logprob, train in zip(episode.logprobs, episode.mask, strict=True)):
+        return None
+    return [logprob or 0.0 for logprob in episode.logprobs]
+
+
+@cache
+def _end_ids(tokenizer: Any) -> tuple[int, ...]:
+    """Tokens that end a turn. Once for each tokenizer: a vocabulary takes long to list."""
+    ready(tokenizer)
+    vocabulary = tokenizer.get_vocab()
+    return tuple(vocabulary[token] for token in _ENDS if token in vocabulary)
+
+
+_opening = threading.Lock()
+
+
+def _environment(protocol: str, settings: SearchSettings) -> Environment:
+    """What is searched, opened by whoever comes first; for threads, as opening takes an event loop of its own."""
+    with _opening:
+        return _opened(protocol, settings)
+
+
+@cache
+def _opened(protocol: str, settings: SearchSettings) -> Environment:
+    return open_environment(
+        protocol,
+        [Path(folder) for folder in settings.documents],
+        kind=settings.kind,
+        encoder=settings.encoder,
+        kg=Path(settings.kg) if settings.kg else None,
+        top_k=settings.top_k,
+    )
+
+
+def _titles(episode: TokenEpisode) -> list[str]:
+    """Of the passages that the agent was given, in that order."""
+    titles: list[str] = []
+    for step in episode.run.steps:
+        if step.observation is None:
+            continue
+        passages = list(step.observation.passages)
+        if isinstance(step.observation.detail, r_search.Response):
+            passages += [passage for result in step.observation.detail.results for passage in result.passages]
+        titles += [passage.title for passage in passages]
+    return titles
