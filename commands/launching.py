@@ -6,7 +6,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 from schemas import InvalidInput
@@ -69,7 +68,7 @@ def command_line(context: typer.Context) -> list[str]:
         value = context.params.get(parameter.name or "")
         if parameter.name in _OURS or value is None or value == parameter.default or value == ():
             continue
-        if isinstance(parameter, click.Argument) or parameter.param_type_name == "argument":
+        if parameter.param_type_name == "argument":
             names += _texts(value)
         elif isinstance(value, bool):
             words += [(parameter.opts if value else parameter.secondary_opts)[0]]

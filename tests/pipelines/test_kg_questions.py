@@ -42,7 +42,7 @@ def _scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ModelWork, "client", scripted_client)
 
 
-def written(folder: Path) -> dict[str, bytes]:
+def written(folder: Path) -> dict[str, str]:
     """Rows, receipts and the file of questions."""
     return {name: data for name, data in contents(folder).items() if name.split("/")[0] in TABLES}
 

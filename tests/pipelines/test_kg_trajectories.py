@@ -38,7 +38,7 @@ def _scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ModelWork, "client", scripted_client)
 
 
-def written(folder: Path) -> dict[str, bytes]:
+def written(folder: Path) -> dict[str, str]:
     """Rows and receipts."""
     return {name: data for name, data in contents(folder).items() if name.split("/")[0] in TABLES}
 
@@ -126,7 +126,7 @@ def test_a_run_that_is_stopped_between_shards_goes_on_to_the_same_bytes(
 def test_another_seed_gives_other_rows(tmp_path: Path) -> None:
     config = FREE.on_graph(searched_graph(tmp_path / "graph", 3))
     source = questions_file(tmp_path / "questions.jsonl", count=3, broken_row=None)
-    runs: list[dict[str, bytes]] = []
+    runs: list[dict[str, str]] = []
     for name, seed in (("first", 0), ("again", 0), ("other", 1)):
         settings = begin_trajectories(tmp_path / name, source, replace(config, seed=seed))
         search_shards(tmp_path / name, settings, settings.shards)
