@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,12 @@ from tests.pipelines.support import make_run, questions_file
 from tests.training.tiny import save_tiny_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _prefect() -> Iterator[None]:
+    with prefect_test_harness():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -39,18 +46,17 @@ def sha256(path: Path) -> str:
 
 def test_two_processes_train_on_a_finished_run(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
-    with prefect_test_harness():
-        path = train(
-            [lab / "run"],
-            lab / "set",
-            lab / "trained",
-            preset=str(lab / "preset.yaml"),
-            base_model=str(lab / "model"),
-            more=["--max-steps", "2"],
-            launcher="accelerate",
-            launch={"devices_per_node": 2, "sharding": "none", "use_cpu": True, "precision": "no"},
-            view={"validation_share": 0.2},
-        )
+    path = train(
+        [lab / "run"],
+        lab / "set",
+        lab / "trained",
+        preset=str(lab / "preset.yaml"),
+        base_model=str(lab / "model"),
+        more=["--max-steps", "2"],
+        launcher="accelerate",
+        launch={"devices_per_node": 2, "sharding": "none", "use_cpu": True, "precision": "no"},
+        view={"validation_share": 0.2},
+    )
     record = json.loads(path.read_text())
     assert path == lab / "trained-launch" / "record.json"
     (run,) = record["runs"]
@@ -67,7 +73,7 @@ def test_a_run_that_does_not_verify_is_not_trained_on(lab: Path, tmp_path: Path)
     broken = tmp_path / "run"
     make_run(broken, questions_file(tmp_path / "questions.jsonl"))
     next((broken / "sft").glob("*.parquet")).unlink()
-    with prefect_test_harness(), pytest.raises(CountMismatch, match=r"sft/part-.*: missing"):
+    with pytest.raises(CountMismatch, match=r"sft/part-.*: missing"):
         train([broken], tmp_path / "set", tmp_path / "out")
     assert not (tmp_path / "set").exists() and not (tmp_path / "out").exists()
 
@@ -76,5 +82,5 @@ def test_a_set_of_other_runs_is_refused(lab: Path, tmp_path: Path) -> None:
     make_run(tmp_path / "run", questions_file(tmp_path / "questions.jsonl"))
     manifest = tmp_path / "run" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"seconds": 1.0', '"seconds": 2.0'))
-    with prefect_test_harness(), pytest.raises(InvalidInput, match="a training set of other runs"):
+    with pytest.raises(InvalidInput, match="a training set of other runs"):
         train([tmp_path / "run"], lab / "set", tmp_path / "out")
