@@ -15,10 +15,11 @@ import fcntl
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from schemas import Decision, Fix, InvalidInput, OutputError, Ruling, RulingAction, from_dict, to_dict, version_of
 
@@ -78,7 +79,7 @@ def append(folder: Path, decisions: Sequence[Decision]) -> None:
 
     Raises `InvalidInput` for a decision that says too little, `OutputError` when the log cannot be written.
     """
-    lines = "".join(json.dumps(to_dict(_checked(each)), ensure_ascii=False) + "\n" for each in decisions).encode()
+    lines = "".join(json.dumps(to_dict(checked(each)), ensure_ascii=False) + "\n" for each in decisions).encode()
     if len(lines) > _TAIL:
         raise InvalidInput(f"more than {_TAIL:,} bytes at once", field="value")
     path = folder / LOG
@@ -136,8 +137,8 @@ def of_run(decisions: Iterable[Decision], run_id: str) -> list[Decision]:
     return [each for each in decisions if each.run_id == run_id]
 
 
-def _checked(decision: Decision) -> Decision:
-    """The decision, when it says all that it has to."""
+def checked(decision: Decision) -> Decision:
+    """The decision, when it says all that it has to. Raises `InvalidInput` when it does not."""
     missing = [name for name in ("who", "uid", "table", "run_id") if not getattr(decision, name).strip()]
     needs = {"reject": "reason", "fix": "field", "comment": "comment"}.get(decision.action)
     if needs and not getattr(decision, needs).strip():
@@ -150,6 +151,19 @@ def _checked(decision: Decision) -> Decision:
         except ValueError as error:
             raise InvalidInput(f"not valid JSON ({error})", field=decision.field) from error
     return decision
+
+
+def source_of(table: str, row: Mapping[str, Any]) -> str:
+    """For `Decision.source_id`: the question, document or path that a row was made of, where that is one."""
+    match table:
+        case "inputs":
+            return row["id"]
+        case "mcts_trajectories" | "kg_trajectories" | "pairs":
+            return row["question_id"]
+        case "kg_questions":
+            return row["chain"]["id"]
+        case _:
+            return ""
 
 
 def _write_at_end(descriptor: int, lines: bytes) -> None:
@@ -193,7 +207,7 @@ def _parsed(line: bytes, path: Path, number: int) -> Decision:
         found = content.get("schema_version") if isinstance(content, dict) else None
         if found is not None and found != version_of(Decision):
             raise InvalidInput(f"decision of schema version {found}; this trailforge reads {version_of(Decision)}")
-        return from_dict(Decision, content)
+        return checked(from_dict(Decision, content))
     except InvalidInput as error:
         raise InvalidInput(error.problem, file=path, row=number, field=error.field) from error
     except ValueError as error:

@@ -134,6 +134,20 @@ def products_of(dataset: str) -> Mapping[str, Product]:
     return _PRODUCTS[dataset]
 
 
+def decidable(dataset: str) -> tuple[str, ...]:
+    """Tables on whose rows people decide: products, sources, and what filters rejected, to tell of filters that err."""
+    return (*_PRODUCTS[dataset], *_SOURCES[dataset], "rejected")
+
+
+def check_row(dataset: str, row: Mapping[str, Any], ruling: Ruling) -> None:
+    """Raises `InvalidInput` when people cannot decide this, or when a fix leaves no valid row of this one."""
+    for field in [fix.field for fix in ruling.fixes] or [""]:
+        check_ruling(dataset, ruling.table, ruling.action, field)
+    if ruling.action == "fix":
+        product = _PRODUCTS[dataset][ruling.table]
+        fixed(from_dict(product.record, dict(row)), ruling, product)
+
+
 def check_ruling(dataset: str, table: str, action: str, field: str = "") -> None:
     """Raises `InvalidInput` when people cannot do this to the rows of a table."""
     products = _PRODUCTS[dataset]
@@ -144,7 +158,7 @@ def check_ruling(dataset: str, table: str, action: str, field: str = "") -> None
         if action == "fix":
             raise InvalidInput(f"rows of {table} cannot be fixed: rows were made of them; reject it", field=field)
     elif table not in products:
-        known = ", ".join((*products, *_SOURCES[dataset]))
+        known = ", ".join(decidable(dataset))
         raise InvalidInput(f"rows of {table!r} follow from others; decide on {known}")
     elif action == "fix" and field.split(".")[0] not in products[table].fixable:
         fixable = ", ".join(products[table].fixable) or "none; reject the row"
