@@ -2,8 +2,8 @@
 
 A rejected row goes, and a fixed row is another row: it gets a uid of its own and `curated/` says what it is derived
 from. What was made of a row that is not there any more goes with it: SFT rows silently, as they hold nothing that
-their trajectory does not, all others into `rejected/`. Rows of a *source* (`inputs`, `bundles`) stay, as the books of
-the run are about them; what was made of a rejected one goes.
+their trajectory does not, all others into `rejected/`. A rejected question goes too, as training sets take the
+questions of a run. Documents, bundles and paths are *sources*: they stay, and what was made of a rejected one goes.
 
 `Undo` gives the tables back as the run made them, which is how a curated data set is verified.
 """
@@ -30,6 +30,7 @@ from schemas import (
     InvalidInput,
     KgQuestion,
     KgTrajectory,
+    Question,
     RejectedRow,
     Ruling,
     SearchEpisode,
@@ -86,24 +87,27 @@ def _refit_trajectory(row: Trajectory) -> Trajectory:
 
 _SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "mcts_trajectories": ("inputs",),
-        "kg_trajectories": ("inputs",),
+        "mcts_trajectories": (),
+        "kg_trajectories": (),
         "kg_questions": ("inputs",),
         "document_bundles": ("inputs", "bundles"),
     }
 )
+_QUESTIONS = Product(record=Question, made_of=lambda row: ())
 _PRODUCTS: Mapping[str, Mapping[str, Product]] = MappingProxyType(
     {
         "mcts_trajectories": {
+            "inputs": _QUESTIONS,
             "mcts_trajectories": Product(
                 record=Trajectory,
                 made_of=lambda row: (("inputs", row.question_id),),
                 fixable=("question", "answer", "answer_aliases", "final_answer", "messages"),
                 refit=_refit_trajectory,
                 sft=lambda row, per_turn: sft_rows(row, per_turn=per_turn),
-            )
+            ),
         },
         "kg_trajectories": {
+            "inputs": _QUESTIONS,
             "kg_trajectories": Product(record=KgTrajectory, made_of=lambda row: (("inputs", row.question_id),)),
             "pairs": Product(record=ContrastivePair, made_of=lambda row: (("kg_trajectories", row.good_uid),)),
         },
@@ -165,6 +169,11 @@ def check_ruling(dataset: str, table: str, action: str, field: str = "") -> None
         raise InvalidInput(f"cannot be fixed; of {table} can be: {fixable}", field=field)
 
 
+def uid_of(row: Any) -> str:
+    """Of a row that people decide on: inputs have an id."""
+    return row.id if isinstance(row, Question) else row.uid
+
+
 def fixed(row: Any, ruling: Ruling, product: Product) -> tuple[Any, tuple[AppliedFix, ...]]:
     """The row that is derived from one by its fixes, and what stood there. Raises `InvalidInput` for a bad fix."""
     content, applied = to_dict(row), []
@@ -206,12 +215,13 @@ class Curator:
         """For each row of a file what stands in its place, and the record of it when people decided on it."""
         product = self._products[table]
         for position, row in enumerate(rows):
-            ruling = self._rulings.get((table, row.uid))
+            uid = uid_of(row)
+            ruling = self._rulings.get((table, uid))
             if ruling is not None:
-                self._found.add((table, row.uid))
+                self._found.add((table, uid))
             lost = next((place for place in product.made_of(row) if place in self._changed), None)
             if ruling is not None and ruling.action == "reject":
-                self._changed[table, row.uid] = "reject"
+                self._changed[table, uid] = "reject"
                 yield None, _curated(ruling, file=file, position=position, payload=_json(to_dict(row)))
             elif lost is not None:
                 yield None, self._follow(table, row, lost, file, position)
@@ -219,7 +229,7 @@ class Curator:
                 yield row, None
             elif ruling.action == "fix":
                 derived, applied = fixed(row, ruling, product)
-                self._changed[table, row.uid], self._derived[row.uid] = "fix", derived
+                self._changed[table, uid], self._derived[uid] = "fix", derived
                 what = _curated(ruling, file=file, position=position, payload=_json(to_dict(row)))
                 yield derived, replace(what, new_uid=derived.uid, fixes=applied)
             else:
@@ -243,10 +253,10 @@ class Curator:
 
     def _follow(self, table: str, row: Any, lost: Place, file: str, position: int) -> CuratedRow:
         became = self._changed[lost]
-        self._changed[table, row.uid] = "follow"
+        self._changed[table, uid_of(row)] = "follow"
         return CuratedRow(
             table=table,
-            uid=row.uid,
+            uid=uid_of(row),
             new_uid=None,
             action="follow",
             reason=_OF[became],

@@ -81,7 +81,7 @@ class _Curation:
         self._curator = curator
         self._products = products_of(settings.dataset)
         self._files: dict[str, FileEntry | None] = {}
-        """By path in the run: the file as it is now, None when no row is left."""
+        """By path in the run: the file as it is now, None when no row is left. Where no row changes, it is copied."""
         self._changes: list[CuratedRow] = [*curator.sources]
         self._left = 0
 
@@ -102,10 +102,13 @@ class _Curation:
             for entry in self._entries(table):
                 rows, name = read_rows([self._folder / entry.path], product.record), Path(entry.path)
                 kept: list[Any] = []
+                changes: list[CuratedRow] = []
                 for row, change in self._curator.curate(table, name.name, rows):
                     kept += [] if row is None else [row]
-                    self._changes += [] if change is None else [change]
-                self._files[entry.path] = write_table(self._out, table, name.stem, product.record, kept)
+                    changes += [] if change is None else [change]
+                if any(change.action != "accept" for change in changes):
+                    self._files[entry.path] = write_table(self._out, table, name.stem, product.record, kept)
+                self._changes += changes
                 self._left += len(kept)
         self._curator.check_all_found()
 
@@ -113,21 +116,23 @@ class _Curation:
         """SFT rows and the questions as JSON Lines follow from the products; all else stays as it is."""
         for entry in self._manifest.files:
             table = entry.path.split("/")[0]
+            if entry.path in self._files:
+                continue
             if table == SFT:
                 self._files[entry.path] = self._sft(entry)
             elif entry.path == kg_selection.JSONL:
                 self._files[entry.path] = self._lines()
-            elif entry.path not in self._files:
+            else:
                 _copy(self._folder / entry.path, self._out / entry.path)
                 self._files[entry.path] = entry
         for path in sorted((self._folder / "plots").glob("*.png")):
             _copy(path, self._out / "plots" / path.name)
 
     def _sft(self, entry: FileEntry) -> FileEntry | None:
-        """Of the product whose rows are conversations, which is the first or, of bundles, the last."""
+        """Of the product whose rows are conversations: `episodes` of bundles, else the one that the data set is for."""
         config = dataset_of(self._settings).configuration(self._settings)
         per_turn = getattr(config.output, "per_turn_rows", False)
-        table = "episodes" if "episodes" in self._products else next(iter(self._products))
+        table = "episodes" if "episodes" in self._products else self._settings.dataset
         rows = self._curator.sft(read_parquet(self._folder / entry.path, SftRow), table, per_turn=per_turn)
         return write_table(self._out, SFT, Path(entry.path).stem, SftRow, list(rows))
 
@@ -148,7 +153,7 @@ class _Curation:
             self._settings,
             run_id=f"{self._settings.dataset}-{hashlib.sha256(told.encode()).hexdigest()[:12]}",
             sources=(*self._settings.sources, log),
-            files=(*(self._kept(each) for each in self._settings.files), entry),
+            files=(*self._now(self._settings.files), entry),
         )
         write_text(self._out / SETTINGS, json.dumps(to_dict(settings), indent=1))
         rejected = curated_rows.rejected_rows(self._changes)
@@ -167,17 +172,15 @@ class _Curation:
     def _write_receipts(self, dataset: Dataset) -> None:
         """The run's own, with the files as they are now."""
         for receipt in dataset.receipts(self._folder, self._settings):
-            files = (self._files[entry.path] for entry in receipt.files)
-            write_receipt(self._out, replace(receipt, files=tuple(entry for entry in files if entry is not None)))
+            write_receipt(self._out, replace(receipt, files=self._now(receipt.files)))
 
     def _entries(self, table: str) -> Iterator[FileEntry]:
         return (entry for entry in self._manifest.files if entry.path.startswith(f"{table}/"))
 
-    def _kept(self, entry: FileEntry) -> FileEntry:
-        """A file of the intake, which no ruling changes."""
-        found = self._files[entry.path]
-        assert found is not None
-        return found
+    def _now(self, entries: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
+        """Files of the run as they are in the curated data set, without those of which no row is left."""
+        now = (self._files[entry.path] for entry in entries)
+        return tuple(entry for entry in now if entry is not None)
 
 
 def _finished(folder: Path) -> tuple[Manifest, Settings]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines.curated_rows import NAME, STAGE, Curator, Undo, products_of, rejected_rows, rulings_of
+from pipelines.curated_rows import NAME, STAGE, Curator, Undo, products_of, rejected_rows, rulings_of, uid_of
 from schemas import InvalidInput, Manifest, RejectedRow, iter_parquet
 
 _MOST_SHOWN = 20
@@ -107,7 +107,7 @@ class RowChecks(ABC):
                         if row is not None:
                             self.accepted[STAGE] += 1
                             if row != next(standing, None):
-                                self.problem(name, row.uid, "this row is not what people left of what the run made")
+                                self.problem(name, uid_of(row), "this row is not what people left of what the run made")
         except InvalidInput as error:
             self.report.problems.append(f"{STAGE}: {error}")
             return

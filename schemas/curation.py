@@ -97,7 +97,7 @@ class CuratedRow:
     who: tuple[str, ...]
     source_id: str
     file: str
-    """Name of the file of the table that the row is in; empty for a source (`inputs`, `bundles`), which stays."""
+    """Name of the file of the table that the row is in; empty for a source, which stays."""
     position: int | None
     """0-based place in that file as the run wrote it; None for a source."""
     payload: str

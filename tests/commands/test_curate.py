@@ -59,7 +59,8 @@ def test_decide_stats_apply(finished_run: FinishedRun, tmp_path: Path) -> None: 
     assert "50%" in shown and f"differ: mcts_trajectories, {uids[0]}: ann: reject, ben: accept" in shown
 
     told = run("apply", folder, "--out", tmp_path / "curated")
-    assert f"{len(rows):,} rows, {len(rows) - 1:,} left; too short 1" in told and "People differ on 1" in told
+    count = len(rows) + finished_run.settings.items
+    assert f"{count:,} rows, {count - 1:,} left; too short 1" in told and "People differ on 1" in told
     after = rows_of(tmp_path / "curated")
     assert (after[0].question, after[0].answer_aliases) == ("Who then?", ("x", "y")) and after[1:] == rows[2:]
     assert verify_run(tmp_path / "curated").is_clean
@@ -95,7 +96,7 @@ def test_what_cannot_be_done_is_one_line_and_writes_nothing(
     assert "give one of --accept" in refused("decide", folder, row.uid, "--accept", "--reject", "x")
     assert "expected FIELD=VALUE" in refused("decide", folder, row.uid, "--fix", "answer")
     for arguments, problem in (
-        (["none", "--accept"], "no row none in mcts_trajectories, inputs"),
+        (["none", "--accept"], "no row none in inputs, mcts_trajectories, rejected"),
         ([row.uid, "--fix", "answer=something else"], "not the answer any more"),
         ([row.uid, "--fix", "reward=1"], "cannot be fixed"),
         ([row.uid, "--fix", "messages.77.content=x"], "no such field"),

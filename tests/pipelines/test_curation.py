@@ -28,6 +28,7 @@ from schemas import (
     KgQuestion,
     KgTrajectory,
     OutputError,
+    Question,
     RejectedRow,
     Ruling,
     SearchEpisode,
@@ -114,7 +115,8 @@ def test_the_books_have_one_stage_more_and_the_run_an_id_of_its_own(original_run
     *stages, last = dataset_of(settings).receipts(tmp_path / "out", settings)
     assert len(stages) == len(original_run.settings.shards)
     (books,) = last.stages
-    assert (books.inputs, books.accepted) == (len(rows), len(rows) - 1)
+    count = len(rows) + len(rows_of(original_run.folder, "inputs", Question))
+    assert (books.inputs, books.accepted) == (count, count - 1)
     status = read_status(tmp_path / "out")
     assert status.state == "finished"
     card = (tmp_path / "out" / "README.md").read_text()
@@ -133,16 +135,25 @@ def test_a_rejected_source_takes_all_that_was_made_of_it(original_run: FinishedR
     apply(original_run.folder, tmp_path / "out", [reject("inputs", source)], LOG)
     after = rows_of(tmp_path / "out", "mcts_trajectories", Trajectory)
     assert after == [row for row in rows if row.question_id != source] != rows
+    asked = rows_of(original_run.folder, "inputs", Question)
+    assert rows_of(tmp_path / "out", "inputs", Question) == [row for row in asked if row.id != source] != asked
     told = rows_of(tmp_path / "out", "curated", CuratedRow)
-    assert {row.reason for row in told[1:]} == {"of_rejected_row"} and told[0].position is None
+    assert told[0].uid == source and {row.reason for row in told[1:]} == {"of_rejected_row"}
     assert problems(tmp_path / "out") == ""
+
+
+def test_all_questions_may_go(original_run: FinishedRun, tmp_path: Path) -> None:
+    asked = rows_of(original_run.folder, "inputs", Question)
+    apply(original_run.folder, tmp_path / "out", [reject("inputs", row.id) for row in asked], LOG)
+    assert not (tmp_path / "out" / "inputs").exists() and problems(tmp_path / "out") == ""
 
 
 def test_all_rows_may_go(original_run: FinishedRun, tmp_path: Path) -> None:
     rows = rows_of(original_run.folder, "mcts_trajectories", Trajectory)
     manifest = apply(original_run.folder, tmp_path / "out", [reject("mcts_trajectories", r.uid) for r in rows], LOG)
     assert not (tmp_path / "out" / "sft").exists() and problems(tmp_path / "out") == ""
-    assert [line.accepted for line in manifest.stages if line.name == "curate"] == [0]
+    asked = rows_of(tmp_path / "out", "inputs", Question)
+    assert [line.accepted for line in manifest.stages if line.name == "curate"] == [len(asked)]
 
 
 def test_pairs_of_a_rejected_episode_go(original_kg: Mapping[str, FinishedKg], tmp_path: Path) -> None:
