@@ -19,6 +19,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from filters import answer_correctness, answer_leaked, bundles, kg_questions, malformed_tags
+from filters.bundles import bad_options
+from filters.kg_questions import bridge_named, malformed, start_missing, ungrounded_name
 from generators.textualize import sft_rows
 from rewards import score_answer
 from schemas import (
@@ -36,6 +39,7 @@ from schemas import (
     SearchEpisode,
     SftRow,
     Trajectory,
+    Verdict,
     estimate_tokens,
     from_dict,
     read_rows,
@@ -72,17 +76,31 @@ class Product:
     fixable: tuple[str, ...] = ()
     """Fields that a person may set: those from which no figure follows that only the run can measure again."""
     refit: Callable[[Any], Any] = _no_refit
-    """A row with what follows from its fixed fields. Raises `InvalidInput` when the fix leaves no good row."""
+    """A row with what follows from its fixed fields. Raises `InvalidInput` when a filter rejects it then."""
     sft: Callable[[Any, bool], list[SftRow]] = _no_sft
     """SFT rows of a fixed row; with those of single turns or without."""
 
 
+def _passing(*checks: Callable[[Any], Verdict]) -> Callable[[Any], Any]:
+    """A row as it is, when these filters keep it: those that judge a row alone and ask no model."""
+
+    def refit(row: Any) -> Any:
+        for check in checks:
+            verdict = check(row)
+            if not verdict.keep:
+                raise InvalidInput(f"filter {verdict.reason} rejects it then: {verdict.detail}")
+        return row
+
+    return refit
+
+
+_passing_trajectory = _passing(answer_correctness.check, malformed_tags.check, answer_leaked.check)
+
+
 def _refit_trajectory(row: Trajectory) -> Trajectory:
     reward = score_answer(row.final_answer, (row.answer, *row.answer_aliases))
-    if reward.total < row.reward.total:
-        problem = f"{row.final_answer!r} is then not the answer any more; fix that too, or reject the row"
-        raise InvalidInput(problem, field="final_answer")
-    return replace(row, reward=reward, token_estimate=sum(estimate_tokens(m.content) for m in row.messages))
+    tokens = sum(estimate_tokens(message.content) for message in row.messages)
+    return _passing_trajectory(replace(row, reward=reward, token_estimate=tokens))
 
 
 _SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -116,6 +134,13 @@ _PRODUCTS: Mapping[str, Mapping[str, Product]] = MappingProxyType(
                 record=KgQuestion,
                 made_of=lambda row: (("inputs", row.chain.id),),
                 fixable=("question", "answer_aliases", "decomposition"),
+                refit=_passing(
+                    malformed.check,
+                    kg_questions.answer_in_question.check,
+                    bridge_named.check,
+                    start_missing.check,
+                    ungrounded_name.check,
+                ),
             )
         },
         "document_bundles": {
@@ -126,6 +151,7 @@ _PRODUCTS: Mapping[str, Mapping[str, Product]] = MappingProxyType(
                     *(("inputs", hop.document_id) for hop in row.hops),
                 ),
                 fixable=("question", "answer", "options", "correct_options"),
+                refit=_passing(bad_options.check, bundles.answer_in_question.check),
             ),
             "episodes": Product(record=SearchEpisode, made_of=lambda row: (("bundle_questions", row.question_id),)),
         },

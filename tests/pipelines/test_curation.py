@@ -73,7 +73,7 @@ def curated_trajectories(run: FinishedRun, out: Path) -> list[Trajectory]:
     """The trajectories before, after their first was rejected, the second fixed and the third accepted."""
     rows = rows_of(run.folder, "mcts_trajectories", Trajectory)
     told = [{"role": m.role, "content": m.content, "train": m.train} for m in rows[1].messages]
-    told[-1]["content"] += " That is all."
+    told[-1]["content"] = told[-1]["content"].replace("<think>", "<think>That is all. ", 1)
     rulings = [
         reject("mcts_trajectories", rows[0].uid),
         fix("mcts_trajectories", rows[1].uid, messages=told, answer_aliases=["The same"]),
@@ -93,7 +93,7 @@ def test_rejected_rows_go_with_their_sft_rows_and_fixed_rows_are_derived(
     after = rows_of(tmp_path / "out", "mcts_trajectories", Trajectory)
     derived = after[0]
     assert after[1:] == rows[2:] and derived.uid not in {row.uid for row in rows}
-    assert derived.messages[-1].content.endswith("That is all.") and derived.answer_aliases == ("The same",)
+    assert "That is all." in derived.messages[-1].content and derived.answer_aliases == ("The same",)
     assert derived.token_estimate > rows[1].token_estimate and derived.provenance == rows[1].provenance
     told = {row.uid: row for row in rows_of(tmp_path / "out", "curated", CuratedRow)}
     assert told[rows[1].uid].new_uid == derived.uid and told[rows[1].uid].who == ("ben",)
@@ -104,7 +104,7 @@ def test_rejected_rows_go_with_their_sft_rows_and_fixed_rows_are_derived(
     assert json.loads(gone[0].payload)["question"] == rows[0].question
     sft = rows_of(tmp_path / "out", "sft", SftRow)
     assert [row.trajectory_uid for row in sft] == [row.uid for row in after]
-    assert sft[0].messages[-1].content.endswith("That is all.")
+    assert "That is all." in sft[0].messages[-1].content
 
 
 def test_the_books_have_one_stage_more_and_the_run_an_id_of_its_own(original_run: FinishedRun, tmp_path: Path) -> None:
@@ -172,11 +172,14 @@ def test_pairs_of_a_rejected_episode_go(original_kg: Mapping[str, FinishedKg], t
 def test_questions_of_a_graph_are_written_anew_as_lines(original_kg: Mapping[str, FinishedKg], tmp_path: Path) -> None:
     run = original_kg["by_rule"]
     rows: list[KgQuestion] = run.rows("kg_questions")
-    rulings = [reject("kg_questions", rows[0].uid), fix("kg_questions", rows[1].uid, question="Who is it, then?")]
+    asked = rows[1].question.replace("?", ", then?")
+    rulings = [reject("kg_questions", rows[0].uid), fix("kg_questions", rows[1].uid, question=asked)]
     apply(run.folder, tmp_path / "out", rulings, LOG)
     assert problems(tmp_path / "out") == ""
     lines = [json.loads(line) for line in (tmp_path / "out" / "questions.jsonl").read_text().splitlines()]
-    assert len(lines) == len(rows) - 1 and lines[0]["question"] == "Who is it, then?"
+    assert len(lines) == len(rows) - 1 and lines[0]["question"] == asked
+    with pytest.raises(InvalidInput, match="rejects it then"):
+        apply(run.folder, tmp_path / "bad", [fix("kg_questions", rows[1].uid, question="Who is it, then?")], LOG)
     (tmp_path / "out" / "questions.jsonl").write_text("")
     assert "its bytes are not those of the manifest" in problems(tmp_path / "out")
 
@@ -274,7 +277,7 @@ def test_what_cannot_be_applied_is_said_and_leaves_nothing(original_run: Finishe
         ([fix("mcts_trajectories", row.uid, reward=1)], "'reward'.*cannot be fixed"),
         ([fix("mcts_trajectories", row.uid, **{"messages.99.content": "x"})], "no such field"),
         ([fix("mcts_trajectories", row.uid, question=3)], "leaves no valid row: expected str"),
-        ([fix("mcts_trajectories", row.uid, answer="something else")], "is then not the answer any more"),
+        ([fix("mcts_trajectories", row.uid, answer="something else")], "filter wrong_answer rejects it then"),
     ):
         with pytest.raises(InvalidInput, match=problem):
             apply(original_run.folder, tmp_path / "out", rulings, LOG)
