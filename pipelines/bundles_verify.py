@@ -184,12 +184,11 @@ class BundleRowChecks(RowChecks):
         """Rewards from the conversations, and SFT rows from the episodes."""
         asked = {row.uid: row for name in self.names() for row in self.rows(selection.TABLE, name, BundleQuestion)}
         for name in self.names():
-            expected: dict[str, SftRow] = {}
             for episode in self.rows(episodes.TABLE, name, SearchEpisode):
                 self.accepted[episodes.NAME] += 1
-                expected[episode.uid] = episode_sft_row(episode)
                 for problem in self._episode_problems(episode, asked.get(episode.question_id)):
                     self.problem(name, episode.uid, problem)
+            expected = {e.uid: episode_sft_row(e) for e in self.standing(episodes.TABLE, name, SearchEpisode)}
             for row in self.rows(episodes.SFT, name, SftRow):
                 if row != expected.pop(row.uid, None):
                     self.problem(name, row.uid, "this SFT row is not what its episode gives")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 from pipelines.bundles_verify import BundleRowChecks
-from pipelines.dataset import Dataset
+from pipelines.curated_rows import STAGE as CURATE
+from pipelines.curated_rows import TABLE as CURATED
+from pipelines.dataset import Dataset, Stage
 from pipelines.document_bundles import BUNDLES
 from pipelines.intake import Settings
 from pipelines.kg_questions import KG_QUESTIONS
@@ -13,7 +18,8 @@ from pipelines.kg_verify import KgRowChecks
 from pipelines.mcts_trajectories import MCTS
 from pipelines.mcts_verify import MctsRowChecks
 from pipelines.row_checks import RowChecks
-from schemas import InvalidInput
+from pipelines.shards import Shard
+from schemas import CuratedRow, FileEntry, InvalidInput
 
 _ALL: dict[str, tuple[Dataset, type[RowChecks]]] = {
     MCTS.name: (MCTS, MctsRowChecks),
@@ -22,10 +28,19 @@ _ALL: dict[str, tuple[Dataset, type[RowChecks]]] = {
     KG_QUESTIONS.name: (KG_QUESTIONS, KgQuestionRowChecks),
 }
 
+CURATION = "curation"
+"""The shard of what people decided, in a curated data set."""
+
 
 def dataset_of(settings: Settings) -> Dataset:
     """The data set of a run. Raises `InvalidInput` for one that this version does not know."""
-    return _entry(settings)[0]
+    dataset, told = _entry(settings)[0], _told(settings)
+    return dataset if told is None else _curated(dataset, told)
+
+
+def is_curated(settings: Settings) -> bool:
+    """Whether people's decisions were applied to these rows."""
+    return _told(settings) is not None
 
 
 def row_checks_of(settings: Settings) -> type[RowChecks]:
@@ -37,3 +52,19 @@ def _entry(settings: Settings) -> tuple[Dataset, type[RowChecks]]:
     if settings.dataset not in _ALL:
         raise InvalidInput(f"a run of {settings.dataset!r}; this trailforge knows {', '.join(_ALL)}")
     return _ALL[settings.dataset]
+
+
+def _told(settings: Settings) -> FileEntry | None:
+    """The file of a curated data set that tells what people decided; None for a run."""
+    return next((entry for entry in settings.files if entry.path.startswith(f"{CURATED}/")), None)
+
+
+def _curated(dataset: Dataset, told: FileEntry) -> Dataset:
+    """The data set with one more table and one more stage."""
+    shard = Shard(name=CURATION, input=told.path, first=0, rows=told.rows)
+    stage = Stage(name=CURATE, unit="rows", shards=(shard,))
+
+    def stages(folder: Path, settings: Settings) -> list[Stage]:
+        return [*dataset.stages(folder, settings), stage]
+
+    return replace(dataset, tables={**dataset.tables, CURATED: CuratedRow}, stages=stages)

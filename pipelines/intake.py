@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,8 @@ from pipelines.files import output_errors, sha256_of, write_atomically, write_te
 from pipelines.shards import Shard, file_entry
 from pipelines.sources import InvalidRow, read_questions
 from pipelines.sources.documents import documents_by_file
+from pipelines.sources.refused import REASON as REFUSED
+from pipelines.sources.refused import refused_row
 from schemas import (
     FactChain,
     FileEntry,
@@ -77,15 +79,16 @@ def take_in_questions(
     limit: int | None,
     needs_paragraphs: bool = False,
     needs_decomposition: bool = False,
+    refused: Set[str] = frozenset(),
 ) -> Settings:
     """Read, check and cut the questions. Raises `InvalidInput` for an unreadable file or over 5 % invalid rows.
 
     The same file, limit and configuration give the same shards. They are set aside until `write_settings` puts them in
     their place, so that a run that is already in the folder stays as it is. `needs_paragraphs`, `needs_decomposition`:
-    a question without is an invalid row.
+    a question without is an invalid row. `refused`: ids of questions that people rejected; they are put aside.
     """
     rows = [read_questions(source, needs_paragraphs=needs_paragraphs, needs_decomposition=needs_decomposition)]
-    intake = _Intake((source,), folder, Question, config_hash)
+    intake = _Intake((source,), folder, Question, config_hash, refused)
     return intake.take_in(rows, dataset=dataset, config=config, shard_size=shard_size, limit=limit)
 
 
@@ -101,10 +104,14 @@ def take_in_documents(
     column_map: Mapping[str, str] | None = None,
     source: str | None = None,
     kind: SourceKind | None = None,
+    refused: Set[str] = frozenset(),
 ) -> Settings:
-    """The documents of all files, as `take_in_questions` does it; the last three are those of `read_documents`."""
+    """The documents of all files, as `take_in_questions` does it.
+
+    `column_map`, `source` and `kind` are those of `read_documents`.
+    """
     rows = documents_by_file(sources, column_map=column_map, source=source, kind=kind)
-    intake = _Intake(tuple(sources), folder, SourceDocument, config_hash)
+    intake = _Intake(tuple(sources), folder, SourceDocument, config_hash, refused)
     return intake.take_in(rows, dataset=dataset, config=config, shard_size=shard_size, limit=limit)
 
 
@@ -117,12 +124,13 @@ def take_in_paths(
     config_hash: str,
     config: str,
     shard_size: int,
+    refused: Set[str] = frozenset(),
 ) -> Settings:
     """Paths sampled from a knowledge graph, as `take_in_questions` does it.
 
     `store`: the file that stands for the graph, its manifest. Raises `InvalidInput` when there are no paths.
     """
-    intake = _Intake((store,), folder, FactChain, config_hash)
+    intake = _Intake((store,), folder, FactChain, config_hash, refused)
     return intake.take_in([paths], dataset=dataset, config=config, shard_size=shard_size, limit=None)
 
 
@@ -171,11 +179,15 @@ def refuse_other_run(folder: Path, settings: Settings) -> None:
 
 
 class _Intake:
-    """Cuts the valid rows into shards and puts the others aside. `rows` come by source."""
+    """Cuts the valid rows into shards and puts the others and the refused ones aside. `rows` come by source."""
 
-    def __init__(self, sources: tuple[Path, ...], folder: Path, record: type, config_hash: str) -> None:
+    def __init__(
+        self, sources: tuple[Path, ...], folder: Path, record: type, config_hash: str, refused: Set[str]
+    ) -> None:
         self._sources, self._folder, self._record, self._config_hash = sources, folder, record, config_hash
+        self._refused = refused
         self._invalid: list[InvalidRow] = []
+        self._left_out: list[RejectedRow] = []
         self._shards: list[Shard] = []
         self._files: list[FileEntry] = []
         self._rows_of = Counter[Path]()
@@ -214,6 +226,8 @@ class _Intake:
                 self._rows_of[source] += 1
                 if isinstance(row, InvalidRow):
                     self._invalid.append(row)
+                elif row.id in self._refused:
+                    self._left_out.append(refused_row(row))
                 else:
                     taken += 1
                     yield row
@@ -231,9 +245,11 @@ class _Intake:
         self._shards.append(Shard(name=name, input=entry.path, first=self._taken, rows=entry.rows))
 
     def _check(self) -> None:
-        read = self._taken + len(self._invalid)
+        read = self._taken + len(self._invalid) + len(self._left_out)
         if not read:
             raise InvalidInput(f"holds no {_NOUNS[self._record]}", file=self._sources[0])
+        if not self._shards and self._left_out:
+            raise InvalidInput(f"holds no {_NOUNS[self._record]} that people did not reject", file=self._sources[0])
         if len(self._invalid) > _MOST_INVALID * read or not self._shards:
             first = self._invalid[0]
             raise InvalidInput(
@@ -245,16 +261,16 @@ class _Intake:
             )
 
     def _write_invalid(self) -> list[FileEntry]:
-        if not self._invalid:
+        rows = [*(_rejected(row) for row in self._invalid), *self._left_out]
+        if not rows:
             return []
         root = self._folder / _STAGED
-        rows = [_rejected(row) for row in self._invalid]
         write_atomically(root / INVALID_ROWS, lambda temporary: write_parquet(temporary, RejectedRow, rows))
         return [file_entry(root, root / INVALID_ROWS, len(rows))]
 
     def _books(self) -> StageCount:
-        invalid = ["invalid_input"] * len(self._invalid)
-        return stage("read", inputs=self._taken + len(invalid), accepted=self._taken, rejected=invalid)
+        aside = ["invalid_input"] * len(self._invalid) + [REFUSED] * len(self._left_out)
+        return stage("read", inputs=self._taken + len(aside), accepted=self._taken, rejected=aside)
 
     @property
     def _taken(self) -> int:

@@ -106,7 +106,8 @@ class KgQuestionRowChecks(RowChecks):
             self.problem(selection.REJECTED, "duplicates", "they are not those among the candidates")
         path = self.folder / selection.JSONL
         lines = path.read_text(encoding="utf-8") if path.exists() else ""
-        if lines != "".join(map(selection.line_of, found)):
+        standing = (row for name in self.names() for row in self.standing(selection.TABLE, name, KgQuestion))
+        if lines != "".join(map(selection.line_of, standing)):
             self.problem(selection.JSONL, "rows", "they are not those of `kg_questions/`")
 
 

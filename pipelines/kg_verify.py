@@ -50,7 +50,7 @@ class KgRowChecks(RowChecks):
             for problem in self._problems(row, questions.get(row.question_id), kept[row.question_id]):
                 self.problem(name, row.uid, problem)
             kept[row.question_id].append(row)
-        self._check_sft(name, [row for rows in kept.values() for row in rows])
+        self._check_sft(name)
         rejected = self._bad_episodes(name)
         for row, _ in (each for rows in rejected.values() for each in rows):
             for problem in self._field_problems(row, questions.get(row.question_id)):
@@ -75,8 +75,8 @@ class KgRowChecks(RowChecks):
         if different:
             yield f"{different} is not what follows from its question and conversation"
 
-    def _check_sft(self, name: str, rows: Sequence[KgTrajectory]) -> None:
-        expected = {row.uid: kg_sft_row(row) for row in rows}
+    def _check_sft(self, name: str) -> None:
+        expected = {row.uid: kg_sft_row(row) for row in self.standing(DATASET, name, KgTrajectory)}
         for row in self.rows("sft", name, SftRow):
             if row != expected.pop(row.uid, None):
                 self.problem(name, row.uid, "this SFT row is not what its episode gives")

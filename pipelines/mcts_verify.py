@@ -59,7 +59,8 @@ class MctsRowChecks(RowChecks):
 
     def _check_sft(self, name: str) -> None:
         per_turn = self.config.output.per_turn_rows
-        expected = {s.uid: s for t in self.rows(DATASET, name, Trajectory) for s in sft_rows(t, per_turn=per_turn)}
+        rows = self.standing(DATASET, name, Trajectory)
+        expected = {s.uid: s for row in rows for s in sft_rows(row, per_turn=per_turn)}
         for row in self.rows("sft", name, SftRow):
             if row != expected.pop(row.uid, None):
                 self.problem(name, row.uid, "this SFT row is not what its trajectory gives")

@@ -26,6 +26,16 @@ from schemas.bundle import (
     SourceDocument,
     SourceKind,
 )
+from schemas.curation import (
+    AppliedFix,
+    CuratedAction,
+    CuratedRow,
+    Decision,
+    DecisionAction,
+    Fix,
+    Ruling,
+    RulingAction,
+)
 from schemas.document import Document, Passage
 from schemas.episode import PlannedSearch, RSearchReward, SearchEpisode, SearchStatus
 from schemas.errors import (
@@ -89,6 +99,7 @@ from schemas.verdict import RejectedRow, Verdict
 __all__ = [
     "ITEM_ERRORS",
     "AnswerKind",
+    "AppliedFix",
     "BudgetExceeded",
     "Bundle",
     "BundleHop",
@@ -101,6 +112,10 @@ __all__ = [
     "ContrastivePair",
     "Count",
     "CountMismatch",
+    "CuratedAction",
+    "CuratedRow",
+    "Decision",
+    "DecisionAction",
     "Document",
     "DocumentEmbedding",
     "DroppedSplits",
@@ -111,6 +126,7 @@ __all__ = [
     "FactChain",
     "FileEntry",
     "FilterScore",
+    "Fix",
     "GroundTruth",
     "Hop",
     "InvalidInput",
@@ -153,6 +169,8 @@ __all__ = [
     "RlRow",
     "Role",
     "Rollout",
+    "Ruling",
+    "RulingAction",
     "SchemaVersion",
     "SearchEpisode",
     "SearchStatus",

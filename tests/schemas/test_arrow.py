@@ -17,6 +17,8 @@ from schemas import (
     Bundle,
     BundleQuestion,
     ContrastivePair,
+    CuratedRow,
+    Decision,
     Document,
     DocumentEmbedding,
     FactChain,
@@ -51,7 +53,7 @@ from schemas.arrow import _hints, _strip_none
 RECORDS = [
     Document, Question, Passage, Plan, Step, Rollout, SearchTree, Trajectory, Verdict, Provenance, Manifest, SftRow,
     RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, KgTrajectory,
-    ContrastivePair, FactChain, KgQuestion, RlRow,
+    ContrastivePair, FactChain, KgQuestion, RlRow, Decision, CuratedRow,
 ]  # fmt: skip
 
 

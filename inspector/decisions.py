@@ -1,0 +1,268 @@
+"""What people decided on the rows of a run: an append-only log beside its tables, and what holds when all are heard.
+
+The log is `curation/decisions.jsonl`, one `Decision` a line. Several processes may append; a line that a killed one
+left half-written is passed over, and the next append removes it.
+
+What holds for a row: each person's latest word counts, comments aside. A fix says that the row is good once it is
+fixed; fixes of different fields add up; an acceptance keeps one's earlier fixes, a rejection takes them back. One
+rejection outweighs all acceptances. Of two values for one field the later one holds. Where people differ, that is a
+conflict and is listed. The order of the lines of different people does not matter, nor does a line that comes twice.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from schemas import Decision, Fix, InvalidInput, OutputError, Ruling, RulingAction, from_dict, to_dict, version_of
+
+LOG = "curation/decisions.jsonl"
+_TAIL = 1 << 20
+"""Bytes at the end in which the last line begins; no line may be longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stance:
+    """What one person holds of one row."""
+
+    table: str
+    uid: str
+    who: str
+    when: str
+    """Of the latest word."""
+    action: RulingAction
+    reason: str
+    fixes: tuple[Fix, ...]
+    """By field; none where the row is rejected."""
+    source_id: str
+
+    @property
+    def is_kept(self) -> bool:
+        """Would this person keep the row, fixed or as it is?"""
+        return self.action != "reject"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """A row on which people differ."""
+
+    table: str
+    uid: str
+    field: str
+    """For which they have different values; empty when some accept the row and others reject it."""
+    sides: tuple[tuple[str, str], ...]
+    """Who, and `accept`, `reject`, `fix` or the value as JSON; by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """What holds for each row, by table and uid, and where people differ."""
+
+    rulings: tuple[Ruling, ...]
+    conflicts: tuple[Conflict, ...]
+
+
+def now() -> str:
+    """For `Decision.when`."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+
+
+def append(folder: Path, decisions: Sequence[Decision]) -> None:
+    """Write decisions to the log of a run's folder and bring them to disk, all or none.
+
+    Raises `InvalidInput` for a decision that says too little, `OutputError` when the log cannot be written.
+    """
+    lines = "".join(json.dumps(to_dict(checked(each)), ensure_ascii=False) + "\n" for each in decisions).encode()
+    if len(lines) > _TAIL:
+        raise InvalidInput(f"more than {_TAIL:,} bytes at once", field="value")
+    path = folder / LOG
+    try:
+        path.parent.mkdir(exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _write_at_end(descriptor, lines)
+        finally:
+            os.close(descriptor)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def read_decisions(path: Path) -> list[Decision]:
+    """The decisions of a log, in its order; none where there is no such file.
+
+    The file is a log or the folder of a run. Raises `InvalidInput` naming the line that is no decision; only the last
+    one may be half-written.
+    """
+    path = path / LOG if path.is_dir() else path
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise InvalidInput(f"cannot be read ({error.strerror})", file=path) from error
+    *lines, tail = content.split(b"\n")
+    found = [_parsed(line, path, number) for number, line in enumerate(lines, start=1) if line.strip()]
+    return [*found, _parsed(tail, path, len(lines) + 1)] if _is_whole(tail) else found
+
+
+def standing(decisions: Iterable[Decision]) -> list[Stance]:
+    """The latest word of each person on each row, by table, uid and name. Comments are no such word."""
+    words: dict[tuple[str, str, str], list[Decision]] = defaultdict(list)
+    for each in decisions:
+        if each.action != "comment":
+            words[each.table, each.uid, each.who].append(each)
+    return [_stance(sorted(words[key], key=lambda each: each.when)) for key in sorted(words)]
+
+
+def merged(decisions: Iterable[Decision]) -> Merged:
+    """What holds for each row that somebody decided on; see the module's rules."""
+    of_row: dict[tuple[str, str], list[Stance]] = defaultdict(list)
+    for stance in standing(decisions):
+        of_row[stance.table, stance.uid].append(stance)
+    rulings = tuple(_ruling(stances) for stances in of_row.values())
+    return Merged(rulings=rulings, conflicts=tuple(c for stances in of_row.values() for c in _conflicts(stances)))
+
+
+def of_run(decisions: Iterable[Decision], run_id: str) -> list[Decision]:
+    """Those on the rows of this run: another run may have been in the folder before."""
+    return [each for each in decisions if each.run_id == run_id]
+
+
+def checked(decision: Decision) -> Decision:
+    """The decision, when it says all that it has to. Raises `InvalidInput` when it does not."""
+    missing = [name for name in ("who", "uid", "table", "run_id") if not getattr(decision, name).strip()]
+    needs = {"reject": "reason", "fix": "field", "comment": "comment"}.get(decision.action)
+    if needs and not getattr(decision, needs).strip():
+        missing.append(needs)
+    if missing:
+        raise InvalidInput("must not be empty", field=missing[0])
+    if decision.action == "fix":
+        try:
+            json.loads(decision.value)
+        except ValueError as error:
+            raise InvalidInput(f"not valid JSON ({error})", field=decision.field) from error
+    return decision
+
+
+def source_of(table: str, row: Mapping[str, Any]) -> str:
+    """For `Decision.source_id`: the question, document or path that a row was made of, where that is one."""
+    match table:
+        case "inputs":
+            return row["id"]
+        case "mcts_trajectories" | "kg_trajectories" | "pairs":
+            return row["question_id"]
+        case "kg_questions":
+            return row["chain"]["id"]
+        case _:
+            return ""
+
+
+def _write_at_end(descriptor: int, lines: bytes) -> None:
+    """Append whole lines; what a killed process left without its line end goes first, unless it is all there."""
+    size = os.fstat(descriptor).st_size
+    start = max(0, size - _TAIL)
+    tail = os.pread(descriptor, size - start, start).rpartition(b"\n")[2]
+    if tail:
+        lines = b"\n" + lines if _is_whole(tail) else lines
+        size -= 0 if _is_whole(tail) else len(tail)
+    os.ftruncate(descriptor, size)
+    try:
+        written = 0
+        while written < len(lines):
+            written += os.pwrite(descriptor, lines[written:], size + written)
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)  # the disk is full: nothing of it counts
+        raise
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_whole(tail: bytes) -> bool:
+    """Whether the end of a log without line end lacks nothing but that."""
+    try:
+        return isinstance(json.loads(tail), dict)
+    except ValueError:
+        return False
+
+
+def _parsed(line: bytes, path: Path, number: int) -> Decision:
+    try:
+        content = json.loads(line)
+        found = content.get("schema_version") if isinstance(content, dict) else None
+        if found is not None and found != version_of(Decision):
+            raise InvalidInput(f"decision of schema version {found}; this trailforge reads {version_of(Decision)}")
+        return checked(from_dict(Decision, content))
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, file=path, row=number, field=error.field) from error
+    except ValueError as error:
+        raise InvalidInput(f"not valid JSON ({error})", file=path, row=number) from error
+
+
+def _stance(words: Sequence[Decision]) -> Stance:
+    """Of one person's words on one row, in the order of time."""
+    last = words[-1]
+    fixes: dict[str, Fix] = {}
+    for word in words:
+        if word.action == "fix":
+            fixes[word.field] = Fix(field=word.field, value=word.value, who=word.who)
+        elif word.action == "reject":
+            fixes.clear()
+    action: RulingAction = "reject" if last.action == "reject" else "fix" if fixes else "accept"
+    return Stance(
+        table=last.table,
+        uid=last.uid,
+        who=last.who,
+        when=last.when,
+        action=action,
+        reason=last.reason if action == "reject" else "",
+        fixes=tuple(fixes[name] for name in sorted(fixes)),
+        source_id=last.source_id,
+    )
+
+
+def _ruling(stances: Sequence[Stance]) -> Ruling:
+    """What holds for one row."""
+    in_time = sorted(stances, key=lambda each: (each.when, each.who))
+    against = [each for each in in_time if not each.is_kept]
+    latest = {fix.field: fix for each in in_time for fix in each.fixes}
+    fixes = () if against else tuple(latest[name] for name in sorted(latest))
+    return Ruling(
+        table=stances[0].table,
+        uid=stances[0].uid,
+        action="reject" if against else "fix" if fixes else "accept",
+        reason=against[0].reason if against else "",
+        detail="; ".join(f"{each.who}: {each.reason}" for each in against),
+        fixes=fixes,
+        who=tuple(sorted(each.who for each in stances)),
+        source_id=max(each.source_id for each in stances),
+    )
+
+
+def _conflicts(stances: Sequence[Stance]) -> Iterator[Conflict]:
+    """Where those who decided on one row differ."""
+    table, uid = stances[0].table, stances[0].uid
+    if len({each.is_kept for each in stances}) > 1:
+        yield Conflict(table=table, uid=uid, field="", sides=tuple((each.who, each.action) for each in stances))
+    values: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for each in stances:
+        for fix in each.fixes:
+            values[fix.field].append((each.who, fix.value))
+    for field in sorted(values):
+        if len({json.dumps(json.loads(value), sort_keys=True) for _, value in values[field]}) > 1:
+            yield Conflict(table=table, uid=uid, field=field, sides=tuple(values[field]))

@@ -1,0 +1,104 @@
+"""What people say of finished rows, what then holds for a row, and what became of it in the curated data set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+DecisionAction = Literal["accept", "reject", "fix", "comment"]
+RulingAction = Literal["accept", "reject", "fix"]
+CuratedAction = Literal["accept", "reject", "fix", "follow"]
+"""`follow`: the row went because one that it was made of was rejected or fixed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One word of one person on one row: a line of `curation/decisions.jsonl` beside the run's tables."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    run_id: str
+    table: str
+    uid: str
+    """Of the row; in `inputs/` its id."""
+    who: str
+    when: str
+    """ISO 8601 in UTC with microseconds and a `Z`: as text in the order of time."""
+    action: DecisionAction
+    reason: str = ""
+    """Of a rejection, one line."""
+    field: str = ""
+    """Of a fix: a field, or a part of it as `messages.3.content`."""
+    value: str = ""
+    """Of a fix: the right value as JSON."""
+    comment: str = ""
+    source_id: str = ""
+    """Id of the question, document or path that the row was made of; empty where that is not one thing."""
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fix:
+    """What a field has to be."""
+
+    field: str
+    value: str
+    """As JSON."""
+    who: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What holds for a row when all who decided on it are heard."""
+
+    table: str
+    uid: str
+    action: RulingAction
+    reason: str = ""
+    """Of a rejection: the first one given."""
+    detail: str = ""
+    """Of a rejection: who gave which reason."""
+    fixes: tuple[Fix, ...] = ()
+    """By field."""
+    who: tuple[str, ...] = ()
+    """All who decided, by name."""
+    source_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedFix:
+    """A fix with what stood there before."""
+
+    field: str
+    old_value: str
+    """As JSON, like the new one."""
+    new_value: str
+    who: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CuratedRow:
+    """A row of the run that people decided on, and what became of it: one row of `curated/` in the curated data set.
+
+    With these rows the tables of the run can be had back as they were, which is how the data set is verified.
+    """
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    table: str
+    uid: str
+    """Of the row as the run made it; a fixed row is derived from it."""
+    new_uid: str | None
+    """Of the fixed row that stands in its place; None for all others."""
+    action: CuratedAction
+    reason: str
+    detail: str
+    fixes: tuple[AppliedFix, ...]
+    who: tuple[str, ...]
+    source_id: str
+    file: str
+    """Name of the file of the table that the row is in; empty for a source, which stays."""
+    position: int | None
+    """0-based place in that file as the run wrote it; None for a source."""
+    payload: str
+    """The row as it was, as JSON; empty where it still is."""

@@ -1,0 +1,112 @@
+"""`trailforge curate` on a small finished run: decide, see how it stands, apply, verify."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from commands import curate
+from inspector.decisions import LOG, read_decisions
+from pipelines.verify import verify_run
+from schemas import InvalidInput, RejectedRow, TrailforgeError, Trajectory, read_rows
+from tests.pipelines.conftest import finished_run, original_run  # noqa: F401 - fixtures
+from tests.pipelines.support import FinishedRun
+
+root = typer.Typer()
+curate.register(root)
+
+
+@root.command()
+def other() -> None:
+    """So that `curate` is one command of several."""
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(root, ["curate", *map(str, arguments)])
+    if isinstance(result.exception, TrailforgeError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def refused(*arguments: object) -> str:
+    result = CliRunner().invoke(root, ["curate", *map(str, arguments)])
+    assert result.exit_code == 2
+    return " ".join(result.output.replace("│", " ").split())
+
+
+def rows_of(folder: Path) -> list[Trajectory]:
+    return list(read_rows(sorted((folder / "mcts_trajectories").glob("*.parquet")), Trajectory))
+
+
+def test_decide_stats_apply(finished_run: FinishedRun, tmp_path: Path) -> None:  # noqa: F811
+    folder, rows = finished_run.folder, rows_of(finished_run.folder)
+    uids = [row.uid for row in rows]
+    assert "reject by ann" in run("decide", folder, uids[0], "--reject", "  too\nshort ", "--who", "ann")
+    run("decide", folder, uids[0], "--accept", "--who", "ben", "--comment", "fine with me")
+    run("decide", folder, uids[1], "--fix", "question=Who then?", "--fix", 'answer_aliases=["x", "y"]', "--who", "ann")
+    run("decide", folder, uids[1], "--accept", "--who", "ben")
+    assert verify_run(folder).is_clean
+    said = read_decisions(folder)
+    assert [each.action for each in said] == ["reject", "accept", "comment", "fix", "fix", "accept"]
+    assert said[0].reason == "too short" and said[0].source_id == rows[0].question_id
+
+    shown = run("stats", folder)
+    assert "50%" in shown and f"differ: mcts_trajectories, {uids[0]}: ann: reject, ben: accept" in shown
+
+    told = run("apply", folder, "--out", tmp_path / "curated")
+    count = len(rows) + finished_run.settings.items
+    assert f"{count:,} rows, {count - 1:,} left; too short 1" in told and "People differ on 1" in told
+    after = rows_of(tmp_path / "curated")
+    assert (after[0].question, after[0].answer_aliases) == ("Who then?", ("x", "y")) and after[1:] == rows[2:]
+    assert verify_run(tmp_path / "curated").is_clean
+    with pytest.raises(InvalidInput, match="is a curated data set"):
+        run("decide", tmp_path / "curated", uids[2], "--accept")
+
+
+def test_sources_and_rejected_rows_are_found_by_id(finished_run: FinishedRun) -> None:  # noqa: F811
+    folder = finished_run.folder
+    (gone, *_) = read_rows(sorted((folder / "rejected").glob("part-0*.parquet")), RejectedRow)
+    run("decide", folder, gone.uid, "--accept", "--who", "ann")
+    run("decide", folder, rows_of(folder)[0].question_id, "--reject", "vague", "--who", "ann")
+    assert {each.table for each in read_decisions(folder)} <= {"rejected", "inputs"}
+    assert "rejected" in run("stats", folder)
+
+
+def test_decisions_of_another_run_do_not_count(finished_run: FinishedRun, tmp_path: Path) -> None:  # noqa: F811
+    folder, row = finished_run.folder, rows_of(finished_run.folder)[0]
+    run("decide", folder, row.uid, "--accept", "--who", "ann")
+    line = json.loads((folder / LOG).read_text()) | {"run_id": "before"}
+    (folder / LOG).write_text(json.dumps(line) + "\n")
+    assert "1 decisions are on another run" in run("stats", folder)
+    with pytest.raises(InvalidInput, match="nobody decided"):
+        run("apply", folder, "--out", tmp_path / "out")
+
+
+def test_what_cannot_be_done_is_one_line_and_writes_nothing(
+    finished_run: FinishedRun,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    folder, row = finished_run.folder, rows_of(finished_run.folder)[0]
+    assert "give one of --accept" in refused("decide", folder, row.uid)
+    assert "give one of --accept" in refused("decide", folder, row.uid, "--accept", "--reject", "x")
+    assert "expected FIELD=VALUE" in refused("decide", folder, row.uid, "--fix", "answer")
+    for arguments, problem in (
+        (["none", "--accept"], "no row none in inputs, mcts_trajectories, rejected"),
+        ([row.uid, "--fix", "answer=something else"], "filter wrong_answer rejects it then"),
+        ([row.uid, "--fix", "reward=1"], "cannot be fixed"),
+        ([row.uid, "--fix", "messages.77.content=x"], "no such field"),
+        ([row.uid, "--fix", "answer_aliases=x"], "not valid JSON"),
+        ([row.uid, "--reject", " "], "must not be empty"),
+    ):
+        with pytest.raises(InvalidInput, match=problem):
+            run("decide", folder, *arguments)
+    with pytest.raises(InvalidInput, match="no decisions"):
+        run("apply", folder, "--out", tmp_path / "out")
+    with pytest.raises(InvalidInput, match="holds no finished run"):
+        run("stats", tmp_path)
+    assert not (folder / LOG).exists()

@@ -1,0 +1,189 @@
+"""The log loses nothing that was written, and what holds for a row does not depend on who was read first."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inspector.decisions import LOG, Merged, append, merged, now, of_run, read_decisions, standing
+from schemas import Decision, InvalidInput, OutputError
+from tests.inspector import decision_writer
+
+PEOPLE = ("ann", "ben", "cleo")
+
+
+def decision(**changes: object) -> Decision:
+    fields = {"run_id": "run", "table": "t", "uid": "1", "who": "ann", "when": "2026-01-01T00:00:00.000000Z"}
+    return Decision(**{**fields, "action": "accept", **changes})  # type: ignore[arg-type]
+
+
+def said(who: str, second: int, action: str, **changes: object) -> Decision:
+    extra = {"reason": "dull"} if action == "reject" else {}
+    return decision(who=who, when=f"2026-01-01T00:00:{second:02d}.000000Z", action=action, **{**extra, **changes})
+
+
+def fix(who: str, second: int, field: str, value: object) -> Decision:
+    return said(who, second, "fix", field=field, value=json.dumps(value))
+
+
+def ruled(*decisions: Decision) -> tuple[str, dict[str, object]]:
+    """Action and fixed values of the one row."""
+    (ruling,) = merged(decisions).rulings
+    return ruling.action, {each.field: json.loads(each.value) for each in ruling.fixes}
+
+
+words = st.builds(
+    lambda who, second, action, uid, field, value: (
+        fix(who, second, field, value) if action == "fix" else said(who, second, action, uid=uid)
+    ),
+    st.sampled_from(PEOPLE),
+    st.integers(0, 3),  # so that many come at the same time
+    st.sampled_from(["accept", "reject", "fix"]),
+    st.sampled_from("12"),
+    st.sampled_from(["answer", "question"]),
+    st.integers(0, 1),
+)
+logs = st.lists(words, max_size=12)
+
+
+@given(logs, st.randoms(use_true_random=False))
+def test_the_order_of_different_people_does_not_matter(log: list[Decision], random: object) -> None:
+    queues = {who: [each for each in log if each.who == who] for who in PEOPLE}
+    shuffled = []
+    while left := [who for who in PEOPLE if queues[who]]:
+        shuffled.append(queues[random.choice(left)].pop(0))  # type: ignore[attr-defined]
+    assert merged(shuffled) == merged(log)
+
+
+@given(logs)
+def test_a_log_merged_with_itself_says_the_same(log: list[Decision]) -> None:
+    assert merged([*log, *log]) == merged(log)
+
+
+@given(logs)
+def test_one_rejection_outweighs_and_every_difference_is_listed(log: list[Decision]) -> None:
+    found = merged(log)
+    stances = standing(log)
+    assert len(stances) == len({(each.uid, each.who) for each in log})
+    for ruling in found.rulings:
+        of_row = [each for each in stances if each.uid == ruling.uid]
+        rejecting = [each for each in of_row if each.action == "reject"]
+        assert (ruling.action == "reject") == bool(rejecting)
+        assert ruling.who == tuple(each.who for each in of_row)
+        differ = 0 < len(rejecting) < len(of_row)
+        assert differ == any(c.uid == ruling.uid and not c.field for c in found.conflicts)
+
+
+def test_a_person_may_change_their_mind() -> None:
+    assert ruled(said("ann", 1, "reject"), said("ann", 2, "accept"))[0] == "accept"
+    assert ruled(said("ann", 2, "accept"), said("ann", 1, "reject"))[0] == "accept"
+    assert ruled(said("ann", 1, "accept"), said("ann", 2, "reject"))[0] == "reject"
+    assert ruled(said("ann", 1, "reject"), said("ben", 2, "accept"))[0] == "reject"
+
+
+def test_fixes_add_up_stay_with_an_acceptance_and_go_with_a_rejection() -> None:
+    assert ruled(fix("ann", 1, "a", 1), fix("ben", 2, "b", 2)) == ("fix", {"a": 1, "b": 2})
+    assert ruled(fix("ann", 1, "a", 1), said("ann", 2, "accept")) == ("fix", {"a": 1})
+    assert ruled(fix("ann", 1, "a", 1), said("ann", 2, "reject"), said("ann", 3, "accept")) == ("accept", {})
+    assert ruled(fix("ann", 1, "a", 1), said("ben", 2, "reject")) == ("reject", {})
+
+
+def test_of_two_values_for_a_field_the_later_one_holds_and_they_are_a_conflict() -> None:
+    log = [fix("ben", 1, "a", {"x": 1, "y": 2}), fix("ann", 2, "a", 4)]
+    assert ruled(*log) == ("fix", {"a": 4})
+    (conflict,) = merged(log).conflicts
+    assert (conflict.field, conflict.sides) == ("a", (("ann", "4"), ("ben", '{"x": 1, "y": 2}')))
+    alike = fix("ann", 2, "a", {"y": 2, "x": 1})
+    assert merged([log[0], alike]).conflicts == ()
+
+
+def test_comments_decide_nothing_and_other_runs_are_told_apart() -> None:
+    assert merged([said("ann", 1, "comment", comment="see there")]) == Merged(rulings=(), conflicts=())
+    assert of_run([decision(), decision(run_id="other")], "run") == [decision()]
+
+
+def test_what_is_appended_is_read_again(tmp_path: Path) -> None:
+    assert read_decisions(tmp_path) == []
+    first, second = decision(when=now()), said("ben", 2, "reject", reason="„falsch“\u2028 so")
+    append(tmp_path, [first])
+    append(tmp_path, [second, first])
+    assert read_decisions(tmp_path) == read_decisions(tmp_path / LOG) == [first, second, first]
+
+
+def test_a_torn_last_line_is_passed_over_and_removed(tmp_path: Path) -> None:
+    append(tmp_path, [decision(), decision(uid="2")])
+    whole = (tmp_path / LOG).read_bytes()
+    for length in range(whole.index(b"\n") + 1, len(whole)):
+        (tmp_path / LOG).write_bytes(whole[:length])
+        known = read_decisions(tmp_path)
+        assert known[:1] == [decision()] and len(known) == 1 + (length == len(whole) - 1)
+        append(tmp_path, [decision(uid="3")])
+        assert read_decisions(tmp_path) == [*known, decision(uid="3")]
+
+
+def test_a_broken_line_elsewhere_is_named(tmp_path: Path) -> None:
+    append(tmp_path, [decision(), decision()])
+    path = tmp_path / LOG
+    lines = path.read_text().splitlines()
+    for bad, problem in (
+        ("{", "not valid JSON"),
+        ("[]", "expected an object"),
+        (lines[1].replace('"accept"', '"like"'), "'like' is none of"),
+        (lines[1].replace('"1.0"', '"9.0"'), "schema version 9.0"),
+        (lines[1].replace('"accept"', '"reject"'), "must not be empty"),
+    ):
+        path.write_text(f"{lines[0]}\n{bad}\n{lines[1]}\n")
+        with pytest.raises(InvalidInput, match=f"decisions.jsonl, row 2.*{problem}"):
+            read_decisions(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("bad", "field"),
+    [
+        (decision(who=" "), "who"),
+        (decision(action="reject"), "reason"),
+        (decision(action="comment"), "comment"),
+        (decision(action="fix", value="1"), "field"),
+        (decision(action="fix", field="answer", value="Paris"), "answer"),
+    ],
+)
+def test_a_decision_that_says_too_little_is_not_written(tmp_path: Path, bad: Decision, field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        append(tmp_path, [decision(), bad])
+    assert caught.value.field == field and read_decisions(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "curation").write_text("in the way")
+    with pytest.raises(OutputError, match="cannot write"):
+        append(tmp_path, [decision()])
+
+
+def test_two_processes_append_and_a_kill_loses_at_most_the_line_being_written(tmp_path: Path) -> None:
+    writers = {
+        who: subprocess.Popen(
+            [sys.executable, "-m", decision_writer.__name__, str(tmp_path), who], stdout=subprocess.PIPE, text=True
+        )
+        for who in ("ann", "ben")
+    }
+    told: dict[str, int] = {}
+    for who, writer in writers.items():
+        assert writer.stdout is not None
+        for _ in range(30):
+            told[who] = int(writer.stdout.readline())
+    for who, writer in writers.items():
+        writer.kill()
+        rest = writer.communicate()[0].splitlines()
+        told[who] = max([told[who], *(int(line) for line in rest if line.isdigit())])
+    written = read_decisions(tmp_path)
+    append(tmp_path, [decision(uid="after")])
+    for who, last in told.items():
+        numbers = [int(each.uid) for each in written if each.who == who]
+        assert numbers == list(range(len(numbers))) and last < len(numbers) <= last + 2
+    assert len(read_decisions(tmp_path)) == len(written) + 1

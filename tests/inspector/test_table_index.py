@@ -1,0 +1,145 @@
+"""Rows, columns, samples and searches of a table are those that reading all of it gives."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from inspector.table_index import TableIndex, tables_of
+from schemas import FilterScore, InvalidInput, KgQuestion, Question, RejectedRow, to_dict, write_parquet
+from tests.filters.kg_questions.support import question as kg_question
+
+
+def question(number: int, **changes: object) -> Question:
+    return Question(**{"id": f"q{number}", "question": f"Who is {number}?", "answer": "A", **changes})  # type: ignore[arg-type]
+
+
+def write(folder: Path, table: str, record: type, *files: Sequence[object]) -> None:
+    for number, rows in enumerate(files):
+        (folder / table).mkdir(parents=True, exist_ok=True)
+        write_parquet(folder / table / f"part-{number:05d}.parquet", record, rows)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """1,310 questions in three files of one to three row groups."""
+    made = tmp_path_factory.mktemp("run")
+    rows = [question(n, answer_aliases=("Ünïque",) if n in (7, 1207) else ()) for n in range(1310)]
+    write(made, "inputs", Question, rows[:1200], rows[1200:1210], rows[1210:])
+    return made
+
+
+def test_each_row_has_its_number(folder: Path) -> None:
+    index = TableIndex(folder, "inputs")
+    assert len(index) == 1310
+    for number in (0, 499, 500, 1199, 1200, 1209, 1210, 1309, 3):
+        assert index.row(number) == to_dict(question(number, answer_aliases=("Ünïque",) if number == 1207 else ()))
+        assert index.find(f"q{number}", "id") == number
+    assert index.find("q1310", "id") is None
+    for number in (-1, 1310):
+        with pytest.raises(IndexError):
+            index.row(number)
+
+
+def test_opening_reads_no_file_that_the_manifest_counts(folder: Path, tmp_path: Path) -> None:
+    write(tmp_path, "inputs", Question, [question(0)])
+    for number in range(1, 4):
+        (tmp_path / "inputs" / f"part-{number:05d}.parquet").write_text("never read")
+    files = [{"path": f"inputs/part-{number:05d}.parquet", "rows": 1} for number in range(4)]
+    (tmp_path / "manifest.json").write_text(json.dumps({"files": files}))
+    index = TableIndex(tmp_path, "inputs")
+    assert len(index) == 4 and index.row(0)["id"] == "q0"
+    with pytest.raises(InvalidInput, match="not a readable Parquet file"):
+        index.row(2)
+
+
+def test_a_search_finds_text_at_any_depth_and_goes_on_where_it_stopped(folder: Path) -> None:
+    index = TableIndex(folder, "inputs")
+    assert index.search("üNÏQUE").rows == (7, 1207)
+    assert index.search("who is 12").rows == (12, *range(120, 130), *range(1200, 1300))[:100]
+    assert not index.search("nowhere").rows
+    found, first = [], 0
+    while True:
+        part = index.search("who is 13", first=first, count=7)
+        found += part.rows
+        assert len(part.rows) <= 7
+        if part.is_complete:
+            break
+        first = part.searched
+    assert found == [13, *range(130, 140), *range(1300, 1310)]
+
+
+def test_a_search_without_time_reads_one_row_group(folder: Path) -> None:
+    part = TableIndex(folder, "inputs").search("Ünïque", seconds=0.0)
+    assert (part.rows, part.searched, part.is_complete) == ((7,), 500, False)
+    rest = TableIndex(folder, "inputs").search("Ünïque", first=part.searched)
+    assert (rest.rows, rest.is_complete) == ((1207,), True)
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 1400), st.integers(0, 2**32))
+def test_a_random_sample_has_no_row_twice_and_follows_its_seed(folder: Path, count: int, seed: int) -> None:
+    index = TableIndex(folder, "inputs")
+    rows = index.at_random(count, seed)
+    assert len(rows) == len(set(rows)) == min(count, 1310) and set(rows) <= set(range(1310))
+    assert rows == index.at_random(count, seed)
+
+
+def scored(**passed_and_score: tuple[bool, float]) -> KgQuestion:
+    scores = tuple(FilterScore(name=name, score=s, passed=p) for name, (p, s) in passed_and_score.items())
+    return kg_question(filters=scores)
+
+
+def test_lowest_scores_of_columns_parts_and_filters(tmp_path: Path) -> None:
+    rows = [scored(a=(True, 0.5), b=(True, 1.0)), scored(a=(True, 0.25)), scored(b=(True, 0.0)), scored()]
+    write(tmp_path, "kg_questions", KgQuestion, rows[:2], rows[2:])
+    index = TableIndex(tmp_path, "kg_questions")
+    assert index.lowest("filters.a", 5) == [1, 0] and index.lowest("filters.b", 1) == [2]
+    values = index.values("filters.a")
+    assert values[:2].tolist() == [0.5, 0.25] and all(math.isnan(value) for value in values[2:])
+    assert index.values("hops").tolist() == [row.hops for row in rows]
+    assert index.values("provenance.seed").tolist() == [row.provenance.seed for row in rows]
+    for path in ("question", "nothing", "provenance.nothing", "filters"):
+        with pytest.raises(InvalidInput):
+            index.values(path)
+
+
+def test_rows_over_which_filters_are_divided(tmp_path: Path) -> None:
+    yes, no = (True, 1.0), (False, 0.0)
+    even, most, agreed = scored(a=yes, b=no), scored(a=yes, b=yes, c=no), scored(a=no, b=no)
+    write(tmp_path, "kg_questions", KgQuestion, [agreed, most, scored(), even, scored(a=yes)])
+    assert TableIndex(tmp_path, "kg_questions").disputed(5) == [3, 1]
+    payloads = [json.dumps(to_dict(row)) for row in (most, agreed, even)] + ["{", '{"filters": 3}', "{}"]
+    rejected = [RejectedRow(uid="u", stage="s", reason="r", score=0.0, detail="", payload=text) for text in payloads]
+    write(tmp_path, "rejected", RejectedRow, rejected)
+    index = TableIndex(tmp_path, "rejected")
+    assert index.disputed(5) == [2, 0] and index.disputed(1) == [2]
+    assert index.matching("reason", "r") == list(range(6)) and index.matching("reason", "s") == []
+    assert tables_of(tmp_path) == ["kg_questions", "rejected"]
+
+
+def test_what_cannot_be_read_is_said(folder: Path) -> None:
+    index = TableIndex(folder, "inputs")
+    with pytest.raises(InvalidInput, match="no table 'trees'; it has inputs"):
+        TableIndex(folder, "trees")
+    with pytest.raises(InvalidInput, match="no such column"):
+        index.matching("kind", "x")
+    with pytest.raises(InvalidInput, match="no such column"):
+        index.disputed(3)
+    with pytest.raises(InvalidInput, match="nothing to search for"):
+        index.search(" ")
+
+
+def test_only_a_few_row_groups_stay_in_memory(folder: Path) -> None:
+    index = TableIndex(folder, "inputs")
+    for number in (0, 500, 1000, 1200, 1210, 0):
+        index.row(number)
+    assert len(index._groups) == 4
+    assert pq.ParquetFile(folder / "inputs" / "part-00000.parquet").num_row_groups == 3
