@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from commands import documents, export, kg, train, training
+from commands import curate, documents, export, kg, train, training
 from commands.options import (
     BeamOptions,
     MaxCalls,
@@ -114,6 +114,7 @@ def _estimate(questions: Path, preset: str, limit: int | None, seed: int) -> Non
     Console().print(estimate_table(asyncio.run(estimate(questions, config, limit)), config.model.prices))
 
 
+curate.register(app)
 documents.register(app)
 kg.register(app)
 train.register(app)

@@ -24,6 +24,8 @@ from schemas import (
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
+_KEPT = frozenset({"ledger", "curation"})
+"""Folders of what was paid for, in money or in people's time."""
 
 
 def finish_run(folder: Path, settings: Settings, dataset: Dataset, *, seconds: float) -> Manifest:
@@ -58,11 +60,11 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def drop_run(folder: Path) -> None:
-    """Remove rows, receipts and manifest of a run, and keep its ledger."""
+    """Remove rows, receipts and manifest of a run; keep its ledger and what people decided on it."""
     for name in (MANIFEST, CARD, "run.json"):
         (folder / name).unlink(missing_ok=True)
     for path in folder.iterdir():
-        if path.is_dir() and path.name != "ledger":
+        if path.is_dir() and path.name not in _KEPT:
             shutil.rmtree(path)
 
 
