@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -13,11 +15,19 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
+from flows.progress import shown
+from flows.stopping import at_once
 from inference.servers import EmbeddedServer
 from pipelines.card import cost_table
 from pipelines.config import RunConfig
-from pipelines.finish import drop_run, read_manifest
+from pipelines.dataset import Dataset, Stage
+from pipelines.files import exclusive, remove_temporary_files
+from pipelines.finish import drop_run, finish_run, read_manifest
 from pipelines.intake import Settings, discard_staged, read_settings, refuse_other_run, write_settings
+from pipelines.progress import begin_progress
+from pipelines.runners import check_runner
+from pipelines.shards import missing_shards, receipt_path
+from pipelines.stages.model_work import check_servers
 from schemas import BudgetExceeded, CountMismatch, InvalidInput, Manifest, OutputError, Stalled
 
 EMBEDDED = "embedded"
@@ -71,6 +81,67 @@ def model_server(config: C) -> Iterator[C]:
         return
     with EmbeddedServer() as server:
         yield replace(config, model=replace(config.model, url=server.base_url))
+
+
+def carried_out(
+    out: Path,
+    config: C,
+    dataset: Dataset,
+    take_in: Callable[[C], Settings],
+    work: Callable[[Settings, C], None],
+    *,
+    replace_run: bool,
+    redo_truncated: bool,
+) -> Manifest:
+    """Make a data set in a folder that no other process writes: take in, work, finish. A finished run stays as it is.
+
+    `work` gets the configuration with which the input was taken in.
+    """
+    started = time.monotonic()
+    with exclusive(out):
+        remove_temporary_files(out)
+        config = with_redo(out, config, redo_truncated)
+        settings = prepare(out, config, lambda: take_in(config), replace_run)
+        finished = read_manifest(out)
+        if finished is not None and finished.run_id == settings.run_id:
+            return finished
+        work(settings, config)
+        manifest = finish_run(out, settings, dataset, seconds=time.monotonic() - started)
+    publish(manifest)
+    return manifest
+
+
+@contextlib.contextmanager
+def ready_server(config: C, arguments: Sequence[str]) -> Iterator[C]:
+    """`model_server`, with runner, server and ledger found to be there: what is not needs no retries.
+
+    In the block Ctrl-C stops the process at once.
+    """
+    with model_server(config) as served:
+        check_runner(arguments)
+        asyncio.run(check_servers(served))
+        with at_once():
+            yield served
+
+
+def run_shown(out: Path, stages: Sequence[Stage], name: str, run: Callable[[], None], *, is_counted: bool) -> None:
+    """Run what of a stage is missing, and show how far it is.
+
+    `is_counted`: its workers count items; else those of finished shards are shown.
+    """
+    begin_progress(out, (s.name for stage in stages for s in stage.shards or () if receipt_path(out, s).exists()))
+    stage = next(stage for stage in stages if stage.name == name)
+    shards = stage.shards or ()
+    if not missing_shards(out, shards):
+        return
+
+    def done() -> int:
+        return sum(shard.rows for shard in shards if receipt_path(out, shard).exists())
+
+    unit = stage.unit if len(stages) == 1 else f"{name}: {stage.unit}"
+    total = sum(shard.rows for shard in shards)
+    with shown(out, unit, total=total, done_before=done(), done=None if is_counted else done):
+        run()
 
 
 def publish(manifest: Manifest) -> None:

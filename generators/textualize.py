@@ -16,7 +16,18 @@ from generators.prompts import load_connectives
 from mcts.plan import references
 from protocols import kg_search, r_search, react
 from rewards import mentions, score_answer, score_choice
-from schemas import ChatMessage, ErrorType, KgTrajectory, Message, Provenance, SearchEpisode, SftRow, Step, Trajectory
+from schemas import (
+    ChatMessage,
+    ErrorType,
+    KgTrajectory,
+    Message,
+    Provenance,
+    SearchEpisode,
+    SftRow,
+    Step,
+    Trajectory,
+    TrajectoryReward,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,31 +70,11 @@ def episode_sft_row(episode: SearchEpisode) -> SftRow:
 
     `reward.total` is the episode's reward; its other parts hold the final answer against the gold answer.
     """
-    golds = (episode.answer, *episode.answer_aliases)
-    by_words = score_answer(episode.final_answer, golds)
-    by_letters = score_choice(episode.final_answer, episode.correct_options)
-    return SftRow(
-        uid=episode.uid,
-        trajectory_uid=episode.uid,
-        data_source="episodes",
-        messages=_as_chat(episode.messages),
-        train=tuple(m.train for m in episode.messages),
-        protocol=r_search.NAME,
-        question_id=episode.question_id,
-        question=episode.question,
-        answer=episode.answer,
-        answer_aliases=episode.answer_aliases,
-        trajectory_kind="correct",
-        reflection_error=None,
-        origin=episode.origin,
-        segment_index=0,
-        segment_count=1,
-        num_tool_calls=episode.num_tool_calls,
-        num_hops=episode.num_hops,
-        token_estimate=episode.token_estimate,
-        reward=replace(by_letters if episode.options else by_words, total=episode.reward.total),
-        provenance=episode.provenance,
-    )
+    if episode.options:
+        reward = score_choice(episode.final_answer, episode.correct_options)
+    else:
+        reward = score_answer(episode.final_answer, (episode.answer, *episode.answer_aliases))
+    return _episode_row(episode, "episodes", r_search.NAME, replace(reward, total=episode.reward.total))
 
 
 def kg_sft_row(row: KgTrajectory) -> SftRow:
@@ -91,13 +82,21 @@ def kg_sft_row(row: KgTrajectory) -> SftRow:
 
     `reward.total` is the episode's reward; its other parts hold the final answer against the gold answers.
     """
+    reward = replace(score_answer(row.final_answer, row.golds), total=row.reward.total)
+    return _episode_row(row, "kg_trajectories", kg_search.NAME, reward)
+
+
+def _episode_row(
+    row: SearchEpisode | KgTrajectory, data_source: str, protocol: str, reward: TrajectoryReward
+) -> SftRow:
+    """What brings its conversation along, as one row."""
     return SftRow(
         uid=row.uid,
         trajectory_uid=row.uid,
-        data_source="kg_trajectories",
+        data_source=data_source,
         messages=_as_chat(row.messages),
         train=tuple(m.train for m in row.messages),
-        protocol=kg_search.NAME,
+        protocol=protocol,
         question_id=row.question_id,
         question=row.question,
         answer=row.answer,
@@ -110,7 +109,7 @@ def kg_sft_row(row: KgTrajectory) -> SftRow:
         num_tool_calls=row.num_tool_calls,
         num_hops=row.num_hops,
         token_estimate=row.token_estimate,
-        reward=replace(score_answer(row.final_answer, row.golds), total=row.reward.total),
+        reward=reward,
         provenance=row.provenance,
     )
 

@@ -16,9 +16,9 @@ from filters import FilterConfig, first_rejection, judge_trajectory
 from generators.mcts_trajectories import Context, Generated, expected_hops, generate
 from generators.rehearsal import StageEstimate, rehearse
 from generators.textualize import sft_rows
-from inference import ModelClient, check_ledger, open_ledger
+from inference import ModelClient, open_ledger
 from pipelines.accounting import stage
-from pipelines.config import MctsRunConfig, RunConfig, ScheduleConfig
+from pipelines.config import MctsRunConfig, ScheduleConfig
 from pipelines.dataset import LEDGER, Dataset, Stage
 from pipelines.intake import Settings, take_in_questions
 from pipelines.mcts_card import card
@@ -40,6 +40,7 @@ from schemas import (
 )
 
 DATASET = "mcts_trajectories"
+SEARCH = "search"
 _MOST_SAMPLED = 200
 TABLES: Mapping[str, type] = {
     DATASET: Trajectory,
@@ -61,7 +62,7 @@ MCTS = Dataset(
     config=MctsRunConfig,
     last_stage="filter",
     counted=(DATASET, "reflection_error", "kind"),
-    stages=lambda folder, settings: [Stage(name="search", unit="questions", shards=settings.shards)],
+    stages=lambda folder, settings: [Stage(name=SEARCH, unit="questions", shards=settings.shards)],
     card=_card,
 )
 
@@ -119,19 +120,6 @@ async def estimate(source: Path, config: MctsRunConfig, limit: int | None) -> Es
     return Estimate(questions=total, sampled=len(sample), stages=tuple(stages))
 
 
-async def check_servers(config: RunConfig) -> None:
-    """Raises `ProviderError` and its kinds when the model server does not answer, or refuses us.
-
-    A shared ledger that is not there is an `OutputError`.
-    """
-    await check_ledger(config.ledger)
-    client = ModelClient(config.client)
-    try:
-        await client.check()
-    finally:
-        await client.aclose()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MctsWork:
     """What a worker needs to know. Picklable; see `shards.Work`."""
@@ -144,7 +132,7 @@ class MctsWork:
 
     item = Question
     tables = TABLES
-    stage = "search"
+    stage = SEARCH
 
     @property
     def items_in_flight(self) -> int:
@@ -208,7 +196,7 @@ def rows_of(question: Question, generated: Generated, config: MctsRunConfig) -> 
     tree = generated.tree
     unsolved = not generated.is_solved
     books = (
-        stage("search", inputs=1, accepted=1),
+        stage(SEARCH, inputs=1, accepted=1),
         stage(
             "solve",
             inputs=1,

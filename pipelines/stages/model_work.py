@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from inference import ModelClient, open_ledger
+from inference import ModelClient, check_ledger, open_ledger
 from pipelines.config import RunConfig
 from pipelines.dataset import LEDGER
 from pipelines.shards import ItemResult
@@ -38,6 +38,19 @@ class ModelWork:
             await client.aclose()
             raise
         return client
+
+
+async def check_servers(config: RunConfig) -> None:
+    """Raises `ProviderError` and its kinds when the model server does not answer, or refuses us.
+
+    A shared ledger that is not there is an `OutputError`.
+    """
+    await check_ledger(config.ledger)
+    client = ModelClient(config.client)
+    try:
+        await client.check()
+    finally:
+        await client.aclose()
 
 
 class ModelSession:

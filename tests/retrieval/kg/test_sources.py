@@ -139,21 +139,21 @@ def test_kqa_json_both_directions(tmp_path: Path) -> None:
     }
 
 
-def rejects(path: Path, bad: str, where: str, tmp_path: Path) -> list[RejectedRow]:
-    """What is rejected of 30 good rows and a bad one, which is row 2."""
+def built_with(path: Path, bad: str, tmp_path: Path) -> KgStore:
+    """The store of 30 good rows and a bad one, which is row 2."""
     good = '{"head": "%d", "relation": "r", "tail": "t"}' if path.suffix == ".jsonl" else "%d\tr\tt"
     rows = [good % number for number in range(30)]
     path.write_bytes("\n".join([rows[0], "\x00", *rows[1:]]).encode().replace(b"\x00", bad.encode("latin-1")))
-    store = built(open_source(path), tmp_path)
-    assert (store.stats.triples, store.stats.rows, store.stats.invalid_rows) == (30, 31, 1)
-    (row,) = read_parquet(store.folder / "rejected.parquet", RejectedRow)
-    assert row.uid == f"{path}:2" and row.reason == "invalid_input" and where in row.detail
-    return [row]
+    return built(open_source(path), tmp_path)
 
 
 @pytest.mark.parametrize("bad", ["a\tr", "a\tr\tt\tx", "a\t \tt", "a\tr\t\xff", "a r t"])
 def test_a_bad_line_is_named_and_left_out(tmp_path: Path, bad: str) -> None:
-    rejects(tmp_path / "t.tsv", bad, "row 2", tmp_path)
+    store = built_with(tmp_path / "t.tsv", bad, tmp_path)
+    assert (store.stats.triples, store.stats.rows, store.stats.invalid_rows) == (30, 31, 1)
+    (row,) = read_parquet(store.folder / "rejected.parquet", RejectedRow)
+    assert (row.uid, row.reason) == (f"{tmp_path / 't.tsv'}:2", "invalid_input")
+    assert "row 2" in row.detail
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,10 @@ def test_a_bad_line_is_named_and_left_out(tmp_path: Path, bad: str) -> None:
     ],
 )
 def test_a_bad_json_row_is_named_with_its_field(tmp_path: Path, bad: str, where: str) -> None:
-    rejects(tmp_path / "t.jsonl", bad, where, tmp_path)
+    store = built_with(tmp_path / "t.jsonl", bad, tmp_path)
+    assert (store.stats.triples, store.stats.invalid_rows) == (30, 1)
+    (row,) = read_parquet(store.folder / "rejected.parquet", RejectedRow)
+    assert row.uid == f"{tmp_path / 't.jsonl'}:2" and where in row.detail
 
 
 def test_more_than_five_percent_invalid_rows_stop_the_build(tmp_path: Path) -> None:
