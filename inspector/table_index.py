@@ -10,7 +10,7 @@ import json
 import random
 import time
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -121,6 +121,16 @@ class TableIndex:
             shares = _shares_of_filters(batch.column(0)) if column == FILTERS else _shares_of_payloads(batch.column(0))
             divided += [(abs(share - 0.5), first + row) for row, share in shares if 0 < share < 1]
         return [number for _, number in sorted(divided)[:count]]
+
+    def counts(self, column: str) -> Counter[str]:
+        """How many rows have each value of a text column; rows without one do not count."""
+        self._check_column(column)
+        total: Counter[str] = Counter()
+        for _, batch in self._batches([column]):
+            for each in pc.value_counts(batch.column(0)).to_pylist():
+                total[each["values"]] += each["counts"]
+        del total[None]
+        return total
 
     def matching(self, column: str, value: str) -> list[int]:
         """Rows of which a text column has this value, e.g. `kind`, `type`, `reason`."""

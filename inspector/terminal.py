@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from inspector.visible_text import visible
 from schemas import (
     BundleInput,
     BundleQuestion,
@@ -33,12 +34,6 @@ from schemas import (
     Trajectory,
 )
 
-_CONTROLS = (
-    {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
-    | {0x7F: "\u2421"}
-    | dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
-)
-"""What is shown in place of C0 and C1 controls, and of those that turn the direction of writing."""
 _SHOWN = 400
 """Characters of a document."""
 _STYLES = {"system": "dim", "user": "bold cyan", "assistant": "green", "tool": "yellow"}
@@ -271,4 +266,4 @@ def _rollout(rollout: Rollout) -> Text:
 def _line(*parts: str | tuple[str, str]) -> Text:
     """Parts, with or without a style, as they stand: no markup, no control characters."""
     pairs = ((part, "") if isinstance(part, str) else part for part in parts)
-    return Text.assemble(*((text.translate(_CONTROLS), style) for text, style in pairs))
+    return Text.assemble(*((visible(text), style) for text, style in pairs))

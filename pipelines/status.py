@@ -24,7 +24,7 @@ from pipelines.intake import Settings, read_settings
 from pipelines.progress import read_begun, read_progress, row_kinds
 from pipelines.shards import Receipt, Shard, read_receipt, receipt_path
 from pipelines.worker_errors import ERRORS
-from schemas import InvalidInput, TrailforgeError
+from schemas import InvalidInput, StageCount, TrailforgeError
 
 State = Literal["empty", "reading", "running", "stopped", "finished"]
 """`reading`: a process takes the questions in. `stopped`: begun, not finished, and no process holds the folder."""
@@ -114,6 +114,12 @@ def follow(folder: Path, *, every_s: float = _EVERY_S) -> Iterator[RunStatus]:
         time.sleep(every_s)
 
 
+def books_so_far(folder: Path, settings: Settings) -> tuple[StageCount, ...]:
+    """The books of what is finished of a run."""
+    stages = dataset_of(settings).stages(folder, settings)
+    return _added_up(settings, _receipts_so_far(folder, stages).values())
+
+
 def told(status: RunStatus) -> list[str]:
     """The status in lines."""
     lines = [f"{status.folder}: {status.state}"]
@@ -138,7 +144,7 @@ def told(status: RunStatus) -> list[str]:
 def _status(folder: Path, settings: Settings, held: bool) -> RunStatus:
     dataset = dataset_of(settings)
     stages = dataset.stages(folder, settings)
-    finished = {shard.name: read_receipt(folder, shard) for stage in stages for shard in _finished(folder, stage)}
+    finished = _receipts_so_far(folder, stages)
     stage = next((each for each in stages if any(s.name not in finished for s in each.shards or ())), stages[-1])
     shards = stage.shards or ()
     manifest = read_manifest(folder)
@@ -177,6 +183,11 @@ def _status(folder: Path, settings: Settings, held: bool) -> RunStatus:
     )
 
 
+def _receipts_so_far(folder: Path, stages: Iterable[Stage]) -> dict[str, Receipt]:
+    """By shard, of those that are finished."""
+    return {shard.name: read_receipt(folder, shard) for stage in stages for shard in _finished(folder, stage)}
+
+
 def _finished(folder: Path, stage: Stage) -> list[Shard]:
     return [shard for shard in stage.shards or () if receipt_path(folder, shard).exists()]
 
@@ -213,8 +224,12 @@ def _kinds_in(path: Path, *columns: str) -> Counter[str]:
 
 
 def _put_aside(settings: Settings, receipts: Iterable[Receipt]) -> dict[str, int]:
-    books = add_up([settings.books, *(receipt.stages for receipt in receipts)])
+    books = _added_up(settings, receipts)
     return {f"{line.name}/{each.reason}": each.count for line in books for each in line.rejected + line.failed}
+
+
+def _added_up(settings: Settings, receipts: Iterable[Receipt]) -> tuple[StageCount, ...]:
+    return add_up([settings.books, *(receipt.stages for receipt in receipts)])
 
 
 def _kept(folder: Path) -> int | None:

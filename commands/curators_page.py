@@ -1,0 +1,55 @@
+"""What Streamlit runs for the curators' page: `curators_page.py FOLDER WHO`; `trailforge inspect` starts it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from inspector.open_run import OpenRun, stamp_of
+from inspector.page import show_page
+from inspector.table_index import tables_of
+from inspector.views.deciding import Curation
+from pipelines.curated_rows import check_row, decidable, fixable
+from pipelines.finish import read_manifest
+from pipelines.intake import read_settings
+from pipelines.status import books_so_far
+from schemas import InvalidInput
+
+
+@st.cache_resource(max_entries=2, show_spinner="Opening the run …")
+def opened(folder: Path, stamp: Any) -> OpenRun:
+    """The run of a folder, as it is now."""
+    settings = read_settings(folder)
+    if settings is None:
+        raise InvalidInput("holds no run", file=folder)
+    manifest = read_manifest(folder)
+    return OpenRun(
+        folder=folder,
+        run_id=settings.run_id,
+        dataset=settings.dataset,
+        config=json.loads(settings.config),
+        sources=tuple(each.path for each in settings.sources),
+        manifest=manifest,
+        books=manifest.stages if manifest else books_so_far(folder, settings),
+        tables=tuple(tables_of(folder)),
+    )
+
+
+def main(folder: Path, who: str) -> None:
+    """The page, once."""
+    run = opened(folder, stamp_of(folder))
+    curation = Curation(
+        tables=decidable(run.dataset),
+        fixable=partial(fixable, run.dataset),
+        check=partial(check_row, run.dataset),
+        who=who,
+    )
+    show_page(run, curation)
+
+
+main(Path(sys.argv[1]), sys.argv[2])

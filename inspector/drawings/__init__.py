@@ -1,0 +1,1 @@
+"""Figures of the curators' page: pure functions from records to Plotly figures."""

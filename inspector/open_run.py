@@ -1,0 +1,121 @@
+"""A run's folder as the page reads it: finished or running, row by row."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import schemas
+from inspector.table_index import TableIndex
+from schemas import InvalidInput, Manifest, StageCount, from_dict
+
+RECORD = b"trailforge.record"
+"""In the metadata of a Parquet file: the name of its record in `schemas`."""
+
+
+@dataclass(kw_only=True)
+class OpenRun:
+    """A run. Its tables are opened when they are first asked for; what was read is not read again."""
+
+    folder: Path
+    run_id: str
+    dataset: str
+    config: dict[str, Any]
+    """The run's settings, as in its preset."""
+    sources: tuple[str, ...]
+    """The files that a person gave."""
+    manifest: Manifest | None
+    """None while the run is not finished."""
+    books: tuple[StageCount, ...]
+    """Stage by stage; of a running one, of what is finished."""
+    tables: tuple[str, ...]
+    """Names of those that have rows."""
+    _open: dict[str, TableIndex] = field(default_factory=dict)
+    _read: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @cached_property
+    def rejections(self) -> Counter[tuple[str, str]]:
+        """Items put aside, by stage and reason."""
+        return Counter(
+            {
+                (line.name, each.reason): each.count
+                for line in self.books
+                for each in (*line.rejected, *line.failed)
+                if each.count
+            }
+        )
+
+    def table(self, name: str) -> TableIndex:
+        """Raises `InvalidInput` when the run has no such table."""
+        with self._lock:
+            if name not in self._open:
+                self._open[name] = TableIndex(self.folder, name)
+            return self._open[name]
+
+    def size(self, name: str) -> int:
+        """Rows of a table; 0 when there is none."""
+        return len(self.table(name)) if name in self.tables else 0
+
+    def row(self, name: str, number: int) -> dict[str, Any]:
+        """As plain values."""
+        with self._lock:
+            return self.table(name).row(number)
+
+    def record(self, name: str, number: int) -> Any:
+        """As the record of `schemas` that the table is made of."""
+        return from_dict(self.record_type(name), self.row(name, number))
+
+    def record_type(self, name: str) -> type:
+        """Raises `InvalidInput` for a table that no trailforge of this version wrote."""
+        record = (self.table(name).schema.metadata or {}).get(RECORD, b"").decode()
+        if not hasattr(schemas, record):
+            raise InvalidInput(
+                f"table of {record or 'unknown'} records, which this trailforge does not know", file=name
+            )
+        return getattr(schemas, record)
+
+    def counts(self, name: str, column: str) -> Counter[str]:
+        """How many rows have each value of a text column, or of a part of one as `provenance.model`; most first."""
+        return self._once(
+            ("counts", name, column), lambda: Counter(dict(self.table(name).counts(column).most_common()))
+        )
+
+    def matching(self, name: str, column: str, value: str) -> Sequence[int]:
+        """Numbers of the rows with a value."""
+        return self._once(("matching", name, column, value), lambda: self.table(name).matching(column, value))
+
+    def values(self, name: str, path: str) -> np.ndarray:
+        """A number of each row; see `TableIndex.values`."""
+        return self._once(("values", name, path), lambda: self.table(name).values(path))
+
+    def _once(self, key: tuple[str, ...], read: Callable[[], Any]) -> Any:
+        with self._lock:
+            if key not in self._read:
+                self._read[key] = read()
+            return self._read[key]
+
+    def key_of(self, name: str) -> str:
+        """Column that names a row: `uid`, else `id`, `document_id` or `question_id`; each table has one of them."""
+        names = self.table(name).schema.names
+        return next(column for column in ("uid", "id", "document_id", "question_id") if column in names)
+
+    def find(self, name: str, value: str, column: str = "") -> int | None:
+        """Number of the first row with a value, by default of `key_of`; None when there is none, or no such table."""
+        if name not in self.tables:
+            return None
+        return self.table(name).find(value, column or self.key_of(name))
+
+
+def stamp_of(folder: Path) -> tuple[tuple[str, int], ...]:
+    """What changes whenever a run's folder gets new files: the times of its folders and its manifest."""
+    paths = [folder / "manifest.json", folder / "run.json", *(each for each in folder.glob("*") if each.is_dir())]
+    ours = (each for each in paths if each.name not in {"ledger", "curation", "progress"} and each.exists())
+    return tuple(sorted((each.name, each.stat().st_mtime_ns) for each in ours))

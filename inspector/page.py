@@ -1,0 +1,71 @@
+"""The curators' page: its frame, in which the views are shown. Streamlit runs it anew for each thing a person does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from inspector.open_run import OpenRun
+from inspector.views import bundles, conversation, decide, fields, kg, overview, trajectories
+from inspector.views.deciding import Curation
+from inspector.visible_text import visible
+from schemas import TrailforgeError
+
+_STYLE = f"<style>{conversation.STYLE}{fields.STYLE}</style>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One of the page's views, shown for runs that have one of its tables; for all when it names none."""
+
+    name: str
+    title: str
+    icon: str
+    show: Callable[[OpenRun], None]
+    tables: frozenset[str] = frozenset()
+
+
+def views(curation: Curation) -> Mapping[str, View]:
+    """By name, which is also the path of its address."""
+    found = [
+        View(name="overview", title="Overview", icon=":material/monitoring:", show=overview.show),
+        View(
+            name="bundles", title="Bundles", icon=":material/library_books:", show=bundles.show,
+            tables=frozenset({"bundles", "bundle_questions"}),
+        ),
+        View(
+            name="trajectories", title="Trajectories", icon=":material/account_tree:", show=trajectories.show,
+            tables=frozenset({"mcts_trajectories", "trees", "episodes"}),
+        ),
+        View(
+            name="kg", title="Knowledge graph", icon=":material/hub:", show=kg.show,
+            tables=frozenset({"kg_trajectories", "kg_questions"}),
+        ),
+        View(name="decide", title="Decide", icon=":material/gavel:", show=partial(decide.show, curation=curation)),
+    ]  # fmt: skip
+    return {view.name: view for view in found}
+
+
+def show_page(run: OpenRun, curation: Curation) -> None:
+    """The whole page for a run."""
+    st.set_page_config(page_title=f"{run.dataset} · trailforge", layout="wide", initial_sidebar_state="collapsed")
+    st.html(_STYLE)
+    shown = [
+        st.Page(partial(_guarded, view.show, run), title=view.title, icon=view.icon, url_path=view.name)
+        for view in views(curation).values()
+        if not view.tables or view.tables & set(run.tables)
+    ]
+    st.navigation(shown, position="top").run()
+
+
+def _guarded(show: Callable[[OpenRun], Any], run: OpenRun) -> None:
+    """What a person can mend is said in one line."""
+    try:
+        show(run)
+    except TrailforgeError as error:
+        st.error("This cannot be shown:")
+        st.code(visible(str(error)), language=None, wrap_lines=True)

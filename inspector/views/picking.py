@@ -1,0 +1,120 @@
+"""Find a row of a table: by its kind, by any word in it, from a list, one after the other.
+
+The row that is shown stands in the page's address (`?row=UID`), so that it can be sent to a colleague.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from inspector.open_run import OpenRun
+from inspector.visible_text import visible
+
+PAGE = 25
+"""Rows in the list at a time."""
+ROW = "row"
+_LONGEST_CELL = 160
+
+
+def pick(run: OpenRun, table: str, columns: Sequence[str], *, kind: str = "", height: int = 260) -> int | None:
+    """Let a person choose a row; its number, or None when there is none.
+
+    `columns`: shown of each row, a part of one as `reward.total`. `kind`: a text column whose values are offered as a
+    filter.
+    """
+    numbers = _filtered(run, table, kind)
+    if not numbers:
+        st.info("No row matches.")
+        return None
+    place = _place(run, table, numbers)
+    back, forward, where = st.columns([1, 1, 6], vertical_alignment="center")
+    for column, name, key, by in ((back, "Previous", "k", -1), (forward, "Next", "j", 1)):
+        column.button(
+            name, shortcut=key, key=f"{table}.{name}", width="stretch", on_click=_step, args=(table, by),
+            disabled=not 0 <= place + by < len(numbers),
+        )  # fmt: skip
+    where.write(f"Row {place + 1:,} of {len(numbers):,}")
+    first = place // PAGE * PAGE
+    rows = [run.row(table, number) for number in numbers[first : first + PAGE]]
+    _show_list(table, rows, columns, first, place, height)
+    st.query_params[ROW] = str(rows[place - first][run.key_of(table)])
+    return numbers[place]
+
+
+def _show_list(
+    table: str, rows: Sequence[dict[str, Any]], columns: Sequence[str], first: int, place: int, height: int
+) -> None:
+    """A page of the list, in which a click chooses a row."""
+    steps = st.session_state.get(f"{table}.steps", 0)  # a list of a new name forgets what was chosen in the old one
+    key = f"{table}.list.{first}.{steps}"
+    st.dataframe(
+        [{column: _cell(row, column) for column in columns} for row in rows],
+        key=key,
+        on_select=partial(_choose, table, key, first),
+        selection_mode="single-row",
+        selection_default={"selection": {"rows": [place - first]}},
+        height=min(height, 38 + 35 * len(rows)),
+        hide_index=True,
+    )
+
+
+def _place(run: OpenRun, table: str, numbers: Sequence[int]) -> int:
+    """Where in the list the page is: at first at the row of its address, after a change of the filters at the top."""
+    key = f"{table}.place"
+    if key not in st.session_state:
+        asked = st.query_params.get(ROW)
+        number = run.find(table, asked) if asked else None
+        st.session_state[key] = numbers.index(number) if number in numbers else 0
+    st.session_state[key] = min(st.session_state[key], len(numbers) - 1)
+    return st.session_state[key]
+
+
+def _step(table: str, by: int) -> None:
+    st.session_state[f"{table}.place"] += by
+    st.session_state[f"{table}.steps"] = st.session_state.get(f"{table}.steps", 0) + 1
+
+
+def _choose(table: str, key: str, first: int) -> None:
+    chosen = st.session_state[key]["selection"]["rows"]
+    if chosen:
+        st.session_state[f"{table}.place"] = first + chosen[0]
+
+
+def _to_top(table: str) -> None:
+    st.session_state[f"{table}.place"] = 0
+
+
+def _cell(row: dict[str, Any], path: str) -> Any:
+    """What the list shows of a row: text in one line, cut; numbers as they are."""
+    value: Any = row
+    for step in path.split("."):
+        value = None if value is None else value.get(step)
+    if isinstance(value, str):
+        return visible(" ".join(value.split())[:_LONGEST_CELL])
+    return ", ".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _filtered(run: OpenRun, table: str, kind: str) -> Sequence[int]:
+    """Numbers of the rows that the filters above the list leave."""
+    left, right = st.columns([1, 2])
+    value = None
+    if kind:
+        counts = run.counts(table, kind)
+        value = left.selectbox(
+            kind, [None, *counts], key=f"{table}.kind",
+            format_func=lambda each: "all" if each is None else f"{each} ({counts[each]:,})",
+            on_change=_to_top, args=(table,),
+        )  # fmt: skip
+    words = right.text_input("Search in all texts", key=f"{table}.words", on_change=_to_top, args=(table,))
+    numbers: Sequence[int] = range(run.size(table)) if value is None else run.matching(table, kind, value)
+    if not words.strip():
+        return numbers
+    found = run.table(table).search(words, count=1000)
+    if not found.is_complete:
+        right.caption(f"The first {found.searched:,} rows were searched.")
+    allowed = set(numbers) if value is not None else None
+    return [number for number in found.rows if allowed is None or number in allowed]

@@ -1,0 +1,48 @@
+"""Anyone's text for a terminal or a page: nothing in it acts, and what is invisible in it is seen.
+
+Rows hold what was retrieved and what models wrote. The page shows it through this module alone (or in widgets that
+take plain text), never as Markdown or HTML.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+
+_CONTROLS = (
+    {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
+    | {0x7F: "\u2421"}
+    | dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
+)
+"""What is shown in place of C0 and C1 controls, and of those that turn the direction of writing."""
+LONGEST = 20_000
+"""Characters of one text that a page shows; the rest is counted."""
+
+
+def visible(text: str) -> str:
+    """The text with a sign for each control character; one sign for one character, so places in it stay."""
+    return text.translate(_CONTROLS)
+
+
+def escaped(text: str, longest: int = LONGEST) -> str:
+    """The text as HTML that shows it as it is; cut, with a word on what is missing, when it is longer."""
+    rest = f" … ({len(text) - longest:,} more characters)" if len(text) > longest else ""
+    return html.escape(visible(text[:longest])) + rest
+
+
+def marked(text: str, spans: Iterable[tuple[int, int, str]], longest: int = LONGEST) -> str:
+    """As `escaped`, with `<mark class=…>` around spans (begin, end, class). Where two overlap the first one holds."""
+    parts, at = [], 0
+    shown = text[:longest]
+    for begin, end, name in sorted(spans):
+        begin, end = max(begin, at), min(end, len(shown))
+        if begin < end:
+            parts += [escaped(shown[at:begin]), f'<mark class="{html.escape(name)}">{escaped(shown[begin:end])}</mark>']
+            at = end
+    return "".join(parts) + escaped(text[at:], longest - at)
+
+
+def label(text: str, longest: int = 60) -> str:
+    """For a label in a drawing, which reads some HTML: one line, cut at a length."""
+    line = " ".join(text.split())
+    return escaped(line if len(line) <= longest else line[: longest - 1] + "…")
