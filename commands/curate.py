@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import getpass
-import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from commands.options import RunFolder
-from schemas import Decision, FileEntry, InvalidInput
+from schemas import FileEntry, InvalidInput
 
 if TYPE_CHECKING:
     from inspector.decisions import Merged
@@ -45,7 +45,8 @@ def decide(
     who: Annotated[str | None, typer.Option(help="Who decides. Default: the user's name.")] = None,
 ) -> None:
     """Say of one row that it is good, is to go, or has to be changed; the run's tables stay as they are."""
-    from inspector.decisions import append, checked, merged, of_run, read_decisions
+    from inspector.deciding import decide as decided
+    from inspector.deciding import fix_of
     from pipelines.curated_rows import check_row
 
     settings = _settings(folder)
@@ -57,14 +58,11 @@ def decide(
         words.append({"action": "accept"})
     if reject is not None:
         words.append({"action": "reject", "reason": " ".join(reject.split())})
-    words += [{"action": "fix", **_fix(text, row)} for text in fix or ()]
+    words += [fix_of(row, *_assignment(text)) for text in fix or ()]
     if comment is not None:
         words.append({"action": "comment", "comment": comment})
-    new = [checked(_decision(settings.run_id, table, uid, row, who, word)) for word in words]
-    heard = [each for each in of_run(read_decisions(folder), settings.run_id) if (each.table, each.uid) == (table, uid)]
-    for ruling in merged([*heard, *new]).rulings:
-        check_row(settings.dataset, row, ruling)
-    append(folder, new)
+    check = partial(check_row, settings.dataset)
+    new = decided(folder, settings.run_id, table, row, who or getpass.getuser(), words, check)
     print(f"{table}, {uid}: {', '.join(word['action'] for word in words)} by {new[0].who}")
 
 
@@ -162,28 +160,11 @@ def _row(folder: Path, dataset: str, uid: str) -> tuple[str, dict[str, Any]]:
     raise InvalidInput(f"no row {uid} in {', '.join(decidable(dataset))}", file=folder)
 
 
-def _fix(text: str, row: dict[str, Any]) -> dict[str, str]:
-    """Field and JSON value. What is text in the row is taken as it stands; all else has to be JSON."""
+def _assignment(text: str) -> tuple[str, str]:
     field, equals, value = text.partition("=")
     if not (field and equals):
         raise typer.BadParameter(f"{text!r}: expected FIELD=VALUE", param_hint="--fix")
-    at: Any = row
-    for step in field.split("."):
-        at = dict(enumerate(at)) if isinstance(at, list) else at
-        key = int(step) if step.isdigit() else step
-        if not isinstance(at, dict) or key not in at:
-            raise InvalidInput("the row has no such field", field=field)
-        at = at[key]
-    return {"field": field, "value": json.dumps(value, ensure_ascii=False) if isinstance(at, str) else value}
-
-
-def _decision(
-    run_id: str, table: str, uid: str, row: dict[str, Any], who: str | None, word: dict[str, Any]
-) -> Decision:
-    from inspector.decisions import now, source_of
-
-    name = who or getpass.getuser()
-    return Decision(run_id=run_id, table=table, uid=uid, who=name, when=now(), source_id=source_of(table, row), **word)
+    return field, value
 
 
 def _progress(folder: Path, heard: Merged) -> Any:

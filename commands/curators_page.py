@@ -10,10 +10,10 @@ from typing import Any
 
 import streamlit as st
 
+from inspector.deciding import Curation
 from inspector.open_run import OpenRun, stamp_of
 from inspector.page import show_page
 from inspector.table_index import tables_of
-from inspector.views.deciding import Curation
 from pipelines.curated_rows import check_row, decidable, fixable
 from pipelines.finish import read_manifest
 from pipelines.intake import read_settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import schemas
-from inspector.table_index import TableIndex
+from inspector.table_index import Found, TableIndex
 from schemas import InvalidInput, Manifest, StageCount, from_dict
 
 RECORD = b"trailforge.record"
@@ -38,6 +38,7 @@ class OpenRun:
     tables: tuple[str, ...]
     """Names of those that have rows."""
     _open: dict[str, TableIndex] = field(default_factory=dict)
+    _places: dict[tuple[str, str], int | None] = field(default_factory=dict)
     _read: dict[tuple[str, ...], Any] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -67,7 +68,18 @@ class OpenRun:
     def row(self, name: str, number: int) -> dict[str, Any]:
         """As plain values."""
         with self._lock:
-            return self.table(name).row(number)
+            found = self.table(name).row(number)
+            self._places[name, found[self.key_of(name)]] = number
+            return found
+
+    def places(self, name: str, uids: Set[str]) -> dict[str, int]:
+        """Numbers of rows by uid. The table is read only for those that nobody looked at."""
+        with self._lock:
+            unknown = {uid for uid in uids if (name, uid) not in self._places}
+            if unknown:
+                found = self.table(name).find_all(unknown, self.key_of(name))
+                self._places.update({(name, uid): found.get(uid) for uid in unknown})
+            return {uid: place for uid in sorted(uids) if (place := self._places[name, uid]) is not None}
 
     def record(self, name: str, number: int) -> Any:
         """As the record of `schemas` that the table is made of."""
@@ -88,6 +100,10 @@ class OpenRun:
             ("counts", name, column), lambda: Counter(dict(self.table(name).counts(column).most_common()))
         )
 
+    def told(self, name: str, column: str, field: str) -> Counter[str]:
+        """How many rows have which text in a field of the objects that a column holds as JSON."""
+        return self._once(("told", name, column, field), lambda: self.table(name).told(column, field))
+
     def matching(self, name: str, column: str, value: str) -> Sequence[int]:
         """Numbers of the rows with a value."""
         return self._once(("matching", name, column, value), lambda: self.table(name).matching(column, value))
@@ -95,6 +111,29 @@ class OpenRun:
     def values(self, name: str, path: str) -> np.ndarray:
         """A number of each row; see `TableIndex.values`."""
         return self._once(("values", name, path), lambda: self.table(name).values(path))
+
+    def lowest(self, name: str, path: str, count: int) -> list[int]:
+        """The rows in which a number is lowest; see `TableIndex.lowest`."""
+        return self._once(("lowest", name, path, str(count)), lambda: self.table(name).lowest(path, count))
+
+    def disputed(self, name: str, count: int) -> list[int]:
+        """The rows whose filters are most divided; none in tables that do not tell what single filters said."""
+
+        def read() -> list[int]:
+            try:
+                return self.table(name).disputed(count)
+            except InvalidInput:
+                return []
+
+        return self._once(("disputed", name, str(count)), read)
+
+    def search(self, name: str, words: str, count: int) -> Found:
+        """The first rows with a text; see `TableIndex.search`."""
+        return self._once(("search", name, words, str(count)), lambda: self.table(name).search(words, count=count))
+
+    def numbers(self, name: str) -> list[str]:
+        """What rows can be ordered by; see `TableIndex.numbers`."""
+        return self._once(("numbers", name), self.table(name).numbers)
 
     def _once(self, key: tuple[str, ...], read: Callable[[], Any]) -> Any:
         with self._lock:

@@ -9,13 +9,19 @@ from typing import Any
 
 import streamlit as st
 
+from inspector.deciding import Curation
 from inspector.open_run import OpenRun
-from inspector.views import bundles, conversation, decide, fields, kg, overview, trajectories
-from inspector.views.deciding import Curation
+from inspector.views import bundles, conversation, decide, fields, kg, overview, sources, trajectories
 from inspector.visible_text import visible
 from schemas import TrailforgeError
 
-_STYLE = f"<style>{conversation.STYLE}{fields.STYLE}</style>"
+STYLE = """
+.stMainBlockContainer { padding-top: 3.6rem; padding-bottom: 2rem; }
+.runhead { display: flex; gap: 1rem; align-items: baseline; font-size: .85rem; }
+.runhead b { font-size: 1.05rem; }
+.runhead span { opacity: .7; overflow-wrap: anywhere; }
+"""
+_STYLE = f"<style>{STYLE}{conversation.STYLE}{decide.STYLE}{sources.STYLE}{fields.STYLE}</style>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ OPTIONS = {
     "server_fileWatcherType": "none",
     "server_headless": True,
     "server_maxUploadSize": 1,
+    "theme_primaryColor": "#2e9e5b",
 }
 """Nothing reports home, no widget takes files, errors go to the terminal and not to the browser."""
 

@@ -11,7 +11,7 @@ import random
 import time
 from bisect import bisect_right
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -80,6 +80,26 @@ class TableIndex:
                 return first + place
         return None
 
+    def find_all(self, uids: Set[str], column: str = "uid") -> dict[str, int]:
+        """Numbers of the first rows of several uids, in one reading; those that are not there are left out."""
+        found: dict[str, int] = {}
+        wanted = pa.array(sorted(uids), pa.string())
+        for first, batch in self._batches([column]):
+            for place in np.flatnonzero(_as_mask(pc.is_in(batch.column(0), wanted))).tolist():
+                found.setdefault(batch.column(0)[place].as_py(), first + place)
+            if len(found) == len(wanted):
+                break
+        return found
+
+    def numbers(self) -> list[str]:
+        """What `values` can give: numbers in columns and in parts of them, and what the filters of the first rows measured."""
+        paths = [path for name in self.schema.names for path in _numeric(self.schema.field(name).type, name)]
+        if FILTERS not in self.schema.names:
+            return paths
+        _, batch = next(self._batches([FILTERS]))
+        names = pc.unique(pc.struct_field(pc.list_flatten(batch.column(0)), "name")).to_pylist()
+        return [*paths, *(f"{FILTERS}.{name}" for name in sorted(names))]
+
     def values(self, path: str) -> np.ndarray:
         """A number of each row, as float64, NaN where it has none.
 
@@ -130,6 +150,17 @@ class TableIndex:
             for each in pc.value_counts(batch.column(0)).to_pylist():
                 total[each["values"]] += each["counts"]
         del total[None]
+        return total
+
+    def told(self, column: str, field: str) -> Counter[str]:
+        """How many rows have which text in a field of the objects that a text column holds as JSON."""
+        self._check_column(column)
+        total: Counter[str] = Counter()
+        for _, batch in self._batches([column]):
+            for text in batch.column(0).to_pylist():
+                value = _object(text).get(field)
+                if isinstance(value, str):
+                    total[value] += 1
         return total
 
     def matching(self, column: str, value: str) -> list[int]:
@@ -257,6 +288,22 @@ def _shares_of_payloads(array: pa.Array) -> Iterator[tuple[int, float]]:
             continue
         if passed:
             yield row, sum(passed) / len(passed)
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    """The object of a JSON text; an empty one when it is none."""
+    try:
+        value = json.loads(text or "")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _numeric(kind: pa.DataType, path: str) -> list[str]:
+    """The numbers in a column of a type, by path; none of a list's."""
+    if pa.types.is_struct(kind):
+        return [found for field in kind for found in _numeric(field.type, f"{path}.{field.name}")]
+    return [path] if pa.types.is_floating(kind) or pa.types.is_integer(kind) else []
 
 
 def _has_text(kind: pa.DataType) -> bool:

@@ -1,13 +1,262 @@
-"""Decide."""
+"""Row after row: what it is on the left, what a person says of it on the right; each word is in the log at once."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
 import streamlit as st
 
+from inspector.agreement import between_people, with_filters
+from inspector.deciding import Curation, decide, fix_of, parts_of, value_at
+from inspector.decisions import LOG, Merged, Stance, merged, of_run, read_decisions, standing
 from inspector.open_run import OpenRun
-from inspector.views.deciding import Curation
+from inspector.views import queue as queues
+from inspector.views import rows as row_views
+from inspector.views.overview import PRODUCTS
+from inspector.visible_text import escaped, visible
+from schemas import Decision, TrailforgeError
+
+REASONS = (
+    "wrong answer",
+    "not supported by the passages",
+    "unclear, or several answers",
+    "reasoning or searches make no sense",
+    "badly written",
+)
+"""What is most often wrong, on the keys 1 to 5."""
+_HEIGHT = 720
+STYLE = """
+.said { font-size: .8rem; opacity: .85; overflow-wrap: anywhere; margin: .15rem 0; }
+.said.accept b { color: #2e9e5b; } .said.reject b { color: #d1453b; } .said.fix b { color: #2a6fdb; }
+"""
 
 
 def show(run: OpenRun, curation: Curation) -> None:
-    """Show it."""
-    st.write("decide")
+    """Decide on rows, and see how far people agree."""
+    decisions = _heard(run.folder, run.run_id)
+    stances, heard = standing(decisions), merged(decisions)
+    rows, agreement = st.tabs(["Rows", "Progress and agreement"])
+    with rows:
+        _show_rows(run, curation, decisions, stances, heard)
+    with agreement:
+        _show_agreement(run, curation, stances, heard)
+
+
+def _show_rows(
+    run: OpenRun, curation: Curation, decisions: Sequence[Decision], stances: Sequence[Stance], heard: Merged
+) -> None:
+    who, wanted = _wanted(run, curation)
+    if wanted is None or not who.strip():
+        st.info("No table has rows to decide on." if wanted is None else "Give your name: decisions are kept under it.")
+        return
+    numbers = queues.queue(run, wanted, who, stances, heard)
+    done = sum(each.table == wanted.table and each.who == who for each in stances)
+    total = run.size(wanted.table)
+    st.progress(
+        min(done / total, 1.0), text=f"{done:,} of {total:,} rows decided by you; {len(numbers):,} in this list"
+    )
+    if not len(numbers):
+        st.success("Nothing is left in this list. Choose another one above.")
+        return
+    place = min(st.session_state.setdefault("decide.place", 0), len(numbers) - 1)
+    number = numbers[place]
+    row = run.row(wanted.table, number)
+    uid = row[run.key_of(wanted.table)]
+    left, right = st.columns([3, 1.15], gap="medium")
+    with left, st.container(height=_HEIGHT, key="decide.row"):
+        row_views.show_row(run, wanted.table, number)
+    with right:
+        _show_steps(place, len(numbers))
+        say = partial(_say, run, curation, wanted, row, who)
+        _show_choices(say, visible(uid))
+        _show_fix(say, row, curation.fixable(wanted.table), uid)
+        _show_said([each for each in decisions if (each.table, each.uid) == (wanted.table, uid)])
+
+
+def _wanted(run: OpenRun, curation: Curation) -> tuple[str, queues.Wanted | None]:
+    """The line above the rows: who decides, on what, in which order."""
+    order = [*PRODUCTS, *curation.tables]  # what the run is for comes first
+    tables = sorted((name for name in curation.tables if name in run.tables), key=order.index)
+    if not tables:
+        return "", None
+    columns = st.columns([1.2, 1.5, 1.5, 1.5, 1.5, 1], vertical_alignment="bottom")
+    who = columns[0].text_input("You are", st.query_params.get("who", curation.who), key="decide.who")
+    table = columns[1].selectbox("Table", tables, key="decide.table", on_change=_restart)
+    mode = columns[2].selectbox(
+        "Order", list(queues.MODES), key="decide.mode", on_change=_restart,
+        help="\n".join(f"- **{name}**: {told}" for name, told in queues.MODES.items()),
+    )  # fmt: skip
+    number = ""
+    if mode == queues.LOWEST:
+        number = columns[3].selectbox("By", run.numbers(table), key=f"decide.number.{table}", on_change=_restart) or ""
+    words = columns[4].text_input("Search in all texts", key="decide.words", on_change=_restart)
+    hide = columns[5].toggle("Hide decided", value=True, key="decide.hide", on_change=_restart)
+    if who != curation.who:
+        st.query_params["who"] = who
+    return who, queues.Wanted(table=table, mode=mode, number=number, words=words, hide_decided=hide)
+
+
+def _show_steps(place: int, count: int) -> None:
+    back, forward = st.columns(2)
+    back.button("Previous", shortcut="k", disabled=place == 0, on_click=_go, args=(place - 1,), width="stretch")
+    forward.button("Next", shortcut="j", disabled=place >= count - 1, on_click=_go, args=(place + 1,), width="stretch")
+
+
+def _show_choices(say: Callable[..., None], uid: str) -> None:
+    """Accept, reject for a reason, remark."""
+    st.button("Accept", shortcut="a", type="primary", on_click=say, args=({"action": "accept"},), width="stretch")
+    st.caption("Reject:")
+    for number, reason in enumerate(REASONS, start=1):
+        st.button(
+            reason, shortcut=str(number), on_click=say, args=({"action": "reject", "reason": reason},),
+            width="stretch",
+        )  # fmt: skip
+    st.text_input(
+        "Another reason", label_visibility="collapsed", key=f"decide.reason.{uid}", placeholder="another reason, then Enter",
+        on_change=_say_typed, args=(say, f"decide.reason.{uid}", "reject", "reason"),
+    )  # fmt: skip
+    st.text_input(
+        "Comment", label_visibility="collapsed", key=f"decide.comment.{uid}", placeholder="a comment, then Enter; it decides nothing",
+        on_change=_say_typed, args=(say, f"decide.comment.{uid}", "comment", "comment"),
+    )  # fmt: skip
+
+
+def _show_fix(say: Callable[..., None], row: Mapping[str, Any], fixable: Sequence[str], uid: str) -> None:
+    """Change one field: the row is then good."""
+    if not fixable:
+        return
+    with st.expander("Fix a field"):
+        field = st.selectbox("Field", parts_of(row, fixable), key=f"decide.field.{uid}")
+        value = value_at(row, field)
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        key = f"decide.value.{uid}.{field}"
+        st.text_area("Value", text, key=key, height=140, help="Lists and numbers as JSON.")
+        st.button("Save the fix", on_click=_say_fix, args=(say, row, field, key), key=f"{key}.save", width="stretch")
+
+
+def _show_said(decisions: Sequence[Decision]) -> None:
+    """What was said of the row so far, and whether the last word could be kept."""
+    problem = st.session_state.pop("decide.problem", None)
+    if problem:
+        st.error("Not saved:")
+        st.code(problem, language=None, wrap_lines=True)
+    for each in reversed(decisions):
+        what = each.reason or each.comment or (f"{each.field} = {each.value}" if each.field else "")
+        told = f"{each.when[:16].replace('T', ' ')} {each.who}"
+        st.html(f'<div class="said {each.action}"><b>{each.action}</b> {escaped(what)} · {escaped(told)}</div>')
+
+
+def _show_agreement(run: OpenRun, curation: Curation, stances: Sequence[Stance], heard: Merged) -> None:
+    if not stances:
+        st.info("Nobody has decided on a row yet.")
+        return
+    said = Counter((each.table, each.action) for each in heard.rulings)
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.subheader("Progress")
+        st.dataframe(
+            [
+                {
+                    "table": name, "rows": run.size(name), "accepted": said[name, "accept"],
+                    "fixed": said[name, "fix"], "rejected": said[name, "reject"],
+                }
+                for name in curation.tables if run.size(name)
+            ],
+            hide_index=True,
+        )  # fmt: skip
+        st.subheader(
+            "Between people and filters", help="Rows of the tables passed all filters; those of rejected/ did not."
+        )
+        st.dataframe(
+            [
+                {
+                    "who": visible(each.who),
+                    "filters kept": each.accepted, "kept too": _share(each.accepted_too, each.accepted),
+                    "filters rejected": each.rejected, "rejected too": _share(each.rejected_too, each.rejected),
+                }
+                for each in with_filters(stances)
+            ],
+            hide_index=True,
+        )  # fmt: skip
+    with right:
+        st.subheader("Between people", help="Cohen's kappa: 1 is full agreement, 0 what chance gives.")
+        pairs = [
+            {
+                "two people": visible(" and ".join(each.people)), "rows of both": each.rows,
+                "agree": _share(each.same, each.rows), "kappa": each.kappa,
+            }
+            for each in between_people(stances)
+        ]  # fmt: skip
+        if pairs:
+            st.dataframe(pairs, hide_index=True, column_config={"kappa": st.column_config.NumberColumn(format="%.2f")})
+        else:
+            st.info("No row has been decided by two people.")
+        st.subheader("Where people differ")
+        st.dataframe(
+            [
+                {"table": each.table, "row": visible(each.uid), "field": visible(each.field),
+                 "said": visible(", ".join(f"{who}: {what}" for who, what in each.sides))}
+                for each in heard.conflicts
+            ],
+            hide_index=True,
+        )  # fmt: skip
+    st.caption("The curated data set is made of these decisions by:")
+    st.code(f"trailforge curate apply {run.folder} --out {run.folder}-curated", language="bash")
+
+
+def _say(
+    run: OpenRun, curation: Curation, wanted: queues.Wanted, row: Mapping[str, Any], who: str, word: Mapping[str, str]
+) -> None:
+    """Write a word; where the row does not leave the list by it, go on to the next one."""
+    try:
+        decide(run.folder, run.run_id, wanted.table, row, who, [word], curation.check)
+    except TrailforgeError as error:
+        st.session_state["decide.problem"] = visible(str(error))
+        return
+    leaves = wanted.hide_decided and wanted.mode not in (queues.DECIDED, queues.PEOPLE_DIFFER)
+    if word["action"] != "comment" and not leaves:
+        st.session_state["decide.place"] = st.session_state.get("decide.place", 0) + 1
+    st.toast(f"{word['action']}: saved")
+
+
+def _say_typed(say: Callable[..., None], key: str, action: str, field: str) -> None:
+    text = " ".join(st.session_state[key].split())
+    if text:
+        say({"action": action, field: text})
+        st.session_state[key] = ""
+
+
+def _say_fix(say: Callable[..., None], row: Mapping[str, Any], field: str, key: str) -> None:
+    say(fix_of(row, field, st.session_state[key]))
+
+
+def _heard(folder: Path, run_id: str) -> list[Decision]:
+    """The decisions on this run, read again when the log has changed."""
+    path = folder / LOG
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return []
+    return of_run(_read(path, found.st_mtime_ns, found.st_size), run_id)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _read(path: Path, when: int, size: int) -> list[Decision]:
+    return read_decisions(path)
+
+
+def _go(place: int) -> None:
+    st.session_state["decide.place"] = place
+
+
+def _restart() -> None:
+    _go(0)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else "–"

@@ -1,12 +1,153 @@
-"""Stub of overview."""
+"""What a run made, what it lost and why, and what that cost."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
 import streamlit as st
 
+from inspector.drawings import figures
 from inspector.open_run import OpenRun
+from inspector.views import rows as row_views
+from inspector.views.picking import pick
+from inspector.visible_text import escaped
+
+PRODUCTS = ("mcts_trajectories", "kg_trajectories", "kg_questions", "bundle_questions", "bundles")
+"""Tables that runs are for; a run's own is the first that it has."""
+_KINDS = ("kind", "reflection_error", "type", "shape", "origin")
+_NUMBERS = {
+    "reward.total": "reward",
+    "complexity": "complexity, 0 to 1",
+    "token_estimate": "length, tokens (estimated)",
+    "num_tool_calls": "searches",
+    "num_hops": "hops",
+    "hops": "facts of the graph",
+    "curriculum_stage": "curriculum stage, 1 is the easiest",
+    "cohesion": "cohesion of the bundle (mean cosine)",
+}
+_CONFIG = {"displayModeBar": False}
+_MOST_PAYLOADS = 50_000
+"""Rejected rows that are read for the yield by kind; reading more would keep a person waiting."""
 
 
 def show(run: OpenRun) -> None:
-    """Show it."""
-    st.write("overview")
+    """The figures of a run, with the rows behind what it rejected."""
+    table = next((name for name in PRODUCTS if name in run.tables), None)
+    _show_head(run, table)
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.subheader("Funnel", help="Each stage counts its own things; a bar shows what became of them.")
+        st.plotly_chart(figures.funnel(run.books), config=_CONFIG, key="funnel")
+    with right:
+        reason = _show_rejections(run)
+    if reason:
+        _show_rejected(run, reason)
+    if table is None:
+        st.info("No rows yet.")
+        return
+    _show_kinds(run, table)
+    _show_numbers(run, table)
+    _show_origin(run)
+
+
+def _show_head(run: OpenRun, table: str | None) -> None:
+    state = "finished" if run.manifest else "not finished: what is shown is what its finished shards made"
+    names = f"<b>{escaped(run.run_id)}</b><span>{escaped(str(run.folder))}</span>"
+    st.html(f'<div class="runhead">{names}<span>{state}</span></div>')
+    cells: dict[str, tuple[str, str | None]] = {}
+    if table:
+        cells[table.replace("_", " ")] = (f"{run.size(table):,}", "Rows that passed all filters.")
+    if run.manifest:
+        found = run.manifest
+        per_row, cost = found.calls_per_accepted_row, found.cost_per_accepted_row
+        tokens = found.prompt_tokens + found.completion_tokens
+        cells |= {
+            "model calls": (f"{found.calls:,}", f"Of {found.model}. Distinct calls behind the rows."),
+            "calls per row": (f"{per_row:,.1f}" if per_row is not None else "–", "Per row that passed all filters."),
+            "tokens": (_short(tokens), f"{found.prompt_tokens:,} of prompts, {found.completion_tokens:,} of replies."),
+            "cut replies": (f"{found.cut_replies:,}", "Ended at the greatest length; --redo truncated asks anew."),
+            "cost": (f"{found.cost:,.2f}", "At the preset's prices; 0 where it names none."),
+            "cost per row": (f"{cost:,.4f}" if cost is not None else "–", "Per row that passed all filters."),
+            "wall time": (_time(found.seconds), "Of the process that finished the run."),
+        }
+    for column, (name, (value, help_)) in zip(st.columns(max(len(cells), 1)), cells.items(), strict=False):
+        column.metric(name, value, help=help_)
+
+
+def _show_rejections(run: OpenRun) -> str | None:
+    """Bars of reasons; the one that a person clicks."""
+    st.subheader("Rejected, by reason", help="A click on a bar lists its rows.")
+    by_reason: Counter[str] = Counter()
+    for (_, reason), count in run.rejections.items():
+        by_reason[reason] += count
+    if not by_reason:
+        st.info("Nothing was rejected.")
+        return None
+    event = st.plotly_chart(
+        figures.bars(by_reason), config=_CONFIG, key="rejections", on_select="rerun", selection_mode="points"
+    )
+    points = event["selection"]["points"]
+    return points[0]["customdata"] if points else None
+
+
+def _show_rejected(run: OpenRun, reason: str) -> None:
+    with st.container(border=True):
+        st.html(f"<b>Rejected: {escaped(reason)}</b>")
+        if "rejected" not in run.tables or reason not in run.counts("rejected", "reason"):
+            st.info("These items were counted and have no row of their own: see the stage in the card.")
+            return
+        number = pick(run, "rejected", ("uid", "stage", "score", "detail"), kind="reason", only=reason)
+        if number is not None:
+            with st.container(height=460):
+                row_views.show_row(run, "rejected", number)
+
+
+def _show_kinds(run: OpenRun, table: str) -> None:
+    """Rows by what they are; for kinds that rejected rows tell too, how many of each were lost."""
+    columns = [name for name in _KINDS if name in run.table(table).schema.names]
+    if not columns:
+        return
+    st.subheader("Yield by kind", help="What passed all filters, and what the filters rejected, where that is told.")
+    for place, name in zip(st.columns(len(columns)), columns, strict=True):
+        with place:
+            st.caption(name.replace("_", " "))
+            kept = run.counts(table, name)
+            parts: dict[str, tuple[str, Mapping[str, int]]] = {"kept": (figures.KEPT, kept)}
+            if 0 < run.size("rejected") <= _MOST_PAYLOADS:
+                parts["rejected"] = (figures.GONE, run.told("rejected", "payload", name))
+            st.plotly_chart(figures.stacked(parts), config=_CONFIG, key=f"kind.{name}")
+
+
+def _show_numbers(run: OpenRun, table: str) -> None:
+    """A histogram for each number that rows have."""
+    found = {path: unit for path, unit in _NUMBERS.items() if path.split(".")[0] in run.table(table).schema.names}
+    st.subheader("Distributions")
+    places = st.columns(3)
+    for number, (path, unit) in enumerate(found.items()):
+        values = run.values(table, path)
+        with places[number % 3]:
+            if np.isnan(values).all():
+                continue
+            st.caption(f"{unit}: median {np.nanmedian(values):.4g}, {np.nanmin(values):.4g} to {np.nanmax(values):.4g}")
+            st.plotly_chart(figures.histogram(values, unit), config=_CONFIG, key=f"number.{path}")
+
+
+def _show_origin(run: OpenRun) -> None:
+    with st.expander("Settings, sources and tables"):
+        st.dataframe([{"table": name, "rows": run.size(name)} for name in run.tables], hide_index=True)
+        st.code("\n".join(run.sources), language=None)
+        st.json(run.config, expanded=False)
+
+
+def _short(number: int) -> str:
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return str(number)
+
+
+def _time(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{seconds:.0f} s" if seconds < 120 else f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"

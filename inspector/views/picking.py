@@ -20,13 +20,15 @@ ROW = "row"
 _LONGEST_CELL = 160
 
 
-def pick(run: OpenRun, table: str, columns: Sequence[str], *, kind: str = "", height: int = 260) -> int | None:
+def pick(
+    run: OpenRun, table: str, columns: Sequence[str], *, kind: str = "", only: str = "", height: int = 260
+) -> int | None:
     """Let a person choose a row; its number, or None when there is none.
 
     `columns`: shown of each row, a part of one as `reward.total`. `kind`: a text column whose values are offered as a
-    filter.
+    filter; `only`: the one value of it to choose from.
     """
-    numbers = _filtered(run, table, kind)
+    numbers = _filtered(run, table, kind, only)
     if not numbers:
         st.info("No row matches.")
         return None
@@ -98,11 +100,11 @@ def _cell(row: dict[str, Any], path: str) -> Any:
     return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def _filtered(run: OpenRun, table: str, kind: str) -> Sequence[int]:
+def _filtered(run: OpenRun, table: str, kind: str, only: str) -> Sequence[int]:
     """Numbers of the rows that the filters above the list leave."""
     left, right = st.columns([1, 2])
-    value = None
-    if kind:
+    value = only or None
+    if kind and not only:
         counts = run.counts(table, kind)
         value = left.selectbox(
             kind, [None, *counts], key=f"{table}.kind",
@@ -113,7 +115,7 @@ def _filtered(run: OpenRun, table: str, kind: str) -> Sequence[int]:
     numbers: Sequence[int] = range(run.size(table)) if value is None else run.matching(table, kind, value)
     if not words.strip():
         return numbers
-    found = run.table(table).search(words, count=1000)
+    found = run.search(table, words, 1000)
     if not found.is_complete:
         right.caption(f"The first {found.searched:,} rows were searched.")
     allowed = set(numbers) if value is not None else None

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from inspector.open_run import OpenRun
-from inspector.views import fields
+from inspector.views import fields, sources
 from schemas import to_dict
 
 PRESENTERS: dict[str, Callable[[OpenRun, Any], None]] = {
+    "inputs": sources.show_source,
     "rejected": fields.show_rejected,
 }
 """By table; the others are shown field by field."""

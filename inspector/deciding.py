@@ -1,0 +1,90 @@
+"""A person's word on a row: checked against the rules of the data set, then in the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inspector.decisions import append, checked, merged, now, of_run, read_decisions, source_of
+from schemas import Decision, InvalidInput, Ruling
+
+Check = Callable[[Mapping[str, Any], Ruling], None]
+"""Raises `InvalidInput` when people cannot decide this on a row, or when a fix leaves no valid row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curation:
+    """The rules of a run's data set, and who decides."""
+
+    tables: tuple[str, ...]
+    """On whose rows people decide, those that matter most first."""
+    fixable: Callable[[str], tuple[str, ...]]
+    """Fields of a table that can be fixed."""
+    check: Check
+    who: str
+    """Name under which decisions are written unless another is given on the page."""
+
+
+def decide(
+    folder: Path, run_id: str, table: str, row: Mapping[str, Any], who: str, words: Sequence[Mapping[str, Any]],
+    check: Check,
+) -> list[Decision]:  # fmt: skip
+    """Write what somebody says of a row, all of it or none.
+
+    `words`: fields of `Decision`, at least `action`. Raises `InvalidInput` for a word that says too little, or that
+    together with what others said leaves no valid row; `OutputError` when the log cannot be written.
+    """
+    uid = row["uid"] if "uid" in row else row["id"]
+    new = [
+        checked(
+            Decision(
+                run_id=run_id, table=table, uid=uid, who=who, when=now(), source_id=source_of(table, row), **word
+            )
+        )
+        for word in words
+    ]  # fmt: skip
+    heard = [each for each in of_run(read_decisions(folder), run_id) if (each.table, each.uid) == (table, uid)]
+    for ruling in merged([*heard, *new]).rulings:
+        check(row, ruling)
+    append(folder, new)
+    return new
+
+
+def fix_of(row: Mapping[str, Any], field: str, text: str) -> dict[str, str]:
+    """A fix as a person types it: what is text in the row is taken as it stands, all else is JSON.
+
+    Raises `InvalidInput` when the row has no such field.
+    """
+    value = json.dumps(text, ensure_ascii=False) if isinstance(value_at(row, field), str) else text
+    return {"action": "fix", "field": field, "value": value}
+
+
+def value_at(row: Mapping[str, Any], field: str) -> Any:
+    """A field, or a part of it as `messages.3.content`. Raises `InvalidInput` when there is none."""
+    at: Any = row
+    for step in field.split("."):
+        at = dict(enumerate(at)) if isinstance(at, list) else at
+        key = int(step) if step.isdigit() else step
+        if not isinstance(at, dict) or key not in at:
+            raise InvalidInput("the row has no such field", field=field)
+        at = at[key]
+    return at
+
+
+def parts_of(row: Mapping[str, Any], fields: Sequence[str]) -> list[str]:
+    """The texts and numbers in some fields of a row, as `value_at` names them; a list of texts is one."""
+    return [part for field in fields for part in _parts(row.get(field), field)]
+
+
+def _parts(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _parts(part, f"{path}.{name}")
+    elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
+        for number, part in enumerate(value):
+            yield from _parts(part, f"{path}.{number}")
+    else:
+        yield path
