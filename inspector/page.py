@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
 from inspector.deciding import Curation
 from inspector.open_run import OpenRun
-from inspector.views import bundles, conversation, decide, fields, kg, overview, sources, trajectories
+from inspector.views import bundles, conversation, decide, door, fields, kg, overview, sources, trajectories
 from inspector.visible_text import visible
 from schemas import TrailforgeError
 
+_ICON = Path(__file__).parent / "icon.svg"
+"""Without one of our own Streamlit has the browser fetch one from outside."""
 STYLE = """
 .stMainBlockContainer { padding-top: 3.6rem; padding-bottom: 2rem; }
 .runhead { display: flex; gap: 1rem; align-items: baseline; font-size: .85rem; }
@@ -58,8 +61,10 @@ def views(curation: Curation) -> Mapping[str, View]:
 
 def show_page(run: OpenRun, curation: Curation) -> None:
     """The whole page for a run."""
-    st.set_page_config(page_title=f"{run.dataset} · trailforge", layout="wide", initial_sidebar_state="collapsed")
+    st.set_page_config(page_title=f"{run.dataset} · trailforge", page_icon=_ICON, layout="wide")
     st.html(_STYLE)
+    if not door.is_open():
+        return
     shown = [
         st.Page(partial(_guarded, view.show, run), title=view.title, icon=view.icon, url_path=view.name)
         for view in views(curation).values()

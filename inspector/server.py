@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import ipaddress
+import os
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-OPTIONS = {
+from schemas import InvalidInput, OutputError
+
+PASSWORD = "TRAILFORGE_INSPECT_PASSWORD"
+"""Environment variable: who opens the page has to give this."""
+_OPTIONS = {
     "browser_gatherUsageStats": False,
     "client_showErrorDetails": "none",
     "client_toolbarMode": "minimal",
@@ -18,10 +25,42 @@ OPTIONS = {
 """Nothing reports home, no widget takes files, errors go to the terminal and not to the browser."""
 
 
-def serve(script: Path, arguments: Sequence[str], *, host: str, port: int) -> None:
-    """Serve a script of Streamlit until the process is stopped."""
-    from streamlit.web import bootstrap
+def check_reach(host: str, *, is_behind_proxy: bool) -> None:
+    """Raises `InvalidInput` when others could reach the page and nothing asks who they are."""
+    if _is_loopback(host) or is_behind_proxy or os.environ.get(PASSWORD):
+        return
+    raise InvalidInput(
+        f"{host} is reached from other machines; set {PASSWORD}, or give --behind-proxy where one asks who people are",
+        field="host",
+    )
 
-    flags = {**OPTIONS, "server_address": host, "server_port": port, "browser_serverAddress": host}
+
+def check_port(host: str, port: int) -> None:
+    """Raises `OutputError` when nothing can listen there."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise OutputError(
+            f"cannot listen on {host}, port {port} ({error.strerror or error}); give another --port"
+        ) from error
+
+
+def serve(script: Path, arguments: Sequence[str], *, host: str, port: int) -> None:
+    """Serve a script of Streamlit until the process is stopped. Raises `InvalidInput` where Streamlit is missing."""
+    try:
+        from streamlit.web import bootstrap
+    except ModuleNotFoundError as error:
+        raise InvalidInput("the page needs the extra: pip install 'trailforge[inspector]'") from error
+    flags = {**_OPTIONS, "server_address": host, "server_port": port, "browser_serverAddress": host}
     bootstrap.load_config_options(flags)
     bootstrap.run(str(script), False, list(arguments), flags)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

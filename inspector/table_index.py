@@ -92,7 +92,7 @@ class TableIndex:
         return found
 
     def numbers(self) -> list[str]:
-        """What `values` can give: numbers in columns and in parts of them, and what the filters of the first rows measured."""
+        """What `values` can give: numbers in columns and their parts, and what filters of the first rows measured."""
         paths = [path for name in self.schema.names for path in _numeric(self.schema.field(name).type, name)]
         if FILTERS not in self.schema.names:
             return paths

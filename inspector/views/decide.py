@@ -30,6 +30,8 @@ REASONS = (
 )
 """What is most often wrong, on the keys 1 to 5."""
 _HEIGHT = 720
+_AGAIN, _LAST = "decide.again", "decide.last"
+"""In the session: the row that is looked at again instead of the list's, and the one decided last; by number."""
 STYLE = """
 .said { font-size: .8rem; opacity: .85; overflow-wrap: anywhere; margin: .15rem 0; }
 .said.accept b { color: #2e9e5b; } .said.reject b { color: #d1453b; } .said.fix b { color: #2a6fdb; }
@@ -64,7 +66,8 @@ def _show_rows(
         st.success("Nothing is left in this list. Choose another one above.")
         return
     place = min(st.session_state.setdefault("decide.place", 0), len(numbers) - 1)
-    number = numbers[place]
+    again = st.session_state.get(_AGAIN)
+    number = numbers[place] if again is None else again
     row = run.row(wanted.table, number)
     uid = row[run.key_of(wanted.table)]
     left, right = st.columns([3, 1.15], gap="medium")
@@ -72,7 +75,7 @@ def _show_rows(
         row_views.show_row(run, wanted.table, number)
     with right:
         _show_steps(place, len(numbers))
-        say = partial(_say, run, curation, wanted, row, who)
+        say = partial(_say, run, curation, wanted, number, who)
         _show_choices(say, visible(uid))
         _show_fix(say, row, curation.fixable(wanted.table), uid)
         _show_said([each for each in decisions if (each.table, each.uid) == (wanted.table, uid)])
@@ -105,6 +108,11 @@ def _show_steps(place: int, count: int) -> None:
     back, forward = st.columns(2)
     back.button("Previous", shortcut="k", disabled=place == 0, on_click=_go, args=(place - 1,), width="stretch")
     forward.button("Next", shortcut="j", disabled=place >= count - 1, on_click=_go, args=(place + 1,), width="stretch")
+    last = st.session_state.get(_LAST)
+    st.button(
+        "Back to the row decided last", shortcut="u", disabled=last is None, on_click=_look_again, width="stretch",
+        help="What you say then counts in place of what you said before.",
+    )  # fmt: skip
 
 
 def _show_choices(say: Callable[..., None], uid: str) -> None:
@@ -116,14 +124,15 @@ def _show_choices(say: Callable[..., None], uid: str) -> None:
             reason, shortcut=str(number), on_click=say, args=({"action": "reject", "reason": reason},),
             width="stretch",
         )  # fmt: skip
-    st.text_input(
-        "Another reason", label_visibility="collapsed", key=f"decide.reason.{uid}", placeholder="another reason, then Enter",
-        on_change=_say_typed, args=(say, f"decide.reason.{uid}", "reject", "reason"),
-    )  # fmt: skip
-    st.text_input(
-        "Comment", label_visibility="collapsed", key=f"decide.comment.{uid}", placeholder="a comment, then Enter; it decides nothing",
-        on_change=_say_typed, args=(say, f"decide.comment.{uid}", "comment", "comment"),
-    )  # fmt: skip
+    for name, action, field, hint in (
+        ("Another reason", "reject", "reason", "another reason, then Enter"),
+        ("Comment", "comment", "comment", "a comment, then Enter; it decides nothing"),
+    ):
+        key = f"decide.{field}.{uid}"
+        st.text_input(
+            name, key=key, placeholder=hint, label_visibility="collapsed", on_change=_say_typed,
+            args=(say, key, action, field),
+        )  # fmt: skip
 
 
 def _show_fix(say: Callable[..., None], row: Mapping[str, Any], fixable: Sequence[str], uid: str) -> None:
@@ -210,18 +219,22 @@ def _show_agreement(run: OpenRun, curation: Curation, stances: Sequence[Stance],
 
 
 def _say(
-    run: OpenRun, curation: Curation, wanted: queues.Wanted, row: Mapping[str, Any], who: str, word: Mapping[str, str]
+    run: OpenRun, curation: Curation, wanted: queues.Wanted, number: int, who: str, word: Mapping[str, str]
 ) -> None:
     """Write a word; where the row does not leave the list by it, go on to the next one."""
     try:
+        row = run.row(wanted.table, number)
         decide(run.folder, run.run_id, wanted.table, row, who, [word], curation.check)
     except TrailforgeError as error:
         st.session_state["decide.problem"] = visible(str(error))
         return
-    leaves = wanted.hide_decided and wanted.mode not in (queues.DECIDED, queues.PEOPLE_DIFFER)
-    if word["action"] != "comment" and not leaves:
-        st.session_state["decide.place"] = st.session_state.get("decide.place", 0) + 1
     st.toast(f"{word['action']}: saved")
+    if word["action"] == "comment":
+        return
+    leaves = wanted.hide_decided and wanted.mode not in (queues.DECIDED, queues.PEOPLE_DIFFER)
+    if st.session_state.pop(_AGAIN, None) is None and not leaves:
+        st.session_state["decide.place"] = st.session_state.get("decide.place", 0) + 1
+    st.session_state[_LAST] = number
 
 
 def _say_typed(say: Callable[..., None], key: str, action: str, field: str) -> None:
@@ -252,10 +265,16 @@ def _read(path: Path, when: int, size: int) -> list[Decision]:
 
 def _go(place: int) -> None:
     st.session_state["decide.place"] = place
+    st.session_state.pop(_AGAIN, None)
+
+
+def _look_again() -> None:
+    st.session_state[_AGAIN] = st.session_state[_LAST]
 
 
 def _restart() -> None:
     _go(0)
+    st.session_state.pop(_LAST, None)
 
 
 def _share(part: int, whole: int) -> str:
