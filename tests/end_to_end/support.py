@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+QUESTIONS = ROOT / "sample_data" / "musique_style_questions.jsonl"
+DOCUMENTS = ROOT / "sample_data" / "documents.jsonl"
 PRESET = """\
 model: {name: scripted, max_in_flight: 8}
 generator: {rollout: {top_k: 2}}
@@ -61,13 +63,30 @@ def trailforge(
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
+@dataclass(frozen=True)
+class Made:
+    """A run of the demo, which several test modules look at: none may change it."""
+
+    out: Path
+    command: tuple[object, ...]
+    printed: str
+
+
+def made(out: Path, *command: object, own_server: bool = False) -> Made:
+    """Run a command with the preset `demo`."""
+    command = (*command, "--preset", "demo", "--out", out)
+    ended = trailforge(*command, timeout_s=900, own_server=own_server)
+    assert ended.code == 0, ended.err
+    return Made(out, command, ended.out)
+
+
 @contextmanager
 def prefect_server(log: Path, *, home: Path | None = None) -> Iterator[dict[str, str]]:
     """A Prefect server for several commands, which otherwise start one each; gives the environment that names it.
 
     `home`: its data and settings are there, instead of in the home of the test session.
     """
-    port, own = _free_port(), {"PREFECT_HOME": str(home)} if home else {}
+    port, own = free_port(), {"PREFECT_HOME": str(home)} if home else {}
     with log.open("w") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "prefect", "server", "start", "--no-ui", "--host", "127.0.0.1", "--port", str(port)],
@@ -78,7 +97,7 @@ def prefect_server(log: Path, *, home: Path | None = None) -> Iterator[dict[str,
         )
         try:
             url = f"http://127.0.0.1:{port}/api"
-            _wait_for(f"{url}/health", process, log)
+            wait_for(f"{url}/health", process, log)
             yield {SERVER: url, **own}
         finally:
             process.terminate()
@@ -95,7 +114,7 @@ def _is_progress(line: str) -> bool:
     return line.startswith("questions ") and "calls" in line
 
 
-def _free_port() -> int:
+def free_port() -> int:
     import socket
 
     with socket.socket() as probe:
@@ -103,7 +122,7 @@ def _free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path, *, seconds: float = 60) -> None:
+def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, *, seconds: float = 60) -> None:
     import time
     import urllib.request
 

@@ -4,53 +4,34 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from pipelines.finish import read_manifest
 from schemas import SftRow, Trajectory, read_rows
-from tests.end_to_end.support import ROOT, trailforge
+from tests.end_to_end.support import QUESTIONS, Made, trailforge
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(1200)]
 
-SAMPLE = ROOT / "sample_data" / "musique_style_questions.jsonl"
 
-SOME = frozenset({"2hop__sample_01", "2hop__sample_04", "2hop__sample_34", "4hop1__sample_31"})
-"""Questions that every kind of trajectory comes from."""
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A run of some of its questions and what it printed; all 34 would take minutes."""
-    folder = tmp_path_factory.mktemp("demo")
-    out, questions = folder / "run", folder / "questions.jsonl"
-    lines = SAMPLE.read_text().splitlines(keepends=True)
-    questions.write_text("".join(line for line in lines if json.loads(line)["id"] in SOME))
-    command = ("mcts-trajectories", "--questions", questions, "--preset", "demo", "--out", out)
-    done = trailforge(*command, timeout_s=900, own_server=True)
-    assert done.code == 0, done.err
-    return out, done.out
-
-
-def test_every_kind_of_trajectory_comes_out(demo: tuple[Path, str]) -> None:
-    rows = list(read_rows(sorted(demo[0].glob("mcts_trajectories/*.parquet")), Trajectory))
+def test_every_kind_of_trajectory_comes_out(demo_trajectories: Made) -> None:
+    rows = list(read_rows(sorted(demo_trajectories.out.glob("mcts_trajectories/*.parquet")), Trajectory))
     kinds = Counter(row.reflection_error or "correct" for row in rows)
     assert set(kinds) == {"correct", "retrieval", "reasoning", "decomposition"}, kinds
     assert all(row.reward.cover_exact_match == 1.0 for row in rows)
     assert len({row.uid for row in rows}) == len(rows)
 
 
-def test_the_end_shows_table_trajectory_and_the_way_on(demo: tuple[Path, str]) -> None:
-    out, printed = demo
+def test_the_end_shows_table_trajectory_and_the_way_on(demo_trajectories: Made) -> None:
+    out, printed = demo_trajectories.out, demo_trajectories.printed
     manifest = read_manifest(out)
     assert manifest is not None
     for wanted in ("search", "filter", "retrieval", f"{manifest.calls:,}", "<answer>", "trailforge verify", str(out)):
         assert wanted in printed.replace("\n", "") or wanted in printed, wanted
 
 
-def test_it_verifies_and_can_be_looked_at(demo: tuple[Path, str]) -> None:
-    out, _ = demo
+def test_it_verifies_and_can_be_looked_at(demo_trajectories: Made) -> None:
+    out = demo_trajectories.out
     assert trailforge("verify", out).code == 0
     tree = trailforge("show", out, "--tree")
     assert tree.code == 0 and "V" in tree.out and "N" in tree.out
@@ -58,15 +39,15 @@ def test_it_verifies_and_can_be_looked_at(demo: tuple[Path, str]) -> None:
     assert shown.code == 0 and "<tool_response>" in shown.out
 
 
-def test_sft_rows_train_assistant_turns_only(demo: tuple[Path, str]) -> None:
-    for row in read_rows(sorted(demo[0].glob("sft/*.parquet")), SftRow):
+def test_sft_rows_train_assistant_turns_only(demo_trajectories: Made) -> None:
+    for row in read_rows(sorted(demo_trajectories.out.glob("sft/*.parquet")), SftRow):
         roles = [message.role for message in row.messages]
         assert [role == "assistant" for role in roles] == list(row.train)
         assert roles[:2] == ["system", "user"] and roles[-1] == "assistant"
 
 
 def test_the_sample_is_as_its_readme_says() -> None:
-    rows = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
+    rows = [json.loads(line) for line in QUESTIONS.read_text().splitlines()]
     hops = Counter(len(row["question_decomposition"]) for row in rows)
     assert len(rows) >= 24 and set(hops) == {2, 3, 4}
     for row in rows:

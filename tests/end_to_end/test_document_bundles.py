@@ -12,16 +12,13 @@ import pytest
 from pipelines.finish import read_manifest
 from pipelines.verify import verify_run
 from schemas import Bundle, BundleQuestion, SearchEpisode, SftRow, read_rows, to_dict
-from tests.end_to_end.support import ROOT, Ended, leftovers, trailforge
+from tests.end_to_end.support import Ended, Made, leftovers, trailforge
 from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_documents
 from tests.support.files import contents
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-SAMPLE = ROOT / "sample_data" / "documents.jsonl"
-HALF = 36
-"""Of its documents: fewer than fifty, so that the map needs no UMAP, which takes seconds to compile."""
 NOBODY = "http://127.0.0.1:9/v1"
 """The discard port: nothing answers."""
 PRESET = """\
@@ -64,11 +61,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 @pytest.mark.real_model
-def test_the_demo_makes_questions_and_episodes_with_a_very_small_model(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    demo = ("document-bundles", "--documents", SAMPLE, "--limit", HALF, "--preset", "demo", "--out", out)
-    ended = trailforge(*demo, timeout_s=800)
-    assert ended.code == 0, ended.err
+def test_the_demo_makes_questions_and_episodes_with_a_very_small_model(demo_bundles: Made) -> None:
+    out = demo_bundles.out
     questions, episodes = rows(out, "bundle_questions", BundleQuestion), rows(out, "episodes", SearchEpisode)
     assert len(questions) >= 3 and len(episodes) >= 3
     assert len({row.bundle_id for row in questions}) >= 3
@@ -76,14 +70,14 @@ def test_the_demo_makes_questions_and_episodes_with_a_very_small_model(tmp_path:
     assert verify_run(out).problems == []
     manifest = read_manifest(out)
     assert manifest is not None and manifest.calls > 0
-    printed = "".join(ended.out.split())
+    printed = "".join(demo_bundles.printed.split())
     for wanted in (questions[0].question, f"{manifest.calls:,}", "trailforge verify", str(out), "near_duplicates"):
         assert "".join(wanted.split()) in printed, wanted
 
     shown = trailforge("show", out, "--id", questions[-1].uid)
     assert shown.code == 0 and questions[-1].uid in shown.out and "Nodes:" in shown.out
     before = contents(out)
-    again = trailforge(*demo, "--model", NOBODY)
+    again = trailforge(*demo_bundles.command, "--model", NOBODY)
     assert (again.code, again.err) == (0, "")
     assert contents(out) == before
 

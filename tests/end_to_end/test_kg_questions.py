@@ -8,19 +8,15 @@ import pytest
 
 from pipelines.sources import read_questions
 from schemas import KgQuestion, Question, read_rows
-from tests.end_to_end.support import ROOT, trailforge
+from tests.end_to_end.support import Made, trailforge
 from tests.support.files import contents
 
 
 @pytest.mark.slow
-def test_questions_of_the_sample_graph(tmp_path: Path) -> None:
-    graph, out = tmp_path / "graph", tmp_path / "run"
-    assert trailforge("kg", "build", ROOT / "sample_data" / "kg", "--out", graph, timeout_s=60).code == 0
-    command = ("kg-questions", "--preset", "demo", "--kg", graph, "--count", 6, "--as-of", "2026", "--out", out)
-    made = trailforge(*command, timeout_s=300)
-    assert made.code == 0, made.error_line
+def test_questions_of_the_sample_graph(demo_kg_questions: Made) -> None:
+    out, command = demo_kg_questions.out, demo_kg_questions.command
     rows = list(read_rows(sorted((out / "kg_questions").glob("*.parquet")), KgQuestion))
-    assert rows and str(out / "questions.jsonl") in made.out
+    assert rows and str(out / "questions.jsonl") in demo_kg_questions.printed
     for row in rows:
         assert (row.num_answers, row.as_of, row.writer) == (1, "2026", "templates") and row.fewest_left > 1
         assert all(score.passed for score in row.filters)
@@ -32,12 +28,10 @@ def test_questions_of_the_sample_graph(tmp_path: Path) -> None:
     assert rows[0].uid in trailforge("show", out, timeout_s=60).out
 
 
-def test_a_graph_and_a_date_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_a_graph_and_a_date_that_are_none_are_refused(sample_graph: Path, tmp_path: Path) -> None:
     command = ("kg-questions", "--preset", "demo", "--out", tmp_path / "run")
     ended = trailforge(*command, timeout_s=60)
     assert ended.code == 2 and "give --kg, a folder that `trailforge kg build` made" in ended.error_line
-    graph = tmp_path / "graph"
-    assert trailforge("kg", "build", ROOT / "sample_data" / "kg", "--out", graph, timeout_s=60).code == 0
-    ended = trailforge(*command, "--kg", graph, "--as-of", "last year", timeout_s=60)
+    ended = trailforge(*command, "--kg", sample_graph, "--as-of", "last year", timeout_s=60)
     assert ended.code == 2 and "'last year' is no date" in ended.error_line
     assert not (tmp_path / "run").exists()

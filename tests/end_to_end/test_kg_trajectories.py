@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from schemas import ContrastivePair, KgTrajectory, SftRow, read_rows
-from tests.end_to_end.support import ROOT, trailforge
+from tests.end_to_end.support import QUESTIONS, Made, trailforge
 from tests.support.files import contents
-
-SAMPLES = ROOT / "sample_data"
-QUESTIONS = 2
 
 
 def rows(folder: Path, table: str, record: type) -> list:
@@ -19,15 +16,8 @@ def rows(folder: Path, table: str, record: type) -> list:
 
 
 @pytest.mark.slow
-def test_episodes_over_documents_and_graph(tmp_path: Path) -> None:
-    graph, out = tmp_path / "graph", tmp_path / "run"
-    assert trailforge("kg", "build", SAMPLES / "kg", "--out", graph, timeout_s=60).code == 0
-    command = (
-        *("kg-trajectories", "--preset", "demo", "--kg", graph, "--limit", QUESTIONS, "--out", out),
-        *("--questions", SAMPLES / "musique_style_questions.jsonl"),
-    )
-    made = trailforge(*command, timeout_s=600)
-    assert made.code == 0, made.error_line
+def test_episodes_over_documents_and_graph(demo_episodes: Made) -> None:
+    out, command = demo_episodes.out, demo_episodes.command
     episodes = rows(out, "kg_trajectories", KgTrajectory)
     assert episodes and {row.uid for row in rows(out, "sft", SftRow)} == {row.uid for row in episodes}
     for row in episodes:
@@ -42,7 +32,7 @@ def test_episodes_over_documents_and_graph(tmp_path: Path) -> None:
 
 
 def test_without_a_graph_the_command_says_how_to_get_one(tmp_path: Path) -> None:
-    command = ("kg-trajectories", "--preset", "demo", "--questions", SAMPLES / "musique_style_questions.jsonl")
+    command = ("kg-trajectories", "--preset", "demo", "--questions", QUESTIONS)
     ended = trailforge(*command, "--out", tmp_path / "run", timeout_s=60)
     assert ended.code == 2 and "give --kg, a folder that `trailforge kg build` made" in ended.error_line
     ended = trailforge(*command, "--kg", tmp_path, "--out", tmp_path / "run", timeout_s=60)

@@ -1,0 +1,150 @@
+"""The curators' page in a real browser: every view of the demo's runs, decisions by keyboard, hostile rows."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inspector.decisions import read_decisions
+from schemas import SourceDocument, read_rows, write_parquet
+from tests.end_to_end.support import Made, free_port, trailforge
+from tests.support.browser import Visit, browsing, inspecting
+
+pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(600)]
+
+TEN = "aa1a2a3a4a"
+"""Keys: accept, or reject for a reason."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with browsing() as started:
+        yield started
+
+
+def decided(visit: Visit) -> int:
+    """What the page says of this person's progress."""
+    found = re.search(r"([\d,]+) of [\d,]+ rows decided by you", visit.text())
+    assert found, visit.text()
+    return int(found[1].replace(",", ""))
+
+
+def test_each_view_of_each_run(
+    browser: Any, demo_trajectories: Made, demo_bundles: Made, demo_episodes: Made, demo_kg_questions: Made
+) -> None:
+    runs = {
+        demo_trajectories.out: {"trajectories": "trained"},
+        demo_bundles.out: {"bundles": "cohesion", "trajectories": "trained"},
+        demo_episodes.out: {"kg": "triples"},
+        demo_kg_questions.out: {"kg": "hop"},
+    }
+    for folder, of_its_own in runs.items():
+        with inspecting(folder) as url:
+            visit = Visit(browser, url)
+            for name, wanted in {"overview": "Rejected, by reason", **of_its_own, "decide": "Accept"}.items():
+                visit.go(name)
+                visit.page.get_by_text(wanted).first.wait_for(timeout=20_000)
+                visit.check_it_stands()
+            visit.page.close()
+
+
+def test_a_click_on_a_reason_lists_its_rows(browser: Any, demo_trajectories: Made) -> None:
+    with inspecting(demo_trajectories.out) as url:
+        visit = Visit(browser, url)
+        visit.go("overview")
+        bar = visit.page.locator(".st-key-rejections .bars .point").first.bounding_box()
+        middle = bar["x"] + bar["width"] / 2, bar["y"] + bar["height"] / 2
+        visit.page.mouse.move(*middle)
+        visit.page.wait_for_timeout(500)  # a drawing finds out first what the mouse is over
+        visit.page.mouse.click(*middle)
+        visit.page.get_by_text("Rejected: ").wait_for(timeout=20_000)
+        assert "Row 1 of" in visit.text()
+
+
+def test_ten_decisions_by_keyboard_outlive_the_server(browser: Any, demo_bundles: Made, tmp_path: Path) -> None:
+    folder, port = tmp_path / "run", free_port()
+    shutil.copytree(demo_bundles.out, folder)
+    with inspecting(folder, "--who", "ann", port=port) as url:
+        visit = Visit(browser, url)
+        visit.go("decide")
+        choose_table(visit, "inputs")
+        for count, key in enumerate(TEN[:6], start=1):
+            press(visit, key, count)
+    assert len(read_decisions(folder)) == 6
+    with inspecting(folder, "--who", "ann", port=port):
+        visit.go("decide")
+        choose_table(visit, "inputs")
+        assert decided(visit) == 6
+        for count, key in enumerate(TEN[6:], start=7):
+            press(visit, key, count)
+        visit.check_it_stands()
+    found = read_decisions(folder)
+    assert [each.action for each in found] == ["accept" if key == "a" else "reject" for key in TEN]
+    assert len({each.uid for each in found}) == 10 and {each.who for each in found} == {"ann"}
+    assert all(each.reason for each in found if each.action == "reject")
+    made = trailforge("curate", "apply", folder, "--out", tmp_path / "curated")
+    assert made.code == 0, made.err
+
+
+def press(visit: Visit, key: str, count: int) -> None:
+    """Decide, and wait until the page counts it."""
+    visit.page.keyboard.press(key)
+    visit.page.get_by_text(re.compile(rf"^{count} of \d+ rows decided by you")).first.wait_for(timeout=20_000)
+    visit.settle()
+
+
+def choose_table(visit: Visit, name: str) -> None:
+    visit.page.get_by_role("combobox", name="Table").click()
+    visit.page.get_by_role("option", name=name, exact=True).click()
+    visit.settle()
+    visit.page.locator(".st-key-decide_row").click(position={"x": 5, "y": 5})  # no key decides in a field
+
+
+HOSTILE = (
+    "<script>document.title = 'taken'; alert(1)</script><img src=x onerror=\"alert(2)\">"
+    "<style>* { display: none }</style></div></mark> [link](javascript:alert(3)) $x^2$ :red[no] `code` **bold** "
+    "\x1b[31m\x00\u202egnorw "
+)
+
+
+def test_what_rows_hold_is_shown_and_does_nothing(browser: Any, demo_bundles: Made, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(demo_bundles.out, folder)
+    (folder / "manifest.json").unlink()  # its hashes no longer fit; the page reads runs that are not finished, too
+    (path,) = (folder / "inputs").glob("*.parquet")
+    rows = list(read_rows([path], SourceDocument))
+    long = HOSTILE + "x" * 200_000
+    poisoned = [SourceDocument(id=rows[0].id, source=HOSTILE, kind="news", title=HOSTILE, text=long), *rows[1:]]
+    write_parquet(path, SourceDocument, poisoned)
+    with inspecting(folder, "--who", "<b>ann</b>") as url:
+        visit = Visit(browser, url)
+        visit.go("decide")
+        choose_table(visit, "inputs")
+        shown = visit.text()
+        assert "<script>document.title = 'taken'; alert(1)</script>" in shown and "[link](javascript:alert(3))" in shown
+        assert "more characters" in shown and "\u202e" not in shown and "␛[31m" in shown
+        assert visit.page.title() != "taken" and visit.page.locator("img[src='x']").count() == 0
+        assert visit.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        press(visit, "a", 1)
+        visit.check_it_stands()
+    assert read_decisions(folder)[0].who == "<b>ann</b>"
+
+
+def test_other_machines_need_a_password(browser: Any, demo_kg_questions: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = trailforge("inspect", demo_kg_questions.out, "--host", "0.0.0.0", "--no-open")
+    assert refused.code == 2 and "set TRAILFORGE_INSPECT_PASSWORD" in refused.error_line
+    monkeypatch.setenv("TRAILFORGE_INSPECT_PASSWORD", "swordfish")
+    with inspecting(demo_kg_questions.out, "--host", "0.0.0.0") as url:
+        visit = Visit(browser, url)
+        visit.go("overview")
+        assert "Funnel" not in visit.text()
+        for password, opens in (("guess", False), ("swordfish", True)):
+            visit.page.get_by_label("Password").first.fill(password)
+            visit.page.get_by_role("button", name="Open").click()
+            visit.page.get_by_text("Funnel" if opens else "That is not the password.").first.wait_for(timeout=20_000)
+        visit.page.close()
