@@ -2,9 +2,11 @@
 
 Writes a table of made-up trajectories, each with a conversation of a few turns, in the files and row groups that runs
 have, once; then measures each act on it in a process of its own, so that the memory is that act's peak. The files
-are in the system's cache as far as they fit.
+are in the system's cache as far as they fit. With --page the curators' page itself is opened over them in Chromium:
+seconds from the request until the view stands, and the server's peak memory after it.
 
     make bench B=inspector_rows
+    make bench B=inspector_rows ARGS="--page"
     make bench B=inspector_rows ARGS="--rows 100000 --files 2000 --keep /tmp/rows"
 """
 
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +29,19 @@ from pathlib import Path
 import numpy as np
 
 from inspector.table_index import TableIndex
-from schemas import Message, Provenance, Step, Trajectory, TrajectoryReward, write_parquet
+from pipelines.intake import Settings
+from schemas import (
+    FileEntry,
+    Manifest,
+    Message,
+    Provenance,
+    StageCount,
+    Step,
+    Trajectory,
+    TrajectoryReward,
+    to_dict,
+    write_parquet,
+)
 
 _TABLE = "mcts_trajectories"
 _WORDS = [f"word{number}" for number in range(5000)]
@@ -39,6 +54,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=1000)
     parser.add_argument("--words", type=int, default=60, help="of each of six messages")
     parser.add_argument("--keep", type=Path, help="folder of the rows, made when it is not there")
+    parser.add_argument("--page", action="store_true", help="open the page's views, too")
     parser.add_argument("--act", choices=_ACTS, help="measure this alone, here")
     options = parser.parse_args()
     if options.act:
@@ -52,6 +68,8 @@ def main() -> None:
         for act in _ACTS:
             command = [sys.executable, __file__, "--keep", str(folder), "--act", act]
             print(subprocess.run(command, check=True, capture_output=True, text=True).stdout, end="", flush=True)
+        if options.page:
+            _open_page(folder)
     finally:
         if options.keep is None:
             shutil.rmtree(folder)
@@ -85,10 +103,86 @@ def _write(folder: Path, rows: int, files: int, words: int) -> None:
         path = folder / _TABLE / f"part-{len(entries):05d}-{first:012x}.parquet"
         write_parquet(path, Trajectory, [_row(number, lambda: rng.choice(texts)) for number in range(first, last)])
         entries.append({"path": f"{_TABLE}/{path.name}", "rows": last - first})
-    (folder / "manifest.json").write_text(json.dumps({"files": entries}))
+    _write_books(folder, entries, rows)
     size = sum(path.stat().st_size for path in (folder / _TABLE).iterdir())
     seconds = time.monotonic() - begun
     print(f"{rows:,} rows in {files:,} files, {size / 2**20:,.0f} MiB, written in {seconds:.0f} s\n", flush=True)
+
+
+def _write_books(folder: Path, entries: list[dict[str, object]], rows: int) -> None:
+    """Settings and manifest of a finished run, without hashes: nothing here verifies it."""
+    files = tuple(FileEntry(path=str(each["path"]), rows=int(str(each["rows"])), sha256="") for each in entries)
+    books = (StageCount(name="filter", inputs=rows, accepted=rows),)
+    settings = Settings(
+        dataset=_TABLE, run_id="made-up", config_hash="", config="{}", sources=(), limit=None, shards=(), files=files,
+        books=books,
+    )  # fmt: skip
+    manifest = Manifest(
+        run_id="made-up", dataset=_TABLE, schema_versions=(), config_hash="", inputs=(), stages=books, files=files,
+        model="none", calls=0, prompt_tokens=0, completion_tokens=0, cut_replies=0, cost=0.0, seconds=0.0,
+        calls_per_accepted_row=0.0, cost_per_accepted_row=0.0, trailforge_version="",
+    )  # fmt: skip
+    (folder / "run.json").write_text(json.dumps(to_dict(settings)))
+    (folder / "manifest.json").write_text(json.dumps(to_dict(manifest)))
+
+
+_VIEWS = {
+    "overview": "Funnel",
+    "trajectories": "Row 1 of",
+    "decide": "rows decided by you",
+}
+"""And a text that is there once a view stands."""
+
+
+def _open_page(folder: Path) -> None:
+    """Each view in turn, on one server; prints a line for each."""
+    from playwright.sync_api import sync_playwright
+
+    chromium, port = shutil.which("chromium") or shutil.which("chromium-browser"), 8599
+    command = [sys.executable, "cli.py", "inspect", str(folder), "--no-open", "--port", str(port)]
+    begun = time.monotonic()
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _wait_for(f"http://127.0.0.1:{port}/_stcore/health")
+        print(f"| start the server | {time.monotonic() - begun:.2f} | {_peak(server.pid):,.0f} | |", flush=True)
+        with sync_playwright() as started:
+            browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+            page = browser.new_page(viewport={"width": 1400, "height": 1000})
+            for round_ in ("first", "again"):
+                for view, text in _VIEWS.items():
+                    begun = time.monotonic()
+                    page.goto(f"http://127.0.0.1:{port}/{view}")
+                    page.get_by_text(text).first.wait_for(timeout=300_000)
+                    seconds = time.monotonic() - begun
+                    page.wait_for_selector(
+                        '[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=300_000
+                    )
+                    complete = time.monotonic() - begun
+                    peak = _peak(server.pid)
+                    print(
+                        f"| page, {view}, {round_} | {seconds:.2f} | {peak:,.0f} | complete {complete:.2f} s |",
+                        flush=True,
+                    )
+            browser.close()
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def _wait_for(url: str) -> None:
+    for _ in range(600):
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit(f"{url} does not answer")
+
+
+def _peak(pid: int) -> float:
+    """Peak memory of a process in MiB."""
+    (line,) = (line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
 
 
 _ACTS: dict[str, Callable[[TableIndex], object]] = {

@@ -14,7 +14,7 @@ from inspector.deciding import Curation
 from inspector.open_run import OpenRun, stamp_of
 from inspector.page import show_page
 from inspector.table_index import tables_of
-from pipelines.curated_rows import check_row, decidable, fixable
+from pipelines.curated_rows import check_row, decidable, products_of
 from pipelines.finish import read_manifest
 from pipelines.intake import read_settings
 from pipelines.status import books_so_far
@@ -43,9 +43,10 @@ def opened(folder: Path, stamp: Any) -> OpenRun:
 def main(folder: Path, who: str) -> None:
     """The page, once."""
     run = opened(folder, stamp_of(folder))
+    products = products_of(run.dataset)
     curation = Curation(
         tables=decidable(run.dataset),
-        fixable=partial(fixable, run.dataset),
+        fixable=lambda table: products[table].fixable if table in products else (),
         check=partial(check_row, run.dataset),
         who=who,
     )

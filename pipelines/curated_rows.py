@@ -169,12 +169,6 @@ def decidable(dataset: str) -> tuple[str, ...]:
     return (*_PRODUCTS[dataset], *_SOURCES[dataset], "rejected")
 
 
-def fixable(dataset: str, table: str) -> tuple[str, ...]:
-    """Fields of a table's rows that people can fix."""
-    product = _PRODUCTS[dataset].get(table)
-    return product.fixable if product else ()
-
-
 def check_row(dataset: str, row: Mapping[str, Any], ruling: Ruling) -> None:
     """Raises `InvalidInput` when people cannot decide this, or when a fix leaves no valid row of this one."""
     for field in [fix.field for fix in ruling.fixes] or [""]:

@@ -143,3 +143,29 @@ def test_only_a_few_row_groups_stay_in_memory(folder: Path) -> None:
         index.row(number)
     assert len(index._groups) == 4
     assert pq.ParquetFile(folder / "inputs" / "part-00000.parquet").num_row_groups == 3
+
+
+def test_many_uids_are_found_in_one_reading(folder: Path) -> None:
+    index = TableIndex(folder, "inputs")
+    assert index.find_all({"q0", "q1199", "q1309", "nobody"}, "id") == {"q0": 0, "q1199": 1199, "q1309": 1309}
+    assert index.find_all(set(), "id") == {}
+
+
+def test_values_are_counted(tmp_path: Path) -> None:
+    rows = [
+        RejectedRow(uid=str(n), stage="s", reason="ab"[n % 2], score=0.0, detail="", payload=payload)
+        for n, payload in enumerate(['{"kind": "x"}', '{"kind": "x", "y": 1}', '{"kind": null}', "[1]", "no JSON"])
+    ]
+    write(tmp_path, "rejected", RejectedRow, rows[:2], rows[2:])
+    index = TableIndex(tmp_path, "rejected")
+    assert index.counts("reason") == {"a": 3, "b": 2}
+    assert index.told("payload", "kind") == {"x": 2}
+    assert index.numbers() == ["score"]
+
+
+def test_what_filters_measured_is_a_number_of_a_row(tmp_path: Path) -> None:
+    row = kg_question()
+    write(tmp_path, "kg_questions", KgQuestion, [row])
+    numbers = TableIndex(tmp_path, "kg_questions").numbers()
+    assert {"hops", "num_answers", "provenance.seed"} <= set(numbers)
+    assert {name for name in numbers if name.startswith("filters.")} == {f"filters.{each.name}" for each in row.filters}

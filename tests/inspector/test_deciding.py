@@ -1,0 +1,73 @@
+"""A word on a row is checked with what others said, and is written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inspector.deciding import decide, fix_of, parts_of, value_at
+from inspector.decisions import read_decisions
+from schemas import InvalidInput, Ruling
+
+ROW = {
+    "uid": "u", "question_id": "q", "answer": "Kiel", "num_hops": 2, "answer_aliases": ["a", "b"],
+    "messages": [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "There."}],
+}  # fmt: skip
+
+
+def anything(row: Mapping[str, Any], ruling: Ruling) -> None:
+    """Rules that allow everything."""
+
+
+def no_two_fixes(row: Mapping[str, Any], ruling: Ruling) -> None:
+    if len(ruling.fixes) > 1:
+        raise InvalidInput("one at a time", field=ruling.fixes[1].field)
+
+
+def say(folder: Path, *words: Mapping[str, str], check: Any = anything, who: str = "ann") -> None:
+    decide(folder, "run", "mcts_trajectories", ROW, who, words, check)
+
+
+def test_words_are_in_the_log_with_who_and_what(tmp_path: Path) -> None:
+    say(tmp_path, {"action": "reject", "reason": "odd"}, {"action": "comment", "comment": "see step 2"})
+    first, second = read_decisions(tmp_path)
+    assert (first.run_id, first.table, first.uid, first.who, first.reason) == (
+        "run",
+        "mcts_trajectories",
+        "u",
+        "ann",
+        "odd",
+    )
+    assert first.source_id == "q" and second.comment == "see step 2" and first.when <= second.when
+
+
+def test_words_that_do_not_fit_with_earlier_ones_are_not_written(tmp_path: Path) -> None:
+    say(tmp_path, fix_of(ROW, "answer", "Lübeck"), check=no_two_fixes)
+    with pytest.raises(InvalidInput, match="one at a time"):
+        say(tmp_path, fix_of(ROW, "num_hops", "3"), {"action": "accept"}, check=no_two_fixes, who="ben")
+    with pytest.raises(InvalidInput, match="must not be empty"):
+        say(tmp_path, {"action": "accept"}, {"action": "reject", "reason": " "})
+    assert [each.value for each in read_decisions(tmp_path)] == ['"Lübeck"']
+
+
+def test_a_fix_is_text_where_the_row_has_text() -> None:
+    assert json.loads(fix_of(ROW, "messages.1.content", '"Here."')["value"]) == '"Here."'
+    assert json.loads(fix_of(ROW, "num_hops", "3")["value"]) == 3
+    assert value_at(ROW, "messages.0.role") == "user"
+    for field in ("nothing", "messages.2.content", "answer.0", "messages.role"):
+        with pytest.raises(InvalidInput, match="no such field"):
+            fix_of(ROW, field, "x")
+
+
+def test_parts_are_what_a_person_can_change() -> None:
+    fields = ("answer", "answer_aliases", "messages", "num_hops")
+    parts = parts_of(ROW, fields)
+    assert parts == [
+        "answer", "answer_aliases", "messages.0.role", "messages.0.content", "messages.1.role", "messages.1.content",
+        "num_hops",
+    ]  # fmt: skip
+    assert all(value_at(ROW, part) is not None for part in parts)

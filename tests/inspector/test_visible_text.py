@@ -1,0 +1,72 @@
+"""Whatever a text holds, a page shows it and does nothing of it."""
+
+from __future__ import annotations
+
+import html
+import re
+from html.parser import HTMLParser
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inspector.visible_text import escaped, label, marked, visible
+
+TEXTS = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("<>&\"'/\x00\x1b\u202e\n\t")), max_size=60)
+SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60), st.sampled_from(["gold", "wrong"])), max_size=5)
+
+
+class Reader(HTMLParser):
+    """Tags and text, as a browser sees them."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text, self.inside, self.depth = "", "", 0
+        self.feed(content)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.depth += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        assert tag == "mark"
+        self.depth -= 1
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        self.inside += data if self.depth else ""
+
+
+@given(TEXTS)
+def test_a_text_has_no_tags_and_is_all_there(text: str) -> None:
+    read = Reader(escaped(text))
+    assert read.tags == []
+    assert html.unescape(escaped(text)) == visible(text)
+
+
+@given(TEXTS)
+def test_each_character_has_one_in_its_place(text: str) -> None:
+    assert len(visible(text)) == len(text)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", visible(text))
+
+
+@given(TEXTS, SPANS)
+def test_marks_are_where_they_are_asked_for(text: str, spans: list[tuple[int, int, str]]) -> None:
+    content = marked(text, spans)
+    read = Reader(content)
+    assert {tag for tag, _ in read.tags} <= {"mark"}
+    assert html.unescape(re.sub(r"</?mark[^>]*>", "", content)) == visible(text)
+    covered = {place for begin, end, _ in spans for place in range(begin, min(end, len(text)))}
+    assert len(html.unescape("".join(re.findall(r"<mark[^>]*>(.*?)</mark>", content, re.S)))) == len(covered)
+
+
+def test_a_long_text_is_cut_and_counted() -> None:
+    assert escaped("x" * 30, longest=10) == "x" * 10 + " … (20 more characters)"
+    assert marked("x" * 30, [(5, 30, "gold")], longest=10).startswith('xxxxx<mark class="gold">xxxxx</mark>')
+    assert "(20 more characters)" in marked("x" * 30, [(5, 30, "gold")], longest=10)
+
+
+def test_a_label_is_one_line_without_markup() -> None:
+    assert label("<b>a\n b</b>") == "&lt;b&gt;a b&lt;/b&gt;"
+    assert label("x" * 100, 5) == "xxxx…"
