@@ -23,13 +23,7 @@ def test_the_funnel_shows_shares_and_counts() -> None:
     books = (
         StageCount(name="solve", inputs=34, accepted=27, rejected=(Count(reason="r", count=7),)),
         StageCount(name="empty", inputs=0, accepted=0),
-        StageCount(
-            name="filter",
-            inputs=10,
-            accepted=5,
-            rejected=(Count(reason="r", count=2),),
-            failed=(Count(reason="f", count=3),),
-        ),
+        StageCount(name="filter", inputs=10, accepted=5, **rest),
     )
     figure = funnel(books)
     assert [(bar.name, list(bar.text)) for bar in traces(figure)] == [
