@@ -147,9 +147,11 @@ def checked(decision: Decision) -> Decision:
         raise InvalidInput("must not be empty", field=missing[0])
     if decision.action == "fix":
         try:
-            json.loads(decision.value)
+            value = json.loads(decision.value)
         except ValueError as error:
             raise InvalidInput(f"not valid JSON ({error})", field=decision.field) from error
+        if isinstance(value, str) and not value.strip():
+            raise InvalidInput("must not be empty", field=decision.field)
     return decision
 
 
