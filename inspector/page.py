@@ -15,7 +15,8 @@ from inspector.views.deciding import Curation
 from inspector.visible_text import visible
 from schemas import TrailforgeError
 
-_STYLE = f"<style>{conversation.STYLE}{fields.STYLE}</style>"
+_FRAME = """.stMainBlockContainer { padding: 4.2rem 2.5rem 2rem; }"""
+_STYLE = f"<style>{_FRAME}{conversation.STYLE}{fields.STYLE}{trajectories.STYLE}</style>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
