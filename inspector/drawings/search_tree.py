@@ -24,6 +24,8 @@ _SMALLEST, _LARGEST = 12, 40
 _SYMBOLS = {"policy": "circle", "rule": "square", "oracle": "diamond"}
 _ORIGINS = {"policy": "by the policy", "rule": "by rules", "oracle": "gold decomposition"}
 _COLOURS = [[0.0, "#d1453b"], [0.5, "#e8c64c"], [1.0, "#2e9e5b"]]
+_CROWDED = 24
+"""Pixels between leaves below which they are put in several rows."""
 _GREY = "rgba(128,128,128,.55)"
 
 
@@ -63,6 +65,12 @@ def positions(nodes: Sequence[Node]) -> dict[int, Place]:
     return places
 
 
+def _staggered(places: Mapping[int, Place], nodes: Sequence[Node]) -> dict[int, Place]:
+    """Nodes without children in three rows, so that those at distance 1 do not cover each other."""
+    parents = {node.parent for node in nodes}
+    return {each: (x, y if each in parents else y - 0.3 * (int(x) % 3)) for each, (x, y) in places.items()}
+
+
 def path_to(nodes: Sequence[Node], node: int) -> list[int]:
     """Ids from the root to a node."""
     parents = {each.id: each.parent for each in nodes}
@@ -74,8 +82,11 @@ def path_to(nodes: Sequence[Node], node: int) -> list[int]:
     return way[::-1]
 
 
-def search_tree_figure(tree: SearchTree, paths: Sequence[Path] = ()) -> go.Figure:
-    """The tree; each point's `customdata` is its node's id. The plans behind a row are pointed out by `paths`."""
+def search_tree_figure(tree: SearchTree, paths: Sequence[Path] = (), chosen: int | None = None) -> go.Figure:
+    """The tree; each point's `customdata` is its node's id.
+
+    `paths`: the plans behind a row, with the ways to them. `chosen`: the node that is shown beside the drawing.
+    """
     places = positions(tree.nodes)
     shown = [node for node in tree.nodes if node.id in places]
     paths = [path for path in paths if path.node in places]
@@ -85,6 +96,8 @@ def search_tree_figure(tree: SearchTree, paths: Sequence[Path] = ()) -> go.Figur
     largest = max(_SMALLEST, min(_LARGEST, room * 0.8))
     sizes = _sizes(shown, largest)
     named = _with_room(places, room, largest) | ringed | {0}
+    if room < _CROWDED:
+        places = _staggered(places, shown)
     figure = go.Figure()
     figure.add_trace(_lines(_edges(shown, places), _GREY, 1.2))
     for rank, path in enumerate(paths):
@@ -92,6 +105,8 @@ def search_tree_figure(tree: SearchTree, paths: Sequence[Path] = ()) -> go.Figur
         pairs = [(places[a], places[b]) for a, b in pairwise(way)]
         figure.add_trace(_lines(pairs, path.colour, 5 if rank == 0 else 2.5))
         figure.add_trace(_ring(path, places, sizes, rank))
+    if chosen in places:
+        figure.add_trace(_frame(places[chosen], sizes[chosen]))
     for visited in (True, False):
         group = [node for node in shown if bool(node.visits) == visited]
         if group:
@@ -143,7 +158,7 @@ def _lines(pairs: Iterable[tuple[Place, Place]], colour: str, width: float) -> g
     xs: list[float | None] = []
     ys: list[float | None] = []
     for (x, y), (to_x, to_y) in pairs:
-        middle = (y + to_y) / 2
+        middle = y - 0.5
         xs += [x, x, to_x, to_x, None]
         ys += [y, middle, middle, to_y, None]
     line = {"color": colour, "width": width}
@@ -156,6 +171,14 @@ def _ring(path: Path, places: Mapping[int, Place], sizes: Mapping[int, float], r
     return go.Scatter(
         x=[x], y=[y], mode="markers", name=label(path.name), customdata=[path.node], hoverinfo="skip",
         marker={**marker, "line": {"width": 3, "color": path.colour}}, unselected={"marker": {"opacity": 1.0}},
+    )  # fmt: skip
+
+
+def _frame(place: Place, size: float) -> go.Scatter:
+    marker = {"size": size + 3, "symbol": "square-open", "color": "#888", "line": {"width": 3, "color": "#888"}}
+    return go.Scatter(
+        x=[place[0]], y=[place[1]], mode="markers", name="shown below", hoverinfo="skip", marker=marker,
+        unselected={"marker": {"opacity": 1.0}},
     )  # fmt: skip
 
 
@@ -189,8 +212,7 @@ def _points(
         hovertext=[_hover(node) for node in nodes],
         hoverinfo="text",
         marker=marker,
-        selected={"marker": {"opacity": 1.0}},
-        unselected={"marker": {"opacity": 0.6}, "textfont": {"color": "#888"}},
+        unselected={"marker": {"opacity": 1.0}, "textfont": {"color": "#888"}},
     )
 
 
@@ -213,11 +235,12 @@ def _lay_out(figure: go.Figure, deepest: int, leaves: float) -> None:
             annotation={"text": f"depth {depth}", "font": {"size": 11, "color": "#888"}, "showarrow": False},
             annotation_position="top left",
         )  # fmt: skip
-    margin = max(0.6, leaves * 0.03)
-    figure.update_xaxes(visible=False, range=[-margin - 0.4, leaves - 0.6 + margin])
-    figure.update_yaxes(visible=False, range=[-deepest - 0.45, 0.45])
+    pixel = leaves / WIDTH
+    lowest = deepest + (0.45 if 1 / pixel >= _CROWDED else 0.9)
+    figure.update_xaxes(visible=False, range=[-max(0.5, 65 * pixel), leaves - 1 + max(0.5, 90 * pixel)])
+    figure.update_yaxes(visible=False, range=[-lowest, 0.45])
     figure.update_layout(
-        height=min(520, 70 + 78 * (deepest + 1)),
+        height=min(560, 70 + round(78 * (lowest + 0.55))),
         margin={"l": 8, "r": 8, "t": 8, "b": 8},
         dragmode="pan",
         uirevision="tree",

@@ -19,7 +19,8 @@ STYLE = """
 .answers { display: flex; flex-wrap: wrap; gap: .2rem 1.5rem; margin: .3rem 0; overflow-wrap: anywhere; }
 .answers .name, .small { font-size: .8rem; opacity: .72; }
 .chips { display: flex; flex-wrap: wrap; gap: .35rem; }
-.chip { font-size: .78rem; padding: .08rem .5rem; border-radius: 1rem; background: rgba(128,128,128,.16); }
+.chip { font-size: .78rem; padding: .08rem .5rem; border-radius: 1rem; background: rgba(128,128,128,.16);
+        white-space: nowrap; max-width: 100%; overflow: hidden; text-overflow: ellipsis; }
 .chip.wrong { background: rgba(209,69,59,.22); } .chip.right { background: rgba(46,158,91,.22); }
 .chip.mended { background: rgba(42,111,219,.20); }
 mark { color: inherit; border-radius: 3px; padding: 0 .1rem; background: rgba(232,198,76,.45); }
@@ -48,18 +49,22 @@ ORIGINS = {
 
 
 def show_head(
-    question: str, gold: str, aliases: Sequence[str], final: str, is_right: bool, chips: Iterable[str]
+    question: str, gold: str, aliases: Sequence[str], final: str | None, is_right: bool, chips: Iterable[str]
 ) -> None:
-    """The question, its gold answer and the one that was given."""
+    """The question, its gold answer and the one that was given, where there is one."""
     also = f'<span class="small"> also: {escaped("; ".join(aliases), 300)}</span>' if aliases else ""
-    sign = "✓" if is_right else "✗"
-    kind = "gold" if is_right else "wrong"
+    given = _given(final, is_right) if final is not None else ""
     st.html(
         f'<div class="asked">{escaped(question, LONGEST)}</div><div class="answers">'
         f'<div><span class="name">gold answer </span><mark class="gold">{escaped(gold, 500)}</mark>{also}</div>'
-        f'<div><span class="name">final answer </span><mark class="{kind}">{escaped(final, 500)}</mark> {sign}</div>'
-        f'</div><div class="chips">{"".join(chips)}</div>'
+        f'{given}</div><div class="chips">{"".join(chips)}</div>'
     )
+
+
+def _given(final: str, is_right: bool) -> str:
+    kind, sign = ("gold", "✓") if is_right else ("wrong", "✗")
+    answer = f'<mark class="{kind}">{escaped(final, 500) or "none"}</mark>'
+    return f'<div><span class="name">final answer </span>{answer} {sign}</div>'
 
 
 def chip(text: str, told: str = "", kind: str = "") -> str:

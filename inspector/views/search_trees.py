@@ -10,7 +10,7 @@ import streamlit as st
 from inspector.answer_marks import Marked
 from inspector.drawings.search_tree import Path, search_tree_figure
 from inspector.open_run import OpenRun
-from inspector.views.reading import ORIGINS, chip, show_steps
+from inspector.views.reading import ORIGINS, chip, show_head, show_steps
 from inspector.visible_text import escaped, visible
 from schemas import Node, Rollout, SearchTree, StepPair
 
@@ -31,21 +31,28 @@ def tree_of(run: OpenRun, question_id: str) -> SearchTree | None:
     return None if number is None else run.record("trees", number)
 
 
+def show_search_of_row(tree: SearchTree, uid: str, behind: Mapping[int, str]) -> None:
+    """Of a trajectory: with what the search came to, which a tree's own head says already."""
+    st.html(f'<div class="chips">{"".join(_facts(tree))}</div>')
+    show_search(tree, uid, behind)
+
+
 def show_search(tree: SearchTree, uid: str, behind: Mapping[int, str]) -> None:
     """The tree to click on. `behind`: rollouts that a row is made of, each with its role, `wrong`, `mended` or `row`.
 
     `uid`: what tells this tree's widgets from others on the page.
     """
-    st.html(f'<div class="chips">{"".join(_facts(tree))}</div>')
-    event: Any = st.plotly_chart(
-        search_tree_figure(tree, _paths(tree, behind)), key=f"{uid}.tree", on_select="rerun", selection_mode="points",
+    key = f"{uid}.tree"
+    node = _chosen(st.session_state.get(key), tree, behind)
+    st.plotly_chart(
+        search_tree_figure(tree, _paths(tree, behind), node.id), key=key, on_select="rerun", selection_mode="points",
         config={"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d"]},
     )  # fmt: skip
     st.caption(
-        "Click a node to see its plan and its rollouts. Size: visits n. Colour: value V, the mean reward of the "
-        "rollouts at the node and below it. Drag to move, scroll to zoom, double-click for the whole tree."
+        "Click a node for its plan and rollouts. Size: visits n; colour: value V, the mean reward of its rollouts and "
+        "of those below it. Drag to move, scroll to zoom, double-click for the whole tree."
     )
-    _show_node(tree, _chosen(event, tree, behind), uid, behind)
+    _show_node(tree, node, uid, behind)
 
 
 def _facts(tree: SearchTree) -> list[str]:
@@ -81,7 +88,7 @@ def _paths(tree: SearchTree, behind: Mapping[int, str]) -> list[Path]:
 
 def _chosen(event: Any, tree: SearchTree, behind: Mapping[int, str]) -> Node:
     """The clicked node; at first that of the row's rollout, else the best one that was visited most."""
-    for point in event["selection"]["points"]:
+    for point in event["selection"]["points"] if event else ():
         data = point.get("customdata")
         number = data[0] if isinstance(data, list) else data
         if isinstance(number, int) and 0 <= number < len(tree.nodes):
@@ -110,7 +117,7 @@ def _node(node: Node, own: int) -> str:
         f"<li>{escaped(text, 600)}{' ' + chip('may be split') if can else ''}</li>"
         for text, can in zip(node.plan, splits, strict=False)
     )
-    value = f"V {node.value:.2f} over {node.visits} rollouts, {own} of them its own" if node.visits else "no rollout"
+    value = f"V {node.value:.2f}, visits n {node.visits}, own rollouts {own}" if node.visits else "no rollout"
     leaf = chip("leaf plan", "No sub-question may be split further; rows are made from such plans alone.")
     facts = [
         chip(f"depth {node.depth}"),
@@ -159,10 +166,5 @@ def roles(pair: StepPair | None, right_rollout: int) -> dict[int, str]:
 
 def show_tree(run: OpenRun, tree: SearchTree) -> None:
     """One row of `trees`."""
-    also = f" also: {'; '.join(tree.answer_aliases)}" if tree.answer_aliases else ""
-    st.html(
-        f'<div class="asked">{escaped(tree.question)}</div><div class="answers"><div><span class="name">gold answer '
-        f'</span><mark class="gold">{escaped(tree.answer, 500)}</mark>'
-        f'<span class="small">{escaped(also, 300)}</span></div></div>'
-    )
+    show_head(tree.question, tree.answer, tree.answer_aliases, None, False, _facts(tree))
     show_search(tree, tree.question_id, {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import streamlit as st
@@ -17,6 +17,8 @@ from inspector.views.tabs import Tab, show_tabs
 from schemas import Message, SftRow, Trajectory, TrajectoryReward
 
 STYLE = reading.STYLE + mended.STYLE + search_trees.STYLE + episodes.STYLE
+TABLE = "table"
+"""In the page's address: the table whose row is shown."""
 _REWARD = {
     "total": "the reward by which the row was kept",
     "exact_match": "the final answer is a gold answer, after normalisation",
@@ -35,11 +37,14 @@ class _Table(NamedTuple):
 def show(run: OpenRun) -> None:
     """The list on the left, the row on the right."""
     tables = {name: table for name, table in _TABLES.items() if name in run.tables}
+    asked = st.query_params.get(TABLE)
+    first = next(iter(tables))
     chosen = st.segmented_control(
-        "Show", list(tables), default=next(iter(tables)), required=True, key="table", bind="query-params",
+        "Show", list(tables), default=asked if asked in tables else first, required=True, key="trajectories.table",
         format_func=lambda name: f"{tables[name].title} ({run.size(name):,})", label_visibility="collapsed",
     )  # fmt: skip
-    name = chosen or next(iter(tables))
+    name = chosen or first
+    st.query_params[TABLE] = name
     left, right = st.columns([1, 3])
     with left:
         number = pick(run, name, tables[name].columns, kind=tables[name].kind, height=640)
@@ -61,7 +66,7 @@ def show_trajectory(run: OpenRun, row: Trajectory) -> None:
     ]
     if tree is not None:
         behind = search_trees.roles(row.step_pair, row.right_rollout)
-        tabs.insert(2, Tab("Search tree", lambda: search_trees.show_search(tree, row.uid, behind)))
+        tabs.insert(2, Tab("Search tree", lambda: search_trees.show_search_of_row(tree, row.uid, behind)))
     if row.kind == "reflective":
         tabs.insert(0, Tab("Wrong and mended", lambda: mended.show_mended(row, tree)))
     show_tabs(tabs, row.uid, "mcts_trajectories")
@@ -77,13 +82,12 @@ def show_sft(run: OpenRun, row: SftRow) -> None:
         *_size_chips(row),
         chip(row.protocol),
     ]
-    final = row.answer if row.reward.total > 0 else ""
-    number = run.find("mcts_trajectories", row.trajectory_uid)
-    trajectory = None if number is None else run.record("mcts_trajectories", number)
-    notes: Mapping[int, tuple[str, str]] = {}
-    if trajectory is not None:
-        final, notes = trajectory.final_answer, turns_of_mistake(trajectory)
-    show_head(row.question, row.answer, row.answer_aliases, final, row.reward.total > 0, chips)
+    made_of = _made_of(run, row)
+    is_right = max(row.reward.exact_match, row.reward.cover_exact_match) > 0
+    show_head(
+        row.question, row.answer, row.answer_aliases, None if made_of is None else made_of.final_answer, is_right, chips
+    )
+    notes = turns_of_mistake(made_of) if isinstance(made_of, Trajectory) else {}
     messages = [
         Message(role=message.role, content=message.content, train=train)
         for message, train in zip(row.messages, row.train, strict=True)
@@ -93,6 +97,15 @@ def show_sft(run: OpenRun, row: SftRow) -> None:
         Tab("Reward and provenance", lambda: _show_origin(row)),
     ]
     show_tabs(tabs, row.uid, "sft")
+
+
+def _made_of(run: OpenRun, row: SftRow) -> Any:
+    """The trajectory or episode behind it; None when the run keeps none."""
+    for table in ("mcts_trajectories", "episodes", "kg_trajectories"):
+        number = run.find(table, row.trajectory_uid)
+        if number is not None:
+            return run.record(table, number)
+    return None
 
 
 def turns_of_mistake(row: Trajectory) -> dict[int, tuple[str, str]]:
