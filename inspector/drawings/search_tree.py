@@ -24,6 +24,8 @@ _SMALLEST, _LARGEST = 12, 40
 _SYMBOLS = {"policy": "circle", "rule": "square", "oracle": "diamond"}
 _ORIGINS = {"policy": "by the policy", "rule": "by rules", "oracle": "gold decomposition"}
 _COLOURS = [[0.0, "#d1453b"], [0.5, "#e8c64c"], [1.0, "#2e9e5b"]]
+_CLICKED = "#8e44ec"
+"""Of the node that was clicked. The browser paints it: were the figure drawn anew, a zoomed view would be lost."""
 _CROWDED = 24
 """Pixels between leaves below which they are put in several rows."""
 _GREY = "rgba(128,128,128,.55)"
@@ -82,11 +84,8 @@ def path_to(nodes: Sequence[Node], node: int) -> list[int]:
     return way[::-1]
 
 
-def search_tree_figure(tree: SearchTree, paths: Sequence[Path] = (), chosen: int | None = None) -> go.Figure:
-    """The tree; each point's `customdata` is its node's id.
-
-    `paths`: the plans behind a row, with the ways to them. `chosen`: the node that is shown beside the drawing.
-    """
+def search_tree_figure(tree: SearchTree, paths: Sequence[Path] = ()) -> go.Figure:
+    """The tree; each point's `customdata` is its node's id. `paths`: the plans behind a row, with the ways to them."""
     places = positions(tree.nodes)
     shown = [node for node in tree.nodes if node.id in places]
     paths = [path for path in paths if path.node in places]
@@ -105,8 +104,6 @@ def search_tree_figure(tree: SearchTree, paths: Sequence[Path] = (), chosen: int
         pairs = [(places[a], places[b]) for a, b in pairwise(way)]
         figure.add_trace(_lines(pairs, path.colour, 5 if rank == 0 else 2.5))
         figure.add_trace(_ring(path, places, sizes, rank))
-    if chosen in places:
-        figure.add_trace(_frame(places[chosen], sizes[chosen]))
     for visited in (True, False):
         group = [node for node in shown if bool(node.visits) == visited]
         if group:
@@ -144,12 +141,13 @@ def _origins() -> list[go.Scatter]:
     """What the shapes mean; in grey, for the colours mean something else."""
     line = {"width": 1.5, "color": "#888"}
     kinds = [(name, _SYMBOLS[origin], "rgba(128,128,128,.7)") for origin, name in _ORIGINS.items()]
+    kinds += [("no rollout", "circle", "rgba(128,128,128,.12)"), ("clicked", "circle", _CLICKED)]
     return [
         go.Scatter(
             x=[None], y=[None], mode="markers", name=name, hoverinfo="skip",
             marker={"symbol": symbol, "color": colour, "size": 11, "line": line},
         )
-        for name, symbol, colour in [*kinds, ("no rollout", "circle", "rgba(128,128,128,.12)")]
+        for name, symbol, colour in kinds
     ]  # fmt: skip
 
 
@@ -171,14 +169,6 @@ def _ring(path: Path, places: Mapping[int, Place], sizes: Mapping[int, float], r
     return go.Scatter(
         x=[x], y=[y], mode="markers", name=label(path.name), customdata=[path.node], hoverinfo="skip",
         marker={**marker, "line": {"width": 3, "color": path.colour}}, unselected={"marker": {"opacity": 1.0}},
-    )  # fmt: skip
-
-
-def _frame(place: Place, size: float) -> go.Scatter:
-    marker = {"size": size + 3, "symbol": "square-open", "color": "#888", "line": {"width": 3, "color": "#888"}}
-    return go.Scatter(
-        x=[place[0]], y=[place[1]], mode="markers", name="shown below", hoverinfo="skip", marker=marker,
-        unselected={"marker": {"opacity": 1.0}},
     )  # fmt: skip
 
 
@@ -212,6 +202,7 @@ def _points(
         hovertext=[_hover(node) for node in nodes],
         hoverinfo="text",
         marker=marker,
+        selected={"marker": {"opacity": 1.0, "color": _CLICKED}},
         unselected={"marker": {"opacity": 1.0}, "textfont": {"color": "#888"}},
     )
 

@@ -42,17 +42,15 @@ def show_search(tree: SearchTree, uid: str, behind: Mapping[int, str]) -> None:
 
     `uid`: what tells this tree's widgets from others on the page.
     """
-    key = f"{uid}.tree"
-    node = _chosen(st.session_state.get(key), tree, behind)
-    st.plotly_chart(
-        search_tree_figure(tree, _paths(tree, behind), node.id), key=key, on_select="rerun", selection_mode="points",
+    event: Any = st.plotly_chart(
+        search_tree_figure(tree, _paths(tree, behind)), key=f"{uid}.tree", on_select="rerun", selection_mode="points",
         config={"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d"]},
     )  # fmt: skip
     st.caption(
         "Click a node for its plan and rollouts. Size: visits n; colour: value V, the mean reward of its rollouts and "
         "of those below it. Drag to move, scroll to zoom, double-click for the whole tree."
     )
-    _show_node(tree, node, uid, behind)
+    _show_node(tree, _chosen(event, tree, behind), uid, behind)
 
 
 def _facts(tree: SearchTree) -> list[str]:
@@ -88,7 +86,7 @@ def _paths(tree: SearchTree, behind: Mapping[int, str]) -> list[Path]:
 
 def _chosen(event: Any, tree: SearchTree, behind: Mapping[int, str]) -> Node:
     """The clicked node; at first that of the row's rollout, else the best one that was visited most."""
-    for point in event["selection"]["points"] if event else ():
+    for point in event["selection"]["points"]:
         data = point.get("customdata")
         number = data[0] if isinstance(data, list) else data
         if isinstance(number, int) and 0 <= number < len(tree.nodes):
@@ -96,7 +94,8 @@ def _chosen(event: Any, tree: SearchTree, behind: Mapping[int, str]) -> Node:
     for index in reversed(tuple(behind)):
         if 0 <= index < len(tree.rollouts):
             return tree.nodes[tree.rollouts[index].node]
-    return max(tree.nodes, key=lambda node: (node.value, node.visits))
+    own = {rollout.node for rollout in tree.rollouts}
+    return max(tree.nodes, key=lambda node: (node.id in own, node.value, node.visits))
 
 
 def _show_node(tree: SearchTree, node: Node, uid: str, behind: Mapping[int, str]) -> None:
