@@ -75,7 +75,8 @@ def reasons(diffs: Sequence[StepDiff], pair: StepPair, *, same_plan: bool) -> li
         ours, theirs = ({passage.id for passage in step.passages} for step in (bad, good))
         said += [f"and the passages differ: {len(ours & theirs)} of {len(ours | theirs)} were found by both."]
     else:
-        said += [f"and the {len(bad.passages)} passages are the same, but the answer is another."]
+        count = f"{len(bad.passages)} passages are" if len(bad.passages) != 1 else "passage is"
+        said += [f"and the {count} the same, but the answer is another."]
     return [sentence for sentence in said if sentence]
 
 

@@ -235,6 +235,7 @@ def _lay_out(figure: go.Figure, deepest: int, leaves: float) -> None:
         margin={"l": 8, "r": 8, "t": 8, "b": 8},
         dragmode="pan",
         uirevision="tree",
+        hoverlabel={"align": "left"},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "itemsizing": "constant"},

@@ -138,7 +138,7 @@ def _pick_rollout(own: Sequence[Rollout], key: str, behind: Mapping[int, str]) -
         [
             {
                 "rollout": each.index,
-                "behind this row": behind.get(each.index, ""),
+                **({"behind this row": behind.get(each.index, "")} if behind else {}),
                 "reward": each.reward,
                 "answer": visible(each.answer[:160]),
                 "varied": _varied(each),

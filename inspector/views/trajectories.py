@@ -161,7 +161,7 @@ _TABLES = {
         "Trajectories", ("reflection_error", "question", "answer", "origin", "num_hops"), "reflection_error",
         show_trajectory,
     ),
-    "trees": _Table("Search trees", ("question", "stop_reason", "rounds"), "stop_reason", search_trees.show_tree),
-    "episodes": _Table("Episodes", ("question", "type", "origin", "reward.total"), "type", episodes.show_episode),
-    "sft": _Table("Rows for training", ("question", "trajectory_kind", "segment_index"), "trajectory_kind", show_sft),
+    "trees": _Table("Search trees", ("stop_reason", "question", "rounds"), "stop_reason", search_trees.show_tree),
+    "episodes": _Table("Episodes", ("type", "question", "origin", "reward.total"), "type", episodes.show_episode),
+    "sft": _Table("Rows for training", ("trajectory_kind", "question", "segment_index"), "trajectory_kind", show_sft),
 }  # fmt: skip

@@ -109,10 +109,11 @@ def test_the_way_to_a_plan_is_drawn_in_its_colour() -> None:
 
 
 def test_no_text_of_a_plan_acts() -> None:
-    plan = (EVIL, '<a href="javascript:alert(1)">x</a><b>bold</b> &lt;')
+    plan = (EVIL, 'It\'s "Oslo"', '<a href="javascript:alert(1)">x</a><b>bold</b> &lt;')
     nodes = tuple(replace(node, plan=plan) for node in TREE.nodes)
     found = traces(nodes, Path(node=1, name="<b>row</b>", colour=RED))
     told = [text for trace in found for text in (trace.hovertext or ())]
     assert told and all("<a" not in text and "\x1b" not in text and "\u202e" not in text for text in told)
+    assert all('It\'s "Oslo"' in text for text in told)  # Plotly shows &quot; as it stands
     assert all(text.count("<b>") == 1 for text in told)  # our own, around the node's number
     assert all("<b>" not in (trace.name or "") for trace in found)

@@ -95,6 +95,21 @@ def page(folder: str, tables: list[str]) -> None:
     )  # fmt: skip
 
 
+def one_row(folder: str, table: str) -> None:
+    """A script that shows a row as other views do."""
+    from pathlib import Path
+
+    from inspector.open_run import OpenRun
+    from inspector.views.rows import PRESENTERS, show_row
+
+    run = OpenRun(
+        folder=Path(folder), run_id="r", dataset="mcts_trajectories", config={}, sources=(), manifest=None, books=(),
+        tables=(table,),
+    )  # fmt: skip
+    assert table in PRESENTERS
+    show_row(run, table, 0)
+
+
 def opened(folder: Path, table: str = "", row: str = "", tab: str = "") -> AppTest:
     """The page at an address."""
     tables = sorted(path.name for path in folder.iterdir())
@@ -155,6 +170,13 @@ def test_other_tables_have_their_own_rows(folder: Path, table: str, words: list[
     app = opened(folder, table)
     assert all(word in html(app) for word in words)
     assert app.query_params["table"] in (table, [table])
+
+
+@pytest.mark.parametrize("table", ["mcts_trajectories", "trees", "episodes", "sft"])
+def test_a_row_alone_is_shown_by_its_table(folder: Path, table: str) -> None:
+    app = AppTest.from_function(one_row, args=(str(folder), table), default_timeout=30).run()
+    assert not app.exception
+    assert "gold answer" in html(app) and not app.button
 
 
 def test_parts_of_the_reward_and_where_a_row_comes_from(folder: Path) -> None:
