@@ -41,9 +41,9 @@ mark.wrong { background: rgba(209,69,59,.34); }
 .parts .bar div { height: 100%; background: #2e9e5b; }
 """
 ORIGINS = {
-    "policy": "Plan by the policy: the model that splits questions",
-    "rule": "Plan by rules: code that splits questions",
-    "oracle": "Plan by the oracle: the gold decomposition",
+    "policy": "The plan was made by the policy, a model.",
+    "rule": "The plan was made by rules, in code.",
+    "oracle": "The plan is the gold one: the decomposition or search plan that came with the question.",
 }
 """What an origin means, for tooltips."""
 
