@@ -82,7 +82,7 @@ def _show_origin(row: SearchEpisode) -> None:
         {
             "total": (reward.total, "the weighted sum of the parts"),
             "format": (reward.format, "the turns follow the grammar"),
-            "dag": (reward.dag, "the plan is a graph without cycles that can be searched"),
+            "dag": (reward.dag, "1 when the plan breaks none of the rules of a search plan"),
             "answer": (reward.answer, "the final answer against the gold answer"),
             "evidence": (row.evidence_found, "share of the hops whose evidence was found; not part of the reward"),
         }
