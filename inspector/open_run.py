@@ -150,7 +150,8 @@ class OpenRun:
         """Number of the first row with a value, by default of `key_of`; None when there is none, or no such table."""
         if name not in self.tables:
             return None
-        return self.table(name).find(value, column or self.key_of(name))
+        column = column or self.key_of(name)
+        return self._once(("find", name, column, value), lambda: self.table(name).find(value, column))
 
 
 def stamp_of(folder: Path) -> tuple[tuple[str, int], ...]:

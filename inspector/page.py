@@ -19,12 +19,12 @@ from schemas import TrailforgeError
 _ICON = Path(__file__).parent / "icon.svg"
 """Without one of our own Streamlit has the browser fetch one from outside."""
 STYLE = """
-.stMainBlockContainer { padding-top: 3.6rem; padding-bottom: 2rem; }
+.stMainBlockContainer { padding: 4.2rem 2.5rem 2rem; }
 .runhead { display: flex; gap: 1rem; align-items: baseline; font-size: .85rem; }
 .runhead b { font-size: 1.05rem; }
 .runhead span { opacity: .7; overflow-wrap: anywhere; }
 """
-_STYLE = f"<style>{STYLE}{conversation.STYLE}{decide.STYLE}{sources.STYLE}{fields.STYLE}</style>"
+_STYLE = "".join(part.STYLE for part in (conversation, decide, fields, sources, trajectories))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ def views(curation: Curation) -> Mapping[str, View]:
 def show_page(run: OpenRun, curation: Curation) -> None:
     """The whole page for a run."""
     st.set_page_config(page_title=f"{run.dataset} · trailforge", page_icon=_ICON, layout="wide")
-    st.html(_STYLE)
+    st.html(f"<style>{STYLE}{_STYLE}</style>")
     if not door.is_open():
         return
     shown = [

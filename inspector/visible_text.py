@@ -43,6 +43,6 @@ def marked(text: str, spans: Iterable[tuple[int, int, str]], longest: int = LONG
 
 
 def label(text: str, longest: int = 60) -> str:
-    """For a label in a drawing, which reads some HTML: one line, cut at a length."""
+    """For a label in a drawing, which reads some HTML but no `&quot;`: one line, cut at a length."""
     line = " ".join(text.split())
-    return escaped(line if len(line) <= longest else line[: longest - 1] + "…")
+    return html.escape(visible(line if len(line) <= longest else line[: longest - 1] + "…"), quote=False)

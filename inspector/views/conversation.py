@@ -18,6 +18,7 @@ STYLE = """
 .turn.mended { border-left-color: #2a6fdb; background: rgba(42,111,219,.10); }
 .turn .head { font-size: .75rem; opacity: .75; display: flex; gap: .6rem; }
 .turn .head b { font-weight: 600; }
+.turn .head .is-trained { background: rgba(46,158,91,.45); border-radius: 1rem; padding: 0 .5rem; }
 .text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .92rem; }
 .turn.folded .text { max-height: 14rem; overflow-y: auto; }
 """
@@ -33,10 +34,10 @@ def show_conversation(messages: Sequence[Message], notes: Mapping[int, tuple[str
 
 def _turn(number: int, message: Message, note: tuple[str, str] | None) -> str:
     kind, word = note or ("", "")
-    trained = "trained" if message.train else "not trained"
+    trained = '<span class="is-trained">trained</span>' if message.train else "<span>not trained</span>"
     classes = " ".join(filter(None, ("turn", "trained" if message.train else "folded", kind)))
     said = f"<span>{escaped(word)}</span>" if word else ""
-    head = f"<b>{number} · {_ROLES[message.role]}</b><span>{trained}</span>{said}"
+    head = f"<b>{number} · {_ROLES[message.role]}</b>{trained}{said}"
     return (
         f'<div class="{classes}"><div class="head">{head}</div><div class="text">{escaped(message.content)}</div></div>'
     )

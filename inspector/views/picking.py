@@ -33,13 +33,13 @@ def pick(
         st.info("No row matches.")
         return None
     place = _place(run, table, numbers)
-    back, forward, where = st.columns([1, 1, 6], vertical_alignment="center")
-    for column, name, key, by in ((back, "Previous", "k", -1), (forward, "Next", "j", 1)):
-        column.button(
-            name, shortcut=key, key=f"{table}.{name}", width="stretch", on_click=_step, args=(table, by),
+    line = st.container(horizontal=True, vertical_alignment="center")
+    for name, key, by in (("Previous", "k", -1), ("Next", "j", 1)):
+        line.button(
+            name, shortcut=key, key=f"{table}.{name}", on_click=_step, args=(table, by),
             disabled=not 0 <= place + by < len(numbers),
         )  # fmt: skip
-    where.write(f"Row {place + 1:,} of {len(numbers):,}")
+    line.write(f"Row {place + 1:,} of {len(numbers):,}")
     first = place // PAGE * PAGE
     rows = [run.row(table, number) for number in numbers[first : first + PAGE]]
     _show_list(table, rows, columns, first, place, height)

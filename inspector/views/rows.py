@@ -6,12 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from inspector.open_run import OpenRun
-from inspector.views import fields, sources
+from inspector.views import episodes, fields, search_trees, sources, trajectories
 from schemas import to_dict
 
 PRESENTERS: dict[str, Callable[[OpenRun, Any], None]] = {
+    "episodes": episodes.show_episode,
     "inputs": sources.show_source,
+    "mcts_trajectories": trajectories.show_trajectory,
     "rejected": fields.show_rejected,
+    "sft": trajectories.show_sft,
+    "trees": search_trees.show_tree,
 }
 """By table; the others are shown field by field."""
 

@@ -1,0 +1,119 @@
+"""Nodes of a tree lie apart, under their parents, and say what they are; nothing in a plan acts."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+pytest.importorskip("plotly")
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inspector.drawings.search_tree import Path, path_to, positions, search_tree_figure
+from schemas import Node
+from tests.inspector.test_terminal import EVIL, TREE
+
+RED, BLUE = "#d1453b", "#2a6fdb"
+
+
+def grown(size: int, seed: int) -> tuple[Node, ...]:
+    """A tree of so many nodes."""
+    rng = random.Random(seed)
+    nodes = [TREE.nodes[0]]
+    for number in range(1, size):
+        parent = rng.choice(nodes)
+        nodes.append(
+            replace(
+                parent, id=number, parent=parent.id, depth=parent.depth + 1, visits=rng.choice([0, 1, 9]), value=0.25,
+                origin=rng.choice(["policy", "rule", "oracle"]),
+            )
+        )  # fmt: skip
+    return tuple(nodes)
+
+
+def traces(nodes: tuple[Node, ...], *paths: Path) -> list[Any]:
+    """What the figure of such a tree is made of."""
+    figure: Any = search_tree_figure(replace(TREE, nodes=nodes), paths)
+    return list(figure.data)
+
+
+def drawn(nodes: tuple[Node, ...]) -> dict[int, tuple[float, float]]:
+    """By node, where the figure has it."""
+    points = [trace for trace in traces(nodes) if trace.mode == "markers+text"]
+    return {
+        node: (x, y) for each in points for node, x, y in zip(each.customdata, each.x, each.y, strict=True)
+    }  # fmt: skip
+
+
+@given(st.integers(1, 120), st.integers(0, 9))
+def test_nodes_of_a_depth_lie_apart_and_children_under_their_parent(size: int, seed: int) -> None:
+    nodes = grown(size, seed)
+    places = positions(nodes)
+    assert set(places) == set(range(size))
+    for depth in range(size):
+        level = sorted(places[node.id][0] for node in nodes if node.depth == depth)
+        assert all(right - left >= 1 for left, right in pairwise(level))
+    for node in nodes:
+        below = [places[each.id][0] for each in nodes if each.parent == node.id]
+        assert places[node.id][1] == -node.depth
+        if below:
+            assert min(below) <= places[node.id][0] <= max(below)
+
+
+@pytest.mark.parametrize("size", [1, 2, 40, 200])
+def test_each_node_is_drawn_once_and_at_a_place_of_its_own(size: int) -> None:
+    places = drawn(grown(size, 3))
+    assert set(places) == set(range(size))
+    assert len(set(places.values())) == size
+
+
+def test_a_crowded_tree_puts_neighbours_in_several_rows() -> None:
+    root = TREE.nodes[0]
+    for count, rows in ((5, 1), (90, 3)):
+        leaves = tuple(replace(root, id=number, parent=0, depth=1) for number in range(1, count + 1))
+        places = drawn((root, *leaves))
+        assert len({places[leaf.id][1] for leaf in leaves}) == rows
+
+
+def test_visits_and_values_are_told() -> None:
+    nodes = (
+        replace(TREE.nodes[0], visits=8, value=0.5),
+        replace(TREE.nodes[1], visits=2, value=0.125),
+        replace(TREE.nodes[1], id=2, visits=0, origin="oracle"),
+    )
+    rolled, unseen = (trace for trace in traces(nodes) if trace.mode == "markers+text")
+    assert [text.split() for text in rolled.text] == [["V", "0.50<br>", "n", "8"], ["V", "0.12<br>", "n", "2"]]
+    assert list(rolled.marker.color) == [0.5, 0.125]
+    assert rolled.marker.size[0] > rolled.marker.size[1]
+    assert (list(unseen.marker.symbol), unseen.text[0].strip()) == (["diamond"], "n 0")
+    assert "no rollout" in unseen.hovertext[0]
+    assert isinstance(unseen.marker.color, str)  # no colour of the scale: it has no value
+
+
+def test_the_way_to_a_plan_is_drawn_in_its_colour() -> None:
+    nodes = grown(30, 1)
+    leaf = max(nodes, key=lambda node: node.depth)
+    way = path_to(nodes, leaf.id)
+    assert (way[0], way[-1], len(way)) == (0, leaf.id, leaf.depth + 1)
+    paths = [Path(node=leaf.id, name="wrong rollout 1", colour=RED), Path(node=99, name="lost", colour=BLUE)]
+    found = traces(nodes, *paths)
+    (line,) = (trace for trace in found if trace.mode == "lines" and trace.line.color == RED)
+    assert line.x.count(None) == leaf.depth
+    rings = [trace for trace in found if trace.marker.symbol == "circle-open"]
+    assert [(ring.name, ring.customdata[0]) for ring in rings] == [("wrong rollout 1", leaf.id)]
+
+
+def test_no_text_of_a_plan_acts() -> None:
+    plan = (EVIL, 'It\'s "Oslo"', '<a href="javascript:alert(1)">x</a><b>bold</b> &lt;')
+    nodes = tuple(replace(node, plan=plan) for node in TREE.nodes)
+    found = traces(nodes, Path(node=1, name="<b>row</b>", colour=RED))
+    told = [text for trace in found for text in (trace.hovertext or ())]
+    assert told and all("<a" not in text and "\x1b" not in text and "\u202e" not in text for text in told)
+    assert all('It\'s "Oslo"' in text for text in told)  # Plotly shows &quot; as it stands
+    assert all(text.count("<b>") == 1 for text in told)  # our own, around the node's number
+    assert all("<b>" not in (trace.name or "") for trace in found)

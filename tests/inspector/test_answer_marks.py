@@ -1,0 +1,51 @@
+"""Answers are found in texts as whole words, and the passages that hold one come first."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inspector.answer_marks import Marked, spans, telling_first
+from inspector.visible_text import marked
+from schemas import Passage
+
+
+def marks(*answers: str, kind: str = "gold") -> Marked:
+    return Marked(kind=kind, answers=answers)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "found"),
+    [
+        ("Born in Vienna.", "vienna", ["Vienna"]),
+        ("The Viennas of Vienna's past", "Vienna", ["Vienna"]),
+        ("Robert\nFitz-Roy sailed", "Robert Fitz Roy", ["Robert\nFitz-Roy"]),
+        ("a.* b", ".*", []),
+        ("nothing here", "", []),
+        ("Oslo, Oslo", "Oslo", ["Oslo", "Oslo"]),
+    ],
+)
+def test_an_answer_is_found_as_whole_words(text: str, answer: str, found: list[str]) -> None:
+    assert [text[begin:end] for begin, end, _ in spans(text, [marks(answer)])] == found
+
+
+def test_of_two_kinds_at_one_place_the_first_holds() -> None:
+    both = [marks("Vienna"), marks("Vienna", "Graz", kind="mended")]
+    assert spans("Vienna, Graz", both) == [(0, 6, "gold"), (8, 12, "mended")]
+
+
+def test_passages_that_hold_an_answer_come_first_in_their_order() -> None:
+    texts = ["x", "Vienna", "y", "Graz and Vienna"]
+    passages = [Passage(id=str(place), title="", text=text, score=0.0) for place, text in enumerate(texts)]
+    ranked = telling_first(passages, [marks("Vienna")])
+    assert [(rank, each.id, telling) for rank, each, telling in ranked] == [
+        (2, "1", True), (4, "3", True), (1, "0", False), (3, "2", False),
+    ]  # fmt: skip
+
+
+@given(st.text(max_size=200), st.text(max_size=12))
+def test_any_text_can_be_marked_by_any_answer(text: str, answer: str) -> None:
+    found = spans(text, [marks(answer, text)])
+    assert all(0 <= begin < end <= len(text) for begin, end, _ in found)
+    assert marked(text, found).count("<mark ") <= len(found)
