@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import schemas
-from inspector.table_index import TableIndex
+from inspector.table_index import Found, TableIndex
 from schemas import InvalidInput, Manifest, StageCount, from_dict
 
 RECORD = b"trailforge.record"
@@ -84,19 +84,22 @@ class OpenRun:
 
     def counts(self, name: str, column: str) -> Counter[str]:
         """How many rows have each value of a text column, or of a part of one as `provenance.model`; most first."""
-        return self._once(
-            ("counts", name, column), lambda: Counter(dict(self.table(name).counts(column).most_common()))
-        )
+        return self.once(("counts", name, column), lambda: Counter(dict(self.table(name).counts(column).most_common())))
 
     def matching(self, name: str, column: str, value: str) -> Sequence[int]:
         """Numbers of the rows with a value."""
-        return self._once(("matching", name, column, value), lambda: self.table(name).matching(column, value))
+        return self.once(("matching", name, column, value), lambda: self.table(name).matching(column, value))
 
     def values(self, name: str, path: str) -> np.ndarray:
         """A number of each row; see `TableIndex.values`."""
-        return self._once(("values", name, path), lambda: self.table(name).values(path))
+        return self.once(("values", name, path), lambda: self.table(name).values(path))
 
-    def _once(self, key: tuple[str, ...], read: Callable[[], Any]) -> Any:
+    def mentioning(self, name: str, text: str) -> Found:
+        """Rows with a text anywhere, as far as they are found in the time of one search."""
+        return self.once(("mentioning", name, text), lambda: self.table(name).search(text))
+
+    def once(self, key: tuple[str, ...], read: Callable[[], Any]) -> Any:
+        """What `read` gives, read at the first call for a key alone."""
         with self._lock:
             if key not in self._read:
                 self._read[key] = read()

@@ -10,12 +10,13 @@ from typing import Any
 import streamlit as st
 
 from inspector.open_run import OpenRun
-from inspector.views import bundles, conversation, decide, fields, kg, overview, trajectories
+from inspector.views import bundles, conversation, decide, fields, kg, overview, reading, trajectories
 from inspector.views.deciding import Curation
 from inspector.visible_text import visible
 from schemas import TrailforgeError
 
-_STYLE = f"<style>{conversation.STYLE}{fields.STYLE}</style>"
+_FRAME = ".stMainBlockContainer { padding: 3.6rem 2.5rem 2rem; }"
+_STYLE = f"<style>{_FRAME}{conversation.STYLE}{fields.STYLE}{reading.STYLE}</style>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

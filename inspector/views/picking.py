@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from inspector.open_run import OpenRun
 from inspector.visible_text import visible
@@ -26,23 +27,33 @@ def pick(run: OpenRun, table: str, columns: Sequence[str], *, kind: str = "", he
     `columns`: shown of each row, a part of one as `reward.total`. `kind`: a text column whose values are offered as a
     filter.
     """
-    numbers = _filtered(run, table, kind)
+    *filters, back, forward, where = st.columns([*([3] if kind else []), 5, 2, 2, 2], vertical_alignment="bottom")
+    numbers = _filtered(run, table, kind, filters)
     if not numbers:
         st.info("No row matches.")
         return None
     place = _place(run, table, numbers)
-    back, forward, where = st.columns([1, 1, 6], vertical_alignment="center")
     for column, name, key, by in ((back, "Previous", "k", -1), (forward, "Next", "j", 1)):
         column.button(
             name, shortcut=key, key=f"{table}.{name}", width="stretch", on_click=_step, args=(table, by),
             disabled=not 0 <= place + by < len(numbers),
         )  # fmt: skip
-    where.write(f"Row {place + 1:,} of {len(numbers):,}")
+    where.markdown(f"{place + 1:,} of {len(numbers):,}")
     first = place // PAGE * PAGE
     rows = [run.row(table, number) for number in numbers[first : first + PAGE]]
     _show_list(table, rows, columns, first, place, height)
     st.query_params[ROW] = str(rows[place - first][run.key_of(table)])
     return numbers[place]
+
+
+def go_to(run: OpenRun, table: str, value: str) -> None:
+    """Choose a row by its key from elsewhere on the page, in a callback. Filters that may hide it are taken away."""
+    number = run.find(table, value)
+    if number is None:
+        return
+    st.session_state[f"{table}.kind"] = None
+    st.session_state[f"{table}.words"] = ""
+    _step(table, number - st.session_state.get(f"{table}.place", 0))
 
 
 def _show_list(
@@ -74,7 +85,7 @@ def _place(run: OpenRun, table: str, numbers: Sequence[int]) -> int:
 
 
 def _step(table: str, by: int) -> None:
-    st.session_state[f"{table}.place"] += by
+    st.session_state[f"{table}.place"] = st.session_state.get(f"{table}.place", 0) + by
     st.session_state[f"{table}.steps"] = st.session_state.get(f"{table}.steps", 0) + 1
 
 
@@ -98,23 +109,22 @@ def _cell(row: dict[str, Any], path: str) -> Any:
     return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def _filtered(run: OpenRun, table: str, kind: str) -> Sequence[int]:
-    """Numbers of the rows that the filters above the list leave."""
-    left, right = st.columns([1, 2])
+def _filtered(run: OpenRun, table: str, kind: str, columns: Sequence[DeltaGenerator]) -> Sequence[int]:
+    """Numbers of the rows that the filters above the list leave; these stand in the columns."""
     value = None
     if kind:
         counts = run.counts(table, kind)
-        value = left.selectbox(
+        value = columns[0].selectbox(
             kind, [None, *counts], key=f"{table}.kind",
             format_func=lambda each: "all" if each is None else f"{each} ({counts[each]:,})",
             on_change=_to_top, args=(table,),
         )  # fmt: skip
-    words = right.text_input("Search in all texts", key=f"{table}.words", on_change=_to_top, args=(table,))
+    words = columns[-1].text_input("Search in all texts", key=f"{table}.words", on_change=_to_top, args=(table,))
     numbers: Sequence[int] = range(run.size(table)) if value is None else run.matching(table, kind, value)
     if not words.strip():
         return numbers
     found = run.table(table).search(words, count=1000)
     if not found.is_complete:
-        right.caption(f"The first {found.searched:,} rows were searched.")
+        columns[-1].caption(f"The first {found.searched:,} rows were searched.")
     allowed = set(numbers) if value is not None else None
     return [number for number in found.rows if allowed is None or number in allowed]

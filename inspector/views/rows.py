@@ -6,11 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from inspector.open_run import OpenRun
-from inspector.views import fields
+from inspector.views import bundle_question, fields, kg_episode, kg_pair, kg_question
 from schemas import to_dict
 
 PRESENTERS: dict[str, Callable[[OpenRun, Any], None]] = {
     "rejected": fields.show_rejected,
+    "bundles": bundle_question.show_bundle,
+    "bundle_inputs": bundle_question.show_bundle_input,
+    "bundle_questions": bundle_question.show_bundle_question,
+    "kg_trajectories": kg_episode.show_kg_trajectory,
+    "kg_questions": kg_question.show_kg_question,
+    "pairs": kg_pair.show_pair,
 }
 """By table; the others are shown field by field."""
 

@@ -1,0 +1,128 @@
+"""Boxes joined by labelled arrows: what the drawings of plans, facts and triples are made of.
+
+Places: x in per cent of the drawing's width, y in pixels from its top, so a drawing fits any width and its rows keep
+their height.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from inspector.visible_text import escaped
+
+GREEN, RED, BLUE, GREY, GOLD = "46,158,91", "209,69,59", "42,111,219", "128,128,128", "214,158,0"
+"""Red, green, blue. Boxes are filled with little of them, so text stays readable on light and dark."""
+Point = tuple[float, float]
+_WIDTH = 900
+"""Pixels for which angles are right: the true width is known to the browser alone."""
+_HEAD = 14
+"""Length of an arrow's head in pixels."""
+_HOVER_LINE = 70
+_HOVER_LINES = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """A node."""
+
+    at: Point
+    """Its centre."""
+    width: float
+    """Per cent."""
+    height: float
+    """Pixels."""
+    text: str
+    """HTML, made by `lines` or `visible_text.label`; so are all texts below."""
+    hover: str
+    colour: str
+    is_strong: bool = False
+
+    def side(self, of: int) -> Point:
+        """The middle of its right side (1) or left side (-1)."""
+        return self.at[0] + of * self.width / 2, self.at[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrow:
+    """An edge, along two or more points."""
+
+    points: tuple[Point, ...]
+    text: str = ""
+    text_at: Point = (0.0, 0.0)
+    """The text stands above this point."""
+    hover: str = ""
+    colour: str = GREY
+    is_dashed: bool = False
+    is_backward: bool = False
+    """The head is at the first point."""
+
+
+def lines(text: str, width: int, most: int) -> str:
+    """Text as HTML in at most so many lines of so many characters, cut with an ellipsis."""
+    shown = textwrap.wrap(text, width, max_lines=most, placeholder=" …") if text.strip() else []
+    return "<br>".join(map(escaped, shown))
+
+
+def hover(*parts: str) -> str:
+    """Texts as HTML for what is shown under the pointer, each on lines of its own."""
+    return "<br>".join(lines(part, _HOVER_LINE, _HOVER_LINES) for part in parts if part.strip())
+
+
+def drawing(boxes: Sequence[Box], arrows: Sequence[Arrow], height: float) -> go.Figure:
+    """The figure, `height` pixels high."""
+    figure = go.Figure()
+    for arrow in arrows:
+        _add_arrow(figure, arrow)
+    for box in boxes:
+        _add_box(figure, box)
+    spots = [(*box.at, box.hover) for box in boxes] + [(*arrow.text_at, arrow.hover) for arrow in arrows if arrow.hover]
+    figure.add_trace(
+        go.Scatter(
+            x=[x for x, _, _ in spots], y=[y for _, y, _ in spots], hovertext=[text for *_, text in spots],
+            mode="markers", marker={"size": 30, "opacity": 0}, hoverinfo="text",
+        )
+    )  # fmt: skip
+    figure.update_layout(
+        height=height, margin={"l": 0, "r": 0, "t": 0, "b": 0}, showlegend=False, hovermode="closest",
+        hoverdistance=60, dragmode=False, hoverlabel={"align": "left"},
+        plot_bgcolor="rgba(0,0,0,0)", paper_bgcolor="rgba(0,0,0,0)",
+        xaxis={"range": [0, 100], "visible": False, "fixedrange": True},
+        yaxis={"range": [height, 0], "visible": False, "fixedrange": True},
+    )  # fmt: skip
+    return figure
+
+
+def _add_box(figure: go.Figure, box: Box) -> None:
+    (x, y), right, down = box.at, box.width / 2, box.height / 2
+    figure.add_shape(
+        type="rect", x0=x - right, x1=x + right, y0=y - down, y1=y + down, layer="above",
+        fillcolor=f"rgba({box.colour},0.16)",
+        line={"color": f"rgba({box.colour},{0.95 if box.is_strong else 0.6})", "width": 2.5 if box.is_strong else 1},
+    )  # fmt: skip
+    text = f"<b>{box.text}</b>" if box.is_strong else box.text
+    figure.add_annotation(x=x, y=y, text=text, showarrow=False, font={"size": 12}, align="center")
+
+
+def _add_arrow(figure: go.Figure, arrow: Arrow) -> None:
+    colour = f"rgba({arrow.colour},0.85)"
+    points = arrow.points[::-1] if arrow.is_backward else arrow.points
+    line = {"color": colour, "width": 1.4, "dash": "4px,4px"} if arrow.is_dashed else {"color": colour, "width": 2}
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    figure.add_trace(go.Scatter(x=xs, y=ys, mode="lines", hoverinfo="skip", line=line))
+    (x, y), (from_x, from_y) = points[-1], points[-2]
+    length = math.hypot((x - from_x) * _WIDTH / 100, y - from_y) or 1.0
+    part = min(1.0, _HEAD / length)
+    figure.add_annotation(
+        x=x, y=y, ax=x + (from_x - x) * part, ay=y + (from_y - y) * part, xref="x", yref="y", axref="x", ayref="y",
+        text="", showarrow=True, arrowhead=2, arrowsize=1.1, arrowwidth=2, arrowcolor=colour,
+    )  # fmt: skip
+    if arrow.text:
+        figure.add_annotation(
+            x=arrow.text_at[0], y=arrow.text_at[1], text=arrow.text, showarrow=False, yshift=9, font={"size": 11},
+            opacity=1.0 if not arrow.is_dashed else 0.75,
+        )  # fmt: skip
