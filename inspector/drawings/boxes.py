@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from inspector.visible_text import escaped
+from inspector.visible_text import drawn
 
 GREEN, RED, BLUE, GREY, GOLD = "46,158,91", "209,69,59", "42,111,219", "128,128,128", "214,158,0"
 """Red, green, blue. Boxes are filled with little of them, so text stays readable on light and dark."""
@@ -65,7 +65,7 @@ class Arrow:
 def lines(text: str, width: int, most: int) -> str:
     """Text as HTML in at most so many lines of so many characters, cut with an ellipsis."""
     shown = textwrap.wrap(text, width, max_lines=most, placeholder=" …") if text.strip() else []
-    return "<br>".join(map(escaped, shown))
+    return "<br>".join(map(drawn, shown))
 
 
 def hover(*parts: str) -> str:

@@ -19,7 +19,7 @@ _HEIGHT = 84.0
 _FILLED = 0.76
 """Of a column's width."""
 _WIDEST = 46.0
-_CHARACTERS = 0.9
+_CHARACTERS = 0.8
 """Per per cent of width."""
 
 

@@ -137,9 +137,9 @@ def _hop(number: int, hop: BundleHop, documents: Sequence[SourceDocument]) -> st
     document = next((each for each in documents if each.id == hop.document_id), None)
     missing = ""
     if document is None:
-        missing = f'<div class="none">The run does not hold its document {escaped(hop.document_id)}.</div>'
+        missing = f'<div class="none">The run does not hold its document {escaped(hop.document_id, 90)}.</div>'
     elif not find_quote(f"{document.title}\n{document.text}", hop.evidence):
-        missing = f'<div class="none">This quote does not stand in {escaped(document.title)}.</div>'
+        missing = f'<div class="none">This quote does not stand in {escaped(document.title, 90)}.</div>'
     quote = f'<mark class="{hop_mark(number)}">“{escaped(hop.evidence)}”</mark>'
     shown = "whole" if missing else "line"
     title = escaped(document.title, 90) if document else escaped(hop.document_id)

@@ -65,7 +65,10 @@ def _show_chosen(run: OpenRun, bundle: Bundle) -> None:
     for rejected in rejections_of(run, bundle.uid):
         if rejected.uid == bundle.uid:
             _show_verdict(
-                "rejected", f"This bundle was put aside by {rejected.stage}", rejected.reason, rejected.detail
+                "rejected",
+                f"This bundle was put aside in the stage “{rejected.stage}”",
+                rejected.reason,
+                rejected.detail,
             )
     if not asked:
         show_documents(documents_of(run, bundle.uid))

@@ -13,7 +13,7 @@ from schemas import FilterScore
 STYLE = """
 .checks { display: grid; grid-template-columns: repeat(auto-fill, minmax(20rem, 1fr)); gap: .1rem 1.2rem; }
 .check { display: grid; grid-template-columns: 1.1rem 1fr max-content; column-gap: .4rem; font-size: .88rem;
-         padding: .15rem .4rem; border-radius: 4px; }
+         padding: .15rem .4rem; border-radius: 4px; align-content: start; }
 .check.failed { background: rgba(209,69,59,.12); }
 .check .sign { color: #2e9e5b; font-weight: 700; }
 .check.failed .sign { color: #d1453b; }

@@ -12,7 +12,7 @@ from inspector.open_run import OpenRun
 from inspector.quotes import find_quote
 from inspector.views.charts import show_drawing
 from inspector.views.conversation import show_conversation
-from inspector.views.kg_pair import show_pair
+from inspector.views.kg_pair import show_contrast
 from inspector.views.side_by_side import Paper, show_papers
 from inspector.visible_text import escaped, visible
 from schemas import KgConflict, KgStep, KgTrajectory
@@ -60,7 +60,7 @@ def show_kg_trajectory(run: OpenRun, row: KgTrajectory) -> None:
     if pairs:
         with tabs[3]:
             for number in pairs:
-                show_pair(run, run.record("pairs", number))
+                show_contrast(run.record("pairs", number))
 
 
 def _head(row: KgTrajectory) -> str:
@@ -128,6 +128,7 @@ def _show_links(row: KgTrajectory, step: KgStep) -> None:
     st.dataframe(
         entities, hide_index=True, key=f"{row.uid}.entities.{step.index}", height=_HEAD + _ROW * min(4, len(entities)),
         column_config={
+            "mention": st.column_config.TextColumn(width=120), "entity": st.column_config.TextColumn(width=120),
             "score": number(format="%.3f", help="How similar the best name is, 0 to 1; 1 only for the label itself."),
             "margin": number(format="%.3f", help="How far above the best other entity: 0 when names collide."),
             "searched": column(help="Its triples were looked up."),

@@ -12,8 +12,14 @@ from schemas import ContrastivePair
 
 def show_pair(run: OpenRun, row: ContrastivePair) -> None:
     """Presenter of `pairs`."""
+    st.html(f'<div class="asked">{escaped(row.question)}</div><div class="answer right">{escaped(row.answer)}</div>')
+    show_contrast(row)
+
+
+def show_contrast(row: ContrastivePair) -> None:
+    """The two conversations, below a question that is shown already."""
     st.html(
-        f'<div class="asked">{escaped(row.question)}</div><div class="verdict rejected">The bad one was put aside by '
+        '<div class="verdict rejected">The bad one was put aside by '
         f"<b>{escaped(row.reason)}</b>: {escaped(row.detail)}</div>"
     )
     start = row.diverges_at

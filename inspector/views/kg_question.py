@@ -38,7 +38,7 @@ def _head(row: KgQuestion) -> str:
         f'<div class="asked">{escaped(row.question)}</div><div class="tags">'
         f"<span>{row.hops} facts, {_SHAPES[row.shape]}</span><span>written by {escaped(row.writer)}</span>"
         f'<span title="date of the graph: what is asked was true then">as of {escaped(row.as_of)}</span>'
-        f'<span title="entities of the graph that satisfy the question">{row.num_answers} answers in the graph</span>'
+        f'<span title="entities of the graph that satisfy the question">answers in the graph: {row.num_answers}</span>'
         f'</div><div class="answer right">{escaped(row.answer)}{aliases}</div>'
     )
 

@@ -13,7 +13,7 @@ from inspector.visible_text import escaped, marked
 STYLE = """
 .papers { display: grid; grid-auto-flow: column; grid-auto-columns: minmax(0, 1fr); gap: .7rem; }
 .paper { border: 1px solid rgba(128,128,128,.3); border-radius: 6px; padding: .5rem .7rem; min-width: 0; }
-.paper .title { font-weight: 600; line-height: 1.25; overflow-wrap: anywhere; }
+.paper .title { font-weight: 600; line-height: 1.25; overflow-wrap: anywhere; max-height: 3.9em; overflow-y: auto; }
 .paper .origin { font-size: .76rem; opacity: .7; overflow-wrap: anywhere; margin-bottom: .35rem; }
 .paper .body { font-size: .92rem; white-space: pre-wrap; overflow-wrap: anywhere; max-height: 17rem;
                overflow-y: auto; line-height: 1.4; }
