@@ -10,6 +10,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -74,55 +75,65 @@ def hover(*parts: str) -> str:
 
 
 def drawing(boxes: Sequence[Box], arrows: Sequence[Arrow], height: float) -> go.Figure:
-    """The figure, `height` pixels high."""
-    figure = go.Figure()
-    for arrow in arrows:
-        _add_arrow(figure, arrow)
-    for box in boxes:
-        _add_box(figure, box)
+    """The figure, `height` pixels high. Its shapes are the boxes, its last trace has what is under the pointer."""
     spots = [(*box.at, box.hover) for box in boxes] + [(*arrow.text_at, arrow.hover) for arrow in arrows if arrow.hover]
-    figure.add_trace(
-        go.Scatter(
-            x=[x for x, _, _ in spots], y=[y for _, y, _ in spots], hovertext=[text for *_, text in spots],
-            mode="markers", marker={"size": 30, "opacity": 0}, hoverinfo="text",
-        )
+    pointer = {
+        "type": "scatter", "mode": "markers", "marker": {"size": 30, "opacity": 0}, "hoverinfo": "text",
+        "x": [x for x, _, _ in spots], "y": [y for _, y, _ in spots], "hovertext": [text for *_, text in spots],
+    }  # fmt: skip
+    heads, texts = [_head(arrow) for arrow in arrows], [_arrow_text(arrow) for arrow in arrows if arrow.text]
+    # given all at once: plotly checks a list anew at each thing that is added to it
+    return go.Figure(
+        data=[*map(_line, arrows), pointer],
+        layout={
+            "shapes": [_frame(box) for box in boxes],
+            "annotations": [*heads, *texts, *map(_box_text, boxes)],
+            "height": height, "margin": {"l": 0, "r": 0, "t": 0, "b": 0}, "showlegend": False, "hovermode": "closest",
+            "hoverdistance": 60, "dragmode": False, "hoverlabel": {"align": "left"},
+            "plot_bgcolor": "rgba(0,0,0,0)", "paper_bgcolor": "rgba(0,0,0,0)",
+            "xaxis": {"range": [0, 100], "visible": False, "fixedrange": True},
+            "yaxis": {"range": [height, 0], "visible": False, "fixedrange": True},
+        },
     )  # fmt: skip
-    figure.update_layout(
-        height=height, margin={"l": 0, "r": 0, "t": 0, "b": 0}, showlegend=False, hovermode="closest",
-        hoverdistance=60, dragmode=False, hoverlabel={"align": "left"},
-        plot_bgcolor="rgba(0,0,0,0)", paper_bgcolor="rgba(0,0,0,0)",
-        xaxis={"range": [0, 100], "visible": False, "fixedrange": True},
-        yaxis={"range": [height, 0], "visible": False, "fixedrange": True},
-    )  # fmt: skip
-    return figure
 
 
-def _add_box(figure: go.Figure, box: Box) -> None:
+def _frame(box: Box) -> dict[str, Any]:
     (x, y), right, down = box.at, box.width / 2, box.height / 2
-    figure.add_shape(
-        type="rect", x0=x - right, x1=x + right, y0=y - down, y1=y + down, layer="above",
-        fillcolor=f"rgba({box.colour},0.16)",
-        line={"color": f"rgba({box.colour},{0.95 if box.is_strong else 0.6})", "width": 2.5 if box.is_strong else 1},
-    )  # fmt: skip
+    line = {"color": f"rgba({box.colour},{0.95 if box.is_strong else 0.6})", "width": 2.5 if box.is_strong else 1}
+    return {
+        "type": "rect", "x0": x - right, "x1": x + right, "y0": y - down, "y1": y + down, "layer": "above",
+        "fillcolor": f"rgba({box.colour},0.16)", "line": line,
+    }  # fmt: skip
+
+
+def _box_text(box: Box) -> dict[str, Any]:
     text = f"<b>{box.text}</b>" if box.is_strong else box.text
-    figure.add_annotation(x=x, y=y, text=text, showarrow=False, font={"size": 12}, align="center")
+    return {"x": box.at[0], "y": box.at[1], "text": text, "showarrow": False, "font": {"size": 12}, "align": "center"}
 
 
-def _add_arrow(figure: go.Figure, arrow: Arrow) -> None:
-    colour = f"rgba({arrow.colour},0.85)"
-    points = arrow.points[::-1] if arrow.is_backward else arrow.points
-    line = {"color": colour, "width": 1.4, "dash": "4px,4px"} if arrow.is_dashed else {"color": colour, "width": 2}
-    xs, ys = [x for x, _ in points], [y for _, y in points]
-    figure.add_trace(go.Scatter(x=xs, y=ys, mode="lines", hoverinfo="skip", line=line))
-    (x, y), (from_x, from_y) = points[-1], points[-2]
+def _line(arrow: Arrow) -> dict[str, Any]:
+    line = {"color": f"rgba({arrow.colour},0.85)", "width": 2}
+    return {
+        "type": "scatter", "mode": "lines", "hoverinfo": "skip",
+        "x": [x for x, _ in arrow.points], "y": [y for _, y in arrow.points],
+        "line": line | {"width": 1.4, "dash": "4px,4px"} if arrow.is_dashed else line,
+    }  # fmt: skip
+
+
+def _head(arrow: Arrow) -> dict[str, Any]:
+    """An arrow of its own, as short as its head: annotations cannot be dashed."""
+    (from_x, from_y), (x, y) = arrow.points[1::-1] if arrow.is_backward else arrow.points[-2:]
     length = math.hypot((x - from_x) * _WIDTH / 100, y - from_y) or 1.0
     part = min(1.0, _HEAD / length)
-    figure.add_annotation(
-        x=x, y=y, ax=x + (from_x - x) * part, ay=y + (from_y - y) * part, xref="x", yref="y", axref="x", ayref="y",
-        text="", showarrow=True, arrowhead=2, arrowsize=1.1, arrowwidth=2, arrowcolor=colour,
-    )  # fmt: skip
-    if arrow.text:
-        figure.add_annotation(
-            x=arrow.text_at[0], y=arrow.text_at[1], text=arrow.text, showarrow=False, yshift=9, font={"size": 11},
-            opacity=1.0 if not arrow.is_dashed else 0.75,
-        )  # fmt: skip
+    return {
+        "x": x, "y": y, "ax": x + (from_x - x) * part, "ay": y + (from_y - y) * part, "text": "", "showarrow": True,
+        "xref": "x", "yref": "y", "axref": "x", "ayref": "y",
+        "arrowhead": 2, "arrowsize": 1.1, "arrowwidth": 2, "arrowcolor": f"rgba({arrow.colour},0.85)",
+    }  # fmt: skip
+
+
+def _arrow_text(arrow: Arrow) -> dict[str, Any]:
+    return {
+        "x": arrow.text_at[0], "y": arrow.text_at[1], "text": arrow.text, "showarrow": False, "yshift": 9,
+        "font": {"size": 11}, "opacity": 0.75 if arrow.is_dashed else 1.0,
+    }  # fmt: skip

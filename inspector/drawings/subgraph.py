@@ -214,9 +214,9 @@ def fact_chain(chain: FactChain) -> go.Figure:
 
 def _station(node: KgNode, part: str, at: Point, width: float) -> Box:
     kind = ", ".join(filter(None, (node.kind, node.role)))
-    text = (
-        f"{_starred(node.label, part == 'answer', int(width * 1.6))}<br>{part}{': ' + label(kind, 20) if kind else ''}"
-    )
+    longest = int(width * 1.6)
+    name = _starred(node.label, part == "answer", longest)
+    text = f"{name}<br>{part}{': ' + label(kind, max(8, longest - len(part))) if kind else ''}"
     aliases = f"also {', '.join(node.aliases)}" if node.aliases else ""
     return Box(
         at=at, width=width, height=_CHAIN_HEIGHT, text=text, is_strong=part == "start",
