@@ -96,25 +96,23 @@ class OpenRun:
 
     def counts(self, name: str, column: str) -> Counter[str]:
         """How many rows have each value of a text column, or of a part of one as `provenance.model`; most first."""
-        return self._once(
-            ("counts", name, column), lambda: Counter(dict(self.table(name).counts(column).most_common()))
-        )
+        return self.once(("counts", name, column), lambda: Counter(dict(self.table(name).counts(column).most_common())))
 
     def told(self, name: str, column: str, field: str) -> Counter[str]:
         """How many rows have which text in a field of the objects that a column holds as JSON."""
-        return self._once(("told", name, column, field), lambda: self.table(name).told(column, field))
+        return self.once(("told", name, column, field), lambda: self.table(name).told(column, field))
 
     def matching(self, name: str, column: str, value: str) -> Sequence[int]:
         """Numbers of the rows with a value."""
-        return self._once(("matching", name, column, value), lambda: self.table(name).matching(column, value))
+        return self.once(("matching", name, column, value), lambda: self.table(name).matching(column, value))
 
     def values(self, name: str, path: str) -> np.ndarray:
         """A number of each row; see `TableIndex.values`."""
-        return self._once(("values", name, path), lambda: self.table(name).values(path))
+        return self.once(("values", name, path), lambda: self.table(name).values(path))
 
     def lowest(self, name: str, path: str, count: int) -> list[int]:
         """The rows in which a number is lowest; see `TableIndex.lowest`."""
-        return self._once(("lowest", name, path, str(count)), lambda: self.table(name).lowest(path, count))
+        return self.once(("lowest", name, path, str(count)), lambda: self.table(name).lowest(path, count))
 
     def disputed(self, name: str, count: int) -> list[int]:
         """The rows whose filters are most divided; none in tables that do not tell what single filters said."""
@@ -125,17 +123,18 @@ class OpenRun:
             except InvalidInput:
                 return []
 
-        return self._once(("disputed", name, str(count)), read)
+        return self.once(("disputed", name, str(count)), read)
 
     def search(self, name: str, words: str, count: int) -> Found:
         """The first rows with a text; see `TableIndex.search`."""
-        return self._once(("search", name, words, str(count)), lambda: self.table(name).search(words, count=count))
+        return self.once(("search", name, words, str(count)), lambda: self.table(name).search(words, count=count))
 
     def numbers(self, name: str) -> list[str]:
         """What rows can be ordered by; see `TableIndex.numbers`."""
-        return self._once(("numbers", name), self.table(name).numbers)
+        return self.once(("numbers", name), self.table(name).numbers)
 
-    def _once(self, key: tuple[str, ...], read: Callable[[], Any]) -> Any:
+    def once(self, key: tuple[str, ...], read: Callable[[], Any]) -> Any:
+        """What `read` gives, read at the first call for a key alone."""
         with self._lock:
             if key not in self._read:
                 self._read[key] = read()
@@ -151,7 +150,7 @@ class OpenRun:
         if name not in self.tables:
             return None
         column = column or self.key_of(name)
-        return self._once(("find", name, column, value), lambda: self.table(name).find(value, column))
+        return self.once(("find", name, column, value), lambda: self.table(name).find(value, column))
 
 
 def stamp_of(folder: Path) -> tuple[tuple[str, int], ...]:

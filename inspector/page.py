@@ -12,7 +12,21 @@ import streamlit as st
 
 from inspector.deciding import Curation
 from inspector.open_run import OpenRun
-from inspector.views import bundles, conversation, decide, door, fields, kg, overview, sources, trajectories
+from inspector.views import (
+    bundle_question,
+    bundles,
+    checks,
+    conversation,
+    decide,
+    door,
+    fields,
+    kg,
+    kg_episode,
+    overview,
+    side_by_side,
+    sources,
+    trajectories,
+)
 from inspector.visible_text import visible
 from schemas import TrailforgeError
 
@@ -24,7 +38,11 @@ STYLE = """
 .runhead b { font-size: 1.05rem; }
 .runhead span { opacity: .7; overflow-wrap: anywhere; }
 """
-_STYLE = "".join(part.STYLE for part in (conversation, decide, fields, sources, trajectories))
+_PARTS = (
+    *(conversation, fields, sources, trajectories, checks, side_by_side),
+    *(bundle_question, bundles, kg_episode, decide),
+)
+_STYLE = "".join(part.STYLE for part in _PARTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,6 +172,18 @@ class TableIndex:
             for place in np.flatnonzero(_as_mask(pc.equal(batch.column(0), value))).tolist()
         ]
 
+    def select(self, columns: Sequence[str], among: tuple[str, Sequence[str]] | None = None) -> pa.Table:
+        """Some columns of all rows; with `among` of the rows whose text column has one of the values."""
+        wanted = [*columns, among[0]] if among and among[0] not in columns else list(columns)
+        for column in wanted:
+            self._check_column(column)
+        values = pa.array(among[1], pa.string()) if among else None
+        parts = []
+        for _, batch in self._batches(wanted):
+            mask = pc.is_in(batch.column(among[0]), value_set=values) if among else None
+            parts.append((batch if mask is None else batch.filter(mask)).select(list(columns)))
+        return pa.Table.from_batches(parts, pa.schema([self.schema.field(name) for name in columns]))
+
     def search(self, text: str, *, first: int = 0, count: int = 100, seconds: float = 2.0) -> Found:
         """Rows that have a text anywhere in any of their text columns, upper and lower case alike.
 

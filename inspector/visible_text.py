@@ -45,4 +45,9 @@ def marked(text: str, spans: Iterable[tuple[int, int, str]], longest: int = LONG
 def label(text: str, longest: int = 60) -> str:
     """For a label in a drawing, which reads some HTML but no `&quot;`: one line, cut at a length."""
     line = " ".join(text.split())
-    return html.escape(visible(line if len(line) <= longest else line[: longest - 1] + "…"), quote=False)
+    return drawn(line if len(line) <= longest else line[: longest - 1] + "…")
+
+
+def drawn(text: str) -> str:
+    """A line as a drawing takes it: Plotly reads tags and a few entities, those of quotation marks not among them."""
+    return html.escape(visible(text), quote=False)

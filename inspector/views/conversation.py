@@ -24,12 +24,15 @@ STYLE = """
 """
 
 
-def show_conversation(messages: Sequence[Message], notes: Mapping[int, tuple[str, str]] | None = None) -> None:
-    """All turns, those trained on in green.
+def show_conversation(
+    messages: Sequence[Message], notes: Mapping[int, tuple[str, str]] | None = None, *, first: int = 0
+) -> None:
+    """All turns, those trained on in green; `first` is the number of the first one.
 
-    `notes`: by index of the message a class (`wrong`, `mended`) and a word on it, e.g. `the step that went wrong`.
+    `notes`: by number of the message a class (`wrong`, `mended`) and a word on it, e.g. `the step that went wrong`.
     """
-    st.html("".join(_turn(number, message, (notes or {}).get(number)) for number, message in enumerate(messages)))
+    turns = enumerate(messages, start=first)
+    st.html("".join(_turn(number, message, (notes or {}).get(number)) for number, message in turns))
 
 
 def _turn(number: int, message: Message, note: tuple[str, str] | None) -> str:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from inspector.open_run import OpenRun
 from inspector.visible_text import visible
@@ -28,23 +29,33 @@ def pick(
     `columns`: shown of each row, a part of one as `reward.total`. `kind`: a text column whose values are offered as a
     filter; `only`: the one value of it to choose from.
     """
-    numbers = _filtered(run, table, kind, only)
+    line = st.container(horizontal=True, vertical_alignment="bottom")
+    numbers = _filtered(run, table, kind, only, line)
     if not numbers:
         st.info("No row matches.")
         return None
     place = _place(run, table, numbers)
-    line = st.container(horizontal=True, vertical_alignment="center")
     for name, key, by in (("Previous", "k", -1), ("Next", "j", 1)):
         line.button(
             name, shortcut=key, key=f"{table}.{name}", on_click=_step, args=(table, by),
             disabled=not 0 <= place + by < len(numbers),
         )  # fmt: skip
-    line.write(f"Row {place + 1:,} of {len(numbers):,}")
+    line.markdown(f"Row {place + 1:,} of {len(numbers):,}", width="content")
     first = place // PAGE * PAGE
     rows = [run.row(table, number) for number in numbers[first : first + PAGE]]
     _show_list(table, rows, columns, first, place, height)
     st.query_params[ROW] = str(rows[place - first][run.key_of(table)])
     return numbers[place]
+
+
+def go_to(run: OpenRun, table: str, value: str) -> None:
+    """Choose a row by its key from elsewhere on the page, in a callback. Filters that may hide it are taken away."""
+    number = run.find(table, value)
+    if number is None:
+        return
+    st.session_state[f"{table}.kind"] = None
+    st.session_state[f"{table}.words"] = ""
+    _step(table, number - st.session_state.get(f"{table}.place", 0))
 
 
 def _show_list(
@@ -76,7 +87,7 @@ def _place(run: OpenRun, table: str, numbers: Sequence[int]) -> int:
 
 
 def _step(table: str, by: int) -> None:
-    st.session_state[f"{table}.place"] += by
+    st.session_state[f"{table}.place"] = st.session_state.get(f"{table}.place", 0) + by
     st.session_state[f"{table}.steps"] = st.session_state.get(f"{table}.steps", 0) + 1
 
 
@@ -100,23 +111,22 @@ def _cell(row: dict[str, Any], path: str) -> Any:
     return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def _filtered(run: OpenRun, table: str, kind: str, only: str) -> Sequence[int]:
-    """Numbers of the rows that the filters above the list leave."""
-    left, right = st.columns([1, 2]) if kind and not only else (st, st)
+def _filtered(run: OpenRun, table: str, kind: str, only: str, line: DeltaGenerator) -> Sequence[int]:
+    """Numbers of the rows that the filters above the list leave; these stand in the line, which wraps."""
     value = only or None
     if kind and not only:
         counts = run.counts(table, kind)
-        value = left.selectbox(
+        value = line.selectbox(
             kind, [None, *counts], key=f"{table}.kind",
             format_func=lambda each: "all" if each is None else f"{each} ({counts[each]:,})",
             on_change=_to_top, args=(table,),
         )  # fmt: skip
-    words = right.text_input("Search in all texts", key=f"{table}.words", on_change=_to_top, args=(table,))
+    words = line.text_input("Search in all texts", key=f"{table}.words", on_change=_to_top, args=(table,))
     numbers: Sequence[int] = range(run.size(table)) if value is None else run.matching(table, kind, value)
     if not words.strip():
         return numbers
     found = run.search(table, words, 1000)
     if not found.is_complete:
-        right.caption(f"The first {found.searched:,} rows were searched.")
+        line.caption(f"The first {found.searched:,} rows were searched.")
     allowed = set(numbers) if value is not None else None
     return [number for number in found.rows if allowed is None or number in allowed]

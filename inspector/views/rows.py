@@ -6,7 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from inspector.open_run import OpenRun
-from inspector.views import episodes, fields, search_trees, sources, trajectories
+from inspector.views import (
+    bundle_question,
+    episodes,
+    fields,
+    kg_episode,
+    kg_pair,
+    kg_question,
+    search_trees,
+    sources,
+    trajectories,
+)
 from schemas import to_dict
 
 PRESENTERS: dict[str, Callable[[OpenRun, Any], None]] = {
@@ -16,6 +26,12 @@ PRESENTERS: dict[str, Callable[[OpenRun, Any], None]] = {
     "rejected": fields.show_rejected,
     "sft": trajectories.show_sft,
     "trees": search_trees.show_tree,
+    "bundles": bundle_question.show_bundle,
+    "bundle_inputs": bundle_question.show_bundle_input,
+    "bundle_questions": bundle_question.show_bundle_question,
+    "kg_trajectories": kg_episode.show_kg_trajectory,
+    "kg_questions": kg_question.show_kg_question,
+    "pairs": kg_pair.show_pair,
 }
 """By table; the others are shown field by field."""
 

@@ -12,7 +12,6 @@ from inspector.visible_text import escaped
 from schemas import Question, SourceDocument, to_dict
 
 STYLE = """
-.asked { font-size: 1.15rem; font-weight: 600; overflow-wrap: anywhere; }
 .document { border: 1px solid rgba(128,128,128,.35); border-radius: 6px; padding: .5rem .8rem; margin: .4rem 0; }
 .document.gold { border-color: #2e9e5b; }
 .document .head { display: flex; gap: .8rem; font-size: .85rem; } .document .head b { overflow-wrap: anywhere; }

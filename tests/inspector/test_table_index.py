@@ -48,6 +48,16 @@ def test_each_row_has_its_number(folder: Path) -> None:
             index.row(number)
 
 
+def test_columns_are_selected_of_all_rows_or_of_some(folder: Path) -> None:
+    index = TableIndex(folder, "inputs")
+    assert index.select(["id"])["id"].to_pylist() == [f"q{number}" for number in range(1310)]
+    some = index.select(["question"], ("id", ["q1209", "q3", "none"]))
+    assert some.to_pylist() == [{"question": "Who is 3?"}, {"question": "Who is 1209?"}]
+    assert index.select(["id"], ("id", [])).num_rows == 0
+    with pytest.raises(InvalidInput, match="no such column"):
+        index.select(["nothing"])
+
+
 def test_opening_reads_no_file_that_the_manifest_counts(folder: Path, tmp_path: Path) -> None:
     write(tmp_path, "inputs", Question, [question(0)])
     for number in range(1, 4):
