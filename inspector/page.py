@@ -57,7 +57,7 @@ class View:
 
 
 def views(curation: Curation) -> Mapping[str, View]:
-    """By name, which is also the path of its address."""
+    """By name, which is also the path of its address; that of the first one is the root."""
     found = [
         View(name="overview", title="Overview", icon=":material/monitoring:", show=overview.show),
         View(

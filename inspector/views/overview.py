@@ -122,7 +122,7 @@ def _show_kinds(run: OpenRun, table: str) -> None:
 
 def _show_numbers(run: OpenRun, table: str) -> None:
     """A histogram for each number that rows have."""
-    found = {path: unit for path, unit in _NUMBERS.items() if path.split(".")[0] in run.table(table).schema.names}
+    found = {path: unit for path, unit in _NUMBERS.items() if path in run.numbers(table)}
     st.subheader("Distributions")
     places = st.columns(3)
     for number, (path, unit) in enumerate(found.items()):

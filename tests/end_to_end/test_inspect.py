@@ -39,14 +39,14 @@ def test_each_view_of_each_run(
 ) -> None:
     runs = {
         demo_trajectories.out: {"trajectories": "trained"},
-        demo_bundles.out: {"bundles": "cohesion", "trajectories": "trained"},
-        demo_episodes.out: {"kg": "triples"},
-        demo_kg_questions.out: {"kg": "hop"},
+        demo_bundles.out: {"bundles": "Its questions", "trajectories": "trained"},
+        demo_episodes.out: {"kg": "triples kept"},
+        demo_kg_questions.out: {"kg": "What the filters measured"},
     }
     for folder, of_its_own in runs.items():
         with inspecting(folder) as url:
             visit = Visit(browser, url)
-            for name, wanted in {"overview": "Rejected, by reason", **of_its_own, "decide": "Accept"}.items():
+            for name, wanted in {"": "Rejected, by reason", **of_its_own, "decide": "Accept"}.items():
                 visit.go(name)
                 visit.page.get_by_text(wanted).first.wait_for(timeout=20_000)
                 visit.check_it_stands()
@@ -56,7 +56,7 @@ def test_each_view_of_each_run(
 def test_a_click_on_a_reason_lists_its_rows(browser: Any, demo_trajectories: Made) -> None:
     with inspecting(demo_trajectories.out) as url:
         visit = Visit(browser, url)
-        visit.go("overview")
+        visit.go("")
         bar = visit.page.locator(".st-key-rejections .bars .point").first.bounding_box()
         middle = bar["x"] + bar["width"] / 2, bar["y"] + bar["height"] / 2
         visit.page.mouse.move(*middle)
@@ -141,7 +141,7 @@ def test_other_machines_need_a_password(browser: Any, demo_kg_questions: Made, m
     monkeypatch.setenv("TRAILFORGE_INSPECT_PASSWORD", "swordfish")
     with inspecting(demo_kg_questions.out, "--host", "0.0.0.0") as url:
         visit = Visit(browser, url)
-        visit.go("overview")
+        visit.go("")
         assert "Funnel" not in visit.text()
         for password, opens in (("guess", False), ("swordfish", True)):
             visit.page.get_by_label("Password").first.fill(password)
