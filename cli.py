@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from commands import curate, documents, export, kg, train, training
+from commands import curate, documents, export, kg, train, training, windows
 from commands.options import (
     BeamOptions,
     MaxCalls,
@@ -120,6 +120,7 @@ kg.register(app)
 train.register(app)
 training.register(app)
 export.register(app)
+windows.register(app)
 
 
 @app.command(
