@@ -275,7 +275,7 @@ def doctor(
         bool, typer.Option("--call", help="Send the model one tiny request; it costs a few tokens.")
     ] = False,
 ) -> None:
-    """Check whether a run would go: packages, model, encoder, disk, ledger, key, clock, Prefect. Writes nothing."""
+    """Check whether a run would go: packages, keys, model, encoder, clock, disk, ledger, schemas, Prefect."""
     from flows.doctor import examine
 
     faults = 0

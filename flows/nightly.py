@@ -101,7 +101,7 @@ def nightly(
     if keep_windows is not None:
         for fate in retention.retain(out, keep_windows, curated=curated or []):
             _LOG.info("%s: %s", fate.folder, fate.kept_for or "removed")
-    breaches = [f"window {window.day}, {breach}" for window in made for breach in window.breaches]
+    breaches = [f"{window.day}, {breach}" for window in made for breach in window.breaches]
     if breaches:
         raise OutOfBand("; ".join(breaches))
     return made[-1]
@@ -132,7 +132,8 @@ def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
         making = _Making(folder, plan, means)
         bundles = making.bundles(taken)
         asked = making.questions(bundles)
-        datasets = (bundles, making.trajectories(asked), making.kg_trajectories(asked))
+        why_not = bundles.skipped or ("" if asked.accepted else _NO_QUESTIONS)
+        datasets = (bundles, making.trajectories(why_not), making.kg_trajectories(why_not))
         making.check(WINDOW, {"documents": taken.books.accepted, QUESTIONS: asked.accepted})
         window = Window(
             day=plan.day,
@@ -179,8 +180,8 @@ class _Making:
         path = self._folder / windows.QUESTIONS
         return write_questions(self._folder / windows.BUNDLES, path, self._plan.distractors)
 
-    def trajectories(self, asked: StageCount) -> Made:
-        """MCTS trajectories of the questions."""
+    def trajectories(self, why_not: str) -> Made:
+        """MCTS trajectories of the questions, unless something is against it."""
         plan = self._plan
 
         def make() -> Manifest:
@@ -195,10 +196,10 @@ class _Making:
                 caps=self._means.caps,
             )
 
-        return self._made(MCTS, windows.MCTS, "" if asked.accepted else _NO_QUESTIONS, make)
+        return self._made(MCTS, windows.MCTS, why_not, make)
 
-    def kg_trajectories(self, asked: StageCount) -> Made:
-        """KG trajectories of the questions, where there is a graph."""
+    def kg_trajectories(self, why_not: str) -> Made:
+        """KG trajectories of the questions, where there is a graph, unless something is against it."""
         plan = self._plan
 
         def make() -> Manifest:
@@ -214,8 +215,7 @@ class _Making:
                 caps=self._means.caps,
             )
 
-        why = _NO_GRAPH if not plan.kg else "" if asked.accepted else _NO_QUESTIONS
-        return self._made(KG, windows.KG, why, make)
+        return self._made(KG, windows.KG, why_not if plan.kg else _NO_GRAPH, make)
 
     def check(self, dataset: str, figures: Mapping[str, float | None]) -> None:
         """Hold figures against their bands, and tell of those outside."""

@@ -67,7 +67,7 @@ def test_the_command_says_faults_with_their_mends_and_ends_with_11(tmp_path: Pat
     lines = ended.out.splitlines()
     (at,) = (n for n, line in enumerate(lines) if line.startswith("fault"))
     assert "model server" in lines[at] and lines[at + 1].strip().startswith("mend: start it")
-    assert sum(line.startswith(("ok", "warning", "fault")) for line in lines) == 10
+    assert sum(line.startswith(("ok", "warning", "fault")) for line in lines) == 12
     assert SECRET not in ended.out
     with running() as url:
         assert trailforge(*arguments, "--model", url).code == 0

@@ -6,11 +6,13 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from pathlib import Path
 
 from protocols import kg_search
 from protocols.grammar import Search, Turn
 from schemas import SourceDocument
+from tests.retrieval.kg.support import store_of
 from tests.support import bundle_world
 from tests.support.bundle_rows import sample_documents
 
@@ -31,6 +33,7 @@ kg_trajectories:
   output: {{shard_size: 1}}
 """
 """For all three data sets; the names that the model invents stand in no document."""
+RELATION = "joined as"
 _JOINED = re.compile(r"(?:joins|shared by) “?(.+?)”? and “(.+?)”")
 
 
@@ -40,6 +43,8 @@ class Model:
 
     def __call__(self, prompt: str, seed: int) -> str:
         """The reply to a prompt."""
+        if "Choose the triples that help" in prompt:
+            return json.dumps({"keep": [int(n) for n in re.findall(rf"^(\d+)\. .* \| {RELATION} \| ", prompt, re.M)]})
         if kg_search.USER_SUFFIX in prompt:
             return _turn(prompt)
         if "Write another search query" in prompt:
@@ -58,6 +63,15 @@ def documents_of(days: Sequence[str], bundles: Sequence[int]) -> list[SourceDocu
     samples = sample_documents()
     pairs = zip(days, bundles, strict=True)
     return [replace(each, published=day) for day, at in pairs for each in samples[4 * at : 4 * at + 4]]
+
+
+def graph_of(folder: Path, bundles: Sequence[int]) -> Path:
+    """A store that knows the name which joins any two titles of a bundle."""
+    titles = [[each.title for each in documents_of([""], [at])] for at in bundles]
+    pairs = [pair for of_bundle in titles for pair in permutations(of_bundle, 2)]
+    triples = [(f"e:{pair[0]}", RELATION, f"e:{bundle_world.names_of(pair)[0]}") for pair in pairs]
+    store_of(folder, triples, {end: (end[2:],) for head, _, tail in triples for end in (head, tail)})
+    return folder
 
 
 def write_preset(path: Path, *, in_flight: int = 4) -> Path:
@@ -86,7 +100,8 @@ def _turn(prompt: str) -> str:
     question = asked.splitlines()[-1]
     if "<result>" in said:
         return kg_search.GRAMMAR.render_turn(Turn(thought="That is all.", answer=_answer(question)))
-    search = Search(query=question, entities=(), relations=())
+    found = _JOINED.search(question)
+    search = Search(query=question, entities=found.groups()[:1] if found else (), relations=(RELATION,))
     return kg_search.GRAMMAR.render_turn(Turn(thought="I look for it.", search=search))
 
 
