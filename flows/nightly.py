@@ -6,13 +6,12 @@ that is outside of its band ends the run as failed when all data is there.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date
 from pathlib import Path
 
-from prefect import flow, task
+from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_table_artifact
 from prefect.events import emit_event
 from prefect.runtime import flow_run
@@ -25,7 +24,7 @@ from pipelines import retention, windows
 from pipelines.bands import WINDOW, Bands, Breach, bands_of, figures_of, outside_of
 from pipelines.dataset import Dataset
 from pipelines.document_bundles import BUNDLES
-from pipelines.files import exclusive, is_held
+from pipelines.files import exclusive, is_held, remove_temporary_files
 from pipelines.kg_trajectories import KG
 from pipelines.mcts_trajectories import MCTS
 from pipelines.window_questions import NAME as QUESTIONS
@@ -36,7 +35,6 @@ from schemas import Manifest, NothingLeft, OutOfBand, StageCount, TrailforgeErro
 
 EVENT = "trailforge.band.breached"
 """What an automation listens for."""
-_LOG = logging.getLogger(__name__)
 _NO_DOCUMENTS = "no document of these days"
 _NO_QUESTIONS = "the bundles gave no factual question"
 _NO_GRAPH = "no knowledge graph was given"
@@ -100,7 +98,7 @@ def nightly(
     made = _each(out, [*before, windows.begin(out, own)], means)
     if keep_windows is not None:
         for fate in retention.retain(out, keep_windows, curated=curated or []):
-            _LOG.info("%s: %s", fate.folder, fate.kept_for or "removed")
+            get_run_logger().info("%s: %s", fate.folder, fate.kept_for or "removed")
     breaches = [f"{window.day}, {breach}" for window in made for breach in window.breaches]
     if breaches:
         raise OutOfBand("; ".join(breaches))
@@ -115,7 +113,7 @@ def _each(root: Path, plans: list[WindowPlan], means: Means) -> list[Window]:
         try:
             made.append(make_window(root / plan.day, plan, means))
         except TrailforgeError as error:
-            _LOG.error("window %s: %s", plan.day, error)
+            get_run_logger().error("window %s: %s", plan.day, error)
             errors.append(error)
     if errors:
         raise errors[0]
@@ -125,6 +123,7 @@ def _each(root: Path, plans: list[WindowPlan], means: Means) -> list[Window]:
 def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
     """Make what is missing of a window. A complete one stays as it is, and nobody is told of it again."""
     with exclusive(folder):
+        remove_temporary_files(folder, deep=False)
         done = windows.read_window(folder)
         if done is not None:
             return replace(done, breaches=())

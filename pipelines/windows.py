@@ -175,7 +175,7 @@ def take(folder: Path, plan: WindowPlan) -> Taken:
 
 
 def files_of(patterns: Iterable[str]) -> list[Path]:
-    """The files that some names and patterns (`*`, `?`, `[…]`, `**`) stand for, each once; those of a pattern by name."""
+    """The files that some names and patterns (`*`, `?`, `[…]`, `**`) stand for, each once, by name."""
     found: dict[str, None] = {}
     for pattern in patterns:
         names = sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) else [pattern]
