@@ -43,7 +43,8 @@ def test_a_run_of_a_deployment_by_a_worker_leaves_rows_and_artifacts(site: Site,
         given = [part for name, value in parameters.items() for part in ("--param", f"{name}={value}")]
         site.prefect("deployment", "run", f"{FLOW}/{DEPLOYMENT}", *given)
         log = site.prefect("worker", "start", "--pool", POOL, "--run-once", TRAILFORGE_API_KEY=SECRET)
-    (run,) = site.ask("flow_runs/filter", flow_runs={"state": {"type": {"any_": ["COMPLETED"]}}})
+    done, of_it = {"state": {"type": {"any_": ["COMPLETED"]}}}, {"name": {"any_": [DEPLOYMENT]}}
+    (run,) = site.ask("flow_runs/filter", flow_runs=done, deployments=of_it)
     assert run["parameters"]["questions"] == str(questions), log
     assert verify_run(out).problems == []
     artifacts = site.ask("artifacts/filter", artifacts={"flow_run_id": {"any_": [run["id"]]}})

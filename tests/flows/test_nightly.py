@@ -46,7 +46,9 @@ class Lab:
         """The flow, without a graph."""
         preset = str(self.folder / "preset.yaml")
         given = {"model": self.url, "bundles_preset": preset, "mcts_preset": preset, **options}
-        return nightly([str(self.folder / "*.jsonl")], self.out, day, **given)
+        made = nightly([str(self.folder / "*.jsonl")], self.out, day, **given)
+        assert isinstance(made, Window)
+        return made
 
     def plan(self, day: date) -> WindowPlan:
         """Of a window that was begun."""
