@@ -41,6 +41,7 @@ def nightly_command(
     model_name: ModelName = None,
     most_documents: Annotated[int | None, typer.Option(min=1, help="Only the first N documents.")] = None,
     most_questions: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
+    distractors: Annotated[int, typer.Option(min=0, help="Paragraphs of a question beside its bundle's.")] = 16,
     benchmark: Annotated[list[Path] | None, typer.Option(help="Questions that must not come out. Repeatable.")] = None,
     bands: Annotated[
         str | None, typer.Option(help="nightly, or a YAML file: figures outside end with code 12.")
@@ -69,6 +70,7 @@ def nightly_command(
         model_name=model_name,
         most_documents=most_documents,
         most_questions=most_questions,
+        distractors=distractors,
         benchmarks=benchmark,
         bands=bands,
         caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),

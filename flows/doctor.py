@@ -97,6 +97,13 @@ def _searches_the_web(config: RunConfig) -> bool:
 
 
 def _ledger(url: str, out: Path) -> Finding:
+    """Of the folder's run; below a root that holds runs, of those that are not finished, and the worst of them."""
     from pipelines.dataset import LEDGER
+    from pipelines.finish import MANIFEST
+    from pipelines.versions import run_folders
 
-    return doctor.shared_ledger(url) if url else doctor.ledger(out / LEDGER)
+    if url:
+        return doctor.shared_ledger(url)
+    going_on = [run for run in run_folders(out) if run != out and not (run / MANIFEST).exists()]
+    found = [doctor.ledger(run / LEDGER) for run in going_on or [out]]
+    return next((finding for finding in found if finding.level == "fault"), found[0])

@@ -16,22 +16,25 @@ from prefect.artifacts import create_table_artifact
 from prefect.events import emit_event
 from prefect.runtime import flow_run
 
+from flows.configuration import configuration_of, configured
 from flows.document_bundles import document_bundles
 from flows.kg_trajectories import kg_trajectories
 from flows.mcts_trajectories import mcts_trajectories
 from inference import Caps
 from pipelines import retention, windows
 from pipelines.bands import WINDOW, Bands, Breach, bands_of, figures_of, outside_of
+from pipelines.bundles_config import BundleRunConfig
 from pipelines.dataset import Dataset
 from pipelines.document_bundles import BUNDLES
 from pipelines.files import exclusive, is_held, remove_temporary_files
+from pipelines.kg_config import KgRunConfig
 from pipelines.kg_trajectories import KG
 from pipelines.mcts_trajectories import MCTS
 from pipelines.window_questions import NAME as QUESTIONS
 from pipelines.window_questions import write_questions
 from pipelines.windows import Made, Taken, Window, WindowPlan
 from presets import DATASETS, load_bands
-from schemas import Manifest, NothingLeft, OutOfBand, StageCount, TrailforgeError
+from schemas import InvalidInput, Manifest, NothingLeft, OutOfBand, StageCount, TrailforgeError
 
 EVENT = "trailforge.band.breached"
 """What an automation listens for."""
@@ -94,8 +97,11 @@ def nightly(
         distractors=distractors,
         seed=seed,
     )
+    check_plan(own)
+    retention.check_keep(1 if keep_windows is None else keep_windows)
+    windows.begin(out, own)
     before = [plan for plan in windows.unfinished(out, before=own.day) if not is_held(out / plan.day)]
-    made = _each(out, [*before, windows.begin(out, own)], means)
+    made = _each(out, [*before, own], means)
     if keep_windows is not None:
         for fate in retention.retain(out, keep_windows, curated=curated or []):
             get_run_logger().info("%s: %s", fate.folder, fate.kept_for or "removed")
@@ -103,6 +109,20 @@ def nightly(
     if breaches:
         raise OutOfBand("; ".join(breaches))
     return made[-1]
+
+
+def check_plan(plan: WindowPlan) -> None:
+    """Raises `InvalidInput` for presets, benchmarks or a graph that cannot be used, before anything is paid."""
+    bundles = configuration_of(BundleRunConfig, BUNDLES.name, plan.bundles_preset, None, plan.model_name, plan.seed)
+    bundles.against([Path(path) for path in plan.benchmarks])
+    configured(plan.mcts_preset, None, plan.model_name, plan.seed)
+    if not plan.kg:
+        return
+    config = configuration_of(KgRunConfig, KG.name, plan.kg_preset, None, plan.model_name, plan.seed)
+    config.on_graph(Path(plan.kg))
+    if config.generator.style == "guided":
+        problem = "guided episodes want gold decompositions, which the questions of bundles have not"
+        raise InvalidInput(problem, file=plan.kg_preset, field="generator.style")
 
 
 def _each(root: Path, plans: list[WindowPlan], means: Means) -> list[Window]:
@@ -127,6 +147,7 @@ def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
         done = windows.read_window(folder)
         if done is not None:
             return replace(done, breaches=())
+        check_plan(plan)
         taken = windows.take(folder, plan)
         making = _Making(folder, plan, means)
         bundles = making.bundles(taken)

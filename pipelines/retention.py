@@ -41,14 +41,19 @@ def fates(root: Path, keep: int, *, curated: Sequence[Path] = ()) -> list[Fate]:
     `curated`: folders in or below which there are curated data sets, beside the root itself. Raises `InvalidInput` for
     a root that is not there, or fewer than one window to keep.
     """
-    if keep < 1:
-        raise InvalidInput("has to be 1 or more", field="keep")
+    check_keep(keep)
     if not root.is_dir():
         raise InvalidInput("no such folder", file=root)
     complete = [folder for folder in folders(root) if (folder / DONE).is_file()]
     old = complete[: max(0, len(complete) - keep)]
     applied = _applied((root, *curated), old)
     return [Fate(folder=folder, kept_for=_kept_for(folder, applied)) for folder in old]
+
+
+def check_keep(keep: int) -> None:
+    """Raises `InvalidInput` for fewer than one window to keep."""
+    if keep < 1:
+        raise InvalidInput("has to be 1 or more", field="keep")
 
 
 def retain(root: Path, keep: int, *, curated: Sequence[Path] = ()) -> list[Fate]:

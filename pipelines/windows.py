@@ -120,20 +120,23 @@ class Window:
         return lines + [f"  outside its band   {breach}" for breach in self.breaches]
 
 
-def begin(root: Path, plan: WindowPlan) -> WindowPlan:
-    """The plan of the window of this day: the one that it was begun with, else this one, which is written.
+def begin(root: Path, plan: WindowPlan) -> None:
+    """Write the plan of a window, unless it was begun with the same one.
 
-    Raises `OutputError` when something else is in the folder.
+    Raises `OutputError` when its documents were taken by another plan, or something else is in the folder.
     """
     folder = root / plan.day
-    begun = _read(folder / PLAN, WindowPlan)
-    if begun is not None:
-        return begun
-    strange = [path.name for path in folder.iterdir() if path.name[0] != "."] if folder.is_dir() else []
-    if strange:
+    begun = _read(folder / PLAN, WindowPlan) if (folder / TAKEN).is_file() else None
+    if begun is not None and begun != plan:
+        old, new = to_dict(begun), to_dict(plan)
+        changed = "; ".join(f"{name}: {old[name]} -> {new[name]}" for name in old if old[name] != new[name])
+        problem = f"was begun with other parameters ({changed}); give these, or move it away"
+        raise OutputError(f"{folder} {problem}. A run for a later day finishes it as it was begun")
+    strange = {path.name for path in folder.glob("[!.]*")} - {PLAN, DOCUMENTS}
+    if begun is None and strange:
         raise OutputError(f"{folder} holds no window, but {min(strange)}; give another --out")
-    write_text(folder / PLAN, json.dumps(to_dict(plan), indent=1))
-    return plan
+    if begun is None:
+        write_text(folder / PLAN, json.dumps(to_dict(plan), indent=1))
 
 
 def unfinished(root: Path, *, before: str) -> list[WindowPlan]:

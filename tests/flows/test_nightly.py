@@ -84,7 +84,9 @@ def test_a_stopped_window_is_finished_as_it_was_begun_before_the_next_and_comple
         assert bundles.rows > 0 and mcts.rows > 0 and kg.skipped == "no knowledge graph was given"
         assert window.documents.accepted == 4
     before, calls = contents(lab.out), stats(lab.url)["calls"]
-    assert lab.run(SECOND, model=NOBODY, seed=9) == second
+    assert lab.run(SECOND, model=NOBODY, seed=3) == second
+    with pytest.raises(OutputError, match="seed: 3 -> 9"):
+        lab.run(SECOND, seed=9)
     assert (contents(lab.out), stats(lab.url)["calls"]) == (before, calls)
 
 
@@ -121,10 +123,20 @@ def test_figures_outside_of_their_bands_fail_the_run_when_all_is_there(
     assert lab.run(FIRST, bands=str(bands)).breaches == () and len(events) == 1
 
 
-def test_bad_bands_are_refused_before_anything_is_made(lab: Lab) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_made(lab: Lab) -> None:
     (lab.folder / "bands.yaml").write_text("window: {documents: {atleast: 1}}\n")
-    with pytest.raises(InvalidInput, match=r"window\.documents"):
-        lab.run(FIRST, bands=str(lab.folder / "bands.yaml"))
+    graph = nightly_world.graph_of(lab.folder / "kg", [5])
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        (r"window\.documents", {"bands": str(lab.folder / "bands.yaml")}),
+        ("no preset 'nope'", {"mcts_preset": "nope"}),
+        ("holds no knowledge graph", {"kg": lab.folder}),
+        ("want gold decompositions", {"kg": graph, "kg_preset": "demo"}),
+        ("no such file", {"benchmarks": [lab.folder / "none.jsonl"]}),
+        ("'keep'", {"keep_windows": -1}),
+    ]
+    for message, options in wrong:
+        with pytest.raises(InvalidInput, match=message):
+            lab.run(FIRST, **options)
     assert not lab.out.exists()
 
 

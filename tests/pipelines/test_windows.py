@@ -106,14 +106,18 @@ def test_files_come_once_and_those_of_a_pattern_by_name(tmp_path: Path) -> None:
     assert [path.name for path in found] == ["b.jsonl", "a.jsonl"]
 
 
-def test_a_window_that_was_begun_keeps_its_plan_and_is_found_until_it_is_complete(tmp_path: Path) -> None:
-    other = replace(PLAN, seed=7)
-    later = replace(PLAN, day="2026-11-21")
-    assert begin(tmp_path, PLAN) == PLAN and begin(tmp_path, other) == PLAN and begin(tmp_path, later) == later
+def test_a_window_is_found_until_it_is_complete_and_keeps_the_plan_that_took_its_documents(tmp_path: Path) -> None:
+    later, folder = replace(PLAN, day="2026-11-21"), tmp_path / PLAN.day
+    for plan in (replace(PLAN, seed=7), PLAN, later):  # nothing is taken yet, so the latest plan holds
+        begin(tmp_path, plan)
     (tmp_path / "notes").mkdir()
     assert unfinished(tmp_path, before="2026-11-21") == [PLAN]
     assert unfinished(tmp_path, before="2026-11-20") == []
-    (tmp_path / PLAN.day / windows.DONE).write_text("{}")
+    (folder / windows.TAKEN).write_text("{}")
+    begin(tmp_path, PLAN)
+    with pytest.raises(OutputError, match=r"begun with other parameters \(kg_preset: k -> x; seed: 0 -> 7\)"):
+        begin(tmp_path, replace(PLAN, seed=7, kg_preset="x"))
+    (folder / windows.DONE).write_text("{}")
     assert unfinished(tmp_path, before="2026-11-22") == [later]
     assert unfinished(tmp_path / "nowhere", before="2026-11-22") == []
 
