@@ -8,6 +8,7 @@ import pytest
 from prefect.settings import Settings
 
 from flows.doctor import examine, prefect_server, telemetry
+from pipelines.doctor import Finding
 from tests.end_to_end.support import PRESET, trailforge
 from tests.support.model_server import running, stats
 
@@ -56,6 +57,21 @@ def test_examine_asks_the_model_only_when_told(tmp_path: Path) -> None:
     assert [f for f in more if f.level == "fault"] == []
     assert {f.check for f in more} - {f.check for f in few} == {"model call"}
     assert not (tmp_path / "out").exists()
+
+
+def test_ledgers_of_runs_that_go_on_below_a_root_are_looked_at(tmp_path: Path) -> None:
+    run = tmp_path / "nightly" / "2026-11-20" / "mcts"
+    (run / "ledger").mkdir(parents=True)
+    (run / "run.json").write_text("{}")
+    (run / "ledger" / "calls.sqlite").write_text("no data base")
+
+    def ledger() -> Finding:
+        found = examine("demo", f"{NOBODY}/v1", None, tmp_path / "nightly", call=False)
+        return next(each for each in found if each.check == "ledger")
+
+    assert ledger().level == "fault"
+    (run / "manifest.json").write_text("{}")
+    assert ledger().detail.startswith("none yet")
 
 
 @pytest.mark.slow
