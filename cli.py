@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from commands import curate, documents, export, inspect, kg, train, training
+from commands import curate, documents, export, inspect, kg, train, training, windows
 from commands.options import (
     BeamOptions,
     MaxCalls,
@@ -121,6 +121,7 @@ train.register(app)
 training.register(app)
 export.register(app)
 inspect.register(app)
+windows.register(app)
 
 
 @app.command(
@@ -275,7 +276,7 @@ def doctor(
         bool, typer.Option("--call", help="Send the model one tiny request; it costs a few tokens.")
     ] = False,
 ) -> None:
-    """Check whether a run would go: packages, model, encoder, disk, ledger, key, clock, Prefect. Writes nothing."""
+    """Check whether a run would go: packages, keys, model, encoder, clock, disk, ledger, schemas, Prefect."""
     from flows.doctor import examine
 
     faults = 0

@@ -18,6 +18,8 @@ from pipelines.doctor import EMBEDDED, Finding, checked, fault, ok, warning
 if TYPE_CHECKING:
     from prefect.settings import Settings
 
+    from pipelines.config import RunConfig
+
 _ANSWERS_WITHIN_S = 5.0
 
 
@@ -30,6 +32,7 @@ def examine(preset: str, model: str | None, model_name: str | None, out: Path, *
     url = config.model.url
     servers = [replace(config.model, url=each) for each in config.model.urls]
     yield doctor.key(next((server.url for server in servers if not doctor.is_here(server.url)), url))
+    yield doctor.search_key(_searches_the_web(config))
     yield checked("encoder", lambda: doctor.encoder(config.encoder_name))
     yield checked("embedded model", lambda: doctor.embedded_model(config.model.name, is_wanted=url == EMBEDDED))
     if url != EMBEDDED:
@@ -40,6 +43,7 @@ def examine(preset: str, model: str | None, model_name: str | None, out: Path, *
             yield doctor.clock(doctor.date_of(server.url), time.time())
     yield checked("disk", lambda: doctor.disk(out))
     yield checked("ledger", lambda: _ledger(config.ledger, out))
+    yield checked("schemas", lambda: doctor.schema_versions(out))
     yield checked("prefect", prefect_server)
     yield telemetry(os.environ)
 
@@ -87,7 +91,19 @@ def _named_server(url: str) -> Finding:
     return ok("prefect", f"{url} answers")
 
 
-def _ledger(url: str, out: Path) -> Finding:
-    from pipelines.dataset import LEDGER
+def _searches_the_web(config: RunConfig) -> bool:
+    tools = getattr(config, "tools", None)
+    return tools is not None and tools.kind == "web"
 
-    return doctor.shared_ledger(url) if url else doctor.ledger(out / LEDGER)
+
+def _ledger(url: str, out: Path) -> Finding:
+    """Of the folder's run; below a root that holds runs, of those that are not finished, and the worst of them."""
+    from pipelines.dataset import LEDGER
+    from pipelines.finish import MANIFEST
+    from pipelines.versions import run_folders
+
+    if url:
+        return doctor.shared_ledger(url)
+    going_on = [run for run in run_folders(out) if run != out and not (run / MANIFEST).exists()]
+    found = [doctor.ledger(run / LEDGER) for run in going_on or [out]]
+    return next((finding for finding in found if finding.level == "fault"), found[0])

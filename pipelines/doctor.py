@@ -239,6 +239,33 @@ def shared_ledger(url: str) -> Finding:
     return ok("ledger", f"{urlsplit(url).hostname or 'local'}{urlsplit(url).path} answers")
 
 
+def schema_versions(folder: Path) -> Finding:
+    """The files of the runs in a folder, or of the run that it is, are of the versions that are read here."""
+    from pipelines.versions import files_of, other_versions, run_folders
+
+    runs = run_folders(folder)
+    wrong = [line for run in runs for line in other_versions(run)]
+    if wrong:
+        more = f", and {len(wrong) - 1:,} more" if len(wrong) > 1 else ""
+        mend = "make these runs again (--replace; the calls are in their ledgers), or use the trailforge that made them"
+        return fault("schemas", f"{wrong[0]}{more}", mend)
+    if not runs:
+        return ok("schemas", f"no run yet in {folder}")
+    files = sum(len(files_of(run)) for run in runs)
+    return ok("schemas", f"{files:,} files of {len(runs):,} runs, all of the versions that are read here")
+
+
+def search_key(is_wanted: bool) -> Finding:
+    """Whether the key of the web's search is there, where plans search the web. It is never shown."""
+    from retrieval.web.serper import KEY_VARIABLE
+
+    if not is_wanted:
+        return ok("search key", "none wanted: no plan searches the web")
+    if not os.environ.get(KEY_VARIABLE, "").strip():
+        return fault("search key", f"plans search the web, and {KEY_VARIABLE} is not set", f"export {KEY_VARIABLE}=…")
+    return ok("search key", f"{KEY_VARIABLE} is set")
+
+
 def is_here(url: str) -> bool:
     """Whether a URL names this machine."""
     host = urlsplit(url).hostname or ""

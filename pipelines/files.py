@@ -56,9 +56,9 @@ def write_text(path: Path, text: str) -> None:
     write_atomically(path, lambda temporary: _write_text(temporary, text))
 
 
-def remove_temporary_files(folder: Path) -> None:
-    """Remove what a killed process left half-written. Only under the folder's lock."""
-    for leftover in folder.rglob(f".*{_TEMPORARY}*"):
+def remove_temporary_files(folder: Path, *, deep: bool = True) -> None:
+    """Remove what a killed process left half-written. Only under the folder's lock. `deep`: in its folders, too."""
+    for leftover in (folder.rglob if deep else folder.glob)(f".*{_TEMPORARY}*"):
         leftover.unlink(missing_ok=True)
 
 

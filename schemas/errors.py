@@ -2,6 +2,7 @@
 
     TrailforgeError
     ├── InvalidInput        a file, row or field that a person gave is wrong
+    │   └── NothingLeft     it was read, and the filters left nothing of it
     ├── ProviderError       a model server refused or failed
     │   ├── Stalled         no reply from any server for too long, whatever was tried
     │   ├── ServerUnavailable   nothing answers at the URL, or it keeps answering 5xx
@@ -12,9 +13,10 @@
     ├── BudgetExceeded      a hard cap was reached
     ├── CountMismatch       inputs != accepted + rejected + failed, or a file is not what the manifest says
     ├── ClusterError        a job of a distributed runner failed, or lost a worker
-    └── OutputError         the output folder cannot be written, or belongs to another run
+    ├── OutputError         the output folder cannot be written, or belongs to another run
+    └── OutOfBand           the data is finished, and a figure of it is not what people wanted to see
 
-Policy. Plain code raises; nothing catches in order to go on, but for these five places:
+Policy. Plain code raises; nothing catches in order to go on, but for these six places:
 
 1. `inference.client` retries what a second try can mend (5xx, broken connections, half a reply), then raises. A 429 is
    no failed try: it is repeated as long as other calls are answered.
@@ -28,7 +30,9 @@ Policy. Plain code raises; nothing catches in order to go on, but for these five
    (`nl_dag.execute`; caps and model servers are no tool's matter and pass), a plan that cannot be run
    (`r_search.respond`), a turn that cannot be read (`r_search.readable_turn`), a turn that cannot be read or a
    context that overflows under way for the episode's end (`episodes.run_episode`).
-5. `cli` prints one line, `error: …`, with the mend, and exits with the error's `exit_code`.
+5. `flows.nightly` makes the next window when one cannot be finished, and raises the first error after the last window.
+   A window of which `NothingLeft` has no data, and says so.
+6. `cli` prints one line, `error: …`, with the mend, and exits with the error's `exit_code`.
 
 A wrong *answer* of a model is data, never an error; a malformed reply is an error, never a score of 0.
 """
@@ -57,11 +61,19 @@ class InvalidInput(TrailforgeError):
         super().__init__(f"{', '.join(where)}: {problem}" if where else problem)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_invalid_input, (self.problem, self.file, self.row, self.field)
+        return _rebuild_invalid_input, (type(self), self.problem, self.file, self.row, self.field)
 
 
-def _rebuild_invalid_input(problem: str, file: object, row: int | None, field: str | None) -> InvalidInput:
-    return InvalidInput(problem, file=file, row=row, field=field)
+def _rebuild_invalid_input(
+    kind: type[InvalidInput], problem: str, file: object, row: int | None, field: str | None
+) -> InvalidInput:
+    return kind(problem, file=file, row=row, field=field)
+
+
+class NothingLeft(InvalidInput):
+    """Nothing of what a person gave came through the filters."""
+
+    reason = "nothing_left"
 
 
 class ProviderError(TrailforgeError):
@@ -136,6 +148,13 @@ class ClusterError(TrailforgeError):
 
     reason = "cluster_error"
     exit_code = 10
+
+
+class OutOfBand(TrailforgeError):
+    """A figure of finished data is outside of its band. The data is there; people are told."""
+
+    reason = "out_of_band"
+    exit_code = 12
 
 
 ITEM_ERRORS: tuple[type[TrailforgeError], ...] = (ContextOverflow, MalformedReply)

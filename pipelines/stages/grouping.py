@@ -29,7 +29,7 @@ from schemas import (
     BundleInput,
     DocumentEmbedding,
     FileEntry,
-    InvalidInput,
+    NothingLeft,
     RejectedRow,
     SourceDocument,
     iter_parquet,
@@ -101,7 +101,7 @@ def _vectors(folder: Path, shards: Sequence[Shard]) -> np.ndarray:
     rows = _embedding_rows(folder, shards)
     blocks = [np.array(row.vector, np.float32) for row in rows]
     if not blocks:
-        raise InvalidInput("no document is left to bundle; `rejected/` says why", file=folder)
+        raise NothingLeft("no document is left to bundle; `rejected/` says why", file=folder)
     return np.stack(blocks)
 
 

@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.support import DOCUMENTS, QUESTIONS, ROOT, SERVER, Made, made, prefect_server, trailforge
+from tests.end_to_end.support import (
+    DOCUMENTS,
+    POOL,
+    QUESTIONS,
+    ROOT,
+    SERVER,
+    Made,
+    Site,
+    made,
+    prefect_server,
+    trailforge,
+)
 
 SOME = frozenset({"2hop__sample_01", "2hop__sample_04", "2hop__sample_34", "4hop1__sample_31"})
 """Questions that every kind of trajectory comes from."""
@@ -70,3 +81,14 @@ def demo_kg_questions(tmp_path_factory: pytest.TempPathFactory, sample_graph: Pa
     """The last part, with a few paths."""
     out = tmp_path_factory.mktemp("demo") / "run"
     return made(out, "kg-questions", "--kg", sample_graph, "--count", 6, "--as-of", "2026")
+
+
+@pytest.fixture(scope="package")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server of its own, with the pool and the deployments of `prefect.yaml`."""
+    home = tmp_path_factory.mktemp("prefect")
+    with prefect_server(home / "server.log", home=home) as environment:
+        site = Site(home, environment)
+        site.prefect("work-pool", "create", POOL, "--type", "process")
+        site.prefect("deploy", "--all")
+        yield site

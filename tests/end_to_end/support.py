@@ -1,14 +1,19 @@
-"""The real command in a process of its own, as a person runs it. Prefect's home is that of the test session."""
+"""The real commands in processes of their own, as a person runs them. Prefect's home is that of the test session."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 ROOT = Path(__file__).parents[2]
 QUESTIONS = ROOT / "sample_data" / "musique_style_questions.jsonl"
@@ -21,6 +26,8 @@ output: {shard_size: 16}
 """
 """For the scripted model of `tests.support.model_server`."""
 SERVER = "PREFECT_API_URL"
+DEPLOYMENTS = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
+POOL = DEPLOYMENTS[0]["work_pool"]["name"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,35 @@ class Ended:
         lines = [line for line in self.err.splitlines() if line.strip() and not _is_progress(line)]
         assert len(lines) == 1, f"expected one line on stderr, got:\n{self.err}"
         return lines[0]
+
+
+class Site:
+    """A Prefect server with a home of its own, and its command line."""
+
+    def __init__(self, home: Path, environment: dict[str, str]) -> None:
+        self.home, self.url, self.environment = home, environment["PREFECT_API_URL"], {**os.environ, **environment}
+
+    def prefect(self, *arguments: object, **more: str) -> str:
+        """`prefect ARGUMENTS` in the root of the project, which has to end well; what it printed."""
+        return self.python("-m", "prefect", "--no-prompt", *arguments, **more)
+
+    def python(self, *arguments: object, **more: str) -> str:
+        """The same of `python ARGUMENTS`."""
+        done = subprocess.run(
+            [sys.executable, *map(str, arguments)],
+            cwd=ROOT, env={**self.environment, **more}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def ask(self, path: str, **body: Any) -> Any:
+        """POST to the server's API."""
+        request = urllib.request.Request(
+            f"{self.url}/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return json.load(reply)
 
 
 def trailforge(
@@ -124,7 +160,6 @@ def free_port() -> int:
 
 def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, *, seconds: float = 60) -> None:
     import time
-    import urllib.request
 
     end = time.monotonic() + seconds
     while time.monotonic() < end:

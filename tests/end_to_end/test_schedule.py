@@ -2,65 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import sys
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from pipelines.verify import verify_run
-from tests.end_to_end.support import PRESET, ROOT, prefect_server
+from tests.end_to_end.support import DEPLOYMENTS, POOL, PRESET, Site, prefect_server
 from tests.support.model_server import running
 from tests.support.world import write_questions
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 FLOW = "mcts-trajectories"
-DEPLOYMENTS = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
-POOL = DEPLOYMENTS[0]["work_pool"]["name"]
+DEPLOYMENT = "musique-nightly"
 SECRET = "sk-scheduled-and-not-to-be-seen"
-
-
-class Site:
-    """A Prefect server with a home of its own, and its command line."""
-
-    def __init__(self, home: Path, environment: dict[str, str]) -> None:
-        self.home, self.url, self.environment = home, environment["PREFECT_API_URL"], {**os.environ, **environment}
-
-    def prefect(self, *arguments: object, **more: str) -> str:
-        """`prefect ARGUMENTS` in the root of the project, which has to end well; what it printed."""
-        done = subprocess.run(
-            [sys.executable, "-m", "prefect", "--no-prompt", *map(str, arguments)],
-            cwd=ROOT, env={**self.environment, **more}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout
-        return done.stdout
-
-    def ask(self, path: str, **body: Any) -> Any:
-        """POST to the server's API."""
-        request = urllib.request.Request(
-            f"{self.url}/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=30) as reply:
-            return json.load(reply)
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The server with the pool and the deployments."""
-    home = tmp_path_factory.mktemp("prefect")
-    with prefect_server(home / "server.log", home=home) as environment:
-        site = Site(home, environment)
-        site.prefect("work-pool", "create", POOL, "--type", "process")
-        site.prefect("deploy", "--all")
-        yield site
 
 
 def test_the_deployments_have_schedules_typed_parameters_and_limits(site: Site) -> None:
@@ -84,9 +41,10 @@ def test_a_run_of_a_deployment_by_a_worker_leaves_rows_and_artifacts(site: Site,
     with running() as model:
         parameters = {"questions": questions, "out": out, "preset": tmp_path / "preset.yaml", "model": model}
         given = [part for name, value in parameters.items() for part in ("--param", f"{name}={value}")]
-        site.prefect("deployment", "run", f"{FLOW}/{DEPLOYMENTS[0]['name']}", *given)
+        site.prefect("deployment", "run", f"{FLOW}/{DEPLOYMENT}", *given)
         log = site.prefect("worker", "start", "--pool", POOL, "--run-once", TRAILFORGE_API_KEY=SECRET)
-    (run,) = site.ask("flow_runs/filter", flow_runs={"state": {"type": {"any_": ["COMPLETED"]}}})
+    done, of_it = {"state": {"type": {"any_": ["COMPLETED"]}}}, {"name": {"any_": [DEPLOYMENT]}}
+    (run,) = site.ask("flow_runs/filter", flow_runs=done, deployments=of_it)
     assert run["parameters"]["questions"] == str(questions), log
     assert verify_run(out).problems == []
     artifacts = site.ask("artifacts/filter", artifacts={"flow_run_id": {"any_": [run["id"]]}})

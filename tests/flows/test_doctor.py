@@ -8,6 +8,7 @@ import pytest
 from prefect.settings import Settings
 
 from flows.doctor import examine, prefect_server, telemetry
+from pipelines.doctor import Finding
 from tests.end_to_end.support import PRESET, trailforge
 from tests.support.model_server import running, stats
 
@@ -58,6 +59,21 @@ def test_examine_asks_the_model_only_when_told(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_ledgers_of_runs_that_go_on_below_a_root_are_looked_at(tmp_path: Path) -> None:
+    run = tmp_path / "nightly" / "2026-11-20" / "mcts"
+    (run / "ledger").mkdir(parents=True)
+    (run / "run.json").write_text("{}")
+    (run / "ledger" / "calls.sqlite").write_text("no data base")
+
+    def ledger() -> Finding:
+        found = examine("demo", f"{NOBODY}/v1", None, tmp_path / "nightly", call=False)
+        return next(each for each in found if each.check == "ledger")
+
+    assert ledger().level == "fault"
+    (run / "manifest.json").write_text("{}")
+    assert ledger().detail.startswith("none yet")
+
+
 @pytest.mark.slow
 def test_the_command_says_faults_with_their_mends_and_ends_with_11(tmp_path: Path) -> None:
     (tmp_path / "preset.yaml").write_text(PRESET)
@@ -67,7 +83,7 @@ def test_the_command_says_faults_with_their_mends_and_ends_with_11(tmp_path: Pat
     lines = ended.out.splitlines()
     (at,) = (n for n, line in enumerate(lines) if line.startswith("fault"))
     assert "model server" in lines[at] and lines[at + 1].strip().startswith("mend: start it")
-    assert sum(line.startswith(("ok", "warning", "fault")) for line in lines) == 10
+    assert sum(line.startswith(("ok", "warning", "fault")) for line in lines) == 12
     assert SECRET not in ended.out
     with running() as url:
         assert trailforge(*arguments, "--model", url).code == 0

@@ -216,3 +216,12 @@ def test_a_file_that_is_no_ledger(book: Path) -> None:
     book.write_bytes(b"text" * 9000)
     found = checked("ledger", lambda: doctor.ledger(book))
     assert found.level == "fault" and "not a database" in found.detail
+
+
+def test_the_key_of_the_search_is_wanted_where_plans_search_the_web(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.search_key(False).level == "ok"
+    missing = doctor.search_key(True)
+    assert (missing.level, missing.mend) == ("fault", "export SERPER_API_KEY=…")
+    monkeypatch.setenv("SERPER_API_KEY", SECRET)
+    found = doctor.search_key(True)
+    assert found.level == "ok" and SECRET not in found.detail

@@ -26,6 +26,7 @@ from schemas import (
     KgQuestion,
     KgTrajectory,
     Manifest,
+    NothingLeft,
     Passage,
     Plan,
     Provenance,
@@ -190,6 +191,7 @@ def test_errors_survive_pickling() -> None:
 
     error = InvalidInput("bad", file="f.jsonl", row=3, field="answer")
     assert str(pickle.loads(pickle.dumps(error))) == "f.jsonl, row 3, field 'answer': bad"
+    assert type(pickle.loads(pickle.dumps(NothingLeft("none", file="f.jsonl")))) is NothingLeft
 
 
 if __name__ == "__main__":

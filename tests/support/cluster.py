@@ -43,7 +43,7 @@ class Cluster:
 
     def workers(self) -> list[int]:
         """Process ids of the workers that run."""
-        return [pid for pool, _ in self._pools for pid in _children(pool.pid)]
+        return [pid for pool, _ in self._pools for pid in children(pool.pid)]
 
     def log(self) -> str:
         """The ends of all logs."""
@@ -86,7 +86,7 @@ def _process(
         process.wait()
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
     """Processes that a process has started."""
     listing = Path(f"/proc/{pid}/task")
     found = [path.read_text() for path in listing.glob("*/children")] if listing.exists() else []

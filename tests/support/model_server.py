@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from aiohttp import web
 
-from tests.support import bundle_world, kg_agent, world
+from tests.support import bundle_world, kg_agent, nightly_world, world
 
 
 class Bucket:
@@ -249,6 +249,7 @@ async def main() -> None:
     parser.add_argument("--error-rate", type=float, default=0.0)
     parser.add_argument("--bundles", type=int, default=0, help="1: the model of bundles of documents")
     parser.add_argument("--kg", type=int, default=0, help="1: the model of the pipelines over a knowledge graph")
+    parser.add_argument("--nightly", type=int, default=0, help="1: the model of a night, for all three data sets")
     parser.add_argument("--rate", type=float, help="calls a second that are permitted; 429 beyond")
     parser.add_argument("--burst", type=int, default=20, help="calls at once that are permitted")
     parser.add_argument("--retry-after", default="", help="Retry-After header of a 429")
@@ -256,7 +257,9 @@ async def main() -> None:
     parser.add_argument("--log", type=Path)
     options = parser.parse_args()
     model: Callable[[str, int], str] = world.Model(error_rate=options.error_rate)
-    if options.bundles or options.kg:
+    if options.nightly:
+        model = nightly_world.Model()
+    elif options.bundles or options.kg:
         model = bundle_world.Model() if options.bundles else kg_agent.Model()
     server = Server(
         model,

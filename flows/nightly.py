@@ -1,0 +1,290 @@
+"""The flow of a night: all three data sets of a window of documents, each by its own flow.
+
+Windows of the same root that were begun before and are not complete are finished first, as they were begun. A figure
+that is outside of its band ends the run as failed when all data is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, date
+from pathlib import Path
+
+from prefect import flow, get_run_logger, task
+from prefect.artifacts import create_table_artifact
+from prefect.events import emit_event
+from prefect.runtime import flow_run
+
+from flows.configuration import configuration_of, configured
+from flows.document_bundles import document_bundles
+from flows.kg_trajectories import kg_trajectories
+from flows.mcts_trajectories import mcts_trajectories
+from inference import Caps
+from pipelines import retention, windows
+from pipelines.bands import WINDOW, Bands, Breach, bands_of, figures_of, outside_of
+from pipelines.bundles_config import BundleRunConfig
+from pipelines.dataset import Dataset
+from pipelines.document_bundles import BUNDLES
+from pipelines.files import exclusive, is_held, remove_temporary_files
+from pipelines.kg_config import KgRunConfig
+from pipelines.kg_trajectories import KG
+from pipelines.mcts_trajectories import MCTS
+from pipelines.window_questions import NAME as QUESTIONS
+from pipelines.window_questions import write_questions
+from pipelines.windows import Made, Taken, Window, WindowPlan
+from presets import DATASETS, load_bands
+from schemas import InvalidInput, Manifest, NothingLeft, OutOfBand, StageCount, TrailforgeError
+
+EVENT = "trailforge.band.breached"
+"""What an automation listens for."""
+_NO_DOCUMENTS = "no document of these days"
+_NO_QUESTIONS = "the bundles gave no factual question"
+_NO_GRAPH = "no knowledge graph was given"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What a window is made with and does not decide its rows."""
+
+    model: str | None
+    caps: Caps | None
+    bands: Bands
+
+
+@flow(name="nightly")
+def nightly(
+    documents: list[str],
+    out: Path,
+    day: date | None = None,
+    window_days: int = 1,
+    bundles_preset: str = "r-search",
+    mcts_preset: str = "msearcher",
+    kg_preset: str = "dynasearcher",
+    kg: Path | None = None,
+    model: str | None = None,
+    model_name: str | None = None,
+    most_documents: int | None = None,
+    most_questions: int | None = None,
+    distractors: int = 16,
+    benchmarks: list[Path] | None = None,
+    bands: str | None = None,
+    caps: Caps | None = None,
+    keep_windows: int | None = None,
+    curated: list[Path] | None = None,
+    seed: int = 0,
+) -> Window:
+    """Make the data of one window in `out/DAY/`: of the documents published in the `window_days` days before `day`.
+
+    `documents`: files, or patterns of files. `day`: None is the day, in UTC, for which the run was scheduled, however
+    late it starts. `kg`: folder of a store; None leaves KG trajectories out. `most_…`: the first so many. `bands`: a
+    file of bands; None: nobody is told. `caps`: of each data set of a window. `keep_windows`, `curated`: see
+    `pipelines.retention`; None removes nothing. Raises `OutOfBand` at the end, when all data is there.
+    """
+    means = Means(model=model, caps=caps, bands=_bands(bands))
+    own = WindowPlan(
+        day=(day or _scheduled_day()).isoformat(),
+        window_days=window_days,
+        documents=tuple(documents),
+        bundles_preset=bundles_preset,
+        mcts_preset=mcts_preset,
+        kg_preset=kg_preset,
+        kg=str(kg or ""),
+        model_name=model_name,
+        benchmarks=tuple(map(str, benchmarks or ())),
+        most_documents=most_documents,
+        most_questions=most_questions,
+        distractors=distractors,
+        seed=seed,
+    )
+    check_plan(own)
+    retention.check_keep(1 if keep_windows is None else keep_windows)
+    windows.begin(out, own)
+    before = [plan for plan in windows.unfinished(out, before=own.day) if not is_held(out / plan.day)]
+    made = _each(out, [*before, own], means)
+    if keep_windows is not None:
+        for fate in retention.retain(out, keep_windows, curated=curated or []):
+            get_run_logger().info("%s: %s", fate.folder, fate.kept_for or "removed")
+    breaches = [f"{window.day}, {breach}" for window in made for breach in window.breaches]
+    if breaches:
+        raise OutOfBand("; ".join(breaches))
+    return made[-1]
+
+
+def check_plan(plan: WindowPlan) -> None:
+    """Raises `InvalidInput` for presets, benchmarks or a graph that cannot be used, before anything is paid."""
+    bundles = configuration_of(BundleRunConfig, BUNDLES.name, plan.bundles_preset, None, plan.model_name, plan.seed)
+    bundles.against([Path(path) for path in plan.benchmarks])
+    configured(plan.mcts_preset, None, plan.model_name, plan.seed)
+    if not plan.kg:
+        return
+    config = configuration_of(KgRunConfig, KG.name, plan.kg_preset, None, plan.model_name, plan.seed)
+    config.on_graph(Path(plan.kg))
+    if config.generator.style == "guided":
+        problem = "guided episodes want gold decompositions, which the questions of bundles have not"
+        raise InvalidInput(problem, file=plan.kg_preset, field="generator.style")
+
+
+def _each(root: Path, plans: list[WindowPlan], means: Means) -> list[Window]:
+    """Make all windows. One that cannot be made keeps no other from it; the first error is raised at the end."""
+    made: list[Window] = []
+    errors: list[TrailforgeError] = []
+    for plan in plans:
+        try:
+            made.append(make_window(root / plan.day, plan, means))
+        except TrailforgeError as error:
+            get_run_logger().error("window %s: %s", plan.day, error)
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return made
+
+
+def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
+    """Make what is missing of a window. A complete one stays as it is, and nobody is told of it again."""
+    with exclusive(folder):
+        remove_temporary_files(folder, deep=False)
+        done = windows.read_window(folder)
+        if done is not None:
+            return replace(done, breaches=())
+        check_plan(plan)
+        taken = windows.take(folder, plan)
+        making = _Making(folder, plan, means)
+        bundles = making.bundles(taken)
+        asked = making.questions(bundles)
+        why_not = bundles.skipped or ("" if asked.accepted else _NO_QUESTIONS)
+        datasets = (bundles, making.trajectories(why_not), making.kg_trajectories(why_not))
+        making.check(WINDOW, {"documents": taken.books.accepted, QUESTIONS: asked.accepted})
+        window = Window(
+            day=plan.day,
+            first_day=plan.first_day,
+            documents=taken.books,
+            questions=asked,
+            datasets=datasets,
+            breaches=tuple(breach.told for breach in making.breaches),
+        )
+        windows.finish(folder, window)
+        return window
+
+
+class _Making:
+    """One window, data set by data set. A finished run ends at once, a stopped one goes on."""
+
+    def __init__(self, folder: Path, plan: WindowPlan, means: Means) -> None:
+        self._folder, self._plan, self._means = folder, plan, means
+        self.breaches: list[Breach] = []
+
+    def bundles(self, taken: Taken) -> Made:
+        """Bundles of the window's documents, and their questions."""
+        plan = self._plan
+
+        def make() -> Manifest:
+            return document_bundles(
+                documents=[self._folder / windows.DOCUMENTS],
+                out=self._folder / windows.BUNDLES,
+                preset=plan.bundles_preset,
+                model=self._means.model,
+                model_name=plan.model_name,
+                limit=plan.most_documents,
+                seed=plan.seed,
+                caps=self._means.caps,
+                benchmarks=[Path(path) for path in plan.benchmarks],
+            )
+
+        return self._made(BUNDLES, windows.BUNDLES, "" if taken.books.accepted else _NO_DOCUMENTS, make)
+
+    def questions(self, bundles: Made) -> StageCount:
+        """Those of the bundles that the other two are asked."""
+        if bundles.skipped:
+            return StageCount(name=QUESTIONS, inputs=0, accepted=0)
+        path = self._folder / windows.QUESTIONS
+        return write_questions(self._folder / windows.BUNDLES, path, self._plan.distractors)
+
+    def trajectories(self, why_not: str) -> Made:
+        """MCTS trajectories of the questions, unless something is against it."""
+        plan = self._plan
+
+        def make() -> Manifest:
+            return mcts_trajectories(
+                questions=self._folder / windows.QUESTIONS,
+                out=self._folder / windows.MCTS,
+                preset=plan.mcts_preset,
+                model=self._means.model,
+                model_name=plan.model_name,
+                limit=plan.most_questions,
+                seed=plan.seed,
+                caps=self._means.caps,
+            )
+
+        return self._made(MCTS, windows.MCTS, why_not, make)
+
+    def kg_trajectories(self, why_not: str) -> Made:
+        """KG trajectories of the questions, where there is a graph, unless something is against it."""
+        plan = self._plan
+
+        def make() -> Manifest:
+            return kg_trajectories(
+                questions=self._folder / windows.QUESTIONS,
+                out=self._folder / windows.KG,
+                kg=Path(plan.kg),
+                preset=plan.kg_preset,
+                model=self._means.model,
+                model_name=plan.model_name,
+                limit=plan.most_questions,
+                seed=plan.seed,
+                caps=self._means.caps,
+            )
+
+        return self._made(KG, windows.KG, why_not if plan.kg else _NO_GRAPH, make)
+
+    def check(self, dataset: str, figures: Mapping[str, float | None]) -> None:
+        """Hold figures against their bands, and tell of those outside."""
+        breaches = outside_of(dataset, figures, self._means.bands)
+        if breaches:
+            alert(breaches, self._plan.day, self._folder)
+        self.breaches += breaches
+
+    def _made(self, dataset: Dataset, name: str, why_not: str, make: Callable[[], Manifest]) -> Made:
+        if why_not:
+            return Made(dataset=dataset.name, folder=name, skipped=why_not)
+        try:
+            manifest = make()
+        except NothingLeft as error:
+            return Made(dataset=dataset.name, folder=name, skipped=error.problem)
+        self.check(dataset.name, figures_of(manifest))
+        return Made(
+            dataset=dataset.name,
+            folder=name,
+            run_id=manifest.run_id,
+            rows=next((line.accepted for line in manifest.stages if line.name == dataset.last_stage), 0),
+            calls=manifest.calls,
+            tokens=manifest.prompt_tokens + manifest.completion_tokens,
+            cost=manifest.cost,
+        )
+
+
+@task(name="alert")
+def alert(breaches: list[Breach], day: str, folder: Path) -> None:
+    """An event for each figure outside of its band, and a table of them. After a kill they may come once more."""
+    for breach in breaches:
+        emit_event(
+            event=EVENT,
+            resource={
+                "prefect.resource.id": f"trailforge.dataset.{breach.dataset}",
+                "prefect.resource.name": breach.dataset,
+                "trailforge.figure": breach.figure,
+                "trailforge.day": day,
+            },
+            payload={"told": breach.told, "day": day, "folder": str(folder.absolute())},
+        )
+    table = [{"figure": b.figure, "value": b.value, "band": str(b.band)} for b in breaches]
+    stem = breaches[0].dataset.replace("_", "-")
+    create_table_artifact(table=table, key=f"{stem}-outside-bands", description=f"{folder.name}, {stem}")
+
+
+def _bands(name: str | None) -> Bands:
+    return {} if name is None else bands_of(load_bands(name), source=name, datasets=DATASETS)
+
+
+def _scheduled_day() -> date:
+    return flow_run.scheduled_start_time.astimezone(UTC).date()

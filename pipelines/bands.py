@@ -1,0 +1,120 @@
+"""Between which bounds the figures of finished data are to be, and which of them are not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from schemas import InvalidInput, Manifest, from_dict
+
+WINDOW = "window"
+"""Section of the figures of a window of documents; all others are called like a data set."""
+OF_A_RUN = ("calls_per_accepted_row", "cost_per_accepted_row", "cut_replies")
+OF_A_STAGE = ("accepted", "failed")
+"""Shares of the stage's inputs, written `STAGE.accepted`."""
+OF_A_WINDOW = ("documents", "questions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """Both bounds are within it; None: no bound."""
+
+    least: float | None = None
+    most: float | None = None
+
+    def holds(self, value: float) -> bool:
+        """Is the value within?"""
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+    def __str__(self) -> str:
+        bounds = ((word, bound) for word, bound in (("at least", self.least), ("at most", self.most)))
+        return " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
+
+
+Bands = Mapping[str, Mapping[str, Band]]
+"""By data set (or `window`) and figure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breach:
+    """A figure that is outside of its band."""
+
+    dataset: str
+    figure: str
+    value: float | None
+    """None: there is no such figure, as when no row was accepted, or nothing came into the stage."""
+    band: Band
+
+    @property
+    def told(self) -> str:
+        """In a line."""
+        value = "is not there" if self.value is None else f"is {self.value:.4g}"
+        return f"{self.dataset}: {self.figure} {value}, should be {self.band}"
+
+
+def bands_of(content: Mapping[str, Any], *, source: object, datasets: tuple[str, ...]) -> Bands:
+    """What a file of bands says. Raises `InvalidInput` naming the field that is no data set, no figure or no band.
+
+    `datasets`: names that it may have beside `window`.
+    """
+    bands: dict[str, dict[str, Band]] = {}
+    for dataset, figures in content.items():
+        if dataset not in (WINDOW, *datasets):
+            problem = f"no data set; there are {', '.join((WINDOW, *datasets))}"
+            raise InvalidInput(problem, file=source, field=str(dataset))
+        if not isinstance(figures, dict):
+            raise InvalidInput("expected a mapping of figures", file=source, field=dataset)
+        bands[dataset] = {name: _band(dataset, name, band, source) for name, band in figures.items()}
+    return bands
+
+
+def outside(manifest: Manifest, bands: Bands) -> list[Breach]:
+    """Figures of a finished run that are outside of the bands of its data set."""
+    return outside_of(manifest.dataset, figures_of(manifest), bands)
+
+
+def outside_of(dataset: str, figures: Mapping[str, float | None], bands: Bands) -> list[Breach]:
+    """The same of figures that are at hand. One that is not there is outside."""
+    return [
+        Breach(dataset=dataset, figure=name, value=value, band=band)
+        for name, band in bands.get(dataset, {}).items()
+        if (value := figures.get(name)) is None or not band.holds(value)
+    ]
+
+
+def figures_of(manifest: Manifest) -> dict[str, float | None]:
+    """All figures of a run that can have a band.
+
+    Calls a minute are not among them: a run that went on knows the calls of all its processes, and the seconds of the
+    last one alone.
+    """
+    figures: dict[str, float | None] = {
+        "calls_per_accepted_row": manifest.calls_per_accepted_row,
+        "cost_per_accepted_row": manifest.cost_per_accepted_row,
+        "cut_replies": manifest.cut_replies / manifest.calls if manifest.calls else None,
+    }
+    for line in manifest.stages:
+        if line.inputs:
+            figures[f"{line.name}.accepted"] = line.accepted / line.inputs
+            figures[f"{line.name}.failed"] = sum(count.count for count in line.failed) / line.inputs
+    return figures
+
+
+def _band(dataset: str, name: str, band: Any, source: object) -> Band:
+    field = f"{dataset}.{name}"
+    stage, dot, of_stage = name.rpartition(".")
+    known = name in OF_A_WINDOW if dataset == WINDOW else name in OF_A_RUN or (dot and stage and of_stage in OF_A_STAGE)
+    if not known:
+        of_run = f"{', '.join(OF_A_RUN)}, STAGE.{' and STAGE.'.join(OF_A_STAGE)}"
+        figures = ", ".join(OF_A_WINDOW) if dataset == WINDOW else of_run
+        raise InvalidInput(f"no figure; there are {figures}", file=source, field=field)
+    try:
+        read = from_dict(Band, band)
+    except InvalidInput as error:
+        raise InvalidInput(f"expected least and most, or one of them ({error})", file=source, field=field) from error
+    if read == Band():
+        raise InvalidInput("a band without any bound", file=source, field=field)
+    if read.least is not None and read.most is not None and read.least > read.most:
+        raise InvalidInput("least is more than most", file=source, field=field)
+    return read

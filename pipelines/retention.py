@@ -1,0 +1,118 @@
+"""Which complete windows of a root are old enough to go, and their removal.
+
+Kept are the newest ones, windows that are not complete or in use, and what people put work into: a window with
+decisions that no curated data set was made of, and one with files in it that no window has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.files import exclusive, is_held, output_errors, sha256_of
+from pipelines.windows import DOCUMENTS, DONE, PLAN, QUESTIONS, RUNS, TAKEN, folders
+from schemas import InvalidInput, OutputError
+
+LOG = "curation/decisions.jsonl"
+"""Of a run: what people decided on its rows (`inspector.decisions`)."""
+_REMOVED = ".removed-"
+_MANIFEST = "manifest.json"
+_OF_A_WINDOW = frozenset({PLAN, TAKEN, DONE, DOCUMENTS, QUESTIONS, ".lock", *RUNS})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """Of a window beyond the ones that are kept anyway."""
+
+    folder: Path
+    kept_for: str = ""
+    """Why it stays; empty when it goes."""
+
+
+def fates(root: Path, keep: int, *, curated: Sequence[Path] = ()) -> list[Fate]:
+    """Of the complete windows but the newest `keep`, the earliest first. Changes nothing.
+
+    `curated`: folders in or below which there are curated data sets, beside the root itself. Raises `InvalidInput` for
+    a root that is not there, or fewer than one window to keep.
+    """
+    check_keep(keep)
+    if not root.is_dir():
+        raise InvalidInput("no such folder", file=root)
+    complete = [folder for folder in folders(root) if (folder / DONE).is_file()]
+    old = complete[: max(0, len(complete) - keep)]
+    applied = _applied((root, *curated), old)
+    return [Fate(folder=folder, kept_for=_kept_for(folder, applied)) for folder in old]
+
+
+def check_keep(keep: int) -> None:
+    """Raises `InvalidInput` for fewer than one window to keep."""
+    if keep < 1:
+        raise InvalidInput("has to be 1 or more", field="keep")
+
+
+def retain(root: Path, keep: int, *, curated: Sequence[Path] = ()) -> list[Fate]:
+    """Remove what `fates` lets go; what became of each. A window is moved aside whole before it is deleted."""
+    for leftover in root.glob(f"{_REMOVED}*"):  # of a removal that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
+    return [_settled(fate) for fate in fates(root, keep, curated=curated)]
+
+
+def _settled(fate: Fate) -> Fate:
+    if fate.kept_for:
+        return fate
+    aside = fate.folder.with_name(f"{_REMOVED}{fate.folder.name}-{uuid.uuid4().hex[:8]}")
+    try:
+        with contextlib.ExitStack() as stack:
+            for held in (fate.folder, *_runs(fate.folder)):
+                stack.enter_context(exclusive(held))
+            with output_errors(fate.folder):
+                os.replace(fate.folder, aside)
+    except OutputError as error:
+        return Fate(folder=fate.folder, kept_for=str(error))
+    with output_errors(aside):
+        shutil.rmtree(aside)
+    return fate
+
+
+def _kept_for(folder: Path, applied: Set[str]) -> str:
+    if any(is_held(each) for each in (folder, *_runs(folder))):
+        return "a process works in it"
+    strange = sorted(path.name for path in folder.iterdir() if path.name not in _OF_A_WINDOW)
+    if strange:
+        return f"holds {strange[0]}, which is no part of a window"
+    open_logs = [log for log in _logs(folder) if sha256_of(log) not in applied]
+    if open_logs:
+        return f"people's decisions in {open_logs[0].parents[1].name} were not applied (trailforge curate apply)"
+    return ""
+
+
+def _applied(roots: Iterable[Path], old: Sequence[Path]) -> frozenset[str]:
+    """Hashes of the logs that curated data sets outside of the old windows were made of."""
+    return frozenset(digest for root in roots for manifest in _manifests(root, old) for digest in _inputs(manifest))
+
+
+def _manifests(root: Path, old: Sequence[Path]) -> Iterator[Path]:
+    for pattern in (_MANIFEST, f"*/{_MANIFEST}", f"*/*/{_MANIFEST}"):
+        yield from (path for path in root.glob(pattern) if not any(folder in path.parents for folder in old))
+
+
+def _inputs(manifest: Path) -> Iterator[str]:
+    """Hashes of the logs among the inputs of a data set; none of what is no manifest."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        for entry in json.loads(manifest.read_text(encoding="utf-8"))["inputs"]:
+            if entry["path"].endswith(LOG):
+                yield entry["sha256"]
+
+
+def _logs(folder: Path) -> list[Path]:
+    return [run / LOG for run in _runs(folder) if (run / LOG).is_file()]
+
+
+def _runs(folder: Path) -> list[Path]:
+    return [folder / name for name in RUNS if (folder / name).is_dir()]

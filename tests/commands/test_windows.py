@@ -1,0 +1,49 @@
+"""`trailforge retain` and `check-bands`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli import app
+from schemas import InvalidInput, OutOfBand, TrailforgeError
+from tests.support.finished_runs import mcts_rows, mcts_run, question
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    if isinstance(result.exception, TrailforgeError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_dry_run_says_what_would_go(tmp_path: Path) -> None:
+    for day in ("2026-11-19", "2026-11-20", "2026-11-21"):
+        (tmp_path / day).mkdir()
+        (tmp_path / day / "window.json").write_text("{}")
+    (tmp_path / "2026-11-19" / "notes.txt").write_text("")
+    said = run("retain", tmp_path, "--keep", 1, "--dry-run").splitlines()
+    assert said[0].endswith("2026-11-19: stays: holds notes.txt, which is no part of a window")
+    assert said[1].endswith("2026-11-20: would go") and len(list(tmp_path.iterdir())) == 3
+    assert run("retain", tmp_path, "--keep", 1).splitlines()[1].endswith("2026-11-20: removed")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["2026-11-19", "2026-11-21"]
+
+
+def test_a_finished_run_is_held_against_bands(tmp_path: Path) -> None:
+    asked = question(1)
+    folder = mcts_run(tmp_path / "run", [asked], mcts_rows(asked))
+    manifest = json.loads((folder / "manifest.json").read_text()) | {"calls_per_accepted_row": 12.5}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    bands = tmp_path / "bands.yaml"
+    bands.write_text("mcts_trajectories: {calls_per_accepted_row: {most: 20}}\n")
+    assert "1 figures, all within" in run("check-bands", folder, "--bands", bands)
+    bands.write_text("mcts_trajectories: {calls_per_accepted_row: {most: 12}}\n")
+    with pytest.raises(OutOfBand, match=r"is 12\.5, should be at most 12") as caught:
+        run("check-bands", folder, "--bands", bands)
+    assert caught.value.exit_code == 12
+    with pytest.raises(InvalidInput, match="holds no finished run"):
+        run("check-bands", tmp_path)

@@ -1,0 +1,187 @@
+"""The nightly deployment: three windows, of which the second loses its worker and is finished by the third's run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.verify import verify_run
+from pipelines.windows import RUNS, read_window
+from schemas import KgTrajectory, Trajectory, read_rows
+from tests.end_to_end.support import POOL, ROOT, Site
+from tests.support import nightly_world
+from tests.support.bundle_world import write_documents
+from tests.support.cluster import children
+from tests.support.files import contents
+from tests.support.model_server import running
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+IN_FLIGHT = 4
+FIRST, SECOND, THIRD = "2026-11-19", "2026-11-20", "2026-11-21"
+
+
+class Lab:
+    """A folder with documents of two days, a preset, a graph, and the deployment that makes data of them."""
+
+    def __init__(self, site: Site, folder: Path, model: str) -> None:
+        self.site, self.folder, self.out = site, folder, folder / "out"
+        days = ["2026-11-18", "2026-11-19", "2026-11-19", "2026-11-19"]
+        write_documents(folder / "documents.jsonl", nightly_world.documents_of(days, [5, 0, 15, 8]))
+        preset = str(nightly_world.write_preset(folder / "preset.yaml", in_flight=IN_FLIGHT))
+        (found,) = site.ask("deployments/filter", deployments={"name": {"any_": ["nightly"]}})
+        self._deployment = found["id"]
+        self._parameters = {
+            "documents": [str(folder / "*.jsonl")],
+            "out": str(self.out),
+            "kg": str(nightly_world.graph_of(folder / "kg", [5, 0, 15, 8])),
+            "model": model,
+            **{f"{name}_preset": preset for name in RUNS},
+        }
+
+    def schedule(self, day: str) -> str:
+        """A run that was due on this day at one in the morning; its id."""
+        due = {"type": "SCHEDULED", "state_details": {"scheduled_time": f"{day}T01:00:00Z"}}
+        path = f"deployments/{self._deployment}/create_flow_run"
+        return self.site.ask(path, parameters=self._parameters, state=due)["id"]
+
+    def state(self, run: str) -> dict[str, Any]:
+        """Of a run: its type, and what it says."""
+        (found,) = self.site.ask("flow_runs/filter", flow_runs={"id": {"any_": [run]}})
+        return found["state"]
+
+    def has_ended(self, run: str) -> bool:
+        """Is it over?"""
+        return self.state(run)["type"] in {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+
+    def asked(self) -> list[str]:
+        """Keys of all calls that the model server received, in order."""
+        lines = (self.folder / "calls.log").read_text().splitlines()
+        return [line.split()[1] for line in lines if line.startswith("in ")]
+
+
+class Worker:
+    """`prefect worker start`, and the flows that it starts."""
+
+    def __init__(self, site: Site, log: Path) -> None:
+        self._log = log
+        with log.open("a") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL],
+                cwd=ROOT, env={**site.environment, "PREFECT_WORKER_QUERY_SECONDS": "1"}, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    def until(self, has_come: Callable[[], bool], *, seconds: float = 180) -> None:
+        """Wait for a moment."""
+        end = time.monotonic() + seconds
+        while not has_come():
+            assert self._process.poll() is None and time.monotonic() < end, self._log.read_text()[-4000:]
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """-9, the flows too."""
+        doomed = [self._process.pid]
+        for pid in doomed:
+            doomed += children(pid)
+        for pid in doomed:
+            os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+
+
+@contextmanager
+def told() -> Iterator[tuple[str, list[Any]]]:
+    """A web hook on loopback: its URL, and what was sent to it."""
+    received: list[Any] = []
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/", received
+    finally:
+        server.shutdown()
+
+
+def listen(site: Site, folder: Path, hook: str) -> None:
+    """The automation of the manual, with a block for this hook."""
+    block = f"from prefect.blocks.webhook import Webhook; print(Webhook(url={hook!r}).save('bands'))"
+    written = (ROOT / "docs/automation.yaml").read_text()
+    (folder / "automation.yaml").write_text(
+        written.replace("block_document_id: BLOCK_ID", f"block_document_id: {site.python('-c', block).split()[-1]}")
+    )
+    assert "Created automation" in site.prefect("automation", "create", "--from-file", folder / "automation.yaml")
+
+
+def test_three_scheduled_nights_and_a_killed_worker_make_one_complete_window_each(site: Site, tmp_path: Path) -> None:
+    model = running(nightly=1, latency=0.05, spread=0.5, slots=IN_FLIGHT, log=tmp_path / "calls.log")
+    with model as url, told() as (hook, received):
+        lab = Lab(site, tmp_path, url)
+        listen(site, tmp_path, hook)
+        worker = Worker(site, tmp_path / "worker.log")
+        try:
+            run = lab.schedule(FIRST)
+            worker.until(lambda: lab.has_ended(run))
+            assert lab.state(run)["type"] == "COMPLETED", (tmp_path / "worker.log").read_text()[-4000:]
+            first = contents(lab.out / FIRST)
+
+            killed = lab.schedule(SECOND)
+            worker.until(lambda: any((lab.out / SECOND / "mcts/shards").glob("*.json")))
+            worker.kill()
+            assert (lab.out / SECOND / "bundles/manifest.json").exists()
+            assert not (lab.out / SECOND / "mcts/manifest.json").exists()
+            # Prefect would know it after five minutes, when the lease of its place ends.
+            site.ask(f"flow_runs/{killed}/set_state", state={"type": "CRASHED"}, force=True)
+
+            worker = Worker(site, tmp_path / "worker.log")
+            run = lab.schedule(THIRD)
+            worker.until(lambda: lab.has_ended(run))
+            worker.until(lambda: received != [], seconds=60)
+        finally:
+            worker.kill()
+
+    says = f"{THIRD}, window: documents is 0, should be at least 1"
+    assert lab.state(run)["type"] == "FAILED" and says in lab.state(run)["message"]
+    assert received == [{"text": says}]
+    assert contents(lab.out / FIRST) == first
+    asked = lab.asked()
+    print(f"{len(asked)} calls, {len(asked) - len(set(asked))} paid again")
+    assert len(asked) - len(set(asked)) <= IN_FLIGHT
+    for day, questions in ((FIRST, 1), (SECOND, 3)):
+        window = read_window(lab.out / day)
+        assert window is not None and window.questions.accepted == questions
+        for each in window.datasets:
+            assert verify_run(lab.out / day / each.folder).problems == [] and each.rows > 0
+    empty = read_window(lab.out / THIRD)
+    assert empty is not None and {each.skipped for each in empty.datasets} == {"no document of these days"}
+    assert uids(lab, "mcts/mcts_trajectories", Trajectory) > 0 and uids(lab, "kg/kg_trajectories", KgTrajectory) > 0
+
+
+def uids(lab: Lab, table: str, record: type) -> int:
+    """How many rows both windows have, each with a uid of its own."""
+    rows = [
+        row.uid
+        for day in (FIRST, SECOND)
+        for row in read_rows(sorted((lab.out / day / table).glob("*.parquet")), record)
+    ]
+    assert len(rows) == len(set(rows))
+    return len(rows)

@@ -1,0 +1,59 @@
+"""Questions of bundles as the other generators take them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.sources import read_questions
+from pipelines.window_questions import Neighbours, question_of, write_questions
+from schemas import Bundle, BundleQuestion, DocumentEmbedding, Question, read_rows
+from tests.pipelines.bundles_support import FinishedBundles
+from tests.support.bundle_rows import ISLAND, sample_documents
+
+
+def test_a_question_keeps_its_id_and_answer_and_has_its_documents_by_id() -> None:
+    documents = sample_documents()[:3]
+    asked = question_of(ISLAND, documents[::-1])
+    assert (asked.id, asked.question, asked.answer) == (ISLAND.uid, ISLAND.question, ISLAND.answer)
+    assert [p.id for p in asked.paragraphs] == sorted(d.id for d in documents)
+    assert asked.paragraphs[0] in [d.document for d in documents]
+    assert asked.decomposition == ()
+
+
+def test_factual_questions_of_a_run_are_written_and_read_back(
+    original_bundles: FinishedBundles, tmp_path: Path
+) -> None:
+    run = original_bundles.folder
+    books = write_questions(run, tmp_path / "q.jsonl.gz", distractors=5)
+    rows = list(read_rows(sorted((run / "bundle_questions").glob("*.parquet")), BundleQuestion))
+    factual = [row for row in rows if row.type == "factual"]
+    assert 0 < len(factual) < len(rows)
+    assert (books.inputs, books.accepted, books.balance) == (len(rows), len(factual), 0)
+    assert {count.reason for count in books.rejected} == {row.type for row in rows} - {"factual"}
+    asked = [q for q in read_questions(tmp_path / "q.jsonl.gz", needs_paragraphs=True) if isinstance(q, Question)]
+    assert [q.id for q in asked] == [row.uid for row in factual]
+    bundles = {b.uid: set(b.document_ids) for b in read_rows(sorted((run / "bundles").glob("*.parquet")), Bundle)}
+    for question, row in zip(asked, factual, strict=True):
+        ids = [p.id for p in question.paragraphs]
+        assert set(ids) > bundles[row.bundle_id] and len(ids) == len(set(ids)) == len(bundles[row.bundle_id]) + 5
+        assert ids == sorted(ids)
+    write_questions(run, tmp_path / "again.jsonl.gz", distractors=5)
+    assert (tmp_path / "again.jsonl.gz").read_bytes() == (tmp_path / "q.jsonl.gz").read_bytes()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_neighbours_are_the_nearest_others(seed: int) -> None:
+    vectors = np.random.default_rng(seed).normal(size=(12, 4))
+    vectors[3] = vectors[7]  # as near: the smaller id first
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    rows = [DocumentEmbedding(document_id=f"d{n:02}", vector=tuple(map(float, v))) for n, v in enumerate(vectors)]
+    near = Neighbours(rows).of(["d00", "d01"], 6)
+    mean = vectors[:2].mean(axis=0)
+    expected = sorted(range(2, 12), key=lambda n: (-round(float(np.float32(vectors[n] @ mean)), 6), n))[:6]
+    assert near == [f"d{n:02}" for n in expected]
+    assert (
+        Neighbours(rows).of(["d00"], 99) == Neighbours(rows).of(["d00"], 11) and Neighbours(rows).of(["d00"], 0) == []
+    )

@@ -1,0 +1,109 @@
+"""A scripted model for all that happens in a night: bundles, and trajectories of the questions that it made of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from pathlib import Path
+
+from protocols import kg_search
+from protocols.grammar import Search, Turn
+from schemas import SourceDocument
+from tests.retrieval.kg.support import store_of
+from tests.support import bundle_world
+from tests.support.bundle_rows import sample_documents
+
+PRESET = """\
+model: {{name: scripted, max_in_flight: {in_flight}}}
+schedule: {{questions_in_flight: 2}}
+document_bundles:
+  content: {{min_words: 20, min_characters: 100}}
+  bundles: {{method: greedy, min_cosine: 0.25}}
+  output: {{documents_per_shard: 4, bundles_per_shard: 1, questions_per_shard: 1}}
+mcts_trajectories:
+  filters: {{grounded: false}}
+  retrieval: {{kind: bm25}}
+  output: {{shard_size: 1}}
+kg_trajectories:
+  generator: {{episodes: 2, top_k: 2}}
+  retrieval: {{kind: bm25}}
+  output: {{shard_size: 1}}
+"""
+"""For all three data sets; the names that the model invents stand in no document."""
+RELATION = "joined as"
+_JOINED = re.compile(r"(?:joins|shared by) “?(.+?)”? and “(.+?)”")
+
+
+@dataclass(frozen=True)
+class Model:
+    """Answers every prompt of a night."""
+
+    def __call__(self, prompt: str, seed: int) -> str:
+        """The reply to a prompt."""
+        if "Choose the triples that help" in prompt:
+            return json.dumps({"keep": [int(n) for n in re.findall(rf"^(\d+)\. .* \| {RELATION} \| ", prompt, re.M)]})
+        if kg_search.USER_SUFFIX in prompt:
+            return _turn(prompt)
+        if "Write another search query" in prompt:
+            return f"{_last(prompt, 'Query: ').rstrip('?')}, by name"
+        if "Break one question into exactly two" in prompt:
+            return _split(_last(prompt, "Question: "))
+        if "Does answering this question take two searches" in prompt:
+            return "Yes" if "joins" in _last(prompt, "Question: ") else "No"
+        if "\nPassages:\n" in prompt:
+            return _answer(_last(prompt, "Question: "))
+        return bundle_world.Model()(prompt, seed)
+
+
+def documents_of(days: Sequence[str], bundles: Sequence[int]) -> list[SourceDocument]:
+    """Four documents for each day, which make the sample bundle of that number (from 0)."""
+    samples = sample_documents()
+    pairs = zip(days, bundles, strict=True)
+    return [replace(each, published=day) for day, at in pairs for each in samples[4 * at : 4 * at + 4]]
+
+
+def graph_of(folder: Path, bundles: Sequence[int]) -> Path:
+    """A store that knows the name which joins any two titles of a bundle."""
+    titles = [[each.title for each in documents_of([""], [at])] for at in bundles]
+    pairs = [pair for of_bundle in titles for pair in permutations(of_bundle, 2)]
+    triples = [(f"e:{pair[0]}", RELATION, f"e:{bundle_world.names_of(pair)[0]}") for pair in pairs]
+    store_of(folder, triples, {end: (end[2:],) for head, _, tail in triples for end in (head, tail)})
+    return folder
+
+
+def write_preset(path: Path, *, in_flight: int = 4) -> Path:
+    """`PRESET` in a file."""
+    path.write_text(PRESET.format(in_flight=in_flight))
+    return path
+
+
+def _split(asked: str) -> str:
+    found = _JOINED.search(asked)
+    first, second = found.groups() if found else (asked, asked)
+    halves = {"first": f"Which text is called “{first}”?", "second": f"What name is shared by [E] and “{second}”?"}
+    return json.dumps({"decompositions": [halves]})
+
+
+def _answer(asked: str) -> str:
+    if called := re.search(r"Which text is called “(.+)”", asked):
+        return called[1]
+    found = _JOINED.search(asked)
+    return bundle_world.names_of(found.groups())[0] if found else "nobody"
+
+
+def _turn(prompt: str) -> str:
+    """Search for the question, then answer."""
+    asked, said = prompt.split(kg_search.USER_SUFFIX, maxsplit=1)
+    question = asked.splitlines()[-1]
+    if "<result>" in said:
+        return kg_search.GRAMMAR.render_turn(Turn(thought="That is all.", answer=_answer(question)))
+    found = _JOINED.search(question)
+    search = Search(query=question, entities=found.groups()[:1] if found else (), relations=(RELATION,))
+    return kg_search.GRAMMAR.render_turn(Turn(thought="I look for it.", search=search))
+
+
+def _last(prompt: str, label: str) -> str:
+    return prompt.rsplit(label, 1)[1].splitlines()[0].strip()
