@@ -27,12 +27,18 @@ from schemas.bundle import (
     SourceKind,
 )
 from schemas.curation import (
+    DECISIONS_LOG,
+    PATTERNS_LOG,
     AppliedFix,
     CuratedAction,
     CuratedRow,
     Decision,
     DecisionAction,
     Fix,
+    PatternAction,
+    PatternDecision,
+    PatternField,
+    RefusedPattern,
     Ruling,
     RulingAction,
 )
@@ -97,7 +103,9 @@ from schemas.trajectory import (
 from schemas.verdict import RejectedRow, Verdict
 
 __all__ = [
+    "DECISIONS_LOG",
     "ITEM_ERRORS",
+    "PATTERNS_LOG",
     "AnswerKind",
     "AppliedFix",
     "BudgetExceeded",
@@ -152,6 +160,9 @@ __all__ = [
     "Origin",
     "OutputError",
     "Passage",
+    "PatternAction",
+    "PatternDecision",
+    "PatternField",
     "Plan",
     "PlanEdge",
     "PlanNode",
@@ -160,6 +171,7 @@ __all__ = [
     "ProviderError",
     "Question",
     "RSearchReward",
+    "RefusedPattern",
     "RejectedRow",
     "RelationLink",
     "RelationMatch",

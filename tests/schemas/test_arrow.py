@@ -27,6 +27,7 @@ from schemas import (
     KgTrajectory,
     Manifest,
     Passage,
+    PatternDecision,
     Plan,
     Provenance,
     Question,
@@ -53,7 +54,7 @@ from schemas.arrow import _hints, _strip_none
 RECORDS = [
     Document, Question, Passage, Plan, Step, Rollout, SearchTree, Trajectory, Verdict, Provenance, Manifest, SftRow,
     RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, KgTrajectory,
-    ContrastivePair, FactChain, KgQuestion, RlRow, Decision, CuratedRow,
+    ContrastivePair, FactChain, KgQuestion, RlRow, Decision, CuratedRow, PatternDecision,
 ]  # fmt: skip
 
 
