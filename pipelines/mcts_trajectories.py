@@ -54,7 +54,7 @@ TABLES: Mapping[str, type] = {
 
 def _card(folder: Path, manifest: Manifest, settings: Settings) -> str:
     rows = read_rows(sorted((folder / DATASET).glob("*.parquet")), Trajectory)
-    return card(manifest, MCTS.configuration(settings), rows)
+    return card(folder, manifest, MCTS.configuration(settings), rows)
 
 
 MCTS = Dataset(
