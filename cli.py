@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from commands import curate, documents, export, kg, train, training
+from commands import curate, documents, export, kg, push, train, training
 from commands.options import (
     BeamOptions,
     MaxCalls,
@@ -125,6 +125,7 @@ kg.register(app)
 train.register(app)
 training.register(app)
 export.register(app)
+push.register(app)
 
 
 @app.command(

@@ -12,6 +12,7 @@
     ├── BudgetExceeded      a hard cap was reached
     ├── CountMismatch       inputs != accepted + rejected + failed, or a file is not what the manifest says
     ├── ClusterError        a job of a distributed runner failed, or lost a worker
+    ├── HubError            the Hub refused a push, or cannot be reached
     └── OutputError         the output folder cannot be written, or belongs to another run
 
 Policy. Plain code raises; nothing catches in order to go on, but for these five places:
@@ -136,6 +137,13 @@ class ClusterError(TrailforgeError):
 
     reason = "cluster_error"
     exit_code = 10
+
+
+class HubError(TrailforgeError):
+    """The Hub refused what was pushed, or could not be reached. What was sent before is not sent again."""
+
+    reason = "hub_error"
+    exit_code = 12
 
 
 ITEM_ERRORS: tuple[type[TrailforgeError], ...] = (ContextOverflow, MalformedReply)

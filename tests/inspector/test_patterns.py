@@ -15,8 +15,8 @@ from schemas import PATTERNS_LOG, InvalidInput, PatternDecision
 
 def said(who: str, second: int, action: Any = "refuse", **changes: Any) -> PatternDecision:
     when = f"2026-01-01T00:00:{second:02d}.000000Z"
-    fields = {"run_id": "run", "field": "question", "pattern": "who sang", "reason": f"dull {second}"} | changes
-    return PatternDecision(who=who, when=when, action=action, **fields)
+    fields: dict[str, Any] = {"run_id": "run", "field": "question", "pattern": "who sang", "reason": f"dull {second}"}
+    return PatternDecision(**{**fields, "who": who, "when": when, "action": action, **changes})
 
 
 words = st.lists(
@@ -62,9 +62,9 @@ def test_the_log_is_appended_to_and_a_half_written_line_is_passed_over(tmp_path:
 
 
 def test_a_word_that_says_too_little_is_refused_and_a_bad_line_is_named(tmp_path: Path) -> None:
-    for changes in ({"reason": " "}, {"pattern": ""}, {"who": ""}):
+    for bad in (said("ann", 1, reason=" "), said("ann", 1, pattern=""), said("", 1)):
         with pytest.raises(InvalidInput, match="must not be empty"):
-            append_pattern(tmp_path, said(**({"who": "ann", "second": 1} | changes)))
+            append_pattern(tmp_path, bad)
     append_pattern(tmp_path, said("ann", 1))
     path = tmp_path / PATTERNS_LOG
     path.write_text(path.read_text() + '{"schema_version": "9.0"}\n')
