@@ -1,8 +1,8 @@
 """A finished run to a data set repository of the Hugging Face Hub: verified, one commit, nothing but the data set.
 
 What goes: the files of the manifest, the card with its figures, `manifest.json` and `run.json`. What stays: ledger,
-receipts, progress, what curators said. Files of an earlier run that are in the way of the card's patterns are removed
-by the same commit. What the repository has already is not sent again.
+receipts, progress, what curators said. Files of an earlier run, which the card's patterns would take for this one's,
+are removed by the same commit. What the repository has already is not sent again.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from pipelines.datasets import all_tables
 from pipelines.files import sha256_of
 from pipelines.finish import CARD, MANIFEST, read_manifest
 from pipelines.intake import SETTINGS
@@ -81,7 +82,7 @@ def checked_files(folder: Path, repo: str) -> list[LocalFile]:
             sha256=hashes.get(name) or sha256_of(folder / name),
             bytes=(folder / name).stat().st_size,
         )
-        for name in (*told, *plots, *hashes)
+        for name in dict.fromkeys((*told, *plots, *hashes))
     ]
 
 
@@ -101,7 +102,7 @@ def push(
         head = _prepared(api, repo, branch, private)
         there = _tree(api, repo, branch)
         changed = [file for file in files if not _is_same(file, there.get(file.name))]
-        stale = sorted(name for name in there.keys() - {file.name for file in files} if _is_ours(name))
+        stale = _of_earlier_run(there.keys() - {file.name for file in files}, there)
         if not changed and not stale:
             return Pushed(url=f"{api.endpoint}/datasets/{repo}", sent=0, removed=0)
         told(f"{repo}: {len(changed)} files to send ({megabytes(changed)}), {len(stale)} of an earlier run to remove")
@@ -177,11 +178,18 @@ def _is_same(file: LocalFile, remote: RepoFile | None) -> bool:
     return remote.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
-def _is_ours(name: str) -> bool:
-    """Whether a file of the repository is of a kind that a run has, so that one of another run would be in the way."""
-    path = PurePosixPath(name)
-    is_table = len(path.parts) == 2 and path.match("part-*.parquet")
-    return is_table or path.match("plots/*.png") or name == JSONL
+def _of_earlier_run(left: Iterable[str], there: Mapping[str, RepoFile]) -> list[str]:
+    """Files that were pushed with an earlier run and would be in the way: all others are none of our business."""
+    if not {MANIFEST, SETTINGS} <= there.keys():
+        return []
+    tables = all_tables()
+    return sorted(name for name in left if _is_of_run(PurePosixPath(name), tables))
+
+
+def _is_of_run(path: PurePosixPath, tables: frozenset[str]) -> bool:
+    is_row_file = len(path.parts) == 2 and path.parts[0] in tables and path.match("part-*.parquet")
+    is_plot = path.parts[:-1] == ("plots",) and path.suffix == ".png"
+    return is_row_file or is_plot or str(path) == JSONL
 
 
 def _check_arrived(files: Sequence[LocalFile], there: Mapping[str, RepoFile], repo: str) -> None:

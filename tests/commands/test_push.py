@@ -84,11 +84,18 @@ def test_only_what_changed_goes_and_files_of_an_earlier_run_are_removed(finished
     repo, sent = hub.repos[REPO], len(hub.uploads)
     files = repo.branches["main"]
     ours = ("trees/part-00009-old.parquet", "plots/old.png", "questions.jsonl")
-    files |= dict.fromkeys([*ours, "LICENSE", "notes/part-0.parquet.md"], b"old")
+    theirs = ("LICENSE", "data/part-0.parquet", "trees/notes.md", "figures/a.png")
+    files |= dict.fromkeys([*ours, *theirs], b"old")
     files["run.json"] = b"{}"
     told = run(finished_run.folder, "--repo", REPO)
     assert "1 files sent, 3 removed" in told and len(hub.uploads) == sent and len(repo.commits) == 2
-    assert set(there(repo)) - set(wanted(finished_run.folder)) == {"LICENSE", "notes/part-0.parquet.md"}
+    assert set(there(repo)) - set(wanted(finished_run.folder)) == set(theirs)
+
+
+def test_of_a_repository_that_held_no_run_nothing_is_removed(finished_run: FinishedRun, hub: Hub) -> None:  # noqa: F811
+    hub.repos[REPO] = Repo(branches={"main": {"sft/part-0.parquet": b"theirs"}})
+    assert ", 0 removed" in run(finished_run.folder, "--repo", REPO)
+    assert there(hub.repos[REPO])["sft/part-0.parquet"] == b"theirs"
 
 
 def test_a_branch_is_made_and_the_other_stays_as_it_is(finished_run: FinishedRun, hub: Hub) -> None:  # noqa: F811

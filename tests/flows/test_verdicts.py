@@ -5,12 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import regex
 
+from flows.mcts_trajectories import mcts_trajectories
 from flows.verdicts import refusals
 from inspector.decisions import append
 from inspector.patterns import append_pattern
 from pipelines.files import sha256_of
-from schemas import DECISIONS_LOG, PATTERNS_LOG, Decision, InvalidInput, PatternDecision
+from pipelines.verify import verify_run
+from schemas import (
+    DECISIONS_LOG,
+    PATTERNS_LOG,
+    Decision,
+    InvalidInput,
+    Manifest,
+    OutputError,
+    PatternDecision,
+    Question,
+    ServerUnavailable,
+    read_rows,
+)
+from tests.support.model_server import running, stats
+from tests.support.world import write_questions
 
 WHEN = "2026-01-01T00:00:00.000000Z"
 
@@ -68,3 +84,37 @@ def test_what_is_no_log_is_one_line(runs: list[Path], tmp_path: Path) -> None:
     append_pattern(runs[0], refusal("("))
     with pytest.raises(InvalidInput, match="is no regular expression"):
         refusals(runs)
+
+
+@pytest.mark.slow
+def test_the_next_run_leaves_out_what_was_refused_and_goes_on_only_with_the_same_verdicts(tmp_path: Path) -> None:
+    questions, preset, first, out = (tmp_path / name for name in ("questions.jsonl", "preset.yaml", "first", "out"))
+    write_questions(questions, 6)
+    preset.write_text("model: {name: scripted}\nretrieval: {kind: bm25}\noutput: {shard_size: 3}\n")
+
+    def run(folder: Path, url: str, *verdicts: Path) -> Manifest:
+        return mcts_trajectories(questions, folder, preset=str(preset), model=url, verdicts=list(verdicts))
+
+    with running() as url:
+        before = run(first, url)
+        asked = list(read_rows(sorted((first / "inputs").glob("*.parquet")), Question))
+        append(first, [rejection(asked[1].id)])
+        append_pattern(first, refusal(regex.escape(asked[4].question)))
+        with pytest.raises(ServerUnavailable):
+            run(out, "http://127.0.0.1:9/v1", first)
+        append(first, [Decision(run_id="r", table="inputs", uid="x", who="ann", when=WHEN, action="accept")])
+        after = run(out, url, first)  # nothing else is refused: it goes on
+        calls = stats(url)["calls"]
+        append(first, [rejection("nobody asks this")])
+        with pytest.raises(OutputError, match="holds a run with other verdicts"):
+            run(out, url, first)
+        with pytest.raises(OutputError, match="holds a run with other verdicts"):
+            run(out, url)
+        assert stats(url)["calls"] == calls
+    left = [row.id for row in read_rows(sorted((out / "inputs").glob("*.parquet")), Question)]
+    assert left == [row.id for row in asked if row not in (asked[1], asked[4])]
+    (books,) = [line for line in after.stages if line.name == "read"]
+    assert {count.reason: count.count for count in books.rejected} == {"rejected_by_curator": 1, "refused_pattern": 1}
+    assert (books.inputs, books.accepted) == (6, 4) and verify_run(out).problems == []
+    assert [Path(entry.path).name for entry in after.inputs] == ["questions.jsonl", "decisions.jsonl", "patterns.jsonl"]
+    assert after.run_id != before.run_id and "What curators said" in (out / "README.md").read_text()

@@ -18,6 +18,7 @@ from pipelines.card import front_matter
 from pipelines.curation import apply
 from pipelines.finish import read_manifest
 from pipelines.licences import Source, front, of_documents, of_questions, over_corpus, section, shown
+from pipelines.pushing import checked_files
 from retrieval import RetrievalConfig
 from schemas import FileEntry, KgTrajectory, Question, Ruling, write_parquet
 from tests.pipelines.bundles_support import FinishedBundles
@@ -73,6 +74,15 @@ def test_hub_and_datasets_read_the_card_and_every_table(
     assert "plots/funnel.png" in plots and sorted(plots) == sorted(f"plots/{p.name}" for p in folder.glob("plots/*"))
     for heading in ("## Funnel", "## Cost", "## Licences", "## Known limits", "One "):
         assert heading in card.text
+
+
+def test_what_is_pushed_of_each_data_set_is_what_its_manifest_and_card_name(folder_of: Mapping[str, Path]) -> None:
+    for folder in folder_of.values():
+        manifest, names = read_manifest(folder), [file.name for file in checked_files(folder, "ann/trails")]
+        assert manifest is not None
+        listed = {entry.path for entry in manifest.files}
+        shown = set(re.findall(r"\]\((plots/[^)]+)\)", (folder / "README.md").read_text()))
+        assert sorted(names) == sorted({"README.md", "manifest.json", "run.json"} | listed | shown)
 
 
 def test_a_curated_data_set_tells_its_decisions_apart_from_its_questions(original_curated: Path) -> None:
