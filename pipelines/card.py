@@ -57,7 +57,7 @@ def origin_lines(manifest: Manifest, what: str, seed: int) -> list[str]:
     return [
         f"- Model: {manifest.model}",
         f"- {what}: {_files(given, 'rows read')}",
-        *([f"- What curators said: {_files(said, 'words')}"] if said else []),
+        *([f"- What curators said: {_files(said, 'lines', 3)}"] if said else []),
         f"- Seed {seed}, configuration {manifest.config_hash}, trailforge {manifest.trailforge_version}\n",
     ]
 
@@ -86,8 +86,8 @@ def cost_table(manifest: Manifest) -> str:
     )
 
 
-def _files(files: Iterable[FileEntry], unit: str) -> str:
-    return ", ".join(f"`{shown(file.path)}` ({file.rows} {unit})" for file in files)
+def _files(files: Iterable[FileEntry], unit: str, parts: int = 2) -> str:
+    return ", ".join(f"`{shown(file.path, parts)}` ({file.rows} {unit})" for file in files)
 
 
 def _size(rows: int) -> str:

@@ -86,9 +86,9 @@ def of_graph(digest: str) -> list[Source]:
     return [Source(name=f"facts of the graph {digest[:12]}")]
 
 
-def shown(path: str) -> str:
-    """A path for people elsewhere: what is above the last two parts is a matter of the machine."""
-    return "/".join(Path(path).parts[-2:]) if Path(path).is_absolute() else path
+def shown(path: str, parts: int = 2) -> str:
+    """A path for people elsewhere: what is above its last parts is a matter of the machine."""
+    return "/".join(Path(path).parts[-parts:]) if Path(path).is_absolute() else path
 
 
 def _line(source: Source) -> str:

@@ -87,7 +87,7 @@ def test_what_is_pushed_of_each_data_set_is_what_its_manifest_and_card_name(fold
 
 def test_a_curated_data_set_tells_its_decisions_apart_from_its_questions(original_curated: Path) -> None:
     card = DatasetCard.load(original_curated / "README.md")
-    assert "- What curators said: `x/decisions.jsonl` (1 words)" in card.text
+    assert "- What curators said: `x/decisions.jsonl` (1 lines)" in card.text
     assert re.search(r"- Questions: `[^`]*questions\.jsonl` \(21 rows read\)\n", card.text)
     assert "curated" in [config["config_name"] for config in card.data.to_dict()["configs"]]
 
@@ -128,7 +128,8 @@ def test_licences_of_documents_are_theirs_and_of_questions_those_of_their_benchm
 
 
 def test_paths_of_this_machine_are_no_part_of_a_card(folder_of: Mapping[str, Path], tmp_path: Path) -> None:
-    assert (shown("/home/ann/data/q.jsonl"), shown("data/q.jsonl")) == ("data/q.jsonl", "data/q.jsonl")
+    assert (shown("/home/ann/data/q.jsonl"), shown("x/data/q.jsonl")) == ("data/q.jsonl", "x/data/q.jsonl")
+    assert shown("/runs/demo/curation/decisions.jsonl", 3) == "demo/curation/decisions.jsonl"
     for folder in folder_of.values():
         assert str(tmp_path.parent.parent) not in (folder / "README.md").read_text()
 
