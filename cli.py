@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from commands import curate, documents, export, inspect, kg, train, training, windows
+from commands import curate, documents, export, inspect, kg, push, train, training, windows
 from commands.options import (
     BeamOptions,
     MaxCalls,
@@ -25,6 +25,7 @@ from commands.options import (
     Replace,
     RunFolder,
     Runner,
+    Verdicts,
 )
 from schemas.errors import TrailforgeError
 
@@ -62,6 +63,7 @@ def mcts_trajectories_command(
     model_name: ModelName = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
+    verdicts: Verdicts = None,
     max_cost: MaxCost = None,
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
@@ -75,7 +77,7 @@ def mcts_trajectories_command(
 ) -> None:
     """Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher)."""
     if dry_run:
-        _estimate(questions, preset, limit, seed)
+        _estimate(questions, preset, limit, seed, verdicts or [])
         return
     if out is None:
         raise typer.BadParameter("needed, as the folder of the run", param_hint="--out")
@@ -91,6 +93,7 @@ def mcts_trajectories_command(
         model_name=model_name,
         limit=limit,
         seed=seed,
+        verdicts=verdicts or [],
         caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
         replace_run=replace,
         redo_truncated=redo is not None,
@@ -100,7 +103,7 @@ def mcts_trajectories_command(
     show_trajectories(manifest, out)
 
 
-def _estimate(questions: Path, preset: str, limit: int | None, seed: int) -> None:
+def _estimate(questions: Path, preset: str, limit: int | None, seed: int, verdicts: list[Path]) -> None:
     """Print what a run would take."""
     import asyncio
 
@@ -108,10 +111,12 @@ def _estimate(questions: Path, preset: str, limit: int | None, seed: int) -> Non
 
     from flows.dry_run import estimate_table
     from flows.mcts_trajectories import configured
+    from flows.verdicts import refusals
     from pipelines.mcts_trajectories import estimate
 
     config = configured(preset, None, None, seed)
-    Console().print(estimate_table(asyncio.run(estimate(questions, config, limit)), config.model.prices))
+    found = asyncio.run(estimate(questions, config, limit, refusals(verdicts)))
+    Console().print(estimate_table(found, config.model.prices))
 
 
 curate.register(app)
@@ -122,6 +127,7 @@ training.register(app)
 export.register(app)
 inspect.register(app)
 windows.register(app)
+push.register(app)
 
 
 @app.command(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections import Counter
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from commands.options import RunFolder
-from schemas import FileEntry, InvalidInput
+from schemas import FileEntry, InvalidInput, PatternDecision, RefusedPattern
 
 if TYPE_CHECKING:
     from inspector.decisions import Merged
@@ -22,6 +23,12 @@ DECIDE_EPILOG = """Examples:\n
     trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --fix answer="Kiel" --fix final_answer="Kiel"\n
     trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --fix messages.3.content="I search for its mayor."\n
     trailforge curate decide datasets_out/demo 2hop__sample_001 --reject "it has two answers"     the question itself"""
+REFUSE_EPILOG = """Examples:\n
+    trailforge curate refuse datasets_out/demo --field question --pattern '(?i)who sang' --reason "songs are dull"\n
+    trailforge curate refuse datasets_out/spring --field publisher --pattern '^tabloid' --reason "mostly gossip"\n
+    trailforge curate refuse datasets_out/kgq --field relation --pattern '^shares border with$' --reason "too easy"\n
+    trailforge curate refuse datasets_out/demo --field question --pattern '(?i)who sang' --withdraw\n
+    trailforge mcts-trajectories … --verdicts datasets_out/demo     makes nothing of such sources"""
 APPLY_EPILOG = """Examples:\n
     trailforge curate apply datasets_out/demo --out datasets_out/demo-curated\n
     trailforge verify datasets_out/demo-curated"""
@@ -29,6 +36,19 @@ STATS_EPILOG = """Examples:\n
     trailforge curate stats datasets_out/demo"""
 app = typer.Typer(no_args_is_help=True, help="Decide on rows of a finished run, and make the curated data set of it.")
 _MOST_CONFLICTS = 20
+_MOST_NAMED = 3
+
+
+class Field(StrEnum):
+    """What a pattern is held against: the values of `PatternField`."""
+
+    QUESTION = "question"
+    ANSWER = "answer"
+    TITLE = "title"
+    TEXT = "text"
+    PUBLISHER = "publisher"
+    RELATION = "relation"
+    ENTITY = "entity"
 
 
 @app.command(epilog=DECIDE_EPILOG)
@@ -66,6 +86,43 @@ def decide(
     print(f"{table}, {uid}: {', '.join(word['action'] for word in words)} by {new[0].who}")
 
 
+@app.command(epilog=REFUSE_EPILOG)
+def refuse(
+    folder: RunFolder,
+    pattern: Annotated[str, typer.Option(help="Regular expression, searched for; (?i) ignores case.", metavar="REGEX")],
+    field: Annotated[
+        Field,
+        typer.Option(
+            help="Of questions: question, answer; of documents: title, text, publisher; of paths of a "
+            "graph: relation, entity, answer."
+        ),
+    ],
+    reason: Annotated[str, typer.Option(help="Why nothing is to be made of such sources.")] = "",
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take back one's own refusal of this.")] = False,
+    who: Annotated[str | None, typer.Option(help="Who decides. Default: the user's name.")] = None,
+) -> None:
+    """Say that the next runs (their --verdicts) are to make nothing of a kind of source; this run stays as it is."""
+    from inspector.decisions import now
+    from inspector.patterns import append_pattern, checked_pattern
+
+    settings = _settings(folder)
+    new = checked_pattern(
+        PatternDecision(
+            run_id=settings.run_id,
+            field=field.value,
+            pattern=pattern,
+            who=who or getpass.getuser(),
+            when=now(),
+            action="withdraw" if withdraw else "refuse",
+            reason=" ".join(reason.split()),
+        )
+    )
+    matched = _matched(folder, settings, RefusedPattern(field=field.value, pattern=pattern, detail=""))
+    append_pattern(folder, new)
+    first = f": {', '.join(matched[:_MOST_NAMED])}{' …' * (len(matched) > _MOST_NAMED)}" if matched else ""
+    print(f"{new.action} by {new.who}; it fits {len(matched):,} of this run's {settings.items:,} sources{first}")
+
+
 @app.command(epilog=APPLY_EPILOG)
 def apply(
     folder: RunFolder,
@@ -101,6 +158,7 @@ def stats(folder: RunFolder) -> None:
 
     from inspector.agreement import between_people, with_filters
     from inspector.decisions import merged, of_run, read_decisions, standing
+    from inspector.patterns import read_patterns, refused_patterns
 
     settings, console = _settings(folder), Console(highlight=False)
     decisions = read_decisions(folder)
@@ -123,6 +181,8 @@ def stats(folder: RunFolder) -> None:
         console.print(
             Text(f"differ: {conflict.table}, {conflict.uid}{' ' * bool(conflict.field)}{conflict.field}: {sides}")
         )
+    for pattern in refused_patterns(read_patterns(folder)):
+        console.print(Text(f"refused: {pattern.field} matches {pattern.pattern!r} ({pattern.detail})"))
     if len(of_this) < len(decisions):
         console.print(f"{len(decisions) - len(of_this)} decisions are on another run that was in this folder.")
 
@@ -144,6 +204,20 @@ def _settings(folder: Path) -> Any:
     if is_curated(settings):
         raise InvalidInput("is a curated data set; decide on rows of the run that it was made of", file=folder)
     return settings
+
+
+def _matched(folder: Path, settings: Any, pattern: RefusedPattern) -> list[str]:
+    """Ids of the run's sources that fit. Raises `InvalidInput` for a field that they do not have, and a bad pattern."""
+    from pipelines.datasets import dataset_of
+    from pipelines.sources.refused import FIELDS, compiled, is_match
+    from schemas import read_rows
+
+    record = dataset_of(settings).item
+    if pattern.field not in FIELDS[record]:
+        raise InvalidInput(f"sources of {settings.dataset} have {', '.join(FIELDS[record])}", field=pattern.field)
+    compiled(pattern.pattern)
+    rows = read_rows([folder / shard.input for shard in settings.shards], record)
+    return [row.id for row in rows if is_match(pattern, row)]
 
 
 def _row(folder: Path, dataset: str, uid: str) -> tuple[str, dict[str, Any]]:

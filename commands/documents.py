@@ -20,6 +20,7 @@ from commands.options import (
     RedoOption,
     Replace,
     Runner,
+    Verdicts,
 )
 
 
@@ -63,6 +64,7 @@ def document_bundles(
         list[Path] | None, typer.Option(help="File of questions that must not come out. Repeatable.")
     ] = None,
     bundles_only: Annotated[bool, typer.Option("--bundles-only", help="Stop at the bundles; no model.")] = False,
+    verdicts: Verdicts = None,
     max_cost: MaxCost = None,
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
@@ -85,6 +87,7 @@ def document_bundles(
         model_name=model_name,
         limit=limit,
         seed=seed,
+        verdicts=verdicts or [],
         caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
         column_map=parse_column_map(columns) if columns else None,
         source=source,

@@ -19,6 +19,7 @@ from commands.options import (
     RedoOption,
     Replace,
     Runner,
+    Verdicts,
 )
 
 app = typer.Typer(
@@ -117,6 +118,7 @@ def kg_trajectories(
     model_name: ModelName = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
+    verdicts: Verdicts = None,
     max_cost: MaxCost = None,
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
@@ -140,6 +142,7 @@ def kg_trajectories(
         model_name=model_name,
         limit=limit,
         seed=seed,
+        verdicts=verdicts or [],
         caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
         replace_run=replace,
         redo_truncated=redo is not None,
@@ -169,6 +172,7 @@ def kg_questions(
     model: Model = None,
     model_name: ModelName = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
+    verdicts: Verdicts = None,
     max_cost: MaxCost = None,
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
@@ -191,6 +195,7 @@ def kg_questions(
         count=count,
         as_of=as_of,
         seed=seed,
+        verdicts=verdicts or [],
         caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
         replace_run=replace,
         redo_truncated=redo is not None,

@@ -40,6 +40,13 @@ MaxCalls = Annotated[int | None, typer.Option(min=0, help="Hard cap on the model
 MaxTokens = Annotated[
     int | None, typer.Option(min=0, help="Hard cap on the tokens of this folder, prompts and completions.")
 ]
+Verdicts = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="Leave out what people rejected: folder of a curated run, or its decisions.jsonl or patterns.jsonl. "
+        "Repeatable."
+    ),
+]
 Replace = Annotated[
     bool, typer.Option("--replace", help="Drop the rows of a run with other settings in --out; keep its ledger.")
 ]

@@ -11,6 +11,7 @@ from prefect import flow, task
 from flows.configuration import configuration_of
 from flows.runs import EMBEDDED, carried_out, is_mendable, ready_server, run_shown
 from flows.stopping import at_once
+from flows.verdicts import refusals
 from inference import Caps
 from pipelines.bundles_config import BundleRunConfig
 from pipelines.document_bundles import BEFORE_MODEL, BUNDLES, DATASET, WITH_MODEL, run, stages_of, take_in
@@ -31,6 +32,7 @@ def document_bundles(
     limit: int | None = None,
     seed: int = 0,
     caps: Caps | None = None,
+    verdicts: list[Path] | None = None,
     column_map: dict[str, str] | None = None,
     source: str | None = None,
     kind: SourceKind | None = None,
@@ -46,14 +48,16 @@ def document_bundles(
     `column_map`, `source`, `kind`: what the files do not say themselves. `benchmarks`: files of questions that must
     not come out. `bundles_only`: no questions, and so no model. The others are those of `mcts_trajectories`.
     """
-    arguments = beam_options(runner, runner_options)
+    arguments, refused = beam_options(runner, runner_options), refusals(verdicts or [])
     config = configuration_of(BundleRunConfig, DATASET, preset, model, model_name, seed, caps)
     config = config.against(benchmarks or [])
     return carried_out(
         out,
         replace(config, questions=config.questions and not bundles_only),
         BUNDLES,
-        lambda config: take_in(documents, out, config, limit, column_map=column_map, source=source, kind=kind),
+        lambda config: take_in(
+            documents, out, config, limit, column_map=column_map, source=source, kind=kind, refused=refused
+        ),
         lambda settings, config: _run_stages(out, settings, config, preset, arguments),
         replace_run=replace_run,
         redo_truncated=redo_truncated,

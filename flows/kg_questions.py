@@ -13,11 +13,13 @@ from rich.progress import track
 
 from flows.configuration import configuration_of
 from flows.runs import carried_out, is_mendable, ready_server, run_shown
+from flows.verdicts import refusals
 from inference import Caps
 from pipelines.intake import Settings, read_settings
 from pipelines.kg_config import KgQuestionRunConfig
 from pipelines.kg_questions import DATASET, KG_QUESTIONS, STAGES, WRITE, run, stages_of, take_in
 from pipelines.runners import LOCAL, beam_options
+from pipelines.sources.refused import Refusals
 from schemas import FactChain, Manifest
 
 _LOG = logging.getLogger(__name__)
@@ -34,6 +36,7 @@ def kg_questions(
     as_of: str | None = None,
     seed: int = 0,
     caps: Caps | None = None,
+    verdicts: list[Path] | None = None,
     replace_run: bool = False,
     redo_truncated: bool = False,
     runner: str = LOCAL,
@@ -44,7 +47,7 @@ def kg_questions(
     `kg`: folder of a store; None keeps the preset's. `count`: paths to sample. `as_of`: ISO date of the graph. The
     others are those of `mcts_trajectories`.
     """
-    arguments = beam_options(runner, runner_options)
+    arguments, refused = beam_options(runner, runner_options), refusals(verdicts or [])
     config = configuration_of(KgQuestionRunConfig, DATASET, preset, model, model_name, seed, caps).on_graph(kg)
     given = {name: value for name, value in (("count", count), ("as_of", as_of)) if value is not None}
 
@@ -57,7 +60,7 @@ def kg_questions(
         out,
         replace(config, **given),
         KG_QUESTIONS,
-        lambda config: _sampled(out, config),
+        lambda config: _sampled(out, config, refused),
         work,
         replace_run=replace_run,
         redo_truncated=redo_truncated,
@@ -73,15 +76,16 @@ def run_stage(
     run_shown(out, stages, name, lambda: run(name, out, settings, config, preset, arguments), is_counted=name == WRITE)
 
 
-def _sampled(out: Path, config: KgQuestionRunConfig) -> Settings:
-    """The run's paths: sampled, unless the folder has those of the same configuration, which decides all of them."""
-    earlier = read_settings(out)
-    if earlier is not None and (earlier.dataset, earlier.config_hash) == (DATASET, config.hash):
+def _sampled(out: Path, config: KgQuestionRunConfig, refused: Refusals) -> Settings:
+    """The run's paths: sampled, unless the folder has those of the same configuration and verdicts."""
+    earlier, asked = read_settings(out), (DATASET, config.hash, refused.hash)
+    if earlier is not None and (earlier.dataset, earlier.config_hash, earlier.refusals) == asked:
         return earlier
-    settings, rejected = take_in(out, config, lambda paths: _counted(paths, config.count))
-    if settings.items < config.count:
+    settings, rejected = take_in(out, config, lambda paths: _counted(paths, config.count), refused)
+    (books,) = settings.books
+    if books.inputs < config.count:
         _LOG.warning(
-            "the graph gave %d of %d paths; attempts that gave none: %s", settings.items, config.count, _told(rejected)
+            "the graph gave %d of %d paths; attempts that gave none: %s", books.inputs, config.count, _told(rejected)
         )
     return settings
 

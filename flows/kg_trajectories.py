@@ -8,6 +8,7 @@ from prefect import flow, task
 
 from flows.configuration import configuration_of
 from flows.runs import carried_out, is_mendable, ready_server, run_shown
+from flows.verdicts import refusals
 from inference import Caps
 from pipelines.intake import Settings
 from pipelines.kg_config import KgRunConfig
@@ -29,6 +30,7 @@ def kg_trajectories(
     limit: int | None = None,
     seed: int = 0,
     caps: Caps | None = None,
+    verdicts: list[Path] | None = None,
     replace_run: bool = False,
     redo_truncated: bool = False,
     runner: str = LOCAL,
@@ -39,7 +41,7 @@ def kg_trajectories(
     `kg`: folder of a store; None keeps the preset's. `documents`: an index or file to search instead of the questions'
     own paragraphs. The others are those of `mcts_trajectories`.
     """
-    arguments = beam_options(runner, runner_options)
+    arguments, refused = beam_options(runner, runner_options), refusals(verdicts or [])
     config = configuration_of(KgRunConfig, DATASET, preset, model, model_name, seed, caps).on_graph(kg).over(documents)
 
     def work(settings: Settings, config: KgRunConfig) -> None:
@@ -50,7 +52,7 @@ def kg_trajectories(
         out,
         config,
         KG,
-        lambda config: take_in(questions, out, config, limit),
+        lambda config: take_in(questions, out, config, limit, refused),
         work,
         replace_run=replace_run,
         redo_truncated=redo_truncated,

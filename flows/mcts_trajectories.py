@@ -8,6 +8,7 @@ from prefect import flow, task
 
 from flows.configuration import configured
 from flows.runs import carried_out, is_mendable, ready_server, run_shown
+from flows.verdicts import refusals
 from inference import Caps
 from pipelines.config import MctsRunConfig
 from pipelines.intake import Settings
@@ -27,6 +28,7 @@ def mcts_trajectories(
     limit: int | None = None,
     seed: int = 0,
     caps: Caps | None = None,
+    verdicts: list[Path] | None = None,
     replace_run: bool = False,
     redo_truncated: bool = False,
     runner: str = LOCAL,
@@ -35,11 +37,12 @@ def mcts_trajectories(
     """Make trajectories of the questions in a file.
 
     `model`: base URL of an OpenAI-compatible server, or `embedded`; None keeps the preset's. `limit`: the first so
-    many valid questions. `caps`: go over the preset's where they are given. `replace_run`: drop the rows of a run with
-    other settings in this folder, keep its ledger. `redo_truncated`: ask anew for the replies that were cut, and for
+    many valid questions. `caps`: go over the preset's where they are given. `verdicts`: folders of curated
+    runs, or their logs: what people rejected there is left out. `replace_run`: drop the rows of a run with other
+    settings in this folder, keep its ledger. `redo_truncated`: ask anew for the replies that were cut, and for
     what follows from them; all others come from the ledger. `runner`: one of Beam's, with its options as `KEY=VALUE`.
     """
-    arguments = beam_options(runner, runner_options)
+    arguments, refused = beam_options(runner, runner_options), refusals(verdicts or [])
     config = configured(preset, model, model_name, seed, caps)
 
     def work(settings: Settings, config: MctsRunConfig) -> None:
@@ -50,7 +53,7 @@ def mcts_trajectories(
         out,
         config,
         MCTS,
-        lambda config: take_in(questions, out, config, limit),
+        lambda config: take_in(questions, out, config, limit, refused),
         work,
         replace_run=replace_run,
         redo_truncated=redo_truncated,

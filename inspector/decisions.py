@@ -11,9 +11,7 @@ conflict and is listed. The order of the lines of different people does not matt
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,11 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from schemas import Decision, Fix, InvalidInput, OutputError, Ruling, RulingAction, from_dict, to_dict, version_of
+from inspector.append_log import append_records, read_records
+from schemas import DECISIONS_LOG, Decision, Fix, InvalidInput, Ruling, RulingAction
 
-LOG = "curation/decisions.jsonl"
-_TAIL = 1 << 20
-"""Bytes at the end in which the last line begins; no line may be longer."""
+LOG = DECISIONS_LOG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,21 +76,7 @@ def append(folder: Path, decisions: Sequence[Decision]) -> None:
 
     Raises `InvalidInput` for a decision that says too little, `OutputError` when the log cannot be written.
     """
-    lines = "".join(json.dumps(to_dict(checked(each)), ensure_ascii=False) + "\n" for each in decisions).encode()
-    if len(lines) > _TAIL:
-        raise InvalidInput(f"more than {_TAIL:,} bytes at once", field="value")
-    path = folder / LOG
-    try:
-        path.parent.mkdir(exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            _write_at_end(descriptor, lines)
-        finally:
-            os.close(descriptor)
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+    append_records(folder / LOG, [checked(each) for each in decisions])
 
 
 def read_decisions(path: Path) -> list[Decision]:
@@ -102,16 +85,7 @@ def read_decisions(path: Path) -> list[Decision]:
     The file is a log or the folder of a run. Raises `InvalidInput` naming the line that is no decision; only the last
     one may be half-written.
     """
-    path = path / LOG if path.is_dir() else path
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise InvalidInput(f"cannot be read ({error.strerror})", file=path) from error
-    *lines, tail = content.split(b"\n")
-    found = [_parsed(line, path, number) for number, line in enumerate(lines, start=1) if line.strip()]
-    return [*found, _parsed(tail, path, len(lines) + 1)] if _is_whole(tail) else found
+    return read_records(path / LOG if path.is_dir() else path, Decision, checked)
 
 
 def standing(decisions: Iterable[Decision]) -> list[Stance]:
@@ -166,54 +140,6 @@ def source_of(table: str, row: Mapping[str, Any]) -> str:
             return row["chain"]["id"]
         case _:
             return ""
-
-
-def _write_at_end(descriptor: int, lines: bytes) -> None:
-    """Append whole lines; what a killed process left without its line end goes first, unless it is all there."""
-    size = os.fstat(descriptor).st_size
-    start = max(0, size - _TAIL)
-    tail = os.pread(descriptor, size - start, start).rpartition(b"\n")[2]
-    if tail:
-        lines = b"\n" + lines if _is_whole(tail) else lines
-        size -= 0 if _is_whole(tail) else len(tail)
-    os.ftruncate(descriptor, size)
-    try:
-        written = 0
-        while written < len(lines):
-            written += os.pwrite(descriptor, lines[written:], size + written)
-        os.fsync(descriptor)
-    except OSError:
-        os.ftruncate(descriptor, size)  # the disk is full: nothing of it counts
-        raise
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _is_whole(tail: bytes) -> bool:
-    """Whether the end of a log without line end lacks nothing but that."""
-    try:
-        return isinstance(json.loads(tail), dict)
-    except ValueError:
-        return False
-
-
-def _parsed(line: bytes, path: Path, number: int) -> Decision:
-    try:
-        content = json.loads(line)
-        found = content.get("schema_version") if isinstance(content, dict) else None
-        if found is not None and found != version_of(Decision):
-            raise InvalidInput(f"decision of schema version {found}; this trailforge reads {version_of(Decision)}")
-        return checked(from_dict(Decision, content))
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=path, row=number, field=error.field) from error
-    except ValueError as error:
-        raise InvalidInput(f"not valid JSON ({error})", file=path, row=number) from error
 
 
 def _stance(words: Sequence[Decision]) -> Stance:

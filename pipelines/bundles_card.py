@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pipelines.bundles_config import BundleRunConfig
 from pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
+from pipelines.licences import of_documents, section
 from pipelines.plots import FUNNEL, funnel, write_figure
 from pipelines.stages import grouping
 from schemas import Bundle, BundleQuestion, Manifest, read_rows
@@ -23,9 +24,10 @@ def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
     """The card as Markdown."""
     bundles = list(_rows(folder, "bundles", Bundle))
     questions = list(_rows(folder, "bundle_questions", BundleQuestion))
+    sources = of_documents(folder)
     write_figure(folder / FUNNEL, funnel(manifest.stages))
     sections = [
-        front_matter(manifest, _DATA_TABLES, ["multi-hop", "search-plans", "r-search"]),
+        front_matter(manifest, _DATA_TABLES, ["multi-hop", "search-plans", "r-search"], sources),
         f"# {manifest.run_id}\n",
         _summary(manifest, config, bundles, questions),
         funnel_table(manifest.stages),
@@ -33,6 +35,7 @@ def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
         _bundles(bundles),
         _questions(questions),
         f"## Cost\n\n{cost_table(manifest)}\n",
+        section(manifest.model, sources),
         _limits(config),
         _examples(questions),
     ]
@@ -100,7 +103,6 @@ def _limits(config: BundleRunConfig) -> str:
     lines += [
         "- That fewer documents do not suffice, and that nobody knows the answer without them, was measured with the "
         "model that is named above: another one may know more.",
-        "- Documents and quotes keep the licence of their source; it stands in each row of `documents`.",
     ]
     return "\n".join(lines) + "\n"
 

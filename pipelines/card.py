@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 import yaml
 
-from inference.servers import embedded_licence
-from schemas import Manifest, StageCount
+from pipelines.curated_rows import TABLE as CURATED
+from pipelines.intake import INPUTS
+from pipelines.licences import Source, front, shown
+from schemas import DECISIONS_LOG, PATTERNS_LOG, FileEntry, Manifest, StageCount
 
 LONGEST_EXAMPLE = 700
 """Characters of a text in an example."""
@@ -16,17 +21,28 @@ EMBEDDED_LIMIT = (
 )
 
 
-def front_matter(manifest: Manifest, tables: Sequence[str], tags: Sequence[str]) -> str:
-    """What hubs read: a configuration for each of these tables that has rows."""
-    present = {file.path.split("/")[0] for file in manifest.files if file.rows}
-    configs = [
+_LOGS = frozenset(log.split("/")[-1] for log in (DECISIONS_LOG, PATTERNS_LOG))
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
+_LARGEST = "10M<n<100M"
+
+
+def front_matter(manifest: Manifest, tables: Sequence[str], tags: Sequence[str], sources: Sequence[Source]) -> str:
+    """What hubs read: a configuration for each table that has rows, of which the first is what one loads unasked."""
+    rows = Counter[str]()
+    for file in manifest.files:
+        rows[file.path.split("/")[0]] += file.rows
+    present = [table for table in (*tables, INPUTS, CURATED) if rows[table]]
+    configs: list[dict[str, Any]] = [
         {"config_name": table, "data_files": [{"split": "train", "path": f"{table}/part-*.parquet"}]}
-        for table in tables
-        if table in present
+        for table in present
     ]
+    if configs:
+        configs[0]["default"] = True
     content = {
         "pretty_name": manifest.run_id,
+        **front(sources),
         "language": ["en"],
+        "size_categories": [_size(rows[present[0]] if present else 0)],
         "task_categories": ["question-answering", "text-generation"],
         "tags": ["search-agent", *tags, "trailforge"],
         "configs": configs,
@@ -36,10 +52,12 @@ def front_matter(manifest: Manifest, tables: Sequence[str], tags: Sequence[str])
 
 def origin_lines(manifest: Manifest, what: str, seed: int) -> list[str]:
     """Model, input and configuration of a run. `what`: the files hold, e.g. `Questions`."""
-    licence = embedded_licence(manifest.model)
+    given = [file for file in manifest.inputs if Path(file.path).name not in _LOGS]
+    said = [file for file in manifest.inputs if file not in given]
     return [
-        f"- Model: {manifest.model}{f' (licence {licence})' if licence else ''}",
-        f"- {what}: {', '.join(f'`{f.path}` ({f.rows} rows read)' for f in manifest.inputs)}",
+        f"- Model: {manifest.model}",
+        f"- {what}: {_files(given, 'rows read')}",
+        *([f"- What curators said: {_files(said, 'lines', 3)}"] if said else []),
         f"- Seed {seed}, configuration {manifest.config_hash}, trailforge {manifest.trailforge_version}\n",
     ]
 
@@ -66,6 +84,15 @@ def cost_table(manifest: Manifest) -> str:
             f"| {manifest.cost:.4f} | {'' if calls is None else calls} | {'' if cost is None else cost} |",
         ]
     )
+
+
+def _files(files: Iterable[FileEntry], unit: str, parts: int = 2) -> str:
+    return ", ".join(f"`{shown(file.path, parts)}` ({file.rows} {unit})" for file in files)
+
+
+def _size(rows: int) -> str:
+    """As hubs put data sets into classes."""
+    return next((name for limit, name in _SIZES if rows < limit), _LARGEST)
 
 
 def short(text: str) -> str:

@@ -10,7 +10,7 @@ from pipelines.curated_rows import STAGE as CURATE
 from pipelines.curated_rows import TABLE as CURATED
 from pipelines.dataset import Dataset, Stage
 from pipelines.document_bundles import BUNDLES
-from pipelines.intake import Settings
+from pipelines.intake import INPUTS, Settings
 from pipelines.kg_questions import KG_QUESTIONS
 from pipelines.kg_questions_verify import KgQuestionRowChecks
 from pipelines.kg_trajectories import KG
@@ -36,6 +36,11 @@ def dataset_of(settings: Settings) -> Dataset:
     """The data set of a run. Raises `InvalidInput` for one that this version does not know."""
     dataset, told = _entry(settings)[0], _told(settings)
     return dataset if told is None else _curated(dataset, told)
+
+
+def all_tables() -> frozenset[str]:
+    """Names of the tables of all data sets."""
+    return frozenset({INPUTS, CURATED}.union(*(dataset.tables for dataset, _ in _ALL.values())))
 
 
 def is_curated(settings: Settings) -> bool:

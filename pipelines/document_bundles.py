@@ -17,6 +17,7 @@ from pipelines.bundles_config import BundleRunConfig
 from pipelines.dataset import Dataset, Stage
 from pipelines.intake import Settings, take_in_documents
 from pipelines.shards import Shard, read_receipt, receipt_path, run_pipeline
+from pipelines.sources.refused import NONE, Refusals
 from pipelines.stages import cleaning, embedding, episodes, grouping, questions, selection
 from schemas import (
     Bundle,
@@ -58,8 +59,9 @@ def take_in(
     column_map: Mapping[str, str] | None = None,
     source: str | None = None,
     kind: SourceKind | None = None,
+    refused: Refusals = NONE,
 ) -> Settings:
-    """Documents of files as shards in the run's folder."""
+    """Documents of files as shards in the run's folder, without what people refuse."""
     return take_in_documents(
         sources,
         folder,
@@ -71,6 +73,7 @@ def take_in(
         column_map=column_map,
         source=source,
         kind=kind,
+        refused=refused,
     )
 
 

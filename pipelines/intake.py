@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,8 +18,7 @@ from pipelines.files import output_errors, sha256_of, write_atomically, write_te
 from pipelines.shards import Shard, file_entry
 from pipelines.sources import InvalidRow, read_questions
 from pipelines.sources.documents import documents_by_file
-from pipelines.sources.refused import REASON as REFUSED
-from pipelines.sources.refused import refused_row
+from pipelines.sources.refused import NONE, Refusals
 from schemas import (
     FactChain,
     FileEntry,
@@ -55,12 +54,14 @@ class Settings:
     config: str
     """The whole configuration as JSON."""
     sources: tuple[FileEntry, ...]
-    """The input files; `rows`: how many of their rows were read."""
+    """The input files, then the logs of what people had decided; `rows`: how many of their rows were read."""
     limit: int | None
     shards: tuple[Shard, ...]
     files: tuple[FileEntry, ...]
     """Parquet files of the intake: items by shard, and invalid rows."""
     books: tuple[StageCount, ...]
+    refusals: str = ""
+    """Hash of what people had decided before that nothing is made of; empty when that is nothing."""
 
     @property
     def items(self) -> int:
@@ -79,13 +80,13 @@ def take_in_questions(
     limit: int | None,
     needs_paragraphs: bool = False,
     needs_decomposition: bool = False,
-    refused: Set[str] = frozenset(),
+    refused: Refusals = NONE,
 ) -> Settings:
     """Read, check and cut the questions. Raises `InvalidInput` for an unreadable file or over 5 % invalid rows.
 
     The same file, limit and configuration give the same shards. They are set aside until `write_settings` puts them in
     their place, so that a run that is already in the folder stays as it is. `needs_paragraphs`, `needs_decomposition`:
-    a question without is an invalid row. `refused`: ids of questions that people rejected; they are put aside.
+    a question without is an invalid row. `refused`: what people do not want; it is put aside.
     """
     rows = [read_questions(source, needs_paragraphs=needs_paragraphs, needs_decomposition=needs_decomposition)]
     intake = _Intake((source,), folder, Question, config_hash, refused)
@@ -104,7 +105,7 @@ def take_in_documents(
     column_map: Mapping[str, str] | None = None,
     source: str | None = None,
     kind: SourceKind | None = None,
-    refused: Set[str] = frozenset(),
+    refused: Refusals = NONE,
 ) -> Settings:
     """The documents of all files, as `take_in_questions` does it.
 
@@ -124,7 +125,7 @@ def take_in_paths(
     config_hash: str,
     config: str,
     shard_size: int,
-    refused: Set[str] = frozenset(),
+    refused: Refusals = NONE,
 ) -> Settings:
     """Paths sampled from a knowledge graph, as `take_in_questions` does it.
 
@@ -171,7 +172,9 @@ def refuse_other_run(folder: Path, settings: Settings) -> None:
     earlier = read_settings(folder)
     if earlier is None or earlier.run_id == settings.run_id:
         return
-    what = "other input" if earlier.config_hash == settings.config_hash else _differences(earlier, settings)
+    what = "other verdicts" if earlier.refusals != settings.refusals else "other input"
+    if earlier.config_hash != settings.config_hash:
+        what = _differences(earlier, settings)
     raise OutputError(
         f"{folder} holds a run with {what}; give another --out, or --replace to drop its rows "
         "(calls that stay the same are not paid again)"
@@ -182,7 +185,7 @@ class _Intake:
     """Cuts the valid rows into shards and puts the others and the refused ones aside. `rows` come by source."""
 
     def __init__(
-        self, sources: tuple[Path, ...], folder: Path, record: type, config_hash: str, refused: Set[str]
+        self, sources: tuple[Path, ...], folder: Path, record: type, config_hash: str, refused: Refusals
     ) -> None:
         self._sources, self._folder, self._record, self._config_hash = sources, folder, record, config_hash
         self._refused = refused
@@ -206,11 +209,12 @@ class _Intake:
                 run_id=self._run_id(dataset),
                 config_hash=self._config_hash,
                 config=config,
-                sources=tuple(self._entry_of(source) for source in self._sources),
+                sources=(*(self._entry_of(source) for source in self._sources), *self._refused.logs),
                 limit=limit,
                 shards=tuple(self._shards),
                 files=tuple(self._files + self._write_invalid()),
                 books=(self._books(),),
+                refusals=self._refused.hash,
             )
         except BaseException:
             discard_staged(self._folder)
@@ -226,8 +230,8 @@ class _Intake:
                 self._rows_of[source] += 1
                 if isinstance(row, InvalidRow):
                     self._invalid.append(row)
-                elif row.id in self._refused:
-                    self._left_out.append(refused_row(row))
+                elif (left_out := self._refused.row_of(row)) is not None:
+                    self._left_out.append(left_out)
                 else:
                     taken += 1
                     yield row
@@ -269,7 +273,7 @@ class _Intake:
         return [file_entry(root, root / INVALID_ROWS, len(rows))]
 
     def _books(self) -> StageCount:
-        aside = ["invalid_input"] * len(self._invalid) + [REFUSED] * len(self._left_out)
+        aside = ["invalid_input"] * len(self._invalid) + [row.reason for row in self._left_out]
         return stage("read", inputs=self._taken + len(aside), accepted=self._taken, rejected=aside)
 
     @property
@@ -280,8 +284,8 @@ class _Intake:
         return FileEntry(path=str(source), rows=self._rows_of[source], sha256=sha256_of(source))
 
     def _run_id(self, dataset: str) -> str:
-        names = ",".join(shard.name for shard in self._shards)
-        return f"{dataset}-{hashlib.sha256(names.encode()).hexdigest()[:12]}"
+        told = ",".join([*(shard.name for shard in self._shards), *([self._refused.hash] * bool(self._refused.hash))])
+        return f"{dataset}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
 
 def _rejected(row: InvalidRow) -> RejectedRow:

@@ -1,4 +1,4 @@
-"""The card of a run of KG trajectories: what all cards have, rewards, and one episode."""
+"""The card of a run of KG trajectories: what all cards have, rewards, one example of each kind."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 
 from pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
 from pipelines.kg_config import KgRunConfig
+from pipelines.licences import of_graph, of_questions, over_corpus, section
 from pipelines.plots import FUNNEL, distributions, funnel, write_figure
-from schemas import KgReward, KgTrajectory, Manifest, RejectedRow, to_dict
+from schemas import ContrastivePair, KgReward, KgTrajectory, Manifest, Message, RejectedRow, read_rows, to_dict
 
 REWARDS = "plots/rewards.png"
 _PARTS = tuple(part.name for part in fields(KgReward))
@@ -32,7 +33,8 @@ class _Figures:
     """By part, of the rows that have it."""
     rejected: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in _PARTS})
     """The same of rejected episodes."""
-    example: KgTrajectory | None = None
+    examples: dict[str, KgTrajectory] = field(default_factory=dict)
+    """The first of each origin, and with each flag."""
 
 
 def card(
@@ -44,19 +46,21 @@ def card(
 ) -> str:
     """The card as Markdown; its plots are written beside it."""
     figures = _figures(rows, rejected)
+    sources = [*of_questions(folder), *over_corpus(config.retrieval), *of_graph(config.kg_hash)]
     parts = {name: (figures.rewards[name], figures.rejected[name]) for name in _PARTS}
     write_figure(folder / FUNNEL, funnel(manifest.stages))
     write_figure(folder / REWARDS, distributions(parts))
     sections = [
-        front_matter(manifest, _DATA_TABLES, ["knowledge-graph", "dynasearcher"]),
+        front_matter(manifest, _DATA_TABLES, ["knowledge-graph", "dynasearcher"], sources),
         f"# {manifest.run_id}\n",
         _summary(manifest, config, figures),
         funnel_table(manifest.stages),
         f"![What each stage let through]({FUNNEL})\n",
         _rewards(figures),
         f"## Cost\n\n{cost_table(manifest)}\n",
+        section(manifest.model, sources),
         _limits(config),
-        _example(figures.example),
+        _examples(figures, next(iter(_pairs(folder)), None)),
     ]
     return "\n".join(sections)
 
@@ -69,7 +73,8 @@ def _figures(rows: Iterable[KgTrajectory], rejected: Iterable[RejectedRow]) -> _
         figures.searches += row.num_tool_calls
         figures.triples += sum(len(step.triples_kept) for step in row.steps)
         _add(figures.rewards, to_dict(row.reward))
-        figures.example = figures.example or row
+        for kind in (f"led by {row.origin}", *row.flags):
+            figures.examples.setdefault(kind, row)
     for row in rejected:
         _add(figures.rejected, json.loads(row.payload).get("reward") or {})
     return figures
@@ -121,13 +126,33 @@ def _limits(config: KgRunConfig) -> str:
     lines += [
         "- Rows with `origin = oracle` follow the data set's gold decomposition, not a plan of the model.",
         "- `stale_or_conflicting`: graph and documents say different things; `conflicts` has both.",
-        "- Questions, passages and triples keep the licence of their source.",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _example(row: KgTrajectory | None) -> str:
-    if row is None:
-        return ""
-    turns = [f"**{m.role}**\n\n```text\n{short(m.content)}\n```\n" for m in row.messages[1:]]
-    return "\n".join([f"## One episode (`{row.uid}`)\n", *turns])
+def _pairs(folder: Path) -> Iterable[ContrastivePair]:
+    return read_rows(sorted((folder / "pairs").glob("*.parquet")), ContrastivePair)
+
+
+def _examples(figures: _Figures, pair: ContrastivePair | None) -> str:
+    parts = ["## One example of each kind\n"] if figures.examples else []
+    shown: dict[str, str] = {}
+    for kind, row in sorted(figures.examples.items()):
+        if row.uid in shown:
+            parts.append(f"### {kind}\n\nThe same as {shown[row.uid]} (`{row.uid}`).\n")
+            continue
+        shown[row.uid] = kind
+        parts += [f"### {kind} (`{row.uid}`)\n", *map(_turn, row.messages[1:])]
+    if pair is not None:
+        at = pair.diverges_at
+        parts += [
+            f"### pair (`{pair.uid}`)\n",
+            f"{short(pair.question)} Two episodes that part at message {at}; the second was rejected for "
+            f"`{pair.reason}`. How each goes on:\n",
+            *(_turn(messages[at]) for messages in (pair.good_messages, pair.bad_messages) if at < len(messages)),
+        ]
+    return "\n".join(parts)
+
+
+def _turn(message: Message) -> str:
+    return f"**{message.role}**\n\n```text\n{short(message.content)}\n```\n"

@@ -21,6 +21,7 @@ from pipelines.intake import Settings, take_in_paths
 from pipelines.kg_config import KgQuestionRunConfig
 from pipelines.kg_questions_card import card
 from pipelines.shards import ItemResult, run_pipeline
+from pipelines.sources.refused import NONE, Refusals
 from pipelines.stages import kg_selection as selection
 from pipelines.stages.model_work import ModelSession, ModelWork, rejected_row
 from retrieval.kg import KgStore
@@ -37,10 +38,11 @@ def take_in(
     folder: Path,
     config: KgQuestionRunConfig,
     watched: Callable[[Iterable[FactChain]], Iterable[FactChain]] = iter,
+    refused: Refusals = NONE,
 ) -> tuple[Settings, Mapping[str, int]]:
-    """Paths of the graph as shards in the run's folder; how many attempts gave none, by reason.
+    """Paths of the graph as shards in the run's folder, without what people refuse.
 
-    `watched`: what the paths pass through, to count them.
+    With it come the attempts that gave no path, by reason. `watched`: what the paths pass through, to count them.
     """
     sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
     settings = take_in_paths(
@@ -51,6 +53,7 @@ def take_in(
         config_hash=config.hash,
         config=json.dumps(to_dict(config)),
         shard_size=config.output.shard_size,
+        refused=refused,
     )
     return settings, sampler.rejected
 

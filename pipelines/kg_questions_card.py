@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
 from pipelines.kg_config import KgQuestionRunConfig
+from pipelines.licences import of_graph, section
 from pipelines.plots import FUNNEL, funnel, write_figure
 from schemas import KgQuestion, Manifest
 
@@ -32,15 +33,17 @@ def card(folder: Path, manifest: Manifest, config: KgQuestionRunConfig, rows: It
         figures.forms[row.shape, row.hops] += 1
         figures.relations.update({fact.triple.relation_label for fact in row.chain.facts})
         figures.examples.setdefault(row.shape, row)
+    sources = of_graph(config.kg_hash)
     write_figure(folder / FUNNEL, funnel(manifest.stages))
     sections = [
-        front_matter(manifest, _DATA_TABLES, ["multi-hop", "knowledge-graph"]),
+        front_matter(manifest, _DATA_TABLES, ["multi-hop", "knowledge-graph"], sources),
         f"# {manifest.run_id}\n",
         _summary(manifest, config, figures),
         funnel_table(manifest.stages),
         f"![What each stage let through]({FUNNEL})\n",
         _tables(figures),
         f"## Cost\n\n{cost_table(manifest)}\n",
+        section(manifest.model, sources),
         _limits(config),
         *(_example(row) for _, row in sorted(figures.examples.items())),
     ]
@@ -78,7 +81,6 @@ def _limits(config: KgQuestionRunConfig) -> str:
     lines += [
         "- That one entity satisfies a question was counted in the graph: the world may know more of them.",
         "- What is asked was true at the graph's date.",
-        "- Facts keep the licence of the graph that they come from.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -21,6 +21,7 @@ from pipelines.intake import Settings, take_in_questions
 from pipelines.kg_card import card
 from pipelines.kg_config import KgRunConfig
 from pipelines.shards import ItemResult
+from pipelines.sources.refused import NONE, Refusals
 from pipelines.stages.model_work import ModelSession, ModelWork, rejected_row
 from retrieval import open_retrieval
 from retrieval.kg import KgStore
@@ -43,8 +44,8 @@ TABLES: Mapping[str, type] = MappingProxyType(
 )
 
 
-def take_in(source: Path, folder: Path, config: KgRunConfig, limit: int | None) -> Settings:
-    """Questions of a file as shards in the run's folder."""
+def take_in(source: Path, folder: Path, config: KgRunConfig, limit: int | None, refused: Refusals = NONE) -> Settings:
+    """Questions of a file as shards in the run\'s folder, without what people refuse."""
     return take_in_questions(
         source,
         folder,
@@ -55,6 +56,7 @@ def take_in(source: Path, folder: Path, config: KgRunConfig, limit: int | None) 
         limit=limit,
         needs_paragraphs=config.retrieval.scope == "question",
         needs_decomposition=config.generator.style == "guided",
+        refused=refused,
     )
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
 from pipelines.config import MctsRunConfig
+from pipelines.licences import of_questions, over_corpus, section
+from pipelines.plots import FUNNEL, funnel, write_figure
 from schemas import Manifest, Trajectory
 
 _DATA_TABLES = ("mcts_trajectories", "sft", "trees", "rejected")
@@ -23,17 +26,21 @@ class _Figures:
     examples: dict[str, Trajectory] = field(default_factory=dict)
 
 
-def card(manifest: Manifest, config: MctsRunConfig, rows: Iterable[Trajectory]) -> str:
-    """The card as Markdown."""
+def card(folder: Path, manifest: Manifest, config: MctsRunConfig, rows: Iterable[Trajectory]) -> str:
+    """The card as Markdown; its plot is written beside it."""
     figures = _count(rows)
+    sources = [*of_questions(folder), *over_corpus(config.retrieval)]
+    write_figure(folder / FUNNEL, funnel(manifest.stages))
     sections = [
-        front_matter(manifest, _DATA_TABLES, ["mcts", "self-reflection"]),
+        front_matter(manifest, _DATA_TABLES, ["mcts", "self-reflection"], sources),
         f"# {manifest.run_id}\n",
         _summary(manifest, config, figures),
         funnel_table(manifest.stages),
+        f"![What each stage let through]({FUNNEL})\n",
         _kinds(figures),
         f"## Cost\n\n{cost_table(manifest)}\n",
-        _limits(manifest, config),
+        section(manifest.model, sources),
+        _limits(config),
         _examples(figures),
     ]
     return "\n".join(sections)
@@ -71,14 +78,13 @@ def _kinds(figures: _Figures) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _limits(manifest: Manifest, config: MctsRunConfig) -> str:
+def _limits(config: MctsRunConfig) -> str:
     lines = ["## Known limits\n"]
     if config.model.url == "embedded" or config.generator.policy.kind == "rules":
         lines.append(EMBEDDED_LIMIT.format(and_what=" and rule-made plans"))
     lines += [
         "- Connective sentences are drawn from fixed pools; answers and plans are the model's.",
         "- Rows with `origin = oracle` follow the data set's gold decomposition, not a plan of the model.",
-        "- Questions, answers and passages keep the licence of their source.",
     ]
     return "\n".join(lines) + "\n"
 

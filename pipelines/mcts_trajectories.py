@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from filters import FilterConfig, first_rejection, judge_trajectory
@@ -24,6 +25,7 @@ from pipelines.intake import Settings, take_in_questions
 from pipelines.mcts_card import card
 from pipelines.shards import ItemResult
 from pipelines.sources import read_questions
+from pipelines.sources.refused import NONE, Refusals
 from retrieval import Retrieval, open_retrieval
 from schemas import (
     InvalidInput,
@@ -52,7 +54,7 @@ TABLES: Mapping[str, type] = {
 
 def _card(folder: Path, manifest: Manifest, settings: Settings) -> str:
     rows = read_rows(sorted((folder / DATASET).glob("*.parquet")), Trajectory)
-    return card(manifest, MCTS.configuration(settings), rows)
+    return card(folder, manifest, MCTS.configuration(settings), rows)
 
 
 MCTS = Dataset(
@@ -67,8 +69,8 @@ MCTS = Dataset(
 )
 
 
-def take_in(source: Path, folder: Path, config: MctsRunConfig, limit: int | None) -> Settings:
-    """Questions of a file as shards in the run's folder."""
+def take_in(source: Path, folder: Path, config: MctsRunConfig, limit: int | None, refused: Refusals = NONE) -> Settings:
+    """Questions of a file as shards in the run\'s folder, without what people refuse."""
     return take_in_questions(
         source,
         folder,
@@ -78,6 +80,7 @@ def take_in(source: Path, folder: Path, config: MctsRunConfig, limit: int | None
         shard_size=config.output.shard_size,
         limit=limit,
         needs_paragraphs=config.retrieval.scope == "question",
+        refused=refused,
     )
 
 
@@ -102,13 +105,12 @@ class Estimate:
     stages: tuple[StageEstimate, ...]
 
 
-async def estimate(source: Path, config: MctsRunConfig, limit: int | None) -> Estimate:
+async def estimate(source: Path, config: MctsRunConfig, limit: int | None, refused: Refusals = NONE) -> Estimate:
     """Calls, tokens and cost of a run over a file, from a sample of its questions. Calls no model, writes nothing."""
     sample: list[Question] = []
     total, rng = 0, random.Random(config.seed)
-    for row in read_questions(source, limit=limit):
-        if not isinstance(row, Question):
-            continue
+    rows = (row for row in read_questions(source) if isinstance(row, Question) and refused.row_of(row) is None)
+    for row in islice(rows, limit):
         total += 1
         if len(sample) < _MOST_SAMPLED:
             sample.append(row)

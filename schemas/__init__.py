@@ -27,12 +27,18 @@ from schemas.bundle import (
     SourceKind,
 )
 from schemas.curation import (
+    DECISIONS_LOG,
+    PATTERNS_LOG,
     AppliedFix,
     CuratedAction,
     CuratedRow,
     Decision,
     DecisionAction,
     Fix,
+    PatternAction,
+    PatternDecision,
+    PatternField,
+    RefusedPattern,
     Ruling,
     RulingAction,
 )
@@ -44,6 +50,7 @@ from schemas.errors import (
     ClusterError,
     ContextOverflow,
     CountMismatch,
+    HubError,
     InvalidInput,
     MalformedReply,
     NothingLeft,
@@ -99,7 +106,9 @@ from schemas.trajectory import (
 from schemas.verdict import RejectedRow, Verdict
 
 __all__ = [
+    "DECISIONS_LOG",
     "ITEM_ERRORS",
+    "PATTERNS_LOG",
     "AnswerKind",
     "AppliedFix",
     "BudgetExceeded",
@@ -131,6 +140,7 @@ __all__ = [
     "Fix",
     "GroundTruth",
     "Hop",
+    "HubError",
     "InvalidInput",
     "KgConflict",
     "KgEntity",
@@ -156,6 +166,9 @@ __all__ = [
     "OutOfBand",
     "OutputError",
     "Passage",
+    "PatternAction",
+    "PatternDecision",
+    "PatternField",
     "Plan",
     "PlanEdge",
     "PlanNode",
@@ -164,6 +177,7 @@ __all__ = [
     "ProviderError",
     "Question",
     "RSearchReward",
+    "RefusedPattern",
     "RejectedRow",
     "RelationLink",
     "RelationMatch",

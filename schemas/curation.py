@@ -9,6 +9,13 @@ DecisionAction = Literal["accept", "reject", "fix", "comment"]
 RulingAction = Literal["accept", "reject", "fix"]
 CuratedAction = Literal["accept", "reject", "fix", "follow"]
 """`follow`: the row went because one that it was made of was rejected or fixed."""
+PatternField = Literal["question", "answer", "title", "text", "publisher", "relation", "entity"]
+"""Part of a source that a pattern is held against. Which a source has follows from what it is."""
+PatternAction = Literal["refuse", "withdraw"]
+
+DECISIONS_LOG = "curation/decisions.jsonl"
+"""In a run's folder."""
+PATTERNS_LOG = "curation/patterns.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +42,37 @@ class Decision:
     source_id: str = ""
     """Id of the question, document or path that the row was made of; empty where that is not one thing."""
     schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatternDecision:
+    """One word of one person on a kind of source that nothing is to be made of: a line of `curation/patterns.jsonl`."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    run_id: str
+    """Of the run that it was said over."""
+    field: PatternField
+    pattern: str
+    """Regular expression, searched for in the field."""
+    who: str
+    when: str
+    """As in `Decision`."""
+    action: PatternAction
+    """`withdraw` takes back one's own refusal."""
+    reason: str = ""
+    """Of a refusal, one line."""
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedPattern:
+    """A kind of source that somebody refuses, when all are heard."""
+
+    field: PatternField
+    pattern: str
+    detail: str
+    """Who gave which reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

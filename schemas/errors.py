@@ -14,7 +14,8 @@
     ├── CountMismatch       inputs != accepted + rejected + failed, or a file is not what the manifest says
     ├── ClusterError        a job of a distributed runner failed, or lost a worker
     ├── OutputError         the output folder cannot be written, or belongs to another run
-    └── OutOfBand           the data is finished, and a figure of it is not what people wanted to see
+    ├── OutOfBand           the data is finished, and a figure of it is not what people wanted to see
+    └── HubError            the Hub refused a push, or cannot be reached
 
 Policy. Plain code raises; nothing catches in order to go on, but for these six places:
 
@@ -155,6 +156,13 @@ class OutOfBand(TrailforgeError):
 
     reason = "out_of_band"
     exit_code = 12
+
+
+class HubError(TrailforgeError):
+    """The Hub refused what was pushed, or could not be reached. What was sent before is not sent again."""
+
+    reason = "hub_error"
+    exit_code = 13
 
 
 ITEM_ERRORS: tuple[type[TrailforgeError], ...] = (ContextOverflow, MalformedReply)

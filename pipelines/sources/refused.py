@@ -1,42 +1,153 @@
-"""Sources that people rejected, which the next run leaves out."""
+"""Sources that people rejected, one by one or by a pattern, which the next run leaves out."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
 from typing import Any
 
-from schemas import RejectedRow, Ruling, to_dict
+import regex
+
+from schemas import (
+    FactChain,
+    FileEntry,
+    InvalidInput,
+    PatternField,
+    Question,
+    RefusedPattern,
+    RejectedRow,
+    Ruling,
+    SourceDocument,
+    to_dict,
+)
 
 REASON = "rejected_by_curator"
+PATTERN_REASON = "refused_pattern"
+LONGEST_PATTERN = 1000
+"""Characters."""
+MATCH_S = 2.0
+"""For one text. A pattern that needs more goes through exponentially many ways: the run stops before anything is paid
+for, so what is refused never depends on how fast a machine is."""
 
 
-def refused(rulings: Iterable[Ruling]) -> frozenset[str]:
-    """Ids of questions, documents and paths that nothing is to be made of again.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusals:
+    """What people said of earlier runs, as far as the next run's sources go."""
+
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Who gave which reason, by the id of a refused source."""
+    patterns: tuple[RefusedPattern, ...] = ()
+    logs: tuple[FileEntry, ...] = ()
+    """The files that this was read from; `rows`: words in them."""
+
+    def __post_init__(self) -> None:
+        for each in self.patterns:
+            compiled(each.pattern)
+
+    @property
+    def hash(self) -> str:
+        """12 hex digits over all that is refused and why; empty when nothing is."""
+        if not (self.sources or self.patterns):
+            return ""
+        told = json.dumps([sorted(self.sources.items()), [to_dict(each) for each in self.patterns]])
+        return hashlib.sha256(told.encode()).hexdigest()[:12]
+
+    def row_of(self, source: Any) -> RejectedRow | None:
+        """The row for `rejected/` of a source that is refused; None for all others."""
+        if source.id in self.sources:
+            return _refused(source, REASON, f"people rejected it, or what was made of it: {self.sources[source.id]}")
+        for each in self.patterns:
+            if is_match(each, source):
+                return _refused(source, PATTERN_REASON, f"{each.field} matches {each.pattern!r}: {each.detail}")
+        return None
+
+
+NONE = Refusals()
+"""Of a run that nobody said anything before."""
+
+
+def refused(rulings: Iterable[Ruling]) -> dict[str, str]:
+    """Ids of questions, documents and paths that nothing is to be made of again, with who gave which reason.
 
     A source is refused when it was rejected itself; and when a row that was made of it was rejected, and none was
-    accepted or fixed. Rows of bundles refuse no source: it is not told which of its documents was at fault.
+    accepted or fixed. A question made of a graph is such a row, and itself the source of trajectories. Rows of bundles
+    refuse no source: it is not told which of its documents was at fault.
     """
-    itself: set[str] = set()
-    against: set[str] = set()
+    itself: dict[str, str] = {}
+    against: dict[str, list[str]] = {}
     in_favour: set[str] = set()
     for ruling in rulings:
         if ruling.table == "rejected":
             continue  # filters see to these
-        if ruling.table == "inputs":
-            itself |= {ruling.uid} if ruling.action == "reject" else set()
-        elif ruling.source_id:
-            (against if ruling.action == "reject" else in_favour).add(ruling.source_id)
-    return frozenset(itself | (against - in_favour))
+        if ruling.table in ("inputs", "kg_questions") and ruling.action == "reject":
+            itself[ruling.uid] = ruling.detail
+        if ruling.table != "inputs" and ruling.source_id:
+            if ruling.action == "reject":
+                against.setdefault(ruling.source_id, []).append(ruling.detail)
+            else:
+                in_favour.add(ruling.source_id)
+    by_rows = {name: "; ".join(sorted(set(said))) for name, said in against.items() if name not in in_favour}
+    return by_rows | itself
 
 
-def refused_row(item: Any) -> RejectedRow:
-    """A source that was left out, for `rejected/`."""
+def compiled(pattern: str) -> regex.Pattern[str]:
+    """A pattern ready to be searched for. Raises `InvalidInput` for none, and for one that every text matches."""
+    if len(pattern) > LONGEST_PATTERN:
+        raise InvalidInput(f"longer than {LONGEST_PATTERN:,} characters", field="pattern")
+    try:
+        found = _compiled(pattern)
+    except (regex.error, OverflowError, RecursionError) as error:
+        raise InvalidInput(f"{pattern!r} is no regular expression: {error}", field="pattern") from error
+    if found.search("") is not None:
+        raise InvalidInput(f"{pattern!r} matches the empty text, and so every source", field="pattern")
+    return found
+
+
+def is_match(pattern: RefusedPattern, source: Any) -> bool:
+    """Whether a source has the pattern in its field. Raises `InvalidInput` when that takes longer than `MATCH_S`."""
+    parts = FIELDS[type(source)].get(pattern.field)
+    search = _compiled(pattern.pattern).search
+    try:
+        return parts is not None and any(search(text, timeout=MATCH_S) is not None for text in parts(source))
+    except TimeoutError as error:
+        problem = f"{pattern.pattern!r} takes more than {MATCH_S:g} s on one {pattern.field}; write it more plainly"
+        raise InvalidInput(f"{problem} (source {source.id})", field="pattern") from error
+
+
+Parts = Callable[[Any], Iterable[str]]
+FIELDS: Mapping[type, Mapping[PatternField, Parts]] = MappingProxyType(
+    {
+        Question: {"question": lambda each: [each.question], "answer": lambda each: each.golds},
+        SourceDocument: {
+            "title": lambda each: [each.title],
+            "text": lambda each: [each.text],
+            "publisher": lambda each: [each.source],
+        },
+        FactChain: {
+            "relation": lambda each: [fact.triple.relation_label for fact in each.facts],
+            "entity": lambda each: [node.label for node in (*each.starts, *each.found)],
+            "answer": lambda each: [each.answer.label, *each.answer.aliases],
+        },
+    }
+)
+"""What a pattern can be held against, of each kind of source; any of the texts may match."""
+
+
+@cache
+def _compiled(pattern: str) -> regex.Pattern[str]:
+    return regex.compile(pattern)
+
+
+def _refused(source: Any, reason: str, detail: str) -> RejectedRow:
     return RejectedRow(
-        uid=item.id,
+        uid=source.id,
         stage="read",
-        reason=REASON,
+        reason=reason,
         score=0.0,
-        detail="people rejected it, or all that they saw of what was made of it",
-        payload=json.dumps(to_dict(item), ensure_ascii=False),
+        detail=detail,
+        payload=json.dumps(to_dict(source), ensure_ascii=False),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from commands import curate
+from flows.verdicts import refusals
 from inspector.decisions import LOG, read_decisions
 from pipelines.verify import verify_run
 from schemas import InvalidInput, RejectedRow, TrailforgeError, Trajectory, read_rows
@@ -66,6 +68,31 @@ def test_decide_stats_apply(finished_run: FinishedRun, tmp_path: Path) -> None: 
     assert verify_run(tmp_path / "curated").is_clean
     with pytest.raises(InvalidInput, match="is a curated data set"):
         run("decide", tmp_path / "curated", uids[2], "--accept")
+
+
+def test_a_pattern_is_refused_shown_and_taken_back(finished_run: FinishedRun) -> None:  # noqa: F811
+    folder, row = finished_run.folder, rows_of(finished_run.folder)[0]
+    asked = ["refuse", folder, "--field", "question", "--pattern", f"^{re.escape(row.question)}", "--who", "ann"]
+    told = run(*asked, "--reason", " too\nvague ")
+    assert "refuse by ann; it fits 1 of this run's 20 sources: " in told and row.question_id in told
+    assert "(ann: too vague)" in " ".join(run("stats", folder).split())
+    said = refusals([folder])
+    assert len(said.patterns) == 1 and verify_run(folder).is_clean
+    assert "withdraw by ann" in run(*asked, "--withdraw")
+    assert refusals([folder]).patterns == () and "refused:" not in run("stats", folder)
+
+
+def test_a_bad_pattern_is_one_line_and_writes_nothing(finished_run: FinishedRun) -> None:  # noqa: F811
+    folder = finished_run.folder
+    for field, pattern, reason, problem in (
+        ("question", "(", "dull", "is no regular expression"),
+        ("question", ".*", "dull", "matches the empty text"),
+        ("question", "who sang", "", "field 'reason': must not be empty"),
+        ("publisher", "who sang", "dull", "sources of mcts_trajectories have question, answer"),
+    ):
+        with pytest.raises(InvalidInput, match=problem):
+            run("refuse", folder, "--field", field, "--pattern", pattern, "--reason", reason)
+    assert not (folder / "curation").exists()
 
 
 def test_sources_and_rejected_rows_are_found_by_id(finished_run: FinishedRun) -> None:  # noqa: F811

@@ -18,6 +18,7 @@ from pipelines.finish import MANIFEST, finish_run
 from pipelines.intake import Settings, write_settings
 from pipelines.mcts_trajectories import MCTS, TABLES, MctsSession, MctsWork, take_in
 from pipelines.shards import run_pipeline
+from pipelines.sources.refused import NONE, Refusals
 from retrieval import RetrievalConfig, open_retrieval
 from schemas import Manifest, read_parquet, write_parquet
 from tests.support import world
@@ -53,9 +54,11 @@ def questions_file(path: Path, *, count: int = QUESTIONS, broken_row: int | None
     return path
 
 
-def make_run(folder: Path, source: Path, config: MctsRunConfig = CONFIG) -> tuple[Settings, Manifest]:
+def make_run(
+    folder: Path, source: Path, config: MctsRunConfig = CONFIG, refusals: Refusals = NONE
+) -> tuple[Settings, Manifest]:
     """Take in, run all shards, finish."""
-    settings = take_in(source, folder, config, None)
+    settings = take_in(source, folder, config, None, refusals)
     write_settings(folder, settings)
     work = ScriptedWork(folder=str(folder), run_id=settings.run_id, config=config)
     run_pipeline(work, folder, settings.shards, IN_PROCESS)

@@ -36,7 +36,7 @@ def test_the_front_matter_names_the_tables_that_have_files(original_bundles: Fin
     assert front["pretty_name"] == original_bundles.manifest.run_id
     named = [config["config_name"] for config in front["configs"]]
     present = {f.path.split("/")[0] for f in original_bundles.manifest.files if f.rows}
-    assert named[0] == "bundle_questions" and set(named) == present - {"inputs"}
+    assert named[0] == "bundle_questions" and set(named) == present
     for config in front["configs"]:
         (files,) = config["data_files"]
         assert files["split"] == "train" and list(original_bundles.folder.glob(files["path"]))
@@ -82,7 +82,7 @@ def test_questions_are_counted_by_type_and_stage(original_bundles: FinishedBundl
 
 def test_where_it_came_from_is_said(original_bundles: FinishedBundles, text: str) -> None:
     m = original_bundles.manifest
-    assert f"`{original_bundles.source}` (35 rows read)" in text
+    assert f"`{'/'.join(original_bundles.source.parts[-2:])}` (35 rows read)" in text
     assert f"Seed 0, configuration {m.config_hash}, trailforge {m.trailforge_version}" in text
     assert "- Model: scripted\n" in text
 

@@ -34,16 +34,16 @@ def front_matter(text: str) -> dict[str, Any]:
 def test_the_front_matter_names_the_tables_that_have_files(original_run: FinishedRun, text: str) -> None:
     front = front_matter(text)
     assert front["pretty_name"] == original_run.manifest.run_id
-    assert [c["config_name"] for c in front["configs"]] == ["mcts_trajectories", "sft", "trees", "rejected"]
+    assert [c["config_name"] for c in front["configs"]] == ["mcts_trajectories", "sft", "trees", "rejected", "inputs"]
     for config in front["configs"]:
         (files,) = config["data_files"]
         assert files["split"] == "train" and list(original_run.folder.glob(files["path"]))
 
 
-def test_a_table_without_files_is_left_out(original_run: FinishedRun) -> None:
-    files = tuple(f for f in original_run.manifest.files if not f.path.startswith("rejected/"))
-    front = front_matter(card(replace(original_run.manifest, files=files), CONFIG, []))
-    assert [c["config_name"] for c in front["configs"]] == ["mcts_trajectories", "sft", "trees"]
+def test_a_table_without_files_is_left_out(finished_run: FinishedRun) -> None:
+    files = tuple(f for f in finished_run.manifest.files if not f.path.startswith("rejected/"))
+    front = front_matter(card(finished_run.folder, replace(finished_run.manifest, files=files), CONFIG, []))
+    assert [c["config_name"] for c in front["configs"]] == ["mcts_trajectories", "sft", "trees", "inputs"]
 
 
 def test_the_funnel_is_that_of_the_manifest(original_run: FinishedRun, text: str) -> None:
@@ -72,7 +72,7 @@ def test_the_cost_is_that_of_the_manifest(original_run: FinishedRun, text: str) 
 
 def test_where_it_came_from_is_said(original_run: FinishedRun, text: str) -> None:
     m = original_run.manifest
-    assert f"`{original_run.source}` (21 rows read)" in text
+    assert f"- Questions: `{'/'.join(original_run.source.parts[-2:])}` (21 rows read)\n" in text
     assert f"Seed 0, configuration {m.config_hash}, trailforge {m.trailforge_version}" in text
     assert "- Model: scripted\n" in text
 
@@ -86,27 +86,33 @@ def test_there_is_one_example_of_each_kind(rows: list[Trajectory], text: str) ->
         assert first.messages[1].content in text and first.messages[0].content not in text
 
 
-def test_a_passage_cannot_close_the_block_it_is_shown_in(original_run: FinishedRun, rows: list[Trajectory]) -> None:
+def test_a_passage_cannot_close_the_block_it_is_shown_in(finished_run: FinishedRun, rows: list[Trajectory]) -> None:
     evil = Message(role="tool", content="```\n# A heading\n```", train=False)
-    text = card(original_run.manifest, CONFIG, [replace(rows[0], messages=(rows[0].messages[0], evil))])
+    text = card(
+        finished_run.folder, finished_run.manifest, CONFIG, [replace(rows[0], messages=(rows[0].messages[0], evil))]
+    )
     example = text.split("### correct")[1]
     assert example.count("```") == 2
     assert "'''\n# A heading\n'''" in example
 
 
-def test_a_long_message_is_cut(original_run: FinishedRun, rows: list[Trajectory]) -> None:
+def test_a_long_message_is_cut(finished_run: FinishedRun, rows: list[Trajectory]) -> None:
     long = Message(role="tool", content="x" * 5000, train=False)
-    text = card(original_run.manifest, CONFIG, [replace(rows[0], messages=(rows[0].messages[0], long))])
+    text = card(
+        finished_run.folder, finished_run.manifest, CONFIG, [replace(rows[0], messages=(rows[0].messages[0], long))]
+    )
     assert "x" * 700 + " …" in text and "x" * 701 not in text
 
 
-def test_a_run_without_rows_has_a_card_too(original_run: FinishedRun) -> None:
-    text = card(replace(original_run.manifest, calls_per_accepted_row=None), CONFIG, [])
+def test_a_run_without_rows_has_a_card_too(finished_run: FinishedRun) -> None:
+    text = card(finished_run.folder, replace(finished_run.manifest, calls_per_accepted_row=None), CONFIG, [])
     assert "- Rows: 0 trajectories; searches per trajectory: none" in text
     assert "example of each kind" not in text
 
 
-def test_rows_of_the_embedded_model_are_said_not_to_be_for_training(original_run: FinishedRun, text: str) -> None:
+def test_rows_of_the_embedded_model_are_said_not_to_be_for_training(finished_run: FinishedRun, text: str) -> None:
     warning = "Not meant for training"
     assert warning not in text
-    assert warning in card(original_run.manifest, config_with(model=ModelConfig(url="embedded")), [])
+    assert warning in card(
+        finished_run.folder, finished_run.manifest, config_with(model=ModelConfig(url="embedded")), []
+    )

@@ -33,7 +33,7 @@ def test_the_front_matter_names_the_tables_that_have_files(original_kg: Mapping[
     assert start == "" and content["pretty_name"] == run.manifest.run_id
     named = [config["config_name"] for config in content["configs"]]
     present = {f.path.split("/")[0] for f in run.manifest.files if f.rows and "/" in f.path}
-    assert named[0] == run.settings.dataset and set(named) == present - {"inputs"}
+    assert named[0] == run.settings.dataset and set(named) == present
     for config in content["configs"]:
         (files,) = config["data_files"]
         assert len(list(run.folder.glob(files["path"]))) == len(list((run.folder / config["config_name"]).iterdir()))
@@ -47,7 +47,7 @@ def test_funnel_cost_and_origin_are_those_of_the_manifest(original_kg: Mapping[s
         assert f"| {line.name} | {line.inputs} | {line.accepted} | {rejected} | {failed} |" in text
     assert f"| {m.calls} | {m.cut_replies} | {m.prompt_tokens} | {m.completion_tokens} | {m.cost:.4f} |" in text
     assert m.calls_per_accepted_row == round(m.calls / m.stages[-1].accepted, 2)
-    assert f"`{m.inputs[0].path}` ({m.inputs[0].rows} rows read)" in text
+    assert f"`{'/'.join(m.inputs[0].path.split('/')[-2:])}` ({m.inputs[0].rows} rows read)" in text
     assert f"Seed 0, configuration {m.config_hash}, trailforge {m.trailforge_version}" in text
 
 

@@ -12,13 +12,16 @@ import pytest
 
 from inference.scripted import ScriptedModel
 from pipelines import kg_questions
+from pipelines.finish import finish_run
+from pipelines.intake import write_settings
 from pipelines.kg_config import KgQuestionRunConfig
 from pipelines.kg_questions import KG_QUESTIONS, question_of
 from pipelines.sources import read_questions
+from pipelines.sources.refused import Refusals
 from pipelines.stages import kg_selection
 from pipelines.stages.model_work import ModelWork
 from pipelines.verify import verify_run
-from schemas import FactChain, InvalidInput, KgQuestion, from_dict, read_parquet
+from schemas import FactChain, InvalidInput, KgQuestion, RefusedPattern, from_dict, read_parquet, read_rows
 from tests.filters.kg_questions.support import context
 from tests.pipelines.kg_support import (
     BY_RULE,
@@ -184,3 +187,28 @@ async def test_a_path_with_two_answers_is_rejected_with_their_number() -> None:
     assert [line.balance for line in result.stages] == [0, 0]
     (row,) = (await question_of(DUST, context(client=model), BY_RULE)).rows["candidates"]
     assert row.num_answers == 1 and len(model.requests) == 4
+
+
+def test_no_question_is_made_of_a_relation_that_people_refuse(
+    original_kg: Mapping[str, FinishedKg], tmp_path: Path
+) -> None:
+    before = original_kg["by_rule"]
+    relation = before.rows("kg_questions")[0].chain.facts[0].triple.relation_label
+    said = RefusedPattern(field="relation", pattern=f"^{relation}$", detail="ann: too easy")
+    chain = next(row.chain.id for row in before.rows("kg_questions") if relation not in _relations(row))
+    config, folder = BY_RULE.on_graph(before.graph), tmp_path / "run"
+    settings, _ = kg_questions.take_in(folder, config, refused=Refusals(sources={chain: "ann: no"}, patterns=(said,)))
+    write_settings(folder, settings)
+    run_stages(folder, settings)
+    manifest = finish_run(folder, settings, KG_QUESTIONS, seconds=1.0)
+    rows = read_rows(sorted((folder / "kg_questions").glob("*.parquet")), KgQuestion)
+    assert not [row.uid for row in rows if relation in _relations(row) or row.chain.id == chain]
+    read = manifest.stages[0]
+    aside = {count.reason: count.count for count in read.rejected}
+    assert aside["rejected_by_curator"] == 1 and aside["refused_pattern"] > 1
+    assert read.inputs == before.settings.items == read.accepted + sum(aside.values())
+    assert verify_run(folder).problems == []
+
+
+def _relations(row: KgQuestion) -> set[str]:
+    return {fact.triple.relation_label for fact in row.chain.facts}

@@ -28,6 +28,7 @@ from schemas import (
     Manifest,
     NothingLeft,
     Passage,
+    PatternDecision,
     Plan,
     Provenance,
     Question,
@@ -54,7 +55,7 @@ from schemas.arrow import _hints, _strip_none
 RECORDS = [
     Document, Question, Passage, Plan, Step, Rollout, SearchTree, Trajectory, Verdict, Provenance, Manifest, SftRow,
     RejectedRow, SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, KgTrajectory,
-    ContrastivePair, FactChain, KgQuestion, RlRow, Decision, CuratedRow,
+    ContrastivePair, FactChain, KgQuestion, RlRow, Decision, CuratedRow, PatternDecision,
 ]  # fmt: skip
 
 

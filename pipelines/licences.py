@@ -1,0 +1,113 @@
+"""Whose licences hold for the rows of a run: of the model that wrote, and of what it was given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from inference.servers import embedded_licence
+from pipelines.intake import INPUTS
+from retrieval import RetrievalConfig
+
+_PUBLISHED: Mapping[str, str] = MappingProxyType(
+    {"musique": "CC BY 4.0", "hotpotqa": "CC BY-SA 4.0", "2wikimultihopqa": "Apache-2.0"}
+)
+"""Of benchmarks, as their authors publish them. A file is known by its form alone, so it may be another's."""
+_HUB_IDS = frozenset(
+    "apache-2.0 mit cc0-1.0 cc-by-2.0 cc-by-2.5 cc-by-3.0 cc-by-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc-by-nc-4.0 "
+    "cc-by-nc-sa-4.0 cc-by-nd-4.0 cc-by-nc-nd-4.0 odc-by odbl pddl gfdl".split()
+)
+"""Licences as hubs name them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Something that rows were made of."""
+
+    name: str
+    rows: int | None = None
+    """Of the input; None for what is searched."""
+    licence: str = ""
+    """Empty when it is not told."""
+    note: str = ""
+
+    @property
+    def hub_id(self) -> str | None:
+        """Of the licence; None for one that is not told, or not known."""
+        name = "-".join(self.licence.casefold().split())
+        return name if name in _HUB_IDS else None
+
+
+def of_questions(folder: Path) -> list[Source]:
+    """The benchmarks that a run's questions come from, by their form."""
+    counts = Counter(name for (name,) in _columns(folder, "dataset"))
+    return [
+        Source(name=f"questions ({name or 'of our own form'})", rows=count, note=_note(name))
+        for name, count in sorted(counts.items())
+    ]
+
+
+def of_documents(folder: Path) -> list[Source]:
+    """The publishers of a run's documents, once for each licence."""
+    counts = Counter(_columns(folder, "source", "licence"))
+    return [Source(name=name, rows=count, licence=licence) for (name, licence), count in sorted(counts.items())]
+
+
+def front(sources: Sequence[Source]) -> dict[str, Any]:
+    """For a card's front matter: what all sources tell, or that they have to be asked."""
+    known = {source.hub_id for source in sources}
+    if known and None not in known:
+        ids = sorted(each for each in known if each)
+        return {"license": ids[0] if len(ids) == 1 else ids}
+    return {"license": "other", "license_name": "those-of-the-sources"}
+
+
+def section(model: str, sources: Iterable[Source]) -> str:
+    """Of the card."""
+    of_model = embedded_licence(model) or "not known here; its own card tells it"
+    lines = ["## Licences\n", "| what | rows | licence |", "|---|---:|---|", f"| model {model} |  | {of_model} |"]
+    lines += map(_line, sources)
+    return "\n".join(lines) + "\n"
+
+
+def over_corpus(retrieval: RetrievalConfig) -> list[Source]:
+    """The corpus that passages come from, where they are not those of the inputs."""
+    return [Source(name=f"passages of {shown(retrieval.corpus_index)}")] if retrieval.corpus_index else []
+
+
+def of_graph(digest: str) -> list[Source]:
+    """The knowledge graph whose manifest has this hash."""
+    return [Source(name=f"facts of the graph {digest[:12]}")]
+
+
+def shown(path: str, parts: int = 2) -> str:
+    """A path for people elsewhere: what is above its last parts is a matter of the machine."""
+    return "/".join(Path(path).parts[-parts:]) if Path(path).is_absolute() else path
+
+
+def _line(source: Source) -> str:
+    rows = "" if source.rows is None else f"{source.rows}"
+    return f"| {_cell(source.name)} | {rows} | {_cell(source.licence) or 'not told'}{source.note} |"
+
+
+def _cell(text: str) -> str:
+    """Of a table: one line without its separator."""
+    return " ".join(text.split()).replace("|", "/")
+
+
+def _note(dataset: str) -> str:
+    """What is known of a benchmark."""
+    return f" by the file; {_PUBLISHED[dataset]} if it is the published one" if dataset in _PUBLISHED else ""
+
+
+def _columns(folder: Path, *names: str) -> Iterable[tuple[str, ...]]:
+    """These columns of the run's inputs, row by row."""
+    for path in sorted((folder / INPUTS).glob("*.parquet")):
+        table = pq.read_table(path, columns=list(names))
+        yield from zip(*(table[name].to_pylist() for name in names), strict=True)

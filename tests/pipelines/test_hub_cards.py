@@ -1,0 +1,147 @@
+"""The cards as a hub and `datasets` read them: front matter, one configuration a table, figures, licences."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from huggingface_hub import DatasetCard
+
+from pipelines import kg_card
+from pipelines.card import front_matter
+from pipelines.curation import apply
+from pipelines.finish import read_manifest
+from pipelines.licences import Source, front, of_documents, of_questions, over_corpus, section, shown
+from pipelines.pushing import checked_files
+from retrieval import RetrievalConfig
+from schemas import FileEntry, KgTrajectory, Question, Ruling, write_parquet
+from tests.pipelines.bundles_support import FinishedBundles
+from tests.pipelines.kg_support import FREE, FinishedKg
+from tests.pipelines.support import FinishedRun
+from tests.support.rows import QUESTION
+
+
+@pytest.fixture(scope="session")
+def original_curated(original_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of MCTS trajectories without its first question."""
+    out = tmp_path_factory.mktemp("made") / "curated"
+    asked = read_manifest(original_run.folder)
+    assert asked is not None
+    first = datasets.Dataset.from_parquet(str(next((original_run.folder / "inputs").glob("part-00000-*"))))
+    ruling = Ruling(table="inputs", uid=first[0]["id"], action="reject", reason="vague", detail="ann: vague")
+    apply(original_run.folder, out, [ruling], FileEntry(path="x/decisions.jsonl", rows=1, sha256="0" * 64))
+    return out
+
+
+@pytest.fixture
+def folder_of(
+    original_run: FinishedRun,
+    original_bundles: FinishedBundles,
+    original_kg: Mapping[str, FinishedKg],
+    original_curated: Path,
+) -> Mapping[str, Path]:
+    """A finished run of each data set, and a curated one."""
+    runs = {"mcts": original_run.folder, "bundles": original_bundles.folder, "curated": original_curated}
+    return runs | {name: run.folder for name, run in original_kg.items()}
+
+
+@pytest.mark.parametrize("name", ["mcts", "curated", "bundles", "free", "guided", "by_rule"])
+def test_hub_and_datasets_read_the_card_and_every_table(
+    folder_of: Mapping[str, Path], name: str, tmp_path: Path
+) -> None:
+    folder = folder_of[name]
+    card, manifest = DatasetCard.load(folder / "README.md"), read_manifest(folder)
+    assert manifest is not None
+    told: dict[str, Any] = card.data.to_dict()
+    main = {"document_bundles": "bundle_questions"}.get(manifest.dataset, manifest.dataset)
+    rows = Counter[str]()
+    for file in manifest.files:
+        rows[file.path.split("/")[0]] += file.rows * file.path.endswith(".parquet")
+    configs = told["configs"]
+    assert {config["config_name"] for config in configs} == {table for table, count in rows.items() if count}
+    assert [config["config_name"] for config in configs if config.get("default")] == [main]
+    assert told["size_categories"] == ["n<1K"] and "trailforge" in told["tags"]
+    for table in {config["config_name"] for config in configs}:
+        loaded = datasets.load_dataset(str(folder), name=table, split="train", cache_dir=str(tmp_path))
+        assert len(loaded) == rows[table], table  # type: ignore[arg-type]
+    plots = re.findall(r"\]\((plots/[^)]+)\)", card.text)
+    assert "plots/funnel.png" in plots and sorted(plots) == sorted(f"plots/{p.name}" for p in folder.glob("plots/*"))
+    for heading in ("## Funnel", "## Cost", "## Licences", "## Known limits", "One "):
+        assert heading in card.text
+
+
+def test_what_is_pushed_of_each_data_set_is_what_its_manifest_and_card_name(folder_of: Mapping[str, Path]) -> None:
+    for folder in folder_of.values():
+        manifest, names = read_manifest(folder), [file.name for file in checked_files(folder, "ann/trails")]
+        assert manifest is not None
+        listed = {entry.path for entry in manifest.files}
+        shown = set(re.findall(r"\]\((plots/[^)]+)\)", (folder / "README.md").read_text()))
+        assert sorted(names) == sorted({"README.md", "manifest.json", "run.json"} | listed | shown)
+
+
+def test_a_curated_data_set_tells_its_decisions_apart_from_its_questions(original_curated: Path) -> None:
+    card = DatasetCard.load(original_curated / "README.md")
+    assert "- What curators said: `x/decisions.jsonl` (1 lines)" in card.text
+    assert re.search(r"- Questions: `[^`]*questions\.jsonl` \(21 rows read\)\n", card.text)
+    assert "curated" in [config["config_name"] for config in card.data.to_dict()["configs"]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "size"), [(0, "n<1K"), (999, "n<1K"), (1000, "1K<n<10K"), (10**6, "1M<n<10M"), (10**8, "10M<n<100M")]
+)
+def test_the_size_is_that_of_the_first_table(original_run: FinishedRun, rows: int, size: str) -> None:
+    files = (FileEntry(path="a/part-0.parquet", rows=rows, sha256=""), FileEntry(path="b/p", rows=5, sha256=""))
+    text = front_matter(replace(original_run.manifest, files=files), ["a"], [], [])
+    assert f"- {size}\n" in text
+
+
+def test_licences_are_hub_ids_only_when_every_source_tells_one() -> None:
+    ours, other = Source(name="a", rows=1, licence="CC BY 4.0"), Source(name="b", rows=1, licence="Apache-2.0")
+    untold, odd = Source(name="c", rows=1), Source(name="d", rows=1, licence="http://arxiv.org/licenses/x")
+    assert front([ours, ours]) == {"license": "cc-by-4.0"}
+    assert front([ours, other]) == {"license": ["apache-2.0", "cc-by-4.0"]}
+    for sources in ([], [ours, untold], [odd]):
+        assert front(sources) == {"license": "other", "license_name": "those-of-the-sources"}
+
+
+def test_licences_of_documents_are_theirs_and_of_questions_those_of_their_benchmark(
+    original_bundles: FinishedBundles, tmp_path: Path
+) -> None:
+    found = of_documents(original_bundles.folder)
+    assert len(found) > 1 and sum(each.rows or 0 for each in found) == original_bundles.settings.items
+    (tmp_path / "inputs").mkdir()
+    write_parquet(tmp_path / "inputs" / "part-0.parquet", Question, [replace(QUESTION, dataset="musique")] * 2)
+    (asked,) = of_questions(tmp_path)
+    assert asked.rows == 2 and asked.hub_id is None
+    told = section("smollm2-135m-instruct-q4_1", [Source(name="a|b\nc", rows=3, licence="MIT"), asked])
+    assert "| model smollm2-135m-instruct-q4_1 |  | Apache-2.0 |" in told and "| a/b c | 3 | MIT |" in told
+    assert "CC BY 4.0 if it is the published one" in told
+    assert "| model gpt |  | not known here; its own card tells it |" in section("gpt", [])
+    over = over_corpus(RetrievalConfig(scope="corpus", corpus_index="/home/ann/indexes/wiki"))
+    assert [each.name for each in over] == ["passages of indexes/wiki"] and over_corpus(RetrievalConfig()) == []
+
+
+def test_paths_of_this_machine_are_no_part_of_a_card(folder_of: Mapping[str, Path], tmp_path: Path) -> None:
+    assert (shown("/home/ann/data/q.jsonl"), shown("x/data/q.jsonl")) == ("data/q.jsonl", "x/data/q.jsonl")
+    assert shown("/runs/demo/curation/decisions.jsonl", 3) == "demo/curation/decisions.jsonl"
+    for folder in folder_of.values():
+        assert str(tmp_path.parent.parent) not in (folder / "README.md").read_text()
+
+
+def test_a_kg_card_has_one_episode_of_each_kind_and_a_pair(original_kg: Mapping[str, FinishedKg]) -> None:
+    run = original_kg["guided"]
+    rows: list[KgTrajectory] = run.rows("kg_trajectories")
+    text = (run.folder / "README.md").read_text().split("## One example of each kind")[1]
+    kinds = {f"led by {row.origin}" for row in rows} | {flag for row in rows for flag in row.flags}
+    pair = run.rows("pairs")[0]
+    assert re.findall(r"^### (\S.*?)(?: \(.*)?$", text, re.M) == [*sorted(kinds), "pair"]
+    assert pair.question in text and f"rejected for `{pair.reason}`" in text
+    flagged = replace(rows[0], flags=("stale_or_conflicting",))
+    twice = kg_card.card(run.folder, run.manifest, FREE, [flagged], [])
+    assert f"### stale_or_conflicting\n\nThe same as led by {rows[0].origin} (`{rows[0].uid}`)." in twice
