@@ -4,6 +4,7 @@
     OUT/checkpoints/checkpoint-N/     after N optimizer steps; whole once `whole.json` lists its files
     OUT/logs/                         TensorBoard
     OUT/model/                        weights and tokenizer, there whole or not at all
+    OUT/curves.csv, curves.png        what the trainer told of each step, with every checkpoint anew
     OUT/training.json                 figures of the finished training
 
 A checkpoint is written file by file. One that was interrupted has no `whole.json`, or a file that differs from it, and
@@ -13,7 +14,6 @@ is passed over when a training goes on.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from schemas import OutputError
+from training.telling import tell
 
 SETTINGS = "settings.json"
 RESULT = "training.json"
 _WHOLE = "whole.json"
-_log = logging.getLogger(__name__)
 
 
 def checkpoints_of(out: Path) -> Path:
@@ -52,7 +52,7 @@ def last_whole(out: Path) -> Path | None:
     for checkpoint in _newest_first(checkpoints_of(out)):
         if is_whole(checkpoint):
             return checkpoint
-        _log.warning("%s is not whole, as when its writing was interrupted: passed over", checkpoint)
+        tell(f"{checkpoint} is not whole, as when its writing was interrupted: passed over")
     return None
 
 

@@ -88,7 +88,7 @@ def evaluate_agent(
             limits=limits_of(preset.rl),
         )
     )
-    pay = paying(preset)
+    rewards = paying(preset)(list(zip(rows, episodes, strict=True)))
     answers = [_answer_score(row, episode) for row, episode in zip(rows, episodes, strict=True)]
     transcripts = [read_transcript(episode.messages, preset.protocol) for episode in episodes]
     return AgentScore(
@@ -102,7 +102,7 @@ def evaluate_agent(
         cover_exact_match=fmean(answer.cover_exact_match for answer in answers),
         exact_match=fmean(answer.exact_match for answer in answers),
         f1=fmean(answer.f1 for answer in answers),
-        reward=fmean(pay(row, episode).total for row, episode in zip(rows, episodes, strict=True)),
+        reward=fmean(reward.total for reward in rewards),
         tokens=fmean(len(episode.ids) for episode in episodes),
         answer_words=_answer_words(episodes),
         stops=dict(sorted(Counter(episode.run.stop for episode in episodes).items())),

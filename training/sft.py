@@ -6,7 +6,6 @@ over all trained tokens of an optimizer step, over all processes: eq. 10 of MSea
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,17 @@ from training.arguments import (
     is_main_process,
     peft_config,
     processes,
-    sealing,
     trainer_arguments,
 )
 from training.checkpoints import open_together, save_model, write_result
 from training.config import SftConfig, TrainPreset
+from training.fitting import fit
 from training.masks import IGNORED, MaskedTokens, masked_tokens
+from training.sets import set_hash
 from training.table import rows_of
+from training.telling import tell
 from training.weights import base_model as resolved
 from training.weights import load_model, load_tokenizer
-
-_log = logging.getLogger(__name__)
 
 
 def train_sft(
@@ -58,10 +57,10 @@ def train_sft(
     arguments = TrlConfig(
         **trainer_arguments(config, out, parts, max_steps=max_steps), max_length=config.max_tokens, packing=False
     )
-    settings = {"stage": "sft", "base_model": source, "rows": len(examples), "max_steps": max_steps}
+    settings = {"stage": "sft", "base_model": source, "training_set": set_hash(training_set), "max_steps": max_steps}
     checkpoint = open_together(out, settings | {"config": deciding(config)}, resume=resume)
     trainer = _trainer(source, tokenizer, examples, arguments, config)
-    done = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    done = fit(trainer, out, checkpoint)
     model = save_model(trainer, tokenizer, out)
     if is_main_process():
         write_result(
@@ -96,7 +95,7 @@ def tokenised(tokenizer: Any, rows: Sequence[SftRow], max_tokens: int) -> list[M
             examples.append(example)
     if cut or len(examples) < len(rows):
         left_out = len(rows) - len(examples)
-        _log.warning("%d of %d conversations are cut at %d tokens, %d left out", cut, len(rows), max_tokens, left_out)
+        tell(f"{cut} of {len(rows)} conversations are cut at {max_tokens} tokens, {left_out} left out")
     return examples
 
 
@@ -112,6 +111,5 @@ def _trainer(source: str, tokenizer: Any, examples: Sequence[MaskedTokens], argu
         args=arguments,
         train_dataset=dataset,
         processing_class=tokenizer,
-        callbacks=[sealing()],
         peft_config=peft_config(config),
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from inference.servers import SMOLLM2
 from schemas import InvalidInput
+from training.folders import user_cache
 from training.gguf_weights import convert
 from training.masks import ready
 
@@ -52,7 +52,7 @@ def packaged_weights(folder: Path | None = None) -> Path:
     Raises `ServerUnavailable` when the package is missing, and `InvalidInput` when gguf is, which reads its file.
     """
     source = SMOLLM2.weights()
-    folder = folder or _cache() / SMOLLM2.name
+    folder = folder or user_cache("models") / SMOLLM2.name
     if not (folder / "config.json").is_file():
         if importlib.util.find_spec("gguf") is None:
             raise InvalidInput(f"{PACKAGED} needs the package gguf to be converted: run `make install`")
@@ -84,8 +84,3 @@ def load_model(name: str) -> Any:
         return AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
     except (OSError, ValueError, json.JSONDecodeError) as error:
         raise InvalidInput("its weights cannot be loaded", file=name) from error
-
-
-def _cache() -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "trailforge" / "models"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -75,6 +76,53 @@ def test_loss_falls_and_the_model_is_there(rows: Path, tiny_model: Path, tmp_pat
     assert losses(tmp_path / "b") == found[:2]
 
 
+def test_rows_are_learnt_in_the_sets_order(
+    rows: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: Any
+) -> None:
+    """Which is that of its curriculum, in every epoch."""
+    from trl.trainer.sft_trainer import SFTTrainer
+
+    seen: list[list[int]] = []
+    own: Any = SFTTrainer.compute_loss
+
+    def spy(self: Any, model: Any, inputs: dict[str, Any], *arguments: Any, **options: Any) -> Any:
+        seen.extend(inputs["input_ids"].tolist())
+        return own(self, model, inputs, *arguments, **options)
+
+    monkeypatch.setattr(SFTTrainer, "compute_loss", spy)
+    trained(rows, tiny_model, tmp_path / "out", steps=4, per_device=2)
+    expected = [row.messages[1].content for row in sft_rows(copies=2)] * 2
+    assert len(seen) == len(expected) == 16
+    assert all(question in tokenizer.decode(ids) for question, ids in zip(expected, seen, strict=True))
+
+
+def test_told_to_stop_it_ends_the_step_and_goes_on_later(
+    rows: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By SIGTERM in the second of four steps: a whole checkpoint, no model; then the weights of a run in one go."""
+    import torch
+    from trl.trainer.sft_trainer import SFTTrainer
+
+    whole = trained(rows, tiny_model, tmp_path / "whole", save_steps=100)
+    own: Any = SFTTrainer.training_step
+
+    def told(self: Any, *arguments: Any, **options: Any) -> Any:
+        if self.state.global_step == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return own(self, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SFTTrainer, "training_step", told)
+        with pytest.raises(SystemExit) as left:
+            trained(rows, tiny_model, tmp_path / "out", save_steps=100)
+    assert left.value.code == 143 and "stopped after step 2 of 4" in capsys.readouterr().err
+    assert last_whole(tmp_path / "out") == tmp_path / "out" / "checkpoints" / "checkpoint-2"
+    assert not (tmp_path / "out" / "model").exists() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    model = trained(rows, tiny_model, tmp_path / "out", resume=True, save_steps=100)
+    before, after = weights(whole), weights(model)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
 def test_accumulated_batches_are_the_batch(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
     """One device step of four, or four of one, is the same optimizer step."""
     trained(rows, tiny_model, tmp_path / "at_once", steps=2, per_device=4)
@@ -83,7 +131,7 @@ def test_accumulated_batches_are_the_batch(rows: Path, tiny_model: Path, tmp_pat
 
 
 def test_resumed_training_ends_in_the_same_weights(
-    rows: Path, tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    rows: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From the last whole checkpoint; one whose writing was interrupted is named and passed over."""
     import torch
@@ -96,7 +144,7 @@ def test_resumed_training_ends_in_the_same_weights(
     (broken / "optimizer.pt").write_bytes((broken / "optimizer.pt").read_bytes()[:100])
     assert not is_whole(broken)
     resumed = trained(rows, tiny_model, out, resume=True)
-    assert "checkpoint-4 is not whole" in caplog.text
+    assert "checkpoint-4 is not whole" in capsys.readouterr().err
     assert is_whole(broken)
     before, after = weights(whole), weights(resumed)
     assert before.keys() == after.keys()
@@ -115,12 +163,15 @@ def test_a_checkpoint_without_its_seal_is_not_whole(tmp_path: Path) -> None:
 
 
 def test_folder_of_another_training_is_refused(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
-    """Also with --resume, when its settings differ; the reason names them."""
+    """Also with --resume, when its settings or rows differ; the reason names them."""
     trained(rows, tiny_model, tmp_path / "out", steps=1)
     with pytest.raises(OutputError, match="--resume"):
         trained(rows, tiny_model, tmp_path / "out", steps=1)
     with pytest.raises(OutputError, match="config"):
         trained(rows, tiny_model, tmp_path / "out", steps=1, learning_rate=1.0, resume=True)
+    others = training_set(tmp_path / "others", sft=sft_rows(copies=2)[::-1])
+    with pytest.raises(OutputError, match=r"other settings \(training_set\)"):
+        trained(others, tiny_model, tmp_path / "out", steps=1, resume=True)
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match="not empty"):
