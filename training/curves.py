@@ -44,7 +44,7 @@ def figures_by_step(history: Sequence[Mapping[str, Any]]) -> list[dict[str, floa
     for entry in history:
         known = {name: float(value) for name, value in entry.items() if isinstance(value, int | float)}
         rows.setdefault(int(entry["step"]), {}).update(known)
-    return [{"step": step} | rows[step] for step in sorted(rows)]
+    return [rows[step] | {"step": step} for step in sorted(rows)]
 
 
 def write_curves(history: Sequence[Mapping[str, Any]], out: Path) -> None:

@@ -19,7 +19,7 @@ from training.generation import Draw, Generator, TransformersGenerator
 from training.rl import limits_of, paying
 from training.rollouts import TokenEpisode, roll_out
 from training.transcripts import read_transcript
-from training.weights import base_model, load_model, load_tokenizer
+from training.weights import base_model, load_base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +58,10 @@ def evaluate(
 ) -> AgentScore:
     """Score a model's folder (or name) on questions. Raises as `train_rl`."""
     source = base_model(checkpoint)
-    tokenizer = load_tokenizer(source)
-    model = load_model(source)
-    _to_accelerator(model)
-    generator = TransformersGenerator(model, tokenizer, Draw(temperature=0.0), batch=batch)
-    return evaluate_agent(generator, tokenizer, rows, preset, environment, model=checkpoint)
+    base = load_base(source)
+    _to_accelerator(base.model)
+    generator = TransformersGenerator(base.model, base.tokenizer, Draw(temperature=0.0), batch=batch)
+    return evaluate_agent(generator, base.tokenizer, rows, preset, environment, model=checkpoint)
 
 
 def evaluate_agent(

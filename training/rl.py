@@ -77,7 +77,8 @@ def train_rl(
     """Train on the questions in `training_set`/rl/train, which agents search `environment` for; the model's folder.
 
     Run by `accelerate launch` or torchrun, all processes call it. `open_generator`: who generates for a trainer, in
-    place of the preset's `rollouts`. Raises as `train_sft`, and what the tools raise.
+    place of the preset's `rollouts`. Raises as `train_sft`, and what tools and judge raise; also `InvalidInput` for a
+    model without the ChatML tokens, since vLLM and the reference model are loaded from where it lies.
     """
     config = preset.rl
     environment.check(preset.protocol)

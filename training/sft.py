@@ -26,8 +26,8 @@ from training.masks import IGNORED, MaskedTokens, masked_tokens
 from training.sets import set_hash
 from training.table import rows_of
 from training.telling import tell
+from training.weights import Base, load_base
 from training.weights import base_model as resolved
-from training.weights import load_model, load_tokenizer
 
 
 def train_sft(
@@ -50,8 +50,9 @@ def train_sft(
     rows = rows_of(training_set, "sft", "train", SftRow)
     parts = batches(config.batch_size, config.per_device, processes(), field="sft.batch_size")
     source = resolved(base_model or config.base_model)
-    tokenizer = load_tokenizer(source)
-    examples = tokenised(tokenizer, rows, config.max_tokens)
+    base = load_base(source)
+    base.check_learns(config)
+    examples = tokenised(base.tokenizer, rows, config.max_tokens)
     if not examples:
         raise InvalidInput(f"no conversation has a token to train within {config.max_tokens}", file=training_set)
     arguments = TrlConfig(
@@ -59,9 +60,9 @@ def train_sft(
     )
     settings = {"stage": "sft", "base_model": source, "training_set": set_hash(training_set), "max_steps": max_steps}
     checkpoint = open_together(out, settings | {"config": deciding(config)}, resume=resume)
-    trainer = _trainer(source, tokenizer, examples, arguments, config)
+    trainer = _trainer(base, examples, arguments, config)
     done = fit(trainer, out, checkpoint)
-    model = save_model(trainer, tokenizer, out)
+    model = save_model(trainer, base.tokenizer, out)
     if is_main_process():
         write_result(
             out,
@@ -99,7 +100,7 @@ def tokenised(tokenizer: Any, rows: Sequence[SftRow], max_tokens: int) -> list[M
     return examples
 
 
-def _trainer(source: str, tokenizer: Any, examples: Sequence[MaskedTokens], arguments: Any, config: SftConfig) -> Any:
+def _trainer(base: Base, examples: Sequence[MaskedTokens], arguments: Any, config: SftConfig) -> Any:
     from datasets import Dataset
     from trl.trainer.sft_trainer import SFTTrainer
 
@@ -107,9 +108,9 @@ def _trainer(source: str, tokenizer: Any, examples: Sequence[MaskedTokens], argu
         {"input_ids": [each.input_ids for each in examples], "labels": [each.labels for each in examples]}
     )
     return SFTTrainer(
-        model=load_model(source),
+        model=base.model,
         args=arguments,
         train_dataset=dataset,
-        processing_class=tokenizer,
+        processing_class=base.tokenizer,
         peft_config=peft_config(config),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import struct
 from pathlib import Path
 
@@ -45,9 +46,8 @@ def test_nothing_to_draw(tmp_path: Path) -> None:
 def test_a_panel_for_each_figure_that_is_there() -> None:
     """Three in a line; a figure that is not finite leaves a gap."""
     one = drawn([{"step": step, "loss": 1.0} for step in range(60)])
-    many = drawn(
-        [{"step": step, **dict.fromkeys(list(PANELS)[:4], float("nan") if step else 1.0)} for step in range(3)]
-    )
+    names, values = list(PANELS)[:4], (1.0, math.nan, 2.0)
+    many = drawn([{"step": step, **dict.fromkeys(names, value)} for step, value in enumerate(values)])
     heights = [struct.unpack(">I", png[20:24])[0] for png in (one, many)]
     assert heights[1] > 1.5 * heights[0]
 

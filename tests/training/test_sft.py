@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from schemas import InvalidInput, OutputError
-from tests.training.tiny import preset, sft_rows, training_set
+from tests.training.tiny import preset, save_tiny_model, sft_rows, training_set
 from training.checkpoints import is_whole, last_whole
+from training.config import LoraConfig
 from training.sft import tokenised, train_sft
-from training.weights import load_model
+from training.weights import load_model, load_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 
@@ -123,6 +124,48 @@ def test_told_to_stop_it_ends_the_step_and_goes_on_later(
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
+@pytest.mark.parametrize("spare", [0, 8], ids=["embeddings grow", "embeddings have room"])
+def test_a_model_that_does_not_speak_chatml_learns_its_marks(
+    rows: Path, tmp_path: Path, spare: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As base models: no template, no marks. What comes of it has both, and is a model like others."""
+    import torch
+
+    base = save_tiny_model(tmp_path / "base", speaks_chatml=False, spare=spare)
+    with pytest.raises(InvalidInput, match="train sft") as refused:
+        load_tokenizer(str(base))
+    assert refused.value.file == str(base)
+    model = trained(rows, base, tmp_path / "out", steps=2)
+    assert "does not know <|im_start|> and <|im_end|>: added" in capsys.readouterr().err
+    tokenizer, start, end = load_tokenizer(str(model)), *_marks(model)
+    assert (start, end) == (tokenizer.convert_tokens_to_ids("<|im_start|>"), tokenizer.eos_token_id)
+    assert "<|im_start|>" in tokenizer.chat_template
+    before, after = load_model(str(base)), load_model(str(model))
+    assert after.lm_head.weight.shape[0] == before.lm_head.weight.shape[0] + (2 if spare == 0 else 0) > end
+    assert end in (after.generation_config.eos_token_id, *_listed(after.generation_config.eos_token_id))
+    old, own = before.config.eos_token_id, after.model.embed_tokens.weight
+    near, far = (float(torch.dist(own[end], before.lm_head.weight[token])) for token in (old, old + 1))
+    assert near < 0.4 * far and not torch.equal(own[end], before.lm_head.weight[old])
+    lora = LoraConfig(rank=2)
+    with pytest.raises(InvalidInput, match="adapters do not"):
+        trained(rows, base, tmp_path / "adapters", steps=1, lora=lora)
+    assert not (tmp_path / "adapters").exists()
+    trained(rows, model, tmp_path / "adapters", steps=1, lora=lora)
+
+
+def _marks(model: Path) -> list[int]:
+    from tokenizers import Tokenizer
+
+    saved = Tokenizer.from_file(str(model / "tokenizer.json"))
+    marks = [saved.encode(mark, add_special_tokens=False).ids for mark in ("<|im_start|>", "<|im_end|>")]
+    assert [len(ids) for ids in marks] == [1, 1]
+    return [ids[0] for ids in marks]
+
+
+def _listed(found: int | list[int]) -> list[int]:
+    return found if isinstance(found, list) else [found]
+
+
 def test_accumulated_batches_are_the_batch(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
     """One device step of four, or four of one, is the same optimizer step."""
     trained(rows, tiny_model, tmp_path / "at_once", steps=2, per_device=4)
@@ -203,8 +246,6 @@ def test_a_name_that_cannot_be_fetched_is_refused(rows: Path, tmp_path: Path) ->
 
 def test_tensorboard_is_written(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
     """By default, beside the checkpoints; and adapters train in place of all weights."""
-    from training.config import LoraConfig
-
     model = trained(rows, tiny_model, tmp_path / "out", steps=1, logging="tensorboard", lora=LoraConfig(rank=2))
     assert list((tmp_path / "out" / "logs").glob("events.*"))
     assert (model / "adapter_model.safetensors").exists()

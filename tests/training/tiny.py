@@ -159,8 +159,13 @@ def training_set(
     return folder
 
 
-def save_tiny_model(folder: Path, *, vocabulary: int = 512, window: int = 2048) -> Path:
-    """A byte-level BPE tokenizer trained on the sample, and a random Qwen2 with two layers of 64."""
+def save_tiny_model(
+    folder: Path, *, vocabulary: int = 512, window: int = 2048, speaks_chatml: bool = True, spare: int = 0
+) -> Path:
+    """A byte-level BPE tokenizer trained on the sample, and a random Qwen2 with two layers of 64.
+
+    `speaks_chatml`: its tokenizer knows the marks of turns. `spare`: weights for so many tokens more than there are.
+    """
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
@@ -168,7 +173,7 @@ def save_tiny_model(folder: Path, *, vocabulary: int = 512, window: int = 2048) 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    special = ["<|endoftext|>", *(["<|im_start|>", "<|im_end|>"] if speaks_chatml else [])]
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         special_tokens=special,
@@ -177,11 +182,11 @@ def save_tiny_model(folder: Path, *, vocabulary: int = 512, window: int = 2048) 
     )
     texts = [message.content for row in sft_rows() for message in row.messages] * 4
     tokenizer.train_from_iterator([*texts, *(document.text for document in documents()[:20])], trainer)
-    fast: Any = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=special[0], eos_token=special[2])
+    fast: Any = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=special[0], eos_token=special[-1])
     torch.manual_seed(0)
     model: Any = Qwen2ForCausalLM(
         Qwen2Config(
-            vocab_size=len(fast),
+            vocab_size=len(fast) + spare,
             hidden_size=64,
             intermediate_size=128,
             num_hidden_layers=2,
