@@ -67,7 +67,7 @@ def open_folder(out: Path, settings: Mapping[str, Any], *, resume: bool) -> Path
     if kept.exists():
         if not resume:
             raise OutputError(f"{out} holds a training; go on with --resume, or give another folder")
-        if differing := _differing(json.loads(kept.read_text(encoding="utf-8")), settings):
+        if differing := _differing(_read_settings(kept), settings):
             raise OutputError(f"{out} was begun with other settings ({differing}); give another folder")
         found = last_whole(out)
         _drop_interrupted(out)
@@ -134,6 +134,13 @@ def _newest_first(folder: Path) -> Iterator[Path]:
 def _sizes(folder: Path) -> dict[str, int]:
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != _WHOLE)
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise OutputError(f"{path} cannot be read ({error}); give another folder") from error
 
 
 def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -112,18 +112,7 @@ def train_rl(
         rollouts.close()
     folder = save_model(trainer, tokenizer, out)
     if is_main_process():
-        history = [entry for entry in trainer.state.log_history if "reward" in entry]
-        write_result(
-            out,
-            {
-                "stage": "rl",
-                "steps": trainer.state.global_step,
-                "questions": len(rows),
-                "rewards": [entry["reward"] for entry in history],
-                "searches": [entry["episodes/searches"] for entry in history],
-                "seconds": round(done.metrics["train_runtime"], 1),
-            },
-        )
+        write_result(out, _figures(trainer, len(rows), done.metrics["train_runtime"]))
     return folder
 
 
@@ -199,6 +188,18 @@ def check_questions(rows: Sequence[RlRow], config: RlConfig) -> None:
         raise InvalidInput("two questions have the same id", field="uid")
     if left := len(rows) % config.prompts_per_step:
         tell(f"the last {left} of {len(rows)} questions do not fill a step of {config.prompts_per_step}: never asked")
+
+
+def _figures(trainer: Any, questions: int, seconds: float) -> dict[str, Any]:
+    history = [entry for entry in trainer.state.log_history if "reward" in entry]
+    return {
+        "stage": "rl",
+        "steps": trainer.state.global_step,
+        "questions": questions,
+        "rewards": [entry["reward"] for entry in history],
+        "searches": [entry["episodes/searches"] for entry in history],
+        "seconds": round(seconds, 1),
+    }
 
 
 def _paid_by(preset: TrainPreset) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from training.gguf_weights import convert
 from training.masks import END, ready, teach
 from training.telling import tell
 
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 PACKAGED = "smollm2"
 """SmolLM2-135M-Instruct, whose weights come as a package: for trying things out."""
 
@@ -110,6 +111,10 @@ def load_tokenizer(name: str) -> Any:
 def _tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
+    folder = Path(name)
+    # Where config.json names a model, transformers would make an empty tokenizer of its kind.
+    if folder.is_dir() and not any((folder / file).is_file() for file in _TOKENIZER_FILES):
+        raise InvalidInput(f"holds no tokenizer ({', '.join(_TOKENIZER_FILES)})", file=name)
     try:
         return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
