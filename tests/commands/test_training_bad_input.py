@@ -19,6 +19,7 @@ import cli
 from schemas import ChatMessage
 from tests.support import finished_runs as made
 from tests.training.tiny import SAMPLE, rl_rows, save_tiny_model, sft_rows, training_set
+from training.views import ViewConfig, make_training_set
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 ASKED = [made.question(number) for number in range(4)]
@@ -93,12 +94,15 @@ def test_a_shard_of_another_version(trailforge: Command, tiny_model: Path, recip
     rows = training_set(tmp_path / "set", sft=sft_rows(), rl=rl_rows())
     for table in ("sft", "rl"):
         of_another_version(rows / table / "train" / "part-00000.parquet")
+    run = made.mcts_run(tmp_path / "run", ASKED, [row for asked in ASKED for row in made.mcts_rows(asked)])
+    made_set = make_training_set([run], tmp_path / "made", ViewConfig(validation_share=0.0))
+    of_another_version(tmp_path / "made" / made_set.files[0].path)
     before = names(tmp_path)
     common = ("--preset", recipe, "--base-model", tiny_model, "--out", tmp_path / "out")
     for words in (
         ("train", "sft", rows, *common),
         ("train", "rl", rows, *common, *DOCUMENTS),
-        ("export", rows, "--to", "verl", "--out", tmp_path / "out"),
+        ("export", tmp_path / "made", "--to", "verl", "--out", tmp_path / "out"),
     ):
         refused(trailforge(*words), "part-00000.parquet", "schema version 9.0")
     assert names(tmp_path) == before
@@ -149,7 +153,7 @@ def test_a_base_model_that_is_not_there(trailforge: Command, tiny_model: Path, r
         (tmp_path / "nowhere", "no such folder"),
         ("nobody/nothing-7b", "cannot be fetched"),
         (tmp_path / "weights", "weights cannot be loaded"),
-        (tmp_path / "words", "tokenizer cannot be loaded"),
+        (tmp_path / "words", "holds no tokenizer"),
     ):
         common = ("--preset", recipe, "--base-model", base, "--out", tmp_path / "out")
         refused(trailforge("train", "sft", rows, *common), said)
