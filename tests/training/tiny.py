@@ -19,14 +19,13 @@ from schemas import (
     Document,
     FileEntry,
     GroundTruth,
-    Provenance,
     RewardModel,
     RlRow,
     SftRow,
-    TrajectoryReward,
     to_dict,
     write_parquet,
 )
+from tests.support.sft_rows import sft_row
 from training.config import RlConfig, SftConfig, TrainPreset
 from training.generation import Generated
 from training.runs import MANIFEST
@@ -74,33 +73,9 @@ def sft_rows(copies: int = 1, *, searched: bool = False) -> list[SftRow]:
             result = f"<tool_response>\n1. (Found) {answer} is in the passage.\n</tool_response>"
             if searched:
                 result = react.render_passages(asyncio.run(retriever().retrieve(query, 1)))
-            rows.append(_sft_row(f"{number}-{copy}", question, answer, conversation(question, answer, query, result)))
+            said = conversation(question, answer, query, result)
+            rows.append(sft_row(f"{number}-{copy}", said, protocol="react", question=question, answer=answer))
     return rows
-
-
-def _sft_row(uid: str, question: str, answer: str, messages: tuple[ChatMessage, ...]) -> SftRow:
-    return SftRow(
-        uid=uid,
-        trajectory_uid=uid,
-        data_source="mcts_trajectories",
-        messages=messages,
-        train=tuple(message.role == "assistant" for message in messages),
-        protocol="react",
-        question_id=uid,
-        question=question,
-        answer=answer,
-        answer_aliases=(),
-        trajectory_kind="correct",
-        reflection_error=None,
-        origin="policy",
-        segment_index=0,
-        segment_count=1,
-        num_tool_calls=1,
-        num_hops=1,
-        token_estimate=100,
-        reward=TrajectoryReward(total=1.0, exact_match=1.0, f1=1.0, cover_exact_match=1.0),
-        provenance=Provenance(run_id="r", source_id=uid, model="m", prompt_version="p", seed=0, call_keys=()),
-    )
 
 
 def rl_rows(protocol: str = "react", copies: int = 1) -> list[RlRow]:

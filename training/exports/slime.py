@@ -38,7 +38,8 @@ def write(export: Export) -> str:
     if has(export, "sft"):
         sections["Supervised training"] = (
             f"Beside the arguments of the model and the cluster:\n\n{fenced(_sft_command(export))}\n\n"
-            "Not `--loss-mask-type distill_qwen`: it trains the last turn alone."
+            "Not `--loss-mask-type distill_qwen`: it trains the last turn alone, as does `qwen` with a tokenizer that "
+            "has DeepSeek's `<｜Assistant｜>`. With this template `qwen3` gives the masks of `qwen`."
         )
     if has(export, "rl"):
         sections["Reinforcement learning"] = (
@@ -72,7 +73,7 @@ def _sft_command(export: Export) -> str:
         "--input-key messages",
         "--loss-type sft_loss",
         "--calculate-per-token-loss",
-        "--loss-mask-type qwen",
+        "--loss-mask-type qwen3",
         "--debug-train-only",
         "--disable-compute-advantages-and-returns",
         f"--num-epoch {numbers.epochs}",
