@@ -70,7 +70,7 @@ class TrainerConfig:
     gradient_checkpointing: bool = True
     seed: int = 0
     save_steps: int = 50
-    """Optimizer steps between checkpoints."""
+    """Optimizer steps between checkpoints; in RL rounded up to whole steps of `prompts_per_step`."""
     logging: Logging = "tensorboard"
 
     def __post_init__(self) -> None:

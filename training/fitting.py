@@ -10,12 +10,12 @@ from training.curves import charting
 from training.stopping import leave, stopping
 
 
-def fit(trainer: Any, out: Path, checkpoint: Path | None) -> Any:
+def fit(trainer: Any, out: Path, checkpoint: Path | None, *, every: int = 1) -> Any:
     """Train, with whole checkpoints and curves in `out`; what `train` of transformers returns.
 
-    Told to stop by SIGTERM, it writes a checkpoint and ends the process.
+    Told to stop by SIGTERM, it writes a checkpoint and ends the process, after a step that `every` divides.
     """
-    stopped = stopping()
+    stopped = stopping(every)
     for callback in (sealing(), charting(out), stopped):
         trainer.add_callback(callback)
     done = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)

@@ -107,7 +107,7 @@ def train_rl(
     )
     trainer = grpo_trainer(model, tokenizer, rows, arguments, config, rollouts)
     try:
-        done = fit(trainer, out, checkpoint)
+        done = fit(trainer, out, checkpoint, every=config.updates_per_step)
     finally:
         rollouts.close()
     folder = save_model(trainer, tokenizer, out)
@@ -143,8 +143,11 @@ def grpo_arguments(config: RlConfig, out: Path, parts: Batches, *, max_steps: in
 
     if config.rollouts == "vllm-server" and not vllm.server:
         raise InvalidInput("a vLLM server needs its URL: give --vllm-url", field="rl.rollouts")
+    common = trainer_arguments(config, out, parts, max_steps=max_steps)
+    # Between two updates on the same episodes there is nothing to go on from: checkpoints do not hold episodes.
+    common["save_steps"] = -(-config.save_steps // config.updates_per_step) * config.updates_per_step
     return GRPOConfig(
-        **trainer_arguments(config, out, parts, max_steps=max_steps),
+        **common,
         steps_per_generation=parts.accumulated * config.updates_per_step,
         num_generations=config.samples,
         max_completion_length=config.max_tokens,

@@ -16,8 +16,11 @@ from training.telling import tell
 EXIT_CODE = 128 + signal.SIGTERM
 
 
-def stopping() -> Any:
-    """A callback; `is_asked` says whether the training has ended for a signal, in whichever of its processes."""
+def stopping(every: int = 1) -> Any:
+    """A callback; `is_asked` says whether the training has ended for a signal, in whichever of its processes.
+
+    `every`: it ends after a step that this divides.
+    """
     from transformers import TrainerCallback
 
     class Stopping(TrainerCallback):
@@ -33,7 +36,7 @@ def stopping() -> Any:
 
         def on_step_end(self, args: Any, state: Any, control: Any, **options: Any) -> None:
             self.is_asked = _anywhere(self.is_asked, args)
-            if self.is_asked:
+            if self.is_asked and state.global_step % every == 0:
                 control.should_save = control.should_training_stop = True
 
         def on_train_end(self, args: Any, state: Any, control: Any, **options: Any) -> None:

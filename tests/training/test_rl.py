@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from tests.training.tiny import (
     training_set,
 )
 from training.agents import Environment
+from training.checkpoints import last_whole
 from training.config import KlConfig, TrainPreset
 from training.curves import PANELS
 from training.evaluate import evaluate
@@ -204,22 +207,50 @@ def test_groups_that_differ_are_left_alone(questions: Path, tiny_model: Path, tm
     assert len(generator.asked) == 2
 
 
-def test_resumed_training_ends_in_the_same_weights(questions: Path, tiny_model: Path, tmp_path: Path) -> None:
-    """With the KL weight of the step, and other questions than before."""
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"algorithm": "dapo", "mini_batch": 4, "save_steps": 1}],
+    ids=["one update", "two updates"],
+)
+def test_resumed_training_ends_in_the_same_weights(
+    questions: Path, tiny_model: Path, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    """With the KL weight of the step, and other questions than before. No checkpoint lies between two updates on the
+    same episodes, from which a training would make others."""
     import shutil
 
     import torch
 
-    kl = KlConfig(start=0.1, end=0.01, annealing="linear")
+    changes = changes | {"kl": KlConfig(start=0.1, end=0.01, annealing="linear")}
     whole, out = tmp_path / "whole", tmp_path / "out"
-    trained(questions, tiny_model, whole, searching, steps=4, kl=kl)
+    trained(questions, tiny_model, whole, searching, steps=4, **changes)
+    assert {path.name for path in (whole / "checkpoints").glob("checkpoint-*")} == {"checkpoint-2", "checkpoint-4"}
     shutil.copytree(whole, out)
     for gone in ("model", "checkpoints/checkpoint-4"):
         shutil.rmtree(out / gone)
-    trained(questions, tiny_model, out, searching, steps=4, kl=kl, resume=True)
+    trained(questions, tiny_model, out, searching, steps=4, resume=True, **changes)
     before, after = (load_model(str(folder / "model")).state_dict() for folder in (whole, out))
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert result(out)["rewards"] == result(whole)["rewards"]
+
+
+def test_told_to_stop_it_ends_with_the_episodes(
+    questions: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first of two updates on them: after the second."""
+    from trl.trainer.grpo_trainer import GRPOTrainer
+
+    own: Any = GRPOTrainer.training_step
+
+    def told(self: Any, *arguments: Any, **options: Any) -> Any:
+        if self.state.global_step == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return own(self, *arguments, **options)
+
+    monkeypatch.setattr(GRPOTrainer, "training_step", told)
+    with pytest.raises(SystemExit):
+        trained(questions, tiny_model, tmp_path / "out", searching, steps=4, mini_batch=4, save_steps=100)
+    assert last_whole(tmp_path / "out") == tmp_path / "out" / "checkpoints" / "checkpoint-2"
 
 
 @pytest.mark.slow
