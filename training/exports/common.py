@@ -161,6 +161,17 @@ def search_settings(export: Export) -> dict[str, object]:
     }
 
 
+def rl_notes(export: Export) -> str:
+    """What of the preset the command cannot say; empty when it says all."""
+    numbers = export.preset.rl
+    notes = []
+    if numbers.kl.end is not None:
+        notes.append(f"the weight of the KL term falls from {numbers.kl.start} to {numbers.kl.end} over the steps")
+    if numbers.scheduler != "constant":
+        notes.append(f"the learning rate falls ({numbers.scheduler})")
+    return f"\n\nIn the preset {', and '.join(notes)}; with this command it does not." if notes else ""
+
+
 def longest_prompt(export: Export) -> int:
     """Room for every prompt in tokens: twice the longest one, as the model's tokenizer may not be what measured it."""
     longest = max(count.longest for count in export.training_set.manifest.counts if count.table == "rl")

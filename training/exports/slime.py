@@ -18,6 +18,7 @@ from training.exports.common import (
     has,
     one_command,
     readme,
+    rl_notes,
     schema,
     search_settings,
 )
@@ -44,6 +45,7 @@ def write(export: Export) -> str:
     if has(export, "rl"):
         sections["Reinforcement learning"] = (
             f"Fill in the `documents` of `search.yaml`:\n\n{fenced(_rl_command(export))}\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}"
+            f"{rl_notes(export)}"
         )
         export.text("search.yaml", yaml.safe_dump(search_settings(export), sort_keys=False))
     return readme("For slime", export, sections | {"Masks and template": TEMPLATE_NOTE})
