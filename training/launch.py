@@ -48,7 +48,7 @@ class LaunchConfig:
     base_model: str = ""
     """What these serve."""
     time: str = "24:00:00"
-    """Slurm's limit."""
+    """Slurm's limit, and how long is waited for Kubernetes: hours:minutes:seconds."""
     partition: str = ""
     account: str = ""
     image: str = "trailforge:latest"
@@ -70,6 +70,8 @@ class LaunchConfig:
             raise InvalidInput("one node of vLLM servers is what the trainer speaks to", field="vllm_nodes")
         if self.vllm_nodes and not self.base_model:
             raise InvalidInput("vLLM has to be told which model to serve", field="base_model")
+        if not re.fullmatch(r"\d+:[0-5]\d:[0-5]\d", self.time):
+            raise InvalidInput(f"{self.time!r}: expected hours:minutes:seconds", field="time")
         if self.use_cpu and self.sharding != "none":
             raise InvalidInput("on the CPU the model is not sharded: none", field="sharding")
         for text in self.environment:

@@ -198,6 +198,7 @@ def test_kubernetes() -> None:
         ({"environment": ("WANDB_API_KEY=1",)}, "k8s", "environment"),
         ({"environment": ("no value",)}, "k8s", "environment"),
         ({"name": "My_Run"}, "k8s", "name"),
+        ({"time": "1-00:00:00"}, "slurm", "time"),
         ({"name": "x" * 50}, "k8s", "name"),
         ({}, "condor", "launcher"),
     ],
