@@ -160,7 +160,7 @@ def _open_page(folder: Path) -> None:
                     complete = time.monotonic() - begun
                     peak = _peak(server.pid)
                     print(
-                        f"| page, {view or 'overview'}, {round_} | {seconds:.2f} | {peak:,.0f} | all {complete:.2f} s |",
+                        f"| page, {view or 'overview'}, {round_} | {seconds:.2f} | {peak:,.0f} | {complete:.2f} s |",
                         flush=True,
                     )
             browser.close()

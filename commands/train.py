@@ -26,7 +26,10 @@ def rewards(
         ),
     ],
     preset: Annotated[
-        str, typer.Option(help="msearcher, r-search, dynasearcher, ragsearch, search-r1, or a training preset's YAML.")
+        str,
+        typer.Option(
+            help="msearcher, r-search, dynasearcher, ragsearch, search-r1, or a training preset's YAML, with its judge."
+        ),
     ],
     protocol: Annotated[
         str | None, typer.Option(help="Of lines that name none: react, r_search, kg_search, search_r1, graph_r1.")
@@ -36,9 +39,11 @@ def rewards(
 ) -> None:
     """Show what each episode of a file is paid, part by part."""
     from training.score_file import score_file
-    from training.scoring import reward_preset_of
+    from training.scoring import scorer_of
 
-    rows = score_file(file, reward_preset_of(preset), protocol=protocol)
+    scorer = scorer_of(preset)
+    assert scorer.preset is not None
+    rows = score_file(file, scorer.preset, protocol=protocol, judge=scorer.judge)
     if not as_json:
         _show(list(rows), limit)
         return

@@ -100,6 +100,11 @@ def user_turn(question: str) -> str:
     return question + ("\n" if "\n" in question else " ") + USER_SUFFIX
 
 
+def question_of(user: str) -> str:
+    """The question of a `user_turn`; other text as it stands."""
+    return user.removesuffix(USER_SUFFIX).rstrip()
+
+
 def render_search(thought: str, plan: SearchPlan) -> str:
     """The assistant turn that searches."""
     return f"<think>{thought}</think><search>\n{render(plan)}\n</search>"

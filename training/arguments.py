@@ -69,6 +69,7 @@ def trainer_arguments(config: TrainerConfig, out: Path, parts: Batches, *, max_s
         "gradient_checkpointing": config.gradient_checkpointing,
         "ddp_find_unused_parameters": False,  # every weight takes part in every step
         "seed": config.seed,
+        "train_sampling_strategy": "sequential",  # a training set stands in the order of learning
         "save_strategy": "steps",
         "save_steps": config.save_steps,
         "save_total_limit": KEPT_CHECKPOINTS,

@@ -4,6 +4,7 @@
     OUT/checkpoints/checkpoint-N/     after N optimizer steps; whole once `whole.json` lists its files
     OUT/logs/                         TensorBoard
     OUT/model/                        weights and tokenizer, there whole or not at all
+    OUT/curves.csv, curves.png        what the trainer told of each step, with every checkpoint anew
     OUT/training.json                 figures of the finished training
 
 A checkpoint is written file by file. One that was interrupted has no `whole.json`, or a file that differs from it, and
@@ -13,7 +14,6 @@ is passed over when a training goes on.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from schemas import OutputError
+from training.telling import tell
 
 SETTINGS = "settings.json"
 RESULT = "training.json"
 _WHOLE = "whole.json"
-_log = logging.getLogger(__name__)
 
 
 def checkpoints_of(out: Path) -> Path:
@@ -52,7 +52,7 @@ def last_whole(out: Path) -> Path | None:
     for checkpoint in _newest_first(checkpoints_of(out)):
         if is_whole(checkpoint):
             return checkpoint
-        _log.warning("%s is not whole, as when its writing was interrupted: passed over", checkpoint)
+        tell(f"{checkpoint} is not whole, as when its writing was interrupted: passed over")
     return None
 
 
@@ -67,7 +67,7 @@ def open_folder(out: Path, settings: Mapping[str, Any], *, resume: bool) -> Path
     if kept.exists():
         if not resume:
             raise OutputError(f"{out} holds a training; go on with --resume, or give another folder")
-        if differing := _differing(json.loads(kept.read_text(encoding="utf-8")), settings):
+        if differing := _differing(_read_settings(kept), settings):
             raise OutputError(f"{out} was begun with other settings ({differing}); give another folder")
         found = last_whole(out)
         _drop_interrupted(out)
@@ -134,6 +134,13 @@ def _newest_first(folder: Path) -> Iterator[Path]:
 def _sizes(folder: Path) -> dict[str, int]:
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != _WHOLE)
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise OutputError(f"{path} cannot be read ({error}); give another folder") from error
 
 
 def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

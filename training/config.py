@@ -1,7 +1,7 @@
 """How an agent is trained: the configuration of supervised training and of reinforcement learning, as presets hold it.
 
-A training preset is a YAML file with the sections `reward`, `sft` and `rl`; those of the papers are in
-`presets/train/`. A key that is left out keeps the default of its class; there is none for what a paper decides.
+A training preset is a YAML file with the sections `reward`, `sft` and `rl`, and maybe `judge`; those of the papers are
+in `presets/train/`. A key that is left out keeps the default of its class; there is none for what a paper decides.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, get_args
 from presets import load_training_preset
 from rewards.msearcher import MSearcherConstants
 from rewards.presets import CONSTANTS, RewardPreset
+from rewards.r_search import RSearchConstants
 from schemas import InvalidInput, from_dict
 
 T = TypeVar("T")
@@ -24,8 +25,8 @@ Logging = Literal["tensorboard", "wandb", "none"]
 Algorithm = Literal["grpo", "dapo"]
 """`dapo`: GRPO with a higher upper clip, token-level loss and no KL. What each of them is stands in fields of its own;
 the name decides nothing but how a framework is asked for it."""
-KlEstimator = Literal["k1", "k2", "k3"]
-"""Schulman's three estimators of KL(policy || reference) from one sample; GRPO's is k3."""
+KlEstimator = Literal["k3"]
+"""Of KL(policy || reference) from one sample, by Schulman's names: GRPO's, and the only one that TRL has."""
 ScaleRewards = Literal["group", "batch", "none"]
 """By what standard deviation advantages are divided; `none`: reward minus the group's mean alone."""
 Loss = Literal["token", "sequence"]
@@ -69,7 +70,7 @@ class TrainerConfig:
     gradient_checkpointing: bool = True
     seed: int = 0
     save_steps: int = 50
-    """Optimizer steps between checkpoints."""
+    """Optimizer steps between checkpoints; in RL rounded up to whole steps of `prompts_per_step`."""
     logging: Logging = "tensorboard"
 
     def __post_init__(self) -> None:
@@ -185,6 +186,33 @@ class RlConfig(TrainerConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeConfig:
+    """The model that scores answers (`training.judge`). Its key comes from the environment: TRAILFORGE_API_KEY."""
+
+    url: str
+    """Of an OpenAI-compatible server; several of the same model with commas between them."""
+    model: str
+    """As the server knows it. R-Search's is GPT-4.1-Mini (section 3.4)."""
+    rubric: str = ""
+    """Path of a text with {{question}}, {{reference}} and {{answer}}; empty: `training/prompts/judge.txt`."""
+    ledger: str = ""
+    """File that remembers verdicts; empty: one in the user's cache. TRAILFORGE_LEDGER_URL goes over both."""
+    max_tokens: int = 64
+    """Of a verdict; more for a model that thinks first."""
+    max_in_flight: int = 64
+    """Calls at a time, of one process."""
+    timeout_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        for name in ("url", "model"):
+            if not getattr(self, name).strip():
+                raise InvalidInput("must not be empty", field=name)
+        for name in ("max_tokens", "max_in_flight", "timeout_s"):
+            if getattr(self, name) <= 0:
+                raise InvalidInput(f"has to be more than 0, got {getattr(self, name)}", field=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainPreset:
     """A recipe: how an agent of one protocol is paid and trained."""
 
@@ -193,9 +221,13 @@ class TrainPreset:
     reward: RewardPreset
     sft: SftConfig
     rl: RlConfig
+    judge: JudgeConfig | None = None
+    """Of answers to questions without options; None: these are compared with the gold ones word by word."""
 
     def __post_init__(self) -> None:
         constants = self.reward.constants
+        if self.judge is not None and not isinstance(constants, RSearchConstants):
+            raise InvalidInput(f"the reward {self.reward.kind} has no judge", field="judge")
         if isinstance(constants, MSearcherConstants) and constants.max_tokens != self.rl.max_tokens:
             raise InvalidInput(
                 f"{constants.max_tokens}, but episodes end at rl.max_tokens = {self.rl.max_tokens}",
@@ -216,8 +248,8 @@ def load_train_preset(name_or_path: str) -> TrainPreset:
 def _train_preset(name: str, content: dict[str, Any]) -> TrainPreset:
     expected = ("protocol", "reward", "sft", "rl")
     for key in content:
-        if key not in expected:
-            raise InvalidInput(f"unknown; expected {', '.join(expected)}", field=str(key))
+        if key not in (*expected, "judge"):
+            raise InvalidInput(f"unknown; expected {', '.join(expected)}, judge", field=str(key))
     if missing := [key for key in expected if key not in content]:
         raise InvalidInput("missing in the preset", field=missing[0])
     if content["protocol"] not in get_args(Protocol):
@@ -228,6 +260,7 @@ def _train_preset(name: str, content: dict[str, Any]) -> TrainPreset:
         reward=_reward(name, content["reward"]),
         sft=_section(SftConfig, content["sft"], "sft"),
         rl=_section(RlConfig, content["rl"], "rl"),
+        judge=None if content.get("judge") is None else _section(JudgeConfig, content["judge"], "judge"),
     )
 
 

@@ -19,7 +19,7 @@ from training.generation import Draw, Generator, TransformersGenerator
 from training.rl import limits_of, paying
 from training.rollouts import TokenEpisode, roll_out
 from training.transcripts import read_transcript
-from training.weights import base_model, load_model, load_tokenizer
+from training.weights import base_model, load_base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +58,10 @@ def evaluate(
 ) -> AgentScore:
     """Score a model's folder (or name) on questions. Raises as `train_rl`."""
     source = base_model(checkpoint)
-    tokenizer = load_tokenizer(source)
-    model = load_model(source)
-    _to_accelerator(model)
-    generator = TransformersGenerator(model, tokenizer, Draw(temperature=0.0), batch=batch)
-    return evaluate_agent(generator, tokenizer, rows, preset, environment, model=checkpoint)
+    base = load_base(source)
+    _to_accelerator(base.model)
+    generator = TransformersGenerator(base.model, base.tokenizer, Draw(temperature=0.0), batch=batch)
+    return evaluate_agent(generator, base.tokenizer, rows, preset, environment, model=checkpoint)
 
 
 def evaluate_agent(
@@ -88,7 +87,7 @@ def evaluate_agent(
             limits=limits_of(preset.rl),
         )
     )
-    pay = paying(preset)
+    rewards = paying(preset)(list(zip(rows, episodes, strict=True)))
     answers = [_answer_score(row, episode) for row, episode in zip(rows, episodes, strict=True)]
     transcripts = [read_transcript(episode.messages, preset.protocol) for episode in episodes]
     return AgentScore(
@@ -102,7 +101,7 @@ def evaluate_agent(
         cover_exact_match=fmean(answer.cover_exact_match for answer in answers),
         exact_match=fmean(answer.exact_match for answer in answers),
         f1=fmean(answer.f1 for answer in answers),
-        reward=fmean(pay(row, episode).total for row, episode in zip(rows, episodes, strict=True)),
+        reward=fmean(reward.total for reward in rewards),
         tokens=fmean(len(episode.ids) for episode in episodes),
         answer_words=_answer_words(episodes),
         stops=dict(sorted(Counter(episode.run.stop for episode in episodes).items())),

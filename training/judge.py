@@ -1,20 +1,31 @@
 """A model as judge of answers (R-Search, section 3.4: a score in [0, 1] for facts and explanations).
 
-A judge's verdict is a number like any other part of a reward: `rewards` and the frameworks' adapters are handed it.
-It is asked through the one client for models, so the ledger remembers it and the same answer is never judged twice.
+A judge's verdict is a number like any other part of a reward: `rewards` is handed it. It is asked through the one
+client for models, so the ledger remembers it and the same answer is never judged twice. `JudgeDesk` is the judge for
+whoever scores: trainers and frameworks call rewards on event loops and threads of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
 
-from inference import ChatTurn, Meter, Request, Sampling, ask_json
+from inference import ChatTurn, ClientConfig, Meter, ModelClient, Request, Sampling, ask_json, ledger_url, open_ledger
 from inference.structured import Client
-from schemas import GroundTruth
+from schemas import GroundTruth, InvalidInput
+from training.config import JudgeConfig
+from training.folders import user_cache
 from training.prompts import load_prompt
+
+T = TypeVar("T")
 
 _SCHEMA = {
     "type": "object",
@@ -22,6 +33,7 @@ _SCHEMA = {
     "required": ["score"],
     "additionalProperties": False,
 }
+_PLACES = {"question", "reference", "answer"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +52,8 @@ class Judge:
     client: Client
     model: str
     """As the server knows it; the paper's is GPT-4.1-Mini."""
+    rubric: str = ""
+    """A text with the three places; empty: ours."""
     max_tokens: int = 64
     """Of a verdict; more for a model that thinks first."""
     max_answer_chars: int = 4000
@@ -60,7 +74,8 @@ class Judge:
             "answer": judged.answer[: self.max_answer_chars],
         }
         # In one pass: an answer that holds {{reference}} must not be filled in.
-        prompt = re.sub(r"\{\{(\w+)\}\}", lambda match: texts[match[1]], load_prompt("judge"))
+        rubric = self.rubric or load_prompt("judge")
+        prompt = re.sub(r"\{\{(question|reference|answer)\}\}", lambda match: texts[match[1]], rubric)
         request = Request(
             model=self.model,
             prompt=(ChatTurn(role="user", content=prompt),),
@@ -73,3 +88,74 @@ class Judge:
     async def score_all(self, judged: Sequence[Judged], meter: Meter | None = None) -> list[float | None]:
         """`score` of each, all at once: the client decides how many calls are under way."""
         return list(await asyncio.gather(*(self.score(each, meter) for each in judged)))
+
+
+def read_rubric(config: JudgeConfig) -> str:
+    """The text that a judge is asked by. Raises `InvalidInput` for a file without the three places."""
+    if not config.rubric:
+        return load_prompt("judge")
+    path = Path(config.rubric)
+    try:
+        text = path.read_text(encoding="utf-8").strip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot be read ({error})", file=path, field="judge.rubric") from error
+    if missing := sorted(_PLACES - set(re.findall(r"\{\{(\w+)\}\}", text))):
+        raise InvalidInput(f"has no place {{{{{missing[0]}}}}}", file=path, field="judge.rubric")
+    return text
+
+
+class JudgeDesk:
+    """A judge with a client on an event loop of its own: may be asked from any thread and any loop."""
+
+    def __init__(self, config: JudgeConfig) -> None:
+        """Raises `InvalidInput` for a rubric or a ledger that cannot be used. Nothing is sent yet."""
+        rubric, ledger = read_rubric(config), ledger_url("")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="trailforge-judge", daemon=True)
+        self._thread.start()
+        self._client = self._soon(_open(config, ledger)).result()
+        self._judge = Judge(client=self._client, model=config.model, rubric=rubric, max_tokens=config.max_tokens)
+
+    def score(self, judged: Judged) -> Future[float | None]:
+        """As `Judge.score`, some time: whoever waits for the result gets its errors."""
+        return self._soon(self._judge.score(judged))
+
+    def check(self) -> None:
+        """Raises `ServerUnavailable` when no server answers."""
+        self._soon(self._client.check()).result()
+
+    @property
+    def told(self) -> dict[str, int]:
+        """Calls that were paid and calls that the ledger knew, among others."""
+        return self._client.told
+
+    def close(self) -> None:
+        """End client, ledger and loop."""
+        if not self._loop.is_closed():
+            self._soon(self._client.aclose()).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def _soon(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+@cache
+def judge_desk(config: JudgeConfig) -> JudgeDesk:
+    """The desk of a judge, one in a process, which lives as long as that. Raises as `JudgeDesk`."""
+    desk = JudgeDesk(config)
+    atexit.register(desk.close)
+    return desk
+
+
+async def _open(config: JudgeConfig, ledger: str) -> ModelClient:
+    """On the loop that it lives on."""
+    settings = ClientConfig(
+        base_url=config.url, model=config.model, max_in_flight=config.max_in_flight, timeout_s=config.timeout_s
+    )
+    return ModelClient(settings, open_ledger(ledger, _ledger_file(config)))
+
+
+def _ledger_file(config: JudgeConfig) -> Path:
+    return Path(config.ledger) if config.ledger else user_cache("judge") / "calls.sqlite"

@@ -7,6 +7,7 @@ not change: its numbers are global ones, and each process works out its share.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ Sharding = Literal["none", "fsdp2", "zero2", "zero3"]
 _ACCELERATE, _SBATCH, _JOBSET, _LOCAL = "accelerate.yaml", "train.sbatch", "jobset.yaml", "train.sh"
 _PORT, _VLLM_PORT = 29500, 8000
 _WORKERS, _SERVERS = "train", "vllm"
+_HOST_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+"""What pods are called begins with it, and is at most 63 long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,7 @@ class LaunchConfig:
     """Where a training runs. Raises `InvalidInput` for what cannot be."""
 
     name: str = "trailforge"
-    """Of the job; also the first part of host names on Kubernetes."""
+    """Of the job; also the first part of host names on Kubernetes: small letters, digits and -, at most 40."""
     nodes: int = 1
     """That train."""
     devices_per_node: int = 8
@@ -45,7 +48,7 @@ class LaunchConfig:
     base_model: str = ""
     """What these serve."""
     time: str = "24:00:00"
-    """Slurm's limit."""
+    """Slurm's limit, and how long is waited for Kubernetes: hours:minutes:seconds."""
     partition: str = ""
     account: str = ""
     image: str = "trailforge:latest"
@@ -67,6 +70,8 @@ class LaunchConfig:
             raise InvalidInput("one node of vLLM servers is what the trainer speaks to", field="vllm_nodes")
         if self.vllm_nodes and not self.base_model:
             raise InvalidInput("vLLM has to be told which model to serve", field="base_model")
+        if not re.fullmatch(r"\d+:[0-5]\d:[0-5]\d", self.time):
+            raise InvalidInput(f"{self.time!r}: expected hours:minutes:seconds", field="time")
         if self.use_cpu and self.sharding != "none":
             raise InvalidInput("on the CPU the model is not sharded: none", field="sharding")
         for text in self.environment:
@@ -101,6 +106,8 @@ def render(
         raise InvalidInput("several nodes need slurm or k8s", field="nodes")
     if launcher == "local":
         return {_LOCAL: _script([shlex.join(["trailforge", *command])], config)}
+    if launcher == "k8s" and not _HOST_NAME.fullmatch(config.name):
+        raise InvalidInput(f"{config.name!r}: expected small letters, digits and -, at most 40", field="name")
     if launcher in ("slurm", "k8s") and "--resume" not in command:
         command = [*command, "--resume"]
     accelerate = {_ACCELERATE: yaml.safe_dump(accelerate_config(config), sort_keys=False)}
@@ -185,7 +192,7 @@ def _sbatch(command: Sequence[str], config: LaunchConfig, folder: str | os.PathL
         "partition": config.partition,
         "account": config.account,
         "output": "%x-%j.log",
-        # On preemption and at the end of the time the trainer is told in time to write a checkpoint.
+        # Before its time ends the trainer is told, and writes a checkpoint (`training.stopping`).
         "signal": "TERM@300",
         "requeue": "",
     }

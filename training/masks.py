@@ -25,6 +25,8 @@ from schemas import InvalidInput
 START = "<|im_start|>"
 END = "<|im_end|>"
 """Ends every turn; a trained model writes it, so it is the end-of-sequence token of a tokenizer made `ready`."""
+_PROBES = (f"{START}assistant\n", f"<search>Who wrote it ?\n\n é</search>{END}", f"\n{START}user\n<result>")
+"""Pieces as `pieces` cuts them: some tokenizers put a space before each, or drop line ends."""
 IGNORED = -100
 """The label of tokens without loss, in PyTorch and every trainer."""
 
@@ -140,17 +142,35 @@ def render(messages: Sequence[Turn], *, add_generation_prompt: bool = False) -> 
     return f"{text}{START}assistant\n" if add_generation_prompt else text
 
 
+def missing_tokens(tokenizer: Any) -> list[str]:
+    """Which of the two ChatML tokens a tokenizer does not make one token of."""
+    made = {token: tokenizer.encode(token, add_special_tokens=False) for token in (START, END)}
+    return [token for token, ids in made.items() if tokenizer.convert_ids_to_tokens(ids) != [token]]
+
+
+def teach(tokenizer: Any) -> list[str]:
+    """Add what `missing_tokens` names, and return it. The model has to get weights for them."""
+    added = missing_tokens(tokenizer)
+    if added:
+        tokenizer.add_special_tokens({"extra_special_tokens": added}, replace_extra_special_tokens=False)
+    return added
+
+
 def ready(tokenizer: Any) -> None:
     """Give a tokenizer of transformers our template, and the end of a turn as its end of sequence.
 
-    A model is saved with it. Raises `InvalidInput` when it does not know the ChatML tokens.
+    A model is saved with it. Raises `InvalidInput` when it does not know the ChatML tokens, and when it changes text.
     """
-    vocabulary = tokenizer.get_vocab()
-    missing = [token for token in (START, END) if token not in vocabulary]
-    if missing:
+    if missing := missing_tokens(tokenizer):
         raise InvalidInput(
-            f"the tokenizer has no token {' and '.join(missing)}; add it, or take a model that speaks ChatML"
+            f"the tokenizer has no token {' and '.join(missing)}; take a model that speaks ChatML, or what "
+            "`trailforge train sft` makes of this one: it adds them"
         )
+    tokenizer.clean_up_tokenization_spaces = False
+    for text in _PROBES:
+        found = tokenizer.decode(tokenizer.encode(text, add_special_tokens=False), skip_special_tokens=False)
+        if found != text:
+            raise InvalidInput(f"the tokenizer makes {found!r} of {text!r}; take a model with a byte-level one")
     tokenizer.chat_template = TRAINING_TEMPLATE
     tokenizer.eos_token = END
 

@@ -11,9 +11,10 @@ TRL's own punishment of overlong episodes is not used: it is a part of our rewar
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,19 @@ from training.arguments import (
     is_main_process,
     peft_config,
     processes,
-    sealing,
     trainer_arguments,
 )
 from training.checkpoints import open_together, save_model, write_result
 from training.config import RlConfig, TrainPreset
+from training.fitting import fit
 from training.generation import Draw, Generator, TransformersGenerator, VllmColocated, VllmServer
+from training.judge import judge_desk, read_rubric
 from training.masks import prompt_ids
 from training.rollouts import RolloutLimits, TokenEpisode
-from training.scoring import score_messages
+from training.scoring import ToScore, scorer_of_training
+from training.sets import set_hash
 from training.table import rows_of
+from training.telling import tell
 from training.trl_rollouts import Pay, SearchRollouts, episode_reward
 from training.weights import base_model as resolved
 from training.weights import load_model, load_tokenizer
@@ -73,19 +77,23 @@ def train_rl(
     """Train on the questions in `training_set`/rl/train, which agents search `environment` for; the model's folder.
 
     Run by `accelerate launch` or torchrun, all processes call it. `open_generator`: who generates for a trainer, in
-    place of the preset's `rollouts`. Raises as `train_sft`, and what the tools raise.
+    place of the preset's `rollouts`. Raises as `train_sft`, and what tools and judge raise; also `InvalidInput` for a
+    model without the ChatML tokens, since vLLM and the reference model are loaded from where it lies.
     """
     config = preset.rl
     environment.check(preset.protocol)
-    rows = in_order(rows_of(training_set, "rl", "train", RlRow), config)
+    if preset.judge is not None:
+        judge_desk(preset.judge).check()
+    rows = rows_of(training_set, "rl", "train", RlRow)
+    check_questions(rows, config)
     parts = update_batches(config, processes())
     source = resolved(base_model or config.base_model)
     tokenizer = load_tokenizer(source)
-    arguments = grpo_arguments(config, out, parts, max_steps=max_steps, vllm=vllm, shuffle=not _has_stages(rows))
+    arguments = grpo_arguments(config, out, parts, max_steps=max_steps, vllm=vllm)
     model = load_model(source)
     check_room(rows, tokenizer, model, config)
-    settings = {"stage": "rl", "base_model": source, "rows": len(rows), "max_steps": max_steps}
-    checkpoint = open_together(out, settings | {"config": deciding(config)}, resume=resume)
+    settings = {"stage": "rl", "base_model": source, "training_set": set_hash(training_set), "max_steps": max_steps}
+    checkpoint = open_together(out, settings | _paid_by(preset) | {"config": deciding(config)}, resume=resume)
     rollouts = SearchRollouts(
         rows,
         environment,
@@ -99,23 +107,12 @@ def train_rl(
     )
     trainer = grpo_trainer(model, tokenizer, rows, arguments, config, rollouts)
     try:
-        done = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        done = fit(trainer, out, checkpoint, every=config.updates_per_step)
     finally:
         rollouts.close()
     folder = save_model(trainer, tokenizer, out)
     if is_main_process():
-        history = [entry for entry in trainer.state.log_history if "reward" in entry]
-        write_result(
-            out,
-            {
-                "stage": "rl",
-                "steps": trainer.state.global_step,
-                "questions": len(rows),
-                "rewards": [entry["reward"] for entry in history],
-                "searches": [entry["episodes/searches"] for entry in history],
-                "seconds": round(done.metrics["train_runtime"], 1),
-            },
-        )
+        write_result(out, _figures(trainer, len(rows), done.metrics["train_runtime"]))
     return folder
 
 
@@ -133,7 +130,6 @@ def grpo_trainer(
         args=arguments,
         train_dataset=Dataset.from_dict({"prompt": [row.uid for row in rows]}),
         processing_class=tokenizer,
-        callbacks=[sealing()],
         peft_config=peft_config(config),
         rollout_func=rollouts,
     )
@@ -141,22 +137,21 @@ def grpo_trainer(
     return trainer
 
 
-def grpo_arguments(
-    config: RlConfig, out: Path, parts: Batches, *, max_steps: int | None, vllm: VllmOptions, shuffle: bool
-) -> Any:
+def grpo_arguments(config: RlConfig, out: Path, parts: Batches, *, max_steps: int | None, vllm: VllmOptions) -> Any:
     """TRL's configuration. Raises `InvalidInput` for what TRL cannot do."""
     from trl.trainer.grpo_config import GRPOConfig
 
-    if config.kl.start and config.kl.estimator != "k3":
-        raise InvalidInput(f"TRL estimates KL by k3 alone, not by {config.kl.estimator}", field="rl.kl.estimator")
     if config.rollouts == "vllm-server" and not vllm.server:
         raise InvalidInput("a vLLM server needs its URL: give --vllm-url", field="rl.rollouts")
+    common = trainer_arguments(config, out, parts, max_steps=max_steps)
+    # Between two updates on the same episodes there is nothing to go on from: checkpoints do not hold episodes.
+    common["save_steps"] = -(-config.save_steps // config.updates_per_step) * config.updates_per_step
     return GRPOConfig(
-        **trainer_arguments(config, out, parts, max_steps=max_steps),
+        **common,
         steps_per_generation=parts.accumulated * config.updates_per_step,
         num_generations=config.samples,
         max_completion_length=config.max_tokens,
-        shuffle_dataset=shuffle,
+        shuffle_dataset=False,  # a training set stands in the order of learning
         temperature=config.temperature,
         top_p=config.top_p,
         beta=config.kl.start,
@@ -186,18 +181,37 @@ def update_batches(config: RlConfig, processes: int) -> Batches:
     return parts
 
 
-def in_order(rows: Sequence[RlRow], config: RlConfig) -> list[RlRow]:
-    """Rows as they are trained: by stage and difficulty where there are stages, else as they came.
-
-    Raises `InvalidInput` when they do not fill one step, or two have the same id.
-    """
+def check_questions(rows: Sequence[RlRow], config: RlConfig) -> None:
+    """Raises `InvalidInput` when questions do not fill one step, or two have the same id."""
     if len(rows) < config.prompts_per_step:
         raise InvalidInput(
             f"{len(rows)} questions, and a step takes {config.prompts_per_step}", field="rl.prompts_per_step"
         )
     if len({row.uid for row in rows}) < len(rows):
         raise InvalidInput("two questions have the same id", field="uid")
-    return sorted(rows, key=lambda row: (row.curriculum_stage, row.difficulty)) if _has_stages(rows) else list(rows)
+    if left := len(rows) % config.prompts_per_step:
+        tell(f"the last {left} of {len(rows)} questions do not fill a step of {config.prompts_per_step}: never asked")
+
+
+def _figures(trainer: Any, questions: int, seconds: float) -> dict[str, Any]:
+    history = [entry for entry in trainer.state.log_history if "reward" in entry]
+    return {
+        "stage": "rl",
+        "steps": trainer.state.global_step,
+        "questions": questions,
+        "rewards": [entry["reward"] for entry in history],
+        "searches": [entry["episodes/searches"] for entry in history],
+        "seconds": round(seconds, 1),
+    }
+
+
+def _paid_by(preset: TrainPreset) -> dict[str, Any]:
+    """What decides the rewards: of a judge not where it is served or how fast."""
+    judge = None
+    if preset.judge is not None:
+        rubric = hashlib.sha256(read_rubric(preset.judge).encode()).hexdigest()[:12]
+        judge = {"model": preset.judge.model, "rubric": rubric, "max_tokens": preset.judge.max_tokens}
+    return {"protocol": preset.protocol, "reward": asdict(preset.reward), "judge": judge}
 
 
 def check_room(rows: Sequence[RlRow], tokenizer: Any, model: Any, config: RlConfig) -> None:
@@ -223,10 +237,20 @@ def limits_of(config: RlConfig) -> RolloutLimits:
 
 def paying(preset: TrainPreset) -> Pay:
     """The preset's reward."""
+    scorer = scorer_of_training(preset)
 
-    def pay(row: RlRow, episode: TokenEpisode) -> Reward:
-        truth = row.reward_model.ground_truth
-        return score_messages(episode.messages, truth, preset.reward, preset.protocol, tokens=len(episode.ids))
+    def pay(played: Sequence[tuple[RlRow, TokenEpisode]]) -> list[Reward]:
+        return scorer.score(
+            [
+                ToScore(
+                    messages=episode.messages,
+                    truth=row.reward_model.ground_truth,
+                    question=row.question,
+                    tokens=len(episode.ids),
+                )
+                for row, episode in played
+            ]
+        )
 
     return pay
 
@@ -251,7 +275,3 @@ def _in_any_process(trainer: Any, here: bool) -> bool:
 
     told = torch.tensor([int(here)], device=trainer.accelerator.device)
     return bool(trainer.accelerator.gather(told).any())
-
-
-def _has_stages(rows: Sequence[RlRow]) -> bool:
-    return len({row.curriculum_stage for row in rows}) > 1

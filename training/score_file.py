@@ -2,7 +2,7 @@
 
 A line of JSON has `messages` (or the whole episode as `text`) and either `ground_truth`, as in RL rows, or `answer`
 with, where they are known, `answer_aliases`, `options`, `correct_options`, `num_hops`, `support_titles`,
-`allowed_tools`, and `protocol`. It may have `uid`, `tokens`, `retrieved_titles` and `judge`.
+`allowed_tools`, and `protocol`. It may have `uid`, `question`, `tokens`, `retrieved_titles` and `judge`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,16 @@ from schemas import (
     estimate_tokens,
     iter_parquet,
 )
-from training.scoring import read_messages, read_truth, score_messages, split_text
+from training.config import JudgeConfig
+from training.scoring import Pending, Scorer, ToScore, read_messages, read_truth, split_text
 from training.transcripts import Spoken
 
 _TRUTH_KEYS = (
     "answer", "answer_aliases", "options", "correct_options", "num_hops", "support_titles", "allowed_tools", "protocol"
 )  # fmt: skip
-_KEYS = {"uid", "messages", "text", "ground_truth", "tokens", "retrieved_titles", "judge", *_TRUTH_KEYS}
+_KEYS = {"uid", "question", "messages", "text", "ground_truth", "tokens", "retrieved_titles", "judge", *_TRUTH_KEYS}
+_JUDGED_AT_ONCE = 256
+"""Rows that are read before the first is paid."""
 _LETTERS = re.compile(r"[A-Z](?:, [A-Z])*")
 
 
@@ -61,6 +65,7 @@ class _Item:
     uid: str
     messages: Sequence[Spoken]
     truth: GroundTruth
+    question: str | None = None
     tokens: int | None = None
     retrieved_titles: tuple[str, ...] | None = None
     judge: float | None = None
@@ -68,25 +73,37 @@ class _Item:
     recorded_kind: str = ""
 
 
-def score_file(path: Path, preset: RewardPreset, *, protocol: str | None = None) -> Iterator[ScoredRow]:
+def score_file(
+    path: Path, preset: RewardPreset, *, protocol: str | None = None, judge: JudgeConfig | None = None
+) -> Iterator[ScoredRow]:
     """Every episode of a file, in order.
 
-    `protocol`: that of lines which name none. Lengths that the file does not give are estimated. Raises `InvalidInput`
-    naming file, row and field.
+    `protocol`: that of lines which name none. `judge`: asked for answers whose score the file does not give. Lengths
+    that it does not give are estimated. Raises `InvalidInput` naming file, row and field, and what a judge raises.
     """
+    scorer = Scorer(preset=preset, judge=judge)
     items = _parquet(path) if path.suffix == ".parquet" else _json_lines(path, protocol)
-    for row, item in items:
-        with _located(path, row):
-            reward = score_messages(
-                item.messages,
-                item.truth,
-                preset,
-                tokens=_length(item.messages) if item.tokens is None else item.tokens,
-                retrieved_titles=item.retrieved_titles,
-                judge=item.judge,
-            )
-        recorded = item.recorded if item.recorded_kind == preset.kind else None
-        yield ScoredRow(row=row, uid=item.uid, reward=reward, recorded=recorded)
+    while window := list(islice(items, _JUDGED_AT_ONCE)):
+        begun: list[tuple[int, _Item, Pending]] = []
+        for row, item in window:
+            with _located(path, row):
+                begun.append((row, item, scorer.begin(_told(item))))
+        for row, item, pending in begun:
+            with _located(path, row):
+                reward = pending.reward()
+            recorded = item.recorded if item.recorded_kind == preset.kind else None
+            yield ScoredRow(row=row, uid=item.uid, reward=reward, recorded=recorded)
+
+
+def _told(item: _Item) -> ToScore:
+    return ToScore(
+        messages=item.messages,
+        truth=item.truth,
+        question=item.question,
+        tokens=_length(item.messages) if item.tokens is None else item.tokens,
+        retrieved_titles=item.retrieved_titles,
+        judge=item.judge,
+    )
 
 
 @contextmanager
@@ -131,6 +148,7 @@ def _item(line: Any, protocol: str | None) -> _Item:
         uid=str(line.get("uid", "")),
         messages=_conversation(line, truth.protocol),
         truth=truth,
+        question=_text(line, "question"),
         tokens=_number(line, "tokens", int),
         retrieved_titles=_texts(line, "retrieved_titles") if line.get("retrieved_titles") is not None else None,
         judge=_number(line, "judge", float),
@@ -167,6 +185,13 @@ def _texts(line: Mapping[str, Any], name: str) -> tuple[str, ...]:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise InvalidInput("expected a list of texts", field=name)
     return tuple(values)
+
+
+def _text(line: Mapping[str, Any], name: str) -> str | None:
+    value = line.get(name)
+    if value is not None and not isinstance(value, str):
+        raise InvalidInput(f"expected a text, got {value!r}", field=name)
+    return value
 
 
 def _number(line: Mapping[str, Any], name: str, kind: type) -> Any:
@@ -232,13 +257,14 @@ def _sft(row: SftRow) -> _Item | None:
         correct_options=tuple(row.answer.split(", ")) if is_choice else (),
         num_hops=row.num_hops or None,
     )
-    return _Item(uid=row.uid, messages=row.messages, truth=truth)
+    return _Item(uid=row.uid, messages=row.messages, truth=truth, question=row.question)
 
 
 def _kg_trajectory(row: KgTrajectory) -> _Item:
     return _Item(
         uid=row.uid,
         messages=row.messages,
+        question=row.question,
         truth=_truth_of(
             row.golds,
             protocol="kg_search",
@@ -255,6 +281,7 @@ def _episode(row: SearchEpisode) -> _Item:
     return _Item(
         uid=row.uid,
         messages=row.messages,
+        question=row.question,
         truth=_truth_of(
             (row.answer, *row.answer_aliases),
             protocol="r_search",

@@ -6,28 +6,109 @@ transcript is paid the same.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from protocols import r_search
 from rewards.dag import TOOLS
-from rewards.episode import Reward, score
+from rewards.episode import Episode, Reward, score
 from rewards.presets import RewardPreset, reward_preset
 from schemas import ChatMessage, GroundTruth, InvalidInput, from_dict
-from training.config import load_train_preset
+from training.config import JudgeConfig, TrainPreset, load_train_preset
+from training.judge import Judged, judge_desk
 from training.transcripts import Spoken, read_transcript, split_text
 
 __all__ = [
-    "preset_of",
+    "Pending",
+    "Scorer",
+    "ToScore",
     "read_messages",
     "read_transcript",
     "read_truth",
-    "reward_preset_of",
     "score_messages",
     "score_text",
+    "scorer_of",
+    "scorer_of_training",
     "split_text",
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToScore:
+    """An episode, and what is known of it."""
+
+    messages: Sequence[Spoken]
+    """With or without the turns before the agent's first."""
+    truth: GroundTruth
+    question: str | None = None
+    """For a judge; None: what the turns before the agent's first ask."""
+    tokens: int | None = None
+    """Of everything after the prompt."""
+    retrieved_titles: Sequence[str] | None = None
+    judge: float | None = None
+    """A judge's score that is known already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """An episode that is being scored: its judge may be thinking yet."""
+
+    episode: Episode
+    truth: GroundTruth
+    preset: RewardPreset
+    judge: Future[float | None] | float | None
+
+    def reward(self) -> Reward:
+        """What it is paid; waits for the judge, and raises what that raises, and what `rewards.episode.score` does."""
+        return self._paid(self.judge.result() if isinstance(self.judge, Future) else self.judge)
+
+    async def wait(self) -> Reward:
+        """The same on an event loop."""
+        return self._paid(await asyncio.wrap_future(self.judge) if isinstance(self.judge, Future) else self.judge)
+
+    def _paid(self, judge: float | None) -> Reward:
+        return score(self.episode, self.truth, self.preset, judge=judge)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scorer:
+    """Pays episodes by a preset, and by what its judge says of the answers, if it has one."""
+
+    preset: RewardPreset | None = None
+    """None: the one that each question names."""
+    protocol: str | None = None
+    """None: the one that each question names."""
+    judge: JudgeConfig | None = None
+
+    def begin(self, told: ToScore) -> Pending:
+        """Read an episode and ask the judge; begin several before the first reward, and they are judged at once.
+
+        Raises as `read_transcript`, and `InvalidInput` when a judge is to be asked and the question is not known.
+        """
+        truth = told.truth
+        episode = read_transcript(
+            told.messages,
+            self.protocol or truth.protocol,
+            tokens=told.tokens,
+            retrieved_titles=told.retrieved_titles,
+            tools=truth.allowed_tools or TOOLS,
+        )
+        preset = self.preset or reward_preset(truth.reward_preset)
+        judge: Future[float | None] | float | None = told.judge
+        if judge is None and self.judge is not None:
+            judged = Judged(question=told.question or _asked(told.messages), answer=episode.answer, truth=truth)
+            judge = judge_desk(self.judge).score(judged)
+        return Pending(episode=episode, truth=truth, preset=preset, judge=judge)
+
+    def score(self, told: Sequence[ToScore]) -> list[Reward]:
+        """What episodes are paid; all are judged at once."""
+        return [pending.reward() for pending in [self.begin(each) for each in told]]
 
 
 def score_messages(
@@ -40,18 +121,9 @@ def score_messages(
     retrieved_titles: Sequence[str] | None = None,
     judge: float | None = None,
 ) -> Reward:
-    """What an episode is paid; see `read_transcript` and `rewards.episode.score`.
-
-    Preset and protocol are the truth's own where none is given. Raises as those two do.
-    """
-    episode = read_transcript(
-        messages,
-        protocol or truth.protocol,
-        tokens=tokens,
-        retrieved_titles=retrieved_titles,
-        tools=truth.allowed_tools or TOOLS,
-    )
-    return score(episode, truth, preset or reward_preset(truth.reward_preset), judge=judge)
+    """What one episode is paid, by no judge but a score that is given; see `Scorer`."""
+    told = ToScore(messages=messages, truth=truth, tokens=tokens, retrieved_titles=retrieved_titles, judge=judge)
+    return Scorer(preset=preset, protocol=protocol).begin(told).reward()
 
 
 def score_text(
@@ -76,16 +148,36 @@ def score_text(
     )
 
 
-def preset_of(name: str | None) -> RewardPreset | None:
-    """A preset by its name; None, which means each question's own, for None."""
-    return None if name is None else reward_preset(name)
+@cache
+def scorer_of(preset: str | None, protocol: str | None = None) -> Scorer:
+    """Who pays by a reward preset's name, or by a training preset's YAML file with its judge.
+
+    None: each question's own. Raises `InvalidInput`.
+    """
+    if preset is None:
+        return Scorer(protocol=protocol)
+    if Path(preset).suffix in {".yaml", ".yml"}:
+        recipe = load_train_preset(preset)
+        return Scorer(preset=recipe.reward, protocol=protocol, judge=recipe.judge)
+    return Scorer(preset=reward_preset(preset), protocol=protocol)
 
 
-def reward_preset_of(name_or_path: str) -> RewardPreset:
-    """A reward preset by its name, or that of a training preset's YAML file. Raises `InvalidInput`."""
-    if Path(name_or_path).suffix in {".yaml", ".yml"}:
-        return load_train_preset(name_or_path).reward
-    return reward_preset(name_or_path)
+def scorer_of_training(preset: TrainPreset) -> Scorer:
+    """Who pays in a training and in the evaluation of what came of it."""
+    return Scorer(preset=preset.reward, protocol=preset.protocol, judge=preset.judge)
+
+
+def _asked(messages: Sequence[Spoken]) -> str:
+    """The question of a conversation's opening."""
+    opening: list[str] = []
+    for message in messages:
+        if message.role in ("assistant", "tool"):
+            break
+        if message.role == "user":
+            opening.append(message.content)
+    if not opening:
+        raise InvalidInput("a judge has to know it; give it, or the turns before the agent's first", field="question")
+    return r_search.question_of(opening[-1])
 
 
 def read_truth(value: Any) -> GroundTruth:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +85,11 @@ class TrainingSet:
         """The rows of `batches`."""
         for batch in self.batches(table, split, record):
             yield from batch
+
+
+def set_hash(folder: Path) -> str:
+    """SHA-256 of a set's manifest, which has the hash of every file."""
+    return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
 
 
 def open_set(folder: Path) -> TrainingSet:

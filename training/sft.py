@@ -6,7 +6,6 @@ over all trained tokens of an optimizer step, over all processes: eq. 10 of MSea
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,17 @@ from training.arguments import (
     is_main_process,
     peft_config,
     processes,
-    sealing,
     trainer_arguments,
 )
 from training.checkpoints import open_together, save_model, write_result
 from training.config import SftConfig, TrainPreset
+from training.fitting import fit
 from training.masks import IGNORED, MaskedTokens, masked_tokens
+from training.sets import set_hash
 from training.table import rows_of
+from training.telling import tell
+from training.weights import Base, load_base
 from training.weights import base_model as resolved
-from training.weights import load_model, load_tokenizer
-
-_log = logging.getLogger(__name__)
 
 
 def train_sft(
@@ -51,18 +50,19 @@ def train_sft(
     rows = rows_of(training_set, "sft", "train", SftRow)
     parts = batches(config.batch_size, config.per_device, processes(), field="sft.batch_size")
     source = resolved(base_model or config.base_model)
-    tokenizer = load_tokenizer(source)
-    examples = tokenised(tokenizer, rows, config.max_tokens)
+    base = load_base(source)
+    base.check_learns(config)
+    examples = tokenised(base.tokenizer, rows, config.max_tokens)
     if not examples:
         raise InvalidInput(f"no conversation has a token to train within {config.max_tokens}", file=training_set)
     arguments = TrlConfig(
         **trainer_arguments(config, out, parts, max_steps=max_steps), max_length=config.max_tokens, packing=False
     )
-    settings = {"stage": "sft", "base_model": source, "rows": len(examples), "max_steps": max_steps}
+    settings = {"stage": "sft", "base_model": source, "training_set": set_hash(training_set), "max_steps": max_steps}
     checkpoint = open_together(out, settings | {"config": deciding(config)}, resume=resume)
-    trainer = _trainer(source, tokenizer, examples, arguments, config)
-    done = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    model = save_model(trainer, tokenizer, out)
+    trainer = _trainer(base, examples, arguments, config)
+    done = fit(trainer, out, checkpoint)
+    model = save_model(trainer, base.tokenizer, out)
     if is_main_process():
         write_result(
             out,
@@ -96,11 +96,11 @@ def tokenised(tokenizer: Any, rows: Sequence[SftRow], max_tokens: int) -> list[M
             examples.append(example)
     if cut or len(examples) < len(rows):
         left_out = len(rows) - len(examples)
-        _log.warning("%d of %d conversations are cut at %d tokens, %d left out", cut, len(rows), max_tokens, left_out)
+        tell(f"{cut} of {len(rows)} conversations are cut at {max_tokens} tokens, {left_out} left out")
     return examples
 
 
-def _trainer(source: str, tokenizer: Any, examples: Sequence[MaskedTokens], arguments: Any, config: SftConfig) -> Any:
+def _trainer(base: Base, examples: Sequence[MaskedTokens], arguments: Any, config: SftConfig) -> Any:
     from datasets import Dataset
     from trl.trainer.sft_trainer import SFTTrainer
 
@@ -108,10 +108,9 @@ def _trainer(source: str, tokenizer: Any, examples: Sequence[MaskedTokens], argu
         {"input_ids": [each.input_ids for each in examples], "labels": [each.labels for each in examples]}
     )
     return SFTTrainer(
-        model=load_model(source),
+        model=base.model,
         args=arguments,
         train_dataset=dataset,
-        processing_class=tokenizer,
-        callbacks=[sealing()],
+        processing_class=base.tokenizer,
         peft_config=peft_config(config),
     )

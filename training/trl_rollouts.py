@@ -22,12 +22,13 @@ from schemas import RlRow
 from training.agents import Environment
 from training.generation import Generator
 from training.rollouts import RolloutLimits, TokenEpisode, roll_out
+from training.transcripts import read_transcript
 
 TRIES = 3
 """Rounds in which groups without advantage are replaced."""
 
-Pay = Callable[[RlRow, TokenEpisode], Reward]
-"""The reward of an episode on a row."""
+Pay = Callable[[Sequence[tuple[RlRow, TokenEpisode]]], Sequence[Reward]]
+"""The rewards of episodes, each with the row that it is on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +91,10 @@ class SearchRollouts:
                 limits=self._limits,
             )
         )
+        played = list(zip(rows, episodes, strict=True))
         return [
-            Paid(row=row, episode=episode, reward=self._pay(row, episode))
-            for row, episode in zip(rows, episodes, strict=True)
+            Paid(row=row, episode=episode, reward=reward)
+            for (row, episode), reward in zip(played, self._pay(played), strict=True)
         ]
 
     def _replaced(self, paid: list[Paid], size: int, trainer: Any) -> list[Paid]:
@@ -123,7 +125,9 @@ class SearchRollouts:
             "logprobs": [episode.logprobs for episode in episodes] if sampled else None,
             "env_mask": [episode.mask for episode in episodes],
             "episode_reward": [one.reward.total for one in paid],
-            "episode_figures": [figures(paid) | {"groups_dropped": float(dropped), "kl_weight": float(trainer.beta)}]
+            "episode_figures": [
+                figures(paid, self._protocol) | {"groups_dropped": float(dropped), "kl_weight": float(trainer.beta)}
+            ]
             * len(paid),
         }
 
@@ -141,8 +145,9 @@ def episode_reward(
     return list(episode_reward)
 
 
-def figures(paid: Sequence[Paid]) -> dict[str, float]:
-    """Means over episodes: searches, share that answered, tokens, and each part of the reward where it is known."""
+def figures(paid: Sequence[Paid], protocol: str) -> dict[str, float]:
+    """Means over episodes: searches, shares that answered and that are well-formed, tokens, and each part of the reward
+    where it is known."""
     parts: dict[str, list[float]] = {}
     for one in paid:
         for name, value in one.reward.parts.items():
@@ -150,6 +155,7 @@ def figures(paid: Sequence[Paid]) -> dict[str, float]:
                 parts.setdefault(name, []).append(float(value))
     return {
         "searches": fmean(one.episode.run.num_searches for one in paid),
+        "well_formed": fmean(read_transcript(one.episode.messages, protocol).is_well_formed for one in paid),
         "answered": fmean(one.episode.run.stop == "answered" for one in paid),
         "tokens": fmean(len(one.episode.ids) for one in paid),
         **{f"reward_{name}": fmean(values) for name, values in parts.items()},

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from inference.servers import SMOLLM2
 from schemas import InvalidInput
+from training.config import TrainerConfig
+from training.folders import user_cache
 from training.gguf_weights import convert
-from training.masks import ready
+from training.masks import END, ready, teach
+from training.telling import tell
 
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 PACKAGED = "smollm2"
 """SmolLM2-135M-Instruct, whose weights come as a package: for trying things out."""
 
@@ -52,7 +57,7 @@ def packaged_weights(folder: Path | None = None) -> Path:
     Raises `ServerUnavailable` when the package is missing, and `InvalidInput` when gguf is, which reads its file.
     """
     source = SMOLLM2.weights()
-    folder = folder or _cache() / SMOLLM2.name
+    folder = folder or user_cache("models") / SMOLLM2.name
     if not (folder / "config.json").is_file():
         if importlib.util.find_spec("gguf") is None:
             raise InvalidInput(f"{PACKAGED} needs the package gguf to be converted: run `make install`")
@@ -61,18 +66,83 @@ def packaged_weights(folder: Path | None = None) -> Path:
     return folder
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """A model with its tokenizer, ready for our conversations."""
+
+    name: str
+    tokenizer: Any
+    model: Any
+    added: tuple[str, ...]
+    """ChatML tokens that its tokenizer did not know; they have weights, which nothing has trained."""
+
+    def check_learns(self, config: TrainerConfig) -> None:
+        """Raises `InvalidInput` when tokens were added and adapters are all that would be trained and kept."""
+        if self.added and config.lora is not None:
+            raise InvalidInput(
+                f"{self.name} has to learn {' and '.join(self.added)}, which adapters do not: train all weights "
+                "(no lora), or take a model that speaks ChatML",
+                field="sft.lora",
+            )
+
+
+def load_base(name: str) -> Base:
+    """A model to train or to evaluate. Of ChatML tokens that its tokenizer does not know, both are taught.
+
+    The end of a turn begins as a copy of the token by which the model ended its texts so far, the start of one as the
+    mean of all tokens. Raises `InvalidInput` when there is no such model, or its tokenizer changes text.
+    """
+    tokenizer, model = _tokenizer(name), load_model(name)
+    known, ended_with = len(tokenizer), tokenizer.eos_token_id
+    if added := teach(tokenizer):
+        tell(f"{name}: its tokenizer does not know {' and '.join(added)}: added, to be learnt in the training")
+        _give_weights(model, tokenizer, added, known, ended_with)
+    _make_ready(tokenizer, name)
+    return Base(name=name, tokenizer=tokenizer, model=model, added=tuple(added))
+
+
 def load_tokenizer(name: str) -> Any:
-    """A model's tokenizer, made ready for our conversations. Raises `InvalidInput` when there is none."""
+    """A model's tokenizer, made ready for our conversations. Raises `InvalidInput` when there is none that can be."""
+    tokenizer = _tokenizer(name)
+    _make_ready(tokenizer, name)
+    return tokenizer
+
+
+def _tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
+    folder = Path(name)
+    # Where config.json names a model, transformers would make an empty tokenizer of its kind.
+    if folder.is_dir() and not any((folder / file).is_file() for file in _TOKENIZER_FILES):
+        raise InvalidInput(f"holds no tokenizer ({', '.join(_TOKENIZER_FILES)})", file=name)
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(name)
+        return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         raise InvalidInput("its tokenizer cannot be loaded", file=name) from error
-    ready(tokenizer)
+
+
+def _make_ready(tokenizer: Any, name: str) -> None:
+    try:
+        ready(tokenizer)
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, file=name) from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    return tokenizer
+
+
+def _give_weights(model: Any, tokenizer: Any, added: Sequence[str], known: int, ended_with: int | None) -> None:
+    """Of the first `known` tokens all have weights. Many models have rows to spare behind them, which are taken."""
+    import torch
+
+    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    with torch.no_grad():
+        for layer in (model.get_input_embeddings(), model.get_output_embeddings()):
+            for token in added:
+                place = tokenizer.convert_tokens_to_ids(token)
+                if place >= known:
+                    is_end = token == END and ended_with is not None
+                    layer.weight[place] = layer.weight[ended_with] if is_end else layer.weight[:known].mean(dim=0)
 
 
 def load_model(name: str) -> Any:
@@ -84,8 +154,3 @@ def load_model(name: str) -> Any:
         return AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
     except (OSError, ValueError, json.JSONDecodeError) as error:
         raise InvalidInput("its weights cannot be loaded", file=name) from error
-
-
-def _cache() -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "trailforge" / "models"

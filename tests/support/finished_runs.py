@@ -13,7 +13,6 @@ from generators import textualize
 from protocols import kg_search, r_search
 from protocols.grammar import Search, Turn
 from protocols.nl_dag import parse
-from rewards import score_answer
 from schemas import (
     BundleQuestion,
     ChatMessage,
@@ -26,7 +25,6 @@ from schemas import (
     SchemaVersion,
     SftRow,
     SourceDocument,
-    estimate_tokens,
     to_dict,
     version_of,
     write_parquet,
@@ -34,6 +32,7 @@ from schemas import (
 from tests.support.bundle_rows import QUESTIONS, sample_documents
 from tests.support.kg_worlds import chain_to, fact, node
 from tests.support.rows import AGAIN, DIED, FIRST, QUESTION, SECOND, trajectory
+from tests.support.sft_rows import sft_row
 
 Tables = Mapping[str, tuple[type, Sequence[Any]]]
 FIRST_NAMES = ("Ada", "Bela", "Carl", "Dora", "Emil", "Frida", "Georg", "Hanna", "Ilse", "Jonas")
@@ -155,7 +154,16 @@ def _episode(row: BundleQuestion) -> SftRow:
     told = r_search.Episode(thought="Two searches.", plan=parse(row.dag_text), result="Nothing.", answer=answer)
     messages = r_search.render_episode(asked, told)
     chat = tuple(ChatMessage(role=m.role, content=m.content) for m in messages)
-    return _row(f"e-{row.uid}", "episodes", r_search.NAME, row.uid, asked, answer, chat, len(row.hops))
+    return sft_row(
+        f"e-{row.uid}",
+        chat,
+        protocol=r_search.NAME,
+        question=asked,
+        answer=answer,
+        question_id=row.uid,
+        data_source="episodes",
+        hops=len(row.hops),
+    )
 
 
 def _kg_row(asked: Question) -> SftRow:
@@ -168,38 +176,13 @@ def _kg_row(asked: Question) -> SftRow:
         ChatMessage(role="tool", content="<result>\nNothing was found.\n</result>"),
         ChatMessage(role="assistant", content=grammar.render_turn(Turn(thought="I know.", answer=asked.answer))),
     )
-    return _row(f"k-{asked.id}", "kg_trajectories", kg_search.NAME, asked.id, asked.question, asked.answer, messages, 2)
-
-
-def _row(
-    uid: str,
-    data_source: str,
-    protocol: str,
-    question_id: str,
-    text: str,
-    answer: str,
-    messages: tuple[ChatMessage, ...],
-    hops: int,
-) -> SftRow:
-    return SftRow(
-        uid=uid,
-        trajectory_uid=uid,
-        data_source=data_source,
-        messages=messages,
-        train=tuple(m.role == "assistant" for m in messages),
-        protocol=protocol,
-        question_id=question_id,
-        question=text,
-        answer=answer,
-        answer_aliases=(),
-        trajectory_kind="correct",
-        reflection_error=None,
-        origin="policy",
-        segment_index=0,
-        segment_count=1,
-        num_tool_calls=1,
-        num_hops=hops,
-        token_estimate=sum(estimate_tokens(m.content) for m in messages),
-        reward=score_answer(answer, [answer]),
-        provenance=KG_QUESTION.provenance,
+    return sft_row(
+        f"k-{asked.id}",
+        messages,
+        protocol=kg_search.NAME,
+        question=asked.question,
+        answer=asked.answer,
+        question_id=asked.id,
+        data_source="kg_trajectories",
+        hops=2,
     )

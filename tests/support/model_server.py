@@ -200,6 +200,12 @@ def _reply(body: dict[str, Any], prompt: str, text: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def verdict(prompt: str, seed: int) -> str:
+    """What a judge replies that takes an answer for right in so far as it is short: 1 for one word, 1/2 for two …"""
+    answer = prompt.rpartition("\nAnswer: ")[2].partition("\n\n")[0]
+    return json.dumps({"score": round(1 / max(1, len(answer.split())), 3)})
+
+
 @contextmanager
 def running(**options: object) -> Iterator[str]:
     """A server in its own process and process group; gives its base URL."""
@@ -250,6 +256,7 @@ async def main() -> None:
     parser.add_argument("--bundles", type=int, default=0, help="1: the model of bundles of documents")
     parser.add_argument("--kg", type=int, default=0, help="1: the model of the pipelines over a knowledge graph")
     parser.add_argument("--nightly", type=int, default=0, help="1: the model of a night, for all three data sets")
+    parser.add_argument("--judge", type=int, default=0, help="1: a judge of answers")
     parser.add_argument("--rate", type=float, help="calls a second that are permitted; 429 beyond")
     parser.add_argument("--burst", type=int, default=20, help="calls at once that are permitted")
     parser.add_argument("--retry-after", default="", help="Retry-After header of a 429")
@@ -261,6 +268,8 @@ async def main() -> None:
         model = nightly_world.Model()
     elif options.bundles or options.kg:
         model = bundle_world.Model() if options.bundles else kg_agent.Model()
+    if options.judge:
+        model = verdict
     server = Server(
         model,
         latency_s=options.latency,

@@ -19,33 +19,69 @@ from training.launch import LaunchConfig, Launcher, Sharding, accelerate_config,
 
 COMMAND = ["train", "rl", "data set", "--preset", "it's mine", "--out", "runs/a"]
 ODD = "two words, $HOME, `id`, 'quotes' and \"more\""
-POD = {"required": ["containers"], "properties": {"restartPolicy": {"enum": ["Never", "OnFailure"]}}}
-JOB = {
-    "required": ["parallelism", "completions", "template"],
-    "properties": {
+
+
+def closed(properties: dict[str, Any], *optional: str) -> dict[str, Any]:
+    """An object with these keys and no others, all there but the optional ones."""
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def listed(items: dict[str, Any], least: int = 1) -> dict[str, Any]:
+    """A list of these."""
+    return {"type": "array", "items": items, "minItems": least}
+
+
+LABEL = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
+TEXT, WHOLE = {"type": "string"}, {"type": "integer", "minimum": 0}
+CONTAINER = closed(
+    {
+        "name": LABEL,
+        "image": {"type": "string", "minLength": 1},
+        "command": listed(TEXT),
+        "env": listed(closed({"name": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}, "value": TEXT}), 0),
+        "envFrom": listed(closed({"secretRef": closed({"name": LABEL})})),
+        "volumeMounts": listed(closed({"name": LABEL, "mountPath": {"type": "string", "pattern": "^/"}})),
+        "resources": closed({"limits": closed({"nvidia.com/gpu": {"type": "integer", "minimum": 1}})}),
+    },
+    "envFrom",
+    "resources",
+)
+VOLUME = {
+    "oneOf": [
+        closed({"name": LABEL, "persistentVolumeClaim": closed({"claimName": LABEL})}),
+        closed({"name": LABEL, "emptyDir": closed({"medium": {"enum": ["Memory"]}})}),
+    ]
+}
+POD = closed(
+    {"restartPolicy": {"enum": ["Never", "OnFailure"]}, "containers": listed(CONTAINER), "volumes": listed(VOLUME)}
+)
+JOB = closed(
+    {
+        "parallelism": WHOLE,
+        "completions": WHOLE,
         "completionMode": {"const": "Indexed"},
-        "template": {"required": ["spec"], "properties": {"spec": POD}},
-    },
-}
-REPLICATED = {
-    "required": ["name", "replicas", "template"],
-    "properties": {
-        "name": {"pattern": "^[a-z0-9-]+$"},
-        "template": {"required": ["spec"], "properties": {"spec": JOB}},
-    },
-}
-JOBSET = {
-    "required": ["apiVersion", "kind", "metadata", "spec"],
-    "properties": {
+        "backoffLimit": WHOLE,
+        "template": closed({"spec": POD}),
+    }
+)
+REPLICATED = closed({"name": LABEL, "replicas": WHOLE, "template": closed({"spec": JOB})})
+JOBSET = closed(
+    {
         "apiVersion": {"const": "jobset.x-k8s.io/v1alpha2"},
         "kind": {"const": "JobSet"},
-        "spec": {
-            "required": ["replicatedJobs", "network"],
-            "properties": {"replicatedJobs": {"type": "array", "minItems": 1, "items": REPLICATED}},
-        },
-    },
-}
-"""The parts of JobSet's and the Job's schema that these files use."""
+        "metadata": closed({"name": LABEL, "namespace": LABEL}),
+        "spec": closed(
+            {
+                "network": closed({"enableDNSHostnames": {"type": "boolean"}, "subdomain": LABEL}),
+                "successPolicy": closed({"operator": {"enum": ["All", "Any"]}, "targetReplicatedJobs": listed(LABEL)}),
+                "failurePolicy": closed({"maxRestarts": WHOLE}),
+                "replicatedJobs": listed(REPLICATED),
+            }
+        ),
+    }
+)
+"""The fields of JobSet v1alpha2, Job and Pod that these files use, by the names and types of their definitions."""
 
 
 def bash_reads(script: str) -> None:
@@ -132,6 +168,8 @@ def test_kubernetes() -> None:
     )
     jobset = yaml.safe_load(render(COMMAND, "k8s", config)["jobset.yaml"])
     jsonschema.validate(jobset, JOBSET)
+    alone = yaml.safe_load(render(COMMAND, "k8s", LaunchConfig(use_cpu=True, sharding="none"))["jobset.yaml"])
+    jsonschema.validate(alone, JOBSET)
     trainers, servers = jobset["spec"]["replicatedJobs"]
     assert (trainers["template"]["spec"]["completions"], servers["template"]["spec"]["completions"]) == (2, 1)
     (container,) = trainers["template"]["spec"]["template"]["spec"]["containers"]
@@ -159,6 +197,9 @@ def test_kubernetes() -> None:
         ({"use_cpu": True}, "accelerate", "sharding"),
         ({"environment": ("WANDB_API_KEY=1",)}, "k8s", "environment"),
         ({"environment": ("no value",)}, "k8s", "environment"),
+        ({"name": "My_Run"}, "k8s", "name"),
+        ({"time": "1-00:00:00"}, "slurm", "time"),
+        ({"name": "x" * 50}, "k8s", "name"),
         ({}, "condor", "launcher"),
     ],
 )

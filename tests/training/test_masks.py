@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from schemas import ChatMessage, InvalidInput, Role
 from tests.support.tiny_tokenizer import tiny_tokenizer
-from training.masks import END, IGNORED, START, masked_tokens, pieces, prompt_ids, ready, render
+from training.masks import END, IGNORED, START, masked_tokens, pieces, prompt_ids, ready, render, teach
 
 pytest.importorskip("transformers")
 
@@ -123,11 +123,35 @@ def test_text_of_a_special_token_is_refused(token: str) -> None:
         masked_tokens(TOKENIZER, [message("user", "q"), message("assistant", f"a{token}b")])
 
 
-def test_a_tokenizer_without_chatml_is_refused() -> None:
-    """With what is missing."""
-    from tokenizers import Tokenizer, models
+def test_a_tokenizer_without_chatml_is_refused_until_it_is_taught() -> None:
+    """With what is missing, and the mend; a mark that is in the vocabulary but comes out in parts is missing too."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    plain = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
-    with pytest.raises(InvalidInput, match=r"no token <\|im_start\|> and <\|im_end\|>"):
-        ready(plain)
+    letters = sorted({*pre_tokenizers.ByteLevel.alphabet(), END})
+    plain = Tokenizer(models.BPE(vocab={text: number for number, text in enumerate(letters)}, merges=[]))
+    plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    plain.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain)
+    assert END in tokenizer.get_vocab() and len(tokenizer.encode(END)) > 1
+    with pytest.raises(InvalidInput, match=r"no token <\|im_start\|> and <\|im_end\|>; .*train sft"):
+        ready(tokenizer)
+    assert teach(tokenizer) == [START, END] and teach(tokenizer) == []
+    ready(tokenizer)
+    runs = masked_tokens(tokenizer, EPISODE).trained
+    assert [tokenizer.decode(run) for run in runs] == [m.content + END for m in EPISODE if m.role == "assistant"]
+
+
+def test_a_tokenizer_that_changes_text_is_refused() -> None:
+    """Here one that puts a space before each piece, as SentencePiece does."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = [*pre_tokenizers.ByteLevel.alphabet()]
+    spacing = Tokenizer(models.BPE(vocab={text: number for number, text in enumerate(letters)}, merges=[]))
+    spacing.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    spacing.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=spacing)
+    teach(tokenizer)
+    with pytest.raises(InvalidInput, match="byte-level"):
+        ready(tokenizer)

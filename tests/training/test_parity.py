@@ -1,22 +1,24 @@
-"""The same transcript is paid the same, whoever asks: data making, TRL, verl, slime, and `score_messages` itself."""
+"""The same transcript is paid the same, whoever asks: data making, our training and evaluation, TRL, verl, slime."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from protocols import graph_r1, kg_search, r_search, react
-from rewards import reward_preset, score_answer
+from rewards import REWARD_PRESETS, MSearcherConstants, reward_preset, score_answer
 from rewards.dynasearcher import PAPER
 from schemas import RewardModel, SupportingDocument, to_dict
 from tests.support.transcripts import PRESETS, Case, cases
+from tests.training.tiny import preset
 from training.adapters import slime, trl, verl
+from training.rl import paying
 from training.scoring import score_messages, score_text
 
 CASES = cases()
@@ -90,6 +92,19 @@ def test_the_cases_are_fifty_and_of_all_sorts() -> None:
 @every_case
 def test_as_while_data_is_made(case: Case) -> None:
     assert direct(case) == pytest.approx(while_data_is_made(case), abs=1e-9)
+
+
+@every_case
+def test_training_and_evaluation(case: Case) -> None:
+    """Which pay by the training preset, whatever the question names."""
+    paid_by = REWARD_PRESETS[PRESETS[case.protocol]]
+    length = paid_by.constants.max_tokens if isinstance(paid_by.constants, MSearcherConstants) else 1500
+    recipe = replace(preset(rl={"max_tokens": length}), protocol=case.protocol, reward=paid_by)
+    truth = replace(case.truth, reward_preset="none")
+    row: Any = SimpleNamespace(question="", reward_model=SimpleNamespace(ground_truth=truth))
+    episode: Any = SimpleNamespace(messages=case.messages, ids=[0] * case.tokens)
+    (found,) = paying(recipe)([(row, episode)])
+    assert found.total == pytest.approx(direct(case), abs=1e-9)
 
 
 @every_case

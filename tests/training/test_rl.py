@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import os
+import signal
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,11 @@ from tests.training.tiny import (
     training_set,
 )
 from training.agents import Environment
+from training.checkpoints import last_whole
 from training.config import KlConfig, TrainPreset
+from training.curves import PANELS
 from training.evaluate import evaluate
-from training.rl import VllmOptions, grpo_arguments, in_order, train_rl, update_batches
+from training.rl import VllmOptions, check_questions, grpo_arguments, train_rl, update_batches
 from training.sft import train_sft
 from training.weights import load_model
 
@@ -174,28 +178,79 @@ def test_groups_without_advantage_are_replaced_or_dropped(
     assert len(generator.asked) > 4  # more rounds than two steps alone have
 
 
+def test_questions_are_asked_in_the_sets_order(
+    questions: Path, tiny_model: Path, tmp_path: Path, tokenizer: Any
+) -> None:
+    """Which is that of learning: two questions a step, each as many times as a group has episodes."""
+    (generator,) = trained(questions, tiny_model, tmp_path / "out", searching, steps=4)
+    asked = [tokenizer.decode(prompts[place]) for prompts in generator.asked[::2] for place in (0, 4)]
+    expected = [row.question for row in rl_rows(copies=2)]
+    assert all(question in prompt for question, prompt in zip(expected, asked, strict=True))
+
+
+@pytest.mark.usefixtures("drawing")
+def test_curves(questions: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """Beside the checkpoints: what a person looks at, and the figures it is drawn from."""
+    trained(questions, tiny_model, tmp_path / "out", searching)
+    rows = list(csv.DictReader((tmp_path / "out" / "curves.csv").read_text().splitlines()))
+    assert [float(row["step"]) for row in rows] == [1, 2]
+    assert [float(row["episodes/well_formed"]) for row in rows] == [1.0, 1.0]
+    assert [float(row["reward"]) for row in rows] == pytest.approx(result(tmp_path / "out")["rewards"])
+    known = {name for name in PANELS if name in rows[0]}
+    assert known >= {"loss", "reward", "entropy", "grad_norm", "learning_rate", "episodes/tokens", "episodes/searches"}
+    assert (tmp_path / "out" / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_groups_that_differ_are_left_alone(questions: Path, tiny_model: Path, tmp_path: Path) -> None:
     """Dynamic sampling then makes no episode more."""
     (generator,) = trained(questions, tiny_model, tmp_path / "out", searching, steps=1, dynamic_sampling=True)
     assert len(generator.asked) == 2
 
 
-def test_resumed_training_ends_in_the_same_weights(questions: Path, tiny_model: Path, tmp_path: Path) -> None:
-    """With the KL weight of the step, and other questions than before."""
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"algorithm": "dapo", "mini_batch": 4, "save_steps": 1}],
+    ids=["one update", "two updates"],
+)
+def test_resumed_training_ends_in_the_same_weights(
+    questions: Path, tiny_model: Path, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    """With the KL weight of the step, and other questions than before. No checkpoint lies between two updates on the
+    same episodes, from which a training would make others."""
     import shutil
 
     import torch
 
-    kl = KlConfig(start=0.1, end=0.01, annealing="linear")
+    changes = changes | {"kl": KlConfig(start=0.1, end=0.01, annealing="linear")}
     whole, out = tmp_path / "whole", tmp_path / "out"
-    trained(questions, tiny_model, whole, searching, steps=4, kl=kl)
+    trained(questions, tiny_model, whole, searching, steps=4, **changes)
+    assert {path.name for path in (whole / "checkpoints").glob("checkpoint-*")} == {"checkpoint-2", "checkpoint-4"}
     shutil.copytree(whole, out)
     for gone in ("model", "checkpoints/checkpoint-4"):
         shutil.rmtree(out / gone)
-    trained(questions, tiny_model, out, searching, steps=4, kl=kl, resume=True)
+    trained(questions, tiny_model, out, searching, steps=4, resume=True, **changes)
     before, after = (load_model(str(folder / "model")).state_dict() for folder in (whole, out))
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert result(out)["rewards"] == result(whole)["rewards"]
+
+
+def test_told_to_stop_it_ends_with_the_episodes(
+    questions: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first of two updates on them: after the second."""
+    from trl.trainer.grpo_trainer import GRPOTrainer
+
+    own: Any = GRPOTrainer.training_step
+
+    def told(self: Any, *arguments: Any, **options: Any) -> Any:
+        if self.state.global_step == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return own(self, *arguments, **options)
+
+    monkeypatch.setattr(GRPOTrainer, "training_step", told)
+    with pytest.raises(SystemExit):
+        trained(questions, tiny_model, tmp_path / "out", searching, steps=4, mini_batch=4, save_steps=100)
+    assert last_whole(tmp_path / "out") == tmp_path / "out" / "checkpoints" / "checkpoint-2"
 
 
 @pytest.mark.slow
@@ -243,7 +298,7 @@ def test_batches_of_a_step(
     config = recipe(**changes).rl
     parts = update_batches(config, processes)
     assert parts.accumulated == accumulated
-    arguments = grpo_arguments(config, tmp_path, parts, max_steps=1, vllm=VllmOptions(), shuffle=True)
+    arguments = grpo_arguments(config, tmp_path, parts, max_steps=1, vllm=VllmOptions())
     assert arguments.steps_per_generation == per_generation
     assert arguments.steps_per_generation // arguments.gradient_accumulation_steps == config.updates_per_step
     assert not arguments.use_bias_correction_kl
@@ -266,11 +321,10 @@ def test_batches_that_cannot_be_parted(changes: dict[str, Any], processes: int, 
 def test_what_does_not_fit_is_refused_before_anything_is_written(
     questions: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
-    """Too few questions, too long episodes, an estimator that TRL lacks, a server without URL, no tools."""
+    """Too few questions, too long episodes, a server without URL, no tools."""
     for changes, message in (
         ({"prompts_per_step": 16}, "8 questions, and a step takes 16"),
         ({"max_tokens": 2040}, "do not fit into the model's 2048"),
-        ({"kl": KlConfig(start=0.1, estimator="k1")}, "k3 alone"),
         ({"rollouts": "vllm-server"}, "--vllm-url"),
     ):
         with pytest.raises(InvalidInput, match=message):
@@ -280,12 +334,12 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
-def test_questions_are_learned_in_order_of_their_stages() -> None:
-    """Where there are stages; else as they come. Two with one id are refused."""
-    rows = rl_rows()
-    config = recipe().rl
-    assert in_order(rows, config) == rows
-    staged = [replace(row, curriculum_stage=3 - number % 3, difficulty=-number) for number, row in enumerate(rows)]
-    assert [row.uid for row in in_order(staged, config)] == ["2-0", "1-0", "3-0", "0-0"]
+def test_two_questions_with_one_id_are_refused_and_left_over_ones_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is loaded."""
+    rows, config = rl_rows(), recipe().rl
+    check_questions(rows, config)
+    assert not capsys.readouterr().err
+    check_questions(rows[:3], config)
+    assert "the last 1 of 3 questions do not fill a step of 2: never asked" in capsys.readouterr().err
     with pytest.raises(InvalidInput, match="same id"):
-        in_order([rows[0], rows[0]], config)
+        check_questions([rows[0], rows[0]], config)

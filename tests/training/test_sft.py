@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -14,10 +15,11 @@ from typing import Any
 import pytest
 
 from schemas import InvalidInput, OutputError
-from tests.training.tiny import preset, sft_rows, training_set
+from tests.training.tiny import preset, save_tiny_model, sft_rows, training_set
 from training.checkpoints import is_whole, last_whole
+from training.config import LoraConfig
 from training.sft import tokenised, train_sft
-from training.weights import load_model
+from training.weights import load_model, load_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 
@@ -75,6 +77,95 @@ def test_loss_falls_and_the_model_is_there(rows: Path, tiny_model: Path, tmp_pat
     assert losses(tmp_path / "b") == found[:2]
 
 
+def test_rows_are_learnt_in_the_sets_order(
+    rows: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: Any
+) -> None:
+    """Which is that of its curriculum, in every epoch."""
+    from trl.trainer.sft_trainer import SFTTrainer
+
+    seen: list[list[int]] = []
+    own: Any = SFTTrainer.compute_loss
+
+    def spy(self: Any, model: Any, inputs: dict[str, Any], *arguments: Any, **options: Any) -> Any:
+        seen.extend(inputs["input_ids"].tolist())
+        return own(self, model, inputs, *arguments, **options)
+
+    monkeypatch.setattr(SFTTrainer, "compute_loss", spy)
+    trained(rows, tiny_model, tmp_path / "out", steps=4, per_device=2)
+    expected = [row.messages[1].content for row in sft_rows(copies=2)] * 2
+    assert len(seen) == len(expected) == 16
+    assert all(question in tokenizer.decode(ids) for question, ids in zip(expected, seen, strict=True))
+
+
+def test_told_to_stop_it_ends_the_step_and_goes_on_later(
+    rows: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By SIGTERM in the second of four steps: a whole checkpoint, no model; then the weights of a run in one go."""
+    import torch
+    from trl.trainer.sft_trainer import SFTTrainer
+
+    whole = trained(rows, tiny_model, tmp_path / "whole", save_steps=100)
+    own: Any = SFTTrainer.training_step
+
+    def told(self: Any, *arguments: Any, **options: Any) -> Any:
+        if self.state.global_step == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return own(self, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SFTTrainer, "training_step", told)
+        with pytest.raises(SystemExit) as left:
+            trained(rows, tiny_model, tmp_path / "out", save_steps=100)
+    assert left.value.code == 143 and "stopped after step 2 of 4" in capsys.readouterr().err
+    assert last_whole(tmp_path / "out") == tmp_path / "out" / "checkpoints" / "checkpoint-2"
+    assert not (tmp_path / "out" / "model").exists() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    model = trained(rows, tiny_model, tmp_path / "out", resume=True, save_steps=100)
+    before, after = weights(whole), weights(model)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("spare", [0, 8], ids=["embeddings grow", "embeddings have room"])
+def test_a_model_that_does_not_speak_chatml_learns_its_marks(
+    rows: Path, tmp_path: Path, spare: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As base models: no template, no marks. What comes of it has both, and is a model like others."""
+    import torch
+
+    base = save_tiny_model(tmp_path / "base", speaks_chatml=False, spare=spare)
+    with pytest.raises(InvalidInput, match="train sft") as refused:
+        load_tokenizer(str(base))
+    assert refused.value.file == str(base)
+    model = trained(rows, base, tmp_path / "out", steps=2)
+    assert "does not know <|im_start|> and <|im_end|>: added" in capsys.readouterr().err
+    tokenizer, start, end = load_tokenizer(str(model)), *_marks(model)
+    assert (start, end) == (tokenizer.convert_tokens_to_ids("<|im_start|>"), tokenizer.eos_token_id)
+    assert "<|im_start|>" in tokenizer.chat_template
+    before, after = load_model(str(base)), load_model(str(model))
+    assert after.lm_head.weight.shape[0] == before.lm_head.weight.shape[0] + (2 if spare == 0 else 0) > end
+    assert end in (after.generation_config.eos_token_id, *_listed(after.generation_config.eos_token_id))
+    old, own = before.config.eos_token_id, after.model.embed_tokens.weight
+    near, far = (float(torch.dist(own[end], before.lm_head.weight[token])) for token in (old, old + 1))
+    assert near < 0.4 * far and not torch.equal(own[end], before.lm_head.weight[old])
+    lora = LoraConfig(rank=2)
+    with pytest.raises(InvalidInput, match="adapters do not"):
+        trained(rows, base, tmp_path / "adapters", steps=1, lora=lora)
+    assert not (tmp_path / "adapters").exists()
+    trained(rows, model, tmp_path / "adapters", steps=1, lora=lora)
+
+
+def _marks(model: Path) -> list[int]:
+    from tokenizers import Tokenizer
+
+    saved = Tokenizer.from_file(str(model / "tokenizer.json"))
+    marks = [saved.encode(mark, add_special_tokens=False).ids for mark in ("<|im_start|>", "<|im_end|>")]
+    assert [len(ids) for ids in marks] == [1, 1]
+    return [ids[0] for ids in marks]
+
+
+def _listed(found: int | list[int]) -> list[int]:
+    return found if isinstance(found, list) else [found]
+
+
 def test_accumulated_batches_are_the_batch(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
     """One device step of four, or four of one, is the same optimizer step."""
     trained(rows, tiny_model, tmp_path / "at_once", steps=2, per_device=4)
@@ -83,7 +174,7 @@ def test_accumulated_batches_are_the_batch(rows: Path, tiny_model: Path, tmp_pat
 
 
 def test_resumed_training_ends_in_the_same_weights(
-    rows: Path, tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    rows: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From the last whole checkpoint; one whose writing was interrupted is named and passed over."""
     import torch
@@ -96,7 +187,7 @@ def test_resumed_training_ends_in_the_same_weights(
     (broken / "optimizer.pt").write_bytes((broken / "optimizer.pt").read_bytes()[:100])
     assert not is_whole(broken)
     resumed = trained(rows, tiny_model, out, resume=True)
-    assert "checkpoint-4 is not whole" in caplog.text
+    assert "checkpoint-4 is not whole" in capsys.readouterr().err
     assert is_whole(broken)
     before, after = weights(whole), weights(resumed)
     assert before.keys() == after.keys()
@@ -115,12 +206,15 @@ def test_a_checkpoint_without_its_seal_is_not_whole(tmp_path: Path) -> None:
 
 
 def test_folder_of_another_training_is_refused(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
-    """Also with --resume, when its settings differ; the reason names them."""
+    """Also with --resume, when its settings or rows differ; the reason names them."""
     trained(rows, tiny_model, tmp_path / "out", steps=1)
     with pytest.raises(OutputError, match="--resume"):
         trained(rows, tiny_model, tmp_path / "out", steps=1)
     with pytest.raises(OutputError, match="config"):
         trained(rows, tiny_model, tmp_path / "out", steps=1, learning_rate=1.0, resume=True)
+    others = training_set(tmp_path / "others", sft=sft_rows(copies=2)[::-1])
+    with pytest.raises(OutputError, match=r"other settings \(training_set\)"):
+        trained(others, tiny_model, tmp_path / "out", steps=1, resume=True)
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match="not empty"):
@@ -152,8 +246,6 @@ def test_a_name_that_cannot_be_fetched_is_refused(rows: Path, tmp_path: Path) ->
 
 def test_tensorboard_is_written(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
     """By default, beside the checkpoints; and adapters train in place of all weights."""
-    from training.config import LoraConfig
-
     model = trained(rows, tiny_model, tmp_path / "out", steps=1, logging="tensorboard", lora=LoraConfig(rank=2))
     assert list((tmp_path / "out" / "logs").glob("events.*"))
     assert (model / "adapter_model.safetensors").exists()

@@ -29,7 +29,7 @@ def test_tokenizer_without_our_marks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="im_start"):
         weights.load_tokenizer(str(tmp_path / "plain"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InvalidInput, match="tokenizer cannot be loaded"):
+    with pytest.raises(InvalidInput, match="holds no tokenizer"):
         weights.load_tokenizer(str(tmp_path / "empty"))
 
 

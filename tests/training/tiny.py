@@ -19,14 +19,13 @@ from schemas import (
     Document,
     FileEntry,
     GroundTruth,
-    Provenance,
     RewardModel,
     RlRow,
     SftRow,
-    TrajectoryReward,
     to_dict,
     write_parquet,
 )
+from tests.support.sft_rows import sft_row
 from training.config import RlConfig, SftConfig, TrainPreset
 from training.generation import Generated
 from training.runs import MANIFEST
@@ -74,33 +73,9 @@ def sft_rows(copies: int = 1, *, searched: bool = False) -> list[SftRow]:
             result = f"<tool_response>\n1. (Found) {answer} is in the passage.\n</tool_response>"
             if searched:
                 result = react.render_passages(asyncio.run(retriever().retrieve(query, 1)))
-            rows.append(_sft_row(f"{number}-{copy}", question, answer, conversation(question, answer, query, result)))
+            said = conversation(question, answer, query, result)
+            rows.append(sft_row(f"{number}-{copy}", said, protocol="react", question=question, answer=answer))
     return rows
-
-
-def _sft_row(uid: str, question: str, answer: str, messages: tuple[ChatMessage, ...]) -> SftRow:
-    return SftRow(
-        uid=uid,
-        trajectory_uid=uid,
-        data_source="mcts_trajectories",
-        messages=messages,
-        train=tuple(message.role == "assistant" for message in messages),
-        protocol="react",
-        question_id=uid,
-        question=question,
-        answer=answer,
-        answer_aliases=(),
-        trajectory_kind="correct",
-        reflection_error=None,
-        origin="policy",
-        segment_index=0,
-        segment_count=1,
-        num_tool_calls=1,
-        num_hops=1,
-        token_estimate=100,
-        reward=TrajectoryReward(total=1.0, exact_match=1.0, f1=1.0, cover_exact_match=1.0),
-        provenance=Provenance(run_id="r", source_id=uid, model="m", prompt_version="p", seed=0, call_keys=()),
-    )
 
 
 def rl_rows(protocol: str = "react", copies: int = 1) -> list[RlRow]:
@@ -159,8 +134,13 @@ def training_set(
     return folder
 
 
-def save_tiny_model(folder: Path, *, vocabulary: int = 512, window: int = 2048) -> Path:
-    """A byte-level BPE tokenizer trained on the sample, and a random Qwen2 with two layers of 64."""
+def save_tiny_model(
+    folder: Path, *, vocabulary: int = 512, window: int = 2048, speaks_chatml: bool = True, spare: int = 0
+) -> Path:
+    """A byte-level BPE tokenizer trained on the sample, and a random Qwen2 with two layers of 64.
+
+    `speaks_chatml`: its tokenizer knows the marks of turns. `spare`: weights for so many tokens more than there are.
+    """
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
@@ -168,7 +148,7 @@ def save_tiny_model(folder: Path, *, vocabulary: int = 512, window: int = 2048) 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    special = ["<|endoftext|>", *(["<|im_start|>", "<|im_end|>"] if speaks_chatml else [])]
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         special_tokens=special,
@@ -177,11 +157,11 @@ def save_tiny_model(folder: Path, *, vocabulary: int = 512, window: int = 2048) 
     )
     texts = [message.content for row in sft_rows() for message in row.messages] * 4
     tokenizer.train_from_iterator([*texts, *(document.text for document in documents()[:20])], trainer)
-    fast: Any = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=special[0], eos_token=special[2])
+    fast: Any = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=special[0], eos_token=special[-1])
     torch.manual_seed(0)
     model: Any = Qwen2ForCausalLM(
         Qwen2Config(
-            vocab_size=len(fast),
+            vocab_size=len(fast) + spare,
             hidden_size=64,
             intermediate_size=128,
             num_hidden_layers=2,

@@ -1,8 +1,9 @@
 """For slime, which none of this imports: a reward and a rollout that searches.
 
-`--custom-rm-path training.adapters.slime.reward --label-key reward_model`. `args.reward_preset` and
-`args.reward_protocol`, where they are set, hold for all questions. `sample.metadata` may have what a generate function
-knows, as ours does: `transcript` (its messages), `retrieved_titles`, `judge`.
+`--custom-rm-path training.adapters.slime.reward --label-key reward_model`. `args.reward_preset` (a name, or a training
+preset's YAML file, whose judge is then asked) and `args.reward_protocol`, where they are set, hold for all questions.
+`sample.metadata` may have what the data set or a generate function knows, as ours do: `question`, `transcript` (its
+messages), `retrieved_titles`, `judge`.
 
 `--custom-generate-function-path training.adapters.slime.generate`. What is searched stands in the YAML file that the
 environment variable TRAILFORGE_SEARCH names (`SearchSettings`). Not for `--partial-rollout`: an episode that slime
@@ -24,7 +25,7 @@ from schemas import ChatMessage, InvalidInput, RequestRefused, ServerUnavailable
 from training.adapters.search_episodes import SearchSettings, known_of, logprobs_of, search_episode, settings_of
 from training.generation import Generated
 from training.masks import END, START, render
-from training.scoring import preset_of, read_messages, read_truth, score_messages, split_text
+from training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
 
 SETTINGS = "TRAILFORGE_SEARCH"
 """Environment variable with the path of the settings."""
@@ -66,15 +67,16 @@ async def reward(args: Any, sample: Sample, **_: Any) -> float:
     known = sample.metadata or {}
     protocol = getattr(args, "reward_protocol", None) or truth.protocol
     transcript = known.get("transcript")
-    return score_messages(
-        split_text(sample.response, protocol) if transcript is None else read_messages(transcript),
-        truth,
-        preset_of(getattr(args, "reward_preset", None)),
-        protocol,
+    told = ToScore(
+        messages=split_text(sample.response, protocol) if transcript is None else read_messages(transcript),
+        truth=truth,
+        question=known.get("question"),
         tokens=sample.response_length,
         retrieved_titles=known.get("retrieved_titles"),
         judge=known.get("judge"),
-    ).total
+    )
+    pending = scorer_of(getattr(args, "reward_preset", None), protocol).begin(told)
+    return (await pending.wait()).total
 
 
 async def generate(args: Any, sample: RolloutSample, sampling_params: Mapping[str, Any]) -> RolloutSample:

@@ -2,7 +2,7 @@
 
 The data set's column `ground_truth` (or `reward_model`) says what an answer is held against. Further columns, all
 optional, are what a `rollout_func` returns besides: `transcript`, the episode's messages, where the completion is one
-text or does not show who wrote what; `retrieved_titles`; `judge`.
+text or does not show who wrote what; `retrieved_titles`; `judge`; and `question`, for a preset with a judge.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from typing import Any
 
 from rewards.episode import Reward
 from schemas import ChatMessage, InvalidInput
-from training.scoring import preset_of, read_messages, read_truth, score_messages, split_text
+from training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
 
 RewardFunction = Callable[..., list[float]]
 """As TRL calls it: by keywords, with a list per column."""
 
 
 def reward_function(preset: str | None = None, protocol: str | None = None) -> RewardFunction:
-    """A reward function of one preset and protocol; None: those that each question names."""
-    paid_by = preset_of(preset)
+    """A reward function of one preset and protocol; None: those that each question names.
+
+    `preset`: a name, or a training preset's YAML file, whose judge is then asked. Raises `InvalidInput`.
+    """
+    scorer = scorer_of(preset, protocol)
 
     def reward(
         prompts: Sequence[Any],
@@ -31,23 +34,24 @@ def reward_function(preset: str | None = None, protocol: str | None = None) -> R
     ) -> list[float]:
         """What each completion is paid. `completion_ids` are counted for the length, observations too."""
         truths = [read_truth(value) for value in _truths(columns)]
-        transcripts, titles, judges = (
-            columns.get(name) or [None] * len(completions) for name in ("transcript", "retrieved_titles", "judge")
+        transcripts, titles, judges, questions = (
+            columns.get(name) or [None] * len(completions)
+            for name in ("transcript", "retrieved_titles", "judge", "question")
         )
-        rewards = [
-            score_messages(
-                _turns(completion if transcript is None else transcript, protocol or truth.protocol),
-                truth,
-                paid_by,
-                protocol,
+        told = [
+            ToScore(
+                messages=_turns(completion if transcript is None else transcript, protocol or truth.protocol),
+                truth=truth,
+                question=questions[number],
                 tokens=None if completion_ids is None else len(completion_ids[number]),
                 retrieved_titles=titles[number],
                 judge=judges[number],
             )
             for number, (completion, transcript, truth) in enumerate(zip(completions, transcripts, truths, strict=True))
         ]
+        rewards = scorer.score(told)
         # All processes have to log the same names, which questions with presets of their own do not warrant.
-        if log_metric is not None and paid_by is not None:
+        if log_metric is not None and scorer.preset is not None:
             _log_parts(rewards, log_metric)
         return [reward.total for reward in rewards]
 

@@ -1,6 +1,7 @@
 """The reward for verl: `reward.custom_reward_function.path=…/training/adapters/verl.py`, `.name=compute_score`.
 
-`reward.custom_reward_function.reward_kwargs` may name `preset` and `protocol`; without them each question's own hold.
+`reward.custom_reward_function.reward_kwargs` may name `protocol` and `preset`, a reward preset or a training preset's
+YAML file, whose judge is then asked (verl calls this on many threads); without them each question's own hold.
 verl decodes the whole response, observations too, and knows neither its length in tokens nor who wrote what. An agent
 loop that does, as `verl_agent_loop`, puts it into its extra fields, which the reward manager `naive` hands on in
 `extra_info`: `transcript` (the episode's messages), `response_tokens`, `retrieved_titles`, `judge`. Without
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from training.scoring import preset_of, read_messages, read_truth, score_messages, split_text
+from training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
 
 
 def compute_score(
@@ -30,14 +31,15 @@ def compute_score(
     truth = read_truth(ground_truth)
     transcript = extra.get("transcript")
     tokens = extra.get("response_tokens")
-    reward = score_messages(
-        split_text(solution_str, protocol or truth.protocol) if transcript is None else read_messages(transcript),
-        truth,
-        preset_of(preset),
-        protocol,
+    said = split_text(solution_str, protocol or truth.protocol) if transcript is None else read_messages(transcript)
+    told = ToScore(
+        messages=said,
+        truth=truth,
+        question=extra.get("question"),
         tokens=None if tokens is None else int(tokens),
         retrieved_titles=extra.get("retrieved_titles"),
         judge=extra.get("judge"),
     )
+    reward = scorer_of(preset, protocol).begin(told).reward()
     # verl makes arrays of what it logs: every key in every row, and numbers only.
     return {"score": reward.total} | {name: part or 0.0 for name, part in reward.parts.items()}

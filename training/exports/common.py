@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from retrieval.encoder import PACKAGED
 from schemas import ChatMessage, RlRow, SftRow, to_dict
 from training.config import TrainPreset
-from training.masks import TRAINING_TEMPLATE
+from training.masks import END, START, TRAINING_TEMPLATE
 from training.sets import SPLITS, TrainingSet
 
 Progress = Callable[[str, int, int], None]
@@ -132,7 +132,9 @@ def readme(title: str, export: Export, sections: Mapping[str, str]) -> str:
 TEMPLATE_NOTE = f"""The loss is taken on the assistant's turns and on the token that ends each, and on nothing else. \
 That holds with the
 chat template here: the one that Qwen3 and DeepSeek models bring along drops the thoughts of earlier turns. Give a copy
-of the base model this template before training, and keep it when the trained model is served:
+of the base model this template before training, and keep it when the trained model is served. Its tokenizer has to know
+`{START}` and `{END}`, each as one token. Those of Qwen do, DeepSeek's do not: of such a model take what
+`trailforge train sft` makes, which adds them.
 
 ```bash
 cp {TEMPLATE} $MODEL/{TEMPLATE}
@@ -157,6 +159,17 @@ def search_settings(export: Export) -> dict[str, object]:
         "max_observation_tokens": numbers.max_observation_tokens,
         "max_searches": numbers.max_searches,
     }
+
+
+def rl_notes(export: Export) -> str:
+    """What of the preset the command cannot say; empty when it says all."""
+    numbers = export.preset.rl
+    notes = []
+    if numbers.kl.end is not None:
+        notes.append(f"the weight of the KL term falls from {numbers.kl.start} to {numbers.kl.end} over the steps")
+    if numbers.scheduler != "constant":
+        notes.append(f"the learning rate falls ({numbers.scheduler})")
+    return f"\n\nIn the preset {', and '.join(notes)}; with this command it does not." if notes else ""
 
 
 def longest_prompt(export: Export) -> int:

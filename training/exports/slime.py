@@ -18,6 +18,7 @@ from training.exports.common import (
     has,
     one_command,
     readme,
+    rl_notes,
     schema,
     search_settings,
 )
@@ -38,11 +39,13 @@ def write(export: Export) -> str:
     if has(export, "sft"):
         sections["Supervised training"] = (
             f"Beside the arguments of the model and the cluster:\n\n{fenced(_sft_command(export))}\n\n"
-            "Not `--loss-mask-type distill_qwen`: it trains the last turn alone."
+            "Not `--loss-mask-type distill_qwen`: it trains the last turn alone, as does `qwen` with a tokenizer that "
+            "has DeepSeek's `<｜Assistant｜>`. With this template `qwen3` gives the masks of `qwen`."
         )
     if has(export, "rl"):
         sections["Reinforcement learning"] = (
             f"Fill in the `documents` of `search.yaml`:\n\n{fenced(_rl_command(export))}\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}"
+            f"{rl_notes(export)}"
         )
         export.text("search.yaml", yaml.safe_dump(search_settings(export), sort_keys=False))
     return readme("For slime", export, sections | {"Masks and template": TEMPLATE_NOTE})
@@ -72,7 +75,7 @@ def _sft_command(export: Export) -> str:
         "--input-key messages",
         "--loss-type sft_loss",
         "--calculate-per-token-loss",
-        "--loss-mask-type qwen",
+        "--loss-mask-type qwen3",
         "--debug-train-only",
         "--disable-compute-advantages-and-returns",
         f"--num-epoch {numbers.epochs}",

@@ -64,7 +64,9 @@ def write(export: Export) -> str:
         )
     if has(export, "rl"):
         export.text("grpo.yaml", _yaml(_grpo_settings(export)))
-        sections["Reinforcement learning"] = _RL_TEXT
+        kl = export.preset.rl.kl
+        held = f" TRL alone holds the weight of the KL term at {kl.start}." if kl.end is not None else ""
+        sections["Reinforcement learning"] = _RL_TEXT + held
     return readme("For TRL", export, sections | {"Masks and template": TEMPLATE_NOTE})
 
 
@@ -135,7 +137,7 @@ def _sft_settings(export: Export) -> dict[str, object]:
         "gradient_accumulation_steps": numbers.batch_size // _GPUS,
         "num_train_epochs": numbers.epochs,
         "learning_rate": numbers.learning_rate,
-        "lr_scheduler_type": "cosine",
+        "lr_scheduler_type": numbers.scheduler,
         "warmup_steps": numbers.warmup_ratio,
         "train_sampling_strategy": "sequential",
         "bf16": True,
@@ -156,7 +158,7 @@ def _grpo_settings(export: Export) -> dict[str, object]:
         "steps_per_generation": accumulated * numbers.updates_per_step,
         "num_train_epochs": numbers.epochs,
         "learning_rate": numbers.learning_rate,
-        "lr_scheduler_type": "constant",
+        "lr_scheduler_type": numbers.scheduler,
         "epsilon": numbers.clip_low,
         "epsilon_high": numbers.clip_high,
         "beta": numbers.kl.start,

@@ -25,6 +25,7 @@ from training.exports.common import (
     one_command,
     prompt,
     readme,
+    rl_notes,
     schema,
     search_settings,
     truth_json,
@@ -76,7 +77,9 @@ def write(export: Export) -> str:
     if has(export, "rl"):
         loop = {"name": AGENT, "_target_": AGENT_LOOP, "search": search_settings(export)}
         export.text("agent_loop.yaml", yaml.safe_dump([loop], sort_keys=False))
-        sections["Reinforcement learning"] = f"{fenced(_rl_command(export))}\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}"
+        sections["Reinforcement learning"] = (
+            f"{fenced(_rl_command(export))}\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}{rl_notes(export)}"
+        )
     return readme("For verl", export, sections | {"Masks and template": TEMPLATE_NOTE})
 
 
@@ -111,7 +114,9 @@ _RL_TEXT = """`agent_loop.yaml` names the class that searches, which needs trail
 `actor_rollout_ref.rollout.calculate_log_probs=True` where verl is to correct for what the sampler computed differently.
 Leave the reward manager `naive`: `dapo` does not tell the reward who wrote what.
 
-verl counts questions, not episodes, in `ppo_mini_batch_size`. `ground_truth` is JSON, which the reward reads."""
+verl counts questions, not episodes, in `ppo_mini_batch_size`. `ground_truth` is JSON, which the reward reads. For a
+training preset of your own, with a judge or other constants, add
+`+reward.custom_reward_function.reward_kwargs.preset=/path/to/preset.yaml`."""
 
 
 def _sft_command(export: Export) -> str:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from schemas import ChatMessage, InvalidInput, estimate_tokens
-from training.masks import masked_tokens, prompt_ids, ready
+from training.masks import masked_tokens, prompt_ids, ready, teach
 
 
 class Lengths:
     """Measures conversations and prompts in tokens."""
 
     def __init__(self, tokenizer: str | None) -> None:
-        """Raises `InvalidInput` when there is no such tokenizer, or it does not speak ChatML."""
+        """Raises `InvalidInput` when there is no such tokenizer, or it changes text."""
         self.measured_by = tokenizer or "estimate"
         self._tokenizer = load_tokenizer(tokenizer) if tokenizer else None
 
@@ -31,7 +31,7 @@ class Lengths:
 
 
 def load_tokenizer(name: str) -> Any:
-    """A tokenizer of transformers, made `ready`. Raises `InvalidInput`."""
+    """A tokenizer of transformers, taught ChatML as `train sft` does, made `ready`. Raises `InvalidInput`."""
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
@@ -41,6 +41,7 @@ def load_tokenizer(name: str) -> Any:
     except (OSError, ValueError, KeyError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InvalidInput(f"no tokenizer there ({first})", file=name) from error
+    teach(tokenizer)
     ready(tokenizer)
     return tokenizer
 

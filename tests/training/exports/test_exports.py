@@ -191,6 +191,20 @@ def test_readmes_hold_the_numbers_of_the_preset(exported: dict[str, Path]) -> No
     assert "--train.batch_size 32" in readmes["openrlhf"] and "--num_train_epochs 5" in readmes["sharegpt"]
 
 
+def test_what_a_command_cannot_say_is_said(tmp_path: Path) -> None:
+    """R-Search lets KL weight and learning rate fall; the learning rate TRL can."""
+    make_training_set([made.bundles_run(tmp_path / "run")], tmp_path / "set", ViewConfig(validation_share=0.0))
+    readmes = {}
+    for name in ("trl", "verl", "slime"):
+        export(tmp_path / "set", name, tmp_path / name)
+        readmes[name] = " ".join((tmp_path / name / "README.md").read_text().split())
+    for name in ("verl", "slime"):
+        assert "falls from 0.1 to 0.01 over the steps, and the learning rate falls (linear)" in readmes[name]
+    assert "holds the weight of the KL term at 0.1" in readmes["trl"]
+    assert yaml.safe_load((tmp_path / "trl" / "grpo.yaml").read_text())["lr_scheduler_type"] == "linear"
+    assert "DeepSeek's do not" in readmes["verl"]
+
+
 def test_sharegpt_turns_alternate_and_say_the_conversation(made_set: TrainingSet, exported: dict[str, Path]) -> None:
     """As LLaMA-Factory wants them, and rendered as ChatML they are the conversation."""
     lines = (exported["sharegpt"] / "sft" / "train.jsonl").read_text().splitlines()

@@ -24,17 +24,18 @@ from training.views import ViewConfig, make_training_set
 
 verl: Any = pytest.importorskip("verl")
 pytestmark = pytest.mark.slow
-ASKED = [made.question(number) for number in range(4)]
+ASKED = [made.question(number) for number in range(30)]
 
 
 @pytest.fixture(scope="module")
 def made_set(tmp_path_factory: pytest.TempPathFactory) -> TrainingSet:
     """A training set in `set/` and its export in `verl/`; a row is cut into its turns."""
     home = tmp_path_factory.mktemp("verl")
-    rows = [row for asked in ASKED for row in made.mcts_rows(asked)] + made.mcts_rows(ASKED[0], reflective=True)
-    runs = [made.mcts_run(home / "mcts", ASKED, rows), made.bundles_run(home / "b"), made.kg_run(home / "k", ASKED[:1])]
-    longest = max(row.token_estimate for row in rows[:-1])
-    make_training_set(runs, home / "set", ViewConfig(validation_share=0.3, max_tokens=longest, long_rows="segments"))
+    rows = [row for asked in ASKED for row in made.mcts_rows(asked)]
+    rows += [row for asked in ASKED[:9] for row in made.mcts_rows(asked, reflective=True)]
+    runs = [made.mcts_run(home / "mcts", ASKED, rows), made.bundles_run(home / "b"), made.kg_run(home / "k", ASKED[:9])]
+    longest = max(row.token_estimate for row in rows[: len(ASKED)])
+    make_training_set(runs, home / "set", ViewConfig(validation_share=0.1, max_tokens=longest, long_rows="segments"))
     export(home / "set", "verl", home / "verl")
     return open_set(home / "set")
 
@@ -60,7 +61,7 @@ def test_loss_mask_is_ours_and_the_line_end_of_each_turn(made_set: TrainingSet, 
     config = OmegaConf.create({"pad_mode": "no_padding", "max_length": 8192})
     data = MultiTurnSFTDataset(str(exported(made_set) / "sft" / "train.parquet"), tokenizer, config)
     rows = list(made_set.rows("sft", "train", SftRow))
-    assert len(data) == len(rows) and any(row.segment_count > 1 for row in rows)
+    assert len(data) == len(rows) >= 50 and any(row.segment_count > 1 for row in rows)
     (line_end,) = tokenizer.encode("\n", add_special_tokens=False)
     for number, row in enumerate(rows):
         found, ours = data[number], masked_tokens(tokenizer, row.messages, row.train)
