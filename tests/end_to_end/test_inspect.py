@@ -38,8 +38,8 @@ def test_each_view_of_each_run(
     browser: Any, demo_trajectories: Made, demo_bundles: Made, demo_episodes: Made, demo_kg_questions: Made
 ) -> None:
     runs = {
-        demo_trajectories.out: {"trajectories": "trained"},
-        demo_bundles.out: {"bundles": "Its questions", "trajectories": "trained"},
+        demo_trajectories.out: {"trajectories": "final answer"},
+        demo_bundles.out: {"bundles": "Its questions", "trajectories": "final answer"},
         demo_episodes.out: {"kg": "triples kept"},
         demo_kg_questions.out: {"kg": "What the filters measured"},
     }
