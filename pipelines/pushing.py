@@ -1,8 +1,8 @@
 """A finished run to a data set repository of the Hugging Face Hub: verified, one commit, nothing but the data set.
 
-What goes: the files of the manifest, the card with its figures, `manifest.json` and `run.json`. What stays: ledger,
-receipts, progress, what curators said. Files of an earlier run, which the card's patterns would take for this one's,
-are removed by the same commit. What the repository has already is not sent again.
+What goes: the files of the manifest, the card with its figures, and `manifest.json`, `run.json` and the receipts, by
+which a copy can be verified. What stays: ledger, progress, what curators said. Files of an earlier run, which the
+card's patterns would take for this one's, are removed by the same commit. What is there already is not sent again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pipelines.datasets import all_tables
 from pipelines.files import sha256_of
 from pipelines.finish import CARD, MANIFEST, read_manifest
 from pipelines.intake import SETTINGS
+from pipelines.shards import RECEIPTS
 from pipelines.stages.kg_selection import JSONL
 from pipelines.verify import verify_run
 from schemas import CountMismatch, HubError, InvalidInput
@@ -72,7 +73,8 @@ def checked_files(folder: Path, repo: str) -> list[LocalFile]:
         first = report.problems[0]
         raise CountMismatch(f"{folder} is not as it should be, so nothing was sent; trailforge verify tells: {first}")
     hashes = {entry.path: entry.sha256 for entry in manifest.files}
-    told = [CARD, MANIFEST, SETTINGS]
+    receipts = [f"{RECEIPTS}/{path.name}" for path in sorted((folder / RECEIPTS).glob("*.json"))]
+    told = [CARD, MANIFEST, SETTINGS, *receipts]
     _check_secrets(folder, told)
     plots = [f"plots/{path.name}" for path in sorted((folder / "plots").glob("*.png"))]
     return [
@@ -189,7 +191,8 @@ def _of_earlier_run(left: Iterable[str], there: Mapping[str, RepoFile]) -> list[
 def _is_of_run(path: PurePosixPath, tables: frozenset[str]) -> bool:
     is_row_file = len(path.parts) == 2 and path.parts[0] in tables and path.match("part-*.parquet")
     is_plot = path.parts[:-1] == ("plots",) and path.suffix == ".png"
-    return is_row_file or is_plot or str(path) == JSONL
+    is_receipt = path.parts[:-1] == (RECEIPTS,) and path.suffix == ".json"
+    return is_row_file or is_plot or is_receipt or str(path) == JSONL
 
 
 def _check_arrived(files: Sequence[LocalFile], there: Mapping[str, RepoFile], repo: str) -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from commands import push
 from pipelines.files import sha256_of
 from pipelines.pushing import TOKEN as VARIABLE
+from pipelines.verify import verify_run
 from schemas import CountMismatch, HubError, InvalidInput, TrailforgeError
 from tests.pipelines.conftest import finished_run, original_run  # noqa: F401 - fixtures
 from tests.pipelines.support import FinishedRun
@@ -53,7 +54,8 @@ def run(*arguments: object) -> str:
 def wanted(folder: Path) -> dict[str, bytes]:
     """What has to go."""
     files = [entry["path"] for entry in json.loads((folder / "manifest.json").read_text())["files"]]
-    files += ["README.md", "manifest.json", "run.json", *(f"plots/{p.name}" for p in folder.glob("plots/*"))]
+    files += ["README.md", "manifest.json", "run.json"]
+    files += [f"{path.parent.name}/{path.name}" for path in (*folder.glob("plots/*"), *folder.glob("shards/*"))]
     return {name: (folder / name).read_bytes() for name in files}
 
 
@@ -79,16 +81,24 @@ def test_a_run_goes_in_one_commit_and_a_second_push_sends_nothing(finished_run: 
     assert not [each for each in hub.requests if "commit" in each or "preupload" in each]
 
 
+def test_a_copy_of_what_was_pushed_can_be_verified(finished_run: FinishedRun, hub: Hub, tmp_path: Path) -> None:  # noqa: F811
+    run(finished_run.folder, "--repo", REPO)
+    for name, content in there(hub.repos[REPO]).items():
+        (tmp_path / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "copy" / name).write_bytes(content)
+    assert verify_run(tmp_path / "copy").problems == []
+
+
 def test_only_what_changed_goes_and_files_of_an_earlier_run_are_removed(finished_run: FinishedRun, hub: Hub) -> None:  # noqa: F811
     run(finished_run.folder, "--repo", REPO)
     repo, sent = hub.repos[REPO], len(hub.uploads)
     files = repo.branches["main"]
-    ours = ("trees/part-00009-old.parquet", "plots/old.png", "questions.jsonl")
+    ours = ("trees/part-00009-old.parquet", "plots/old.png", "questions.jsonl", "shards/old.json")
     theirs = ("LICENSE", "data/part-0.parquet", "trees/notes.md", "figures/a.png")
     files |= dict.fromkeys([*ours, *theirs], b"old")
     files["run.json"] = b"{}"
     told = run(finished_run.folder, "--repo", REPO)
-    assert "1 files sent, 3 removed" in told and len(hub.uploads) == sent and len(repo.commits) == 2
+    assert "1 files sent, 4 removed" in told and len(hub.uploads) == sent and len(repo.commits) == 2
     assert set(there(repo)) - set(wanted(finished_run.folder)) == set(theirs)
 
 
