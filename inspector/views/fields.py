@@ -7,7 +7,6 @@ from typing import Any
 
 import streamlit as st
 
-from inspector.open_run import OpenRun
 from inspector.visible_text import escaped
 
 STYLE = """
@@ -25,16 +24,6 @@ def show_fields(fields: dict[str, Any]) -> None:
         for name, value in fields.items()
     )
     st.html(f'<div class="fields">{"".join(cells)}</div>')
-
-
-def show_rejected(run: OpenRun, row: Any) -> None:
-    """What a filter said of a row, and the row as it was."""
-    show_fields({"stage": row.stage, "reason": row.reason, "score": row.score, "said": row.detail})
-    try:
-        payload = json.loads(row.payload)
-    except ValueError:
-        payload = row.payload
-    show_fields(payload if isinstance(payload, dict) else {"row": payload})
 
 
 def _told(value: Any) -> str:

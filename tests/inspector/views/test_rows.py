@@ -1,0 +1,47 @@
+"""A rejected row is shown as what it was, under what the filter said of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inspector.open_run import OpenRun
+from schemas import RejectedRow, to_dict, write_parquet
+from tests.support.rows import trajectory
+
+pytest.importorskip("streamlit")
+from streamlit.testing.v1 import AppTest
+
+
+def page(run, number) -> None:
+    """Streamlit runs the text of this function by itself."""
+    from inspector.views.rows import show_row
+
+    show_row(run, "rejected", number)
+
+
+def rejected(payload: str) -> RejectedRow:
+    return RejectedRow(
+        uid="u", stage="filter", reason="<b>bad</b>", score=0.5, detail="no passage says it", payload=payload
+    )
+
+
+def test_rejected_rows(tmp_path: Path) -> None:
+    (tmp_path / "rejected").mkdir()
+    payloads = [json.dumps(to_dict(trajectory())), '{"id": 7, "question": null}', "not JSON <i>", "[1, 2]"]
+    write_parquet(tmp_path / "rejected" / "part-0.parquet", RejectedRow, [rejected(each) for each in payloads])
+    run = OpenRun(
+        folder=tmp_path, run_id="r", dataset="mcts_trajectories", config={}, sources=(), manifest=None, books=(),
+        tables=("rejected",),
+    )  # fmt: skip
+    shown: list[Any] = []
+    for number in range(len(payloads)):
+        app = AppTest.from_function(page, args=(run, number), default_timeout=60).run()
+        assert not app.exception
+        shown.append("".join(each.body for each in app.get("html")))
+        assert "no passage says it" in shown[-1] and "&lt;b&gt;bad&lt;/b&gt;" in shown[-1]
+    assert "not trained" in shown[0]
+    assert 'class="name">question' in shown[1] and "not JSON &lt;i&gt;" in shown[2] and "[" in shown[3]
