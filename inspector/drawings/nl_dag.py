@@ -13,13 +13,13 @@ from schemas import PlanEdge, PlanNode
 
 TOOLS = {"News": "232,150,62", "Academic": "59,117,175", "General": "80,158,61"}
 """Colours by tool; others are grey."""
-_ROW = 104.0
+_ROW = 118.0
 """Pixels from one row to the next."""
-_HEIGHT = 84.0
+_HEIGHT = 98.0
 _FILLED = 0.76
 """Of a column's width."""
 _WIDEST = 46.0
-_CHARACTERS = 0.8
+_CHARACTERS = 0.62
 """Per per cent of width."""
 
 
@@ -47,7 +47,7 @@ def _box(name: str, node: PlanNode | None, at: Point, width: float) -> Box:
     if node is None:
         text, told, colour = f"<b>{label(name, 12)}</b><br>not in the plan", hover(f"{name} is not in the plan"), RED
     else:
-        query = lines(node.query, max(12, int(width * _CHARACTERS)), 3)
+        query = lines(node.query, max(12, int(width * _CHARACTERS)), 4)
         text = f"<b>{label(node.node_id, 12)} · {label(node.tool, 20)}</b><br>{query}"
         told, colour = hover(f"{node.node_id} · {node.tool}", node.query), TOOLS.get(node.tool, GREY)
     return Box(at=at, width=width, height=_HEIGHT, text=text, hover=told, colour=colour)
