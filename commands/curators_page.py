@@ -15,6 +15,7 @@ from inspector.open_run import OpenRun, stamp_of
 from inspector.page import show_page
 from inspector.table_index import tables_of
 from pipelines.curated_rows import check_row, decidable, products_of
+from pipelines.datasets import is_curated
 from pipelines.finish import read_manifest
 from pipelines.intake import read_settings
 from pipelines.status import books_so_far
@@ -22,13 +23,13 @@ from schemas import InvalidInput
 
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the run …")
-def opened(folder: Path, stamp: Any) -> OpenRun:
-    """The run of a folder, as it is now."""
+def opened(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
+    """The run of a folder as it is now, and the tables on whose rows people decide."""
     settings = read_settings(folder)
     if settings is None:
         raise InvalidInput("holds no run", file=folder)
     manifest = read_manifest(folder)
-    return OpenRun(
+    run = OpenRun(
         folder=folder,
         run_id=settings.run_id,
         dataset=settings.dataset,
@@ -38,14 +39,15 @@ def opened(folder: Path, stamp: Any) -> OpenRun:
         books=manifest.stages if manifest else books_so_far(folder, settings),
         tables=tuple(tables_of(folder)),
     )
+    return run, () if is_curated(settings) else decidable(run.dataset)
 
 
 def main(folder: Path, who: str) -> None:
     """The page, once."""
-    run = opened(folder, stamp_of(folder))
+    run, tables = opened(folder, stamp_of(folder))
     products = products_of(run.dataset)
     curation = Curation(
-        tables=decidable(run.dataset),
+        tables=tables,
         fixable=lambda table: products[table].fixable if table in products else (),
         check=partial(check_row, run.dataset),
         who=who,

@@ -39,7 +39,8 @@ def inspect(
     check_reach(host, is_behind_proxy=behind_proxy)
     check_port(host, port)
     if open_:
-        threading.Timer(2.0, webbrowser.open, (f"http://{host}:{port}",)).start()
+        address = f"[{host}]" if ":" in host else host
+        threading.Timer(2.0, webbrowser.open, (f"http://{address}:{port}",)).start()
     serve(_PAGE, [str(folder.resolve()), who or getpass.getuser()], host=host, port=port)
 
 

@@ -13,9 +13,6 @@ from schemas import Bundle, BundleInput, BundleQuestion, InvalidInput, RejectedR
 Fate = Literal["kept", "rejected", "candidate"]
 """`candidate`: its bundle's filters pass it, and the run has not chosen among all candidates yet."""
 
-_MOST_REJECTED = 100
-"""Rejected rows of one bundle that are looked for."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedQuestion:
@@ -55,10 +52,10 @@ def questions_of(run: OpenRun, bundle_id: str) -> list[AskedQuestion]:
 
 
 def rejections_of(run: OpenRun, bundle_id: str) -> list[RejectedRow]:
-    """Rejected rows that name a bundle: itself and its questions."""
+    """Rejected rows that name a bundle, itself and its questions, as far as they are searched: `OpenRun.search_on`."""
     if "rejected" not in run.tables:
         return []
-    return [run.record("rejected", number) for number in run.search("rejected", bundle_id, _MOST_REJECTED).rows]
+    return [run.record("rejected", number) for number in run.search("rejected", bundle_id).rows]
 
 
 def question_in(rejected: RejectedRow) -> BundleQuestion | None:

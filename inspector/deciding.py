@@ -20,7 +20,7 @@ class Curation:
     """The rules of a run's data set, and who decides."""
 
     tables: tuple[str, ...]
-    """On whose rows people decide, those that matter most first."""
+    """On whose rows people decide; none of a data set that is curated."""
     fixable: Callable[[str], tuple[str, ...]]
     """Fields of a table that can be fixed."""
     check: Check

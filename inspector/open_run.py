@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,8 @@ from schemas import InvalidInput, Manifest, StageCount, from_dict
 
 RECORD = b"trailforge.record"
 """In the metadata of a Parquet file: the name of its record in `schemas`."""
+_MOST_FOUND = 1000
+"""Rows that a search comes to before it asks whether to go on."""
 
 
 @dataclass(kw_only=True)
@@ -125,20 +127,35 @@ class OpenRun:
 
         return self.once(("disputed", name, str(count)), read)
 
-    def search(self, name: str, words: str, count: int) -> Found:
-        """The first rows with a text; see `TableIndex.search`."""
-        return self.once(("search", name, words, str(count)), lambda: self.table(name).search(words, count=count))
+    def search(self, name: str, words: str) -> Found:
+        """The first rows with a text; see `TableIndex.search`. It may have ended before the table did: `search_on`."""
+        return self.once(("search", name, words), lambda: self.table(name).search(words, count=_MOST_FOUND))
+
+    def search_on(self, name: str, words: str) -> None:
+        """Go on with a search where it ended."""
+        so_far = self.search(name, words)
+        found = self.table(name).search(words, first=so_far.searched, count=_MOST_FOUND)
+        rows = (*so_far.rows, *found.rows)
+        with self._lock:
+            whole = Found(rows=rows, searched=found.searched, is_complete=found.is_complete)
+            self._read["search", name, words] = whole
+
+    def holds(self, name: str, number: int, words: str) -> bool:
+        """Whether a row has a text, upper and lower case alike."""
+        return any(words.casefold() in text.casefold() for text in _texts(self.row(name, number)))
 
     def numbers(self, name: str) -> list[str]:
         """What rows can be ordered by; see `TableIndex.numbers`."""
         return self.once(("numbers", name), self.table(name).numbers)
 
     def once(self, key: tuple[str, ...], read: Callable[[], Any]) -> Any:
-        """What `read` gives, read at the first call for a key alone."""
+        """What `read` gives, read at the first call for a key alone. Nobody waits for what another reads."""
         with self._lock:
-            if key not in self._read:
-                self._read[key] = read()
-            return self._read[key]
+            if key in self._read:
+                return self._read[key]
+        value = read()
+        with self._lock:
+            return self._read.setdefault(key, value)
 
     def key_of(self, name: str) -> str:
         """Column that names a row: `uid`, else `id`, `document_id` or `question_id`; each table has one of them."""
@@ -151,6 +168,16 @@ class OpenRun:
             return None
         column = column or self.key_of(name)
         return self.once(("find", name, column, value), lambda: self.table(name).find(value, column))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _texts(list(value.values()))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
 
 
 def stamp_of(folder: Path) -> tuple[tuple[str, int], ...]:

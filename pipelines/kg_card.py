@@ -147,8 +147,8 @@ def _examples(figures: _Figures, pair: ContrastivePair | None) -> str:
         at = pair.diverges_at
         parts += [
             f"### pair (`{pair.uid}`)\n",
-            f"{short(pair.question)} Two episodes that part at message {at}; the second was rejected for "
-            f"`{pair.reason}`. How each goes on:\n",
+            f"```text\n{short(pair.question)}\n```\n",
+            f"Two episodes that part at message {at}; the second was rejected for `{pair.reason}`. How each goes on:\n",
             *(_turn(messages[at]) for messages in (pair.good_messages, pair.bad_messages) if at < len(messages)),
         ]
     return "\n".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ _HUB_IDS = frozenset(
     "cc-by-nc-sa-4.0 cc-by-nd-4.0 cc-by-nc-nd-4.0 odc-by odbl pddl gfdl".split()
 )
 """Licences as hubs name them."""
+_MARKUP = re.compile(r"([\\`*_\[\]<>])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +99,8 @@ def _line(source: Source) -> str:
 
 
 def _cell(text: str) -> str:
-    """Of a table: one line without its separator."""
-    return " ".join(text.split()).replace("|", "/")
+    """Anyone's text in a table: one line in which nothing is Markdown or HTML."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()).replace("|", "/"))
 
 
 def _note(dataset: str) -> str:

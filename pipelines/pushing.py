@@ -1,7 +1,7 @@
 """A finished run to a data set repository of the Hugging Face Hub: verified, one commit, nothing but the data set.
 
 What goes: the files of the manifest, the card with its figures, and `manifest.json`, `run.json` and the receipts, by
-which a copy can be verified. What stays: ledger, progress, what curators said. Files of an earlier run, which the
+which a copy can be verified. What stays: ledger, progress, curators' logs. Files of an earlier run, which the
 card's patterns would take for this one's, are removed by the same commit. What is there already is not sent again.
 """
 
@@ -62,7 +62,7 @@ class Pushed:
 
 
 def checked_files(folder: Path, repo: str) -> list[LocalFile]:
-    """The files of a finished run that make up the data set, found to be as the manifest says and without secrets.
+    """The files of a finished run that make up the data set, found to be as the manifest says; no secret in its texts.
 
     Raises `CountMismatch` when they are not, `InvalidInput` for what is no finished run, for a secret, and when `repo`
     is no name of a repository.
@@ -75,7 +75,7 @@ def checked_files(folder: Path, repo: str) -> list[LocalFile]:
     hashes = {entry.path: entry.sha256 for entry in manifest.files}
     receipts = [f"{RECEIPTS}/{path.name}" for path in sorted((folder / RECEIPTS).glob("*.json"))]
     told = [CARD, MANIFEST, SETTINGS, *receipts]
-    _check_secrets(folder, told)
+    _check_secrets(folder, [*told, *(name for name in hashes if name == JSONL)])
     plots = [f"plots/{path.name}" for path in sorted((folder / "plots").glob("*.png"))]
     return [
         LocalFile(

@@ -14,6 +14,7 @@ from inspector.drawings.document_map import MappedDocument, Projection, document
 from inspector.open_run import OpenRun
 from inspector.views.bundle_question import documents_of, show_bundle_head, show_bundle_question, show_documents
 from inspector.views.picking import go_to, pick
+from inspector.views.searching import searched
 from inspector.visible_text import escaped
 from schemas import Bundle
 
@@ -62,6 +63,8 @@ def _show_chosen(run: OpenRun, bundle: Bundle) -> None:
     head, choice = st.columns([3, 2], vertical_alignment="center")
     with head:
         show_bundle_head(bundle)
+    if "rejected" in run.tables:
+        searched(run, "rejected", bundle.uid, head)
     for rejected in rejections_of(run, bundle.uid):
         if rejected.uid == bundle.uid:
             _show_verdict(
@@ -183,4 +186,6 @@ def _placed_alone(run: OpenRun, placed: _Map, id: str, bundle: Bundle) -> Mapped
     if number is None:
         return None
     vector = np.array([run.row("embeddings", number)["vector"]])
-    return _mapped(id, _told(run, [id]).get(id, ("", "")), bundle.uid, placed.projection.places(vector)[0])
+    there = run.find("documents", id)
+    told = run.row("documents", there) if there is not None else {"title": "", "source": ""}
+    return _mapped(id, (told["title"], told["source"]), bundle.uid, placed.projection.places(vector)[0])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from inspector.open_run import OpenRun
 from inspector.views import queue as queues
 from inspector.views import rows as row_views
 from inspector.views.overview import PRODUCTS
+from inspector.views.searching import searched
 from inspector.visible_text import escaped, visible
 from schemas import Decision, TrailforgeError
 
@@ -30,55 +31,84 @@ REASONS = (
 )
 """What is most often wrong, on the keys 1 to 5."""
 _HEIGHT = 720
-_AGAIN, _LAST = "decide.again", "decide.last"
-"""In the session: the row that is looked at again instead of the list's, and the one decided last; by number."""
+_AGAIN, _LAST, _PLACE, _NAME, _PROBLEM = (f"decide.{name}" for name in ("again", "last", "place", "name", "problem"))
+"""In the session: table and uid of the row that is looked at again instead of the list's, and of the one decided last;
+the place in the list; the person's name, which has to outlive visits to other views; why a word was not saved."""
 STYLE = """
 .said { font-size: .8rem; opacity: .85; overflow-wrap: anywhere; margin: .15rem 0; }
 .said.accept b { color: #2e9e5b; } .said.reject b { color: #d1453b; } .said.fix b { color: #2a6fdb; }
 """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seat:
+    """A row as a person has it before them. What they say is meant for this one, whatever the page shows by then."""
+
+    run: OpenRun
+    curation: Curation
+    wanted: queues.Wanted
+    who: str
+    row: Mapping[str, Any]
+    uid: str
+    place: int
+    """In the list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Heard:
+    """All that was said of a run, and what holds."""
+
+    decisions: tuple[Decision, ...]
+    stances: tuple[Stance, ...]
+    merged: Merged
+
+
 def show(run: OpenRun, curation: Curation) -> None:
     """Decide on rows, and see how far people agree."""
-    decisions = _heard(run.folder, run.run_id)
-    stances, heard = standing(decisions), merged(decisions)
+    if not curation.tables:
+        st.info("This data set is curated: decide on rows of the run that it was made of.")
+        return
+    heard = _heard(run)
     rows, agreement = st.tabs(["Rows", "Progress and agreement"])
     with rows:
-        _show_rows(run, curation, decisions, stances, heard)
+        _show_rows(run, curation, heard)
     with agreement:
-        _show_agreement(run, curation, stances, heard)
+        _show_agreement(run, curation, heard.stances, heard.merged)
 
 
-def _show_rows(
-    run: OpenRun, curation: Curation, decisions: Sequence[Decision], stances: Sequence[Stance], heard: Merged
-) -> None:
+def _show_rows(run: OpenRun, curation: Curation, heard: _Heard) -> None:
     who, wanted = _wanted(run, curation)
-    if wanted is None or not who.strip():
+    if wanted is None or not who:
         st.info("No table has rows to decide on." if wanted is None else "Give your name: decisions are kept under it.")
         return
-    numbers = queues.queue(run, wanted, who, stances, heard)
-    done = sum(each.table == wanted.table and each.who == who for each in stances)
-    total = run.size(wanted.table)
-    st.progress(
-        min(done / total, 1.0), text=f"{done:,} of {total:,} rows decided by you; {len(numbers):,} in this list"
-    )
-    if not len(numbers):
+    if wanted.mode == queues.IN_ORDER and wanted.words.strip():
+        searched(run, wanted.table, wanted.words)
+    numbers = queues.queue(run, wanted, who, heard.stances, heard.merged)
+    _show_progress(run, wanted, who, heard, len(numbers))
+    place = max(0, min(st.session_state.setdefault(_PLACE, 0), len(numbers) - 1))
+    again = st.session_state.get(_AGAIN)
+    number = run.find(*again) if again else None
+    if number is None and not len(numbers):
         st.success("Nothing is left in this list. Choose another one above.")
         return
-    place = min(st.session_state.setdefault("decide.place", 0), len(numbers) - 1)
-    again = st.session_state.get(_AGAIN)
-    number = numbers[place] if again is None else again
+    number = numbers[place] if number is None else number
     row = run.row(wanted.table, number)
     uid = row[run.key_of(wanted.table)]
+    seat = _Seat(run=run, curation=curation, wanted=wanted, who=who, row=row, uid=uid, place=place)
     left, right = st.columns([3, 1.15], gap="medium")
     with left, st.container(height=_HEIGHT, key="decide_row"):
         row_views.show_row(run, wanted.table, number)
     with right:
         _show_steps(place, len(numbers))
-        say = partial(_say, run, curation, wanted, number, who)
-        _show_choices(say, visible(uid))
-        _show_fix(say, row, curation.fixable(wanted.table), uid)
-        _show_said([each for each in decisions if (each.table, each.uid) == (wanted.table, uid)])
+        _show_choices(seat)
+        _show_fix(seat)
+        _show_said([each for each in heard.decisions if (each.table, each.uid) == (wanted.table, uid)])
+
+
+def _show_progress(run: OpenRun, wanted: queues.Wanted, who: str, heard: _Heard, left: int) -> None:
+    done = sum(each.table == wanted.table and each.who == who for each in heard.stances)
+    total = run.size(wanted.table)
+    st.progress(min(done / total, 1.0), text=f"{done:,} of {total:,} rows decided by you; {left:,} in this list")
 
 
 def _wanted(run: OpenRun, curation: Curation) -> tuple[str, queues.Wanted | None]:
@@ -88,7 +118,9 @@ def _wanted(run: OpenRun, curation: Curation) -> tuple[str, queues.Wanted | None
     if not tables:
         return "", None
     columns = st.columns([1.2, 1.5, 1.5, 1.5, 1.5, 1], vertical_alignment="bottom")
-    who = columns[0].text_input("You are", st.query_params.get("who", curation.who), key="decide.who")
+    name = st.session_state.get(_NAME) or st.query_params.get("who", curation.who)
+    who = columns[0].text_input("You are", name, key="decide.who").strip()
+    st.session_state[_NAME] = who
     table = columns[1].selectbox("Table", tables, key="decide.table", on_change=_restart)
     mode = columns[2].selectbox(
         "Order", list(queues.MODES), key="decide.mode", on_change=_restart,
@@ -101,6 +133,8 @@ def _wanted(run: OpenRun, curation: Curation) -> tuple[str, queues.Wanted | None
     hide = columns[5].toggle("Hide decided", value=True, key="decide.hide", on_change=_restart)
     if who != curation.who:
         st.query_params["who"] = who
+    else:
+        st.query_params.pop("who", None)
     return who, queues.Wanted(table=table, mode=mode, number=number, words=words, hide_decided=hide)
 
 
@@ -115,42 +149,45 @@ def _show_steps(place: int, count: int) -> None:
     )  # fmt: skip
 
 
-def _show_choices(say: Callable[..., None], uid: str) -> None:
-    """Accept, reject for a reason, remark."""
-    st.button("Accept", shortcut="a", type="primary", on_click=say, args=({"action": "accept"},), width="stretch")
+def _show_choices(seat: _Seat) -> None:
+    """Accept, reject for a reason, remark. Keys name the row: what is pressed twice is never said of the next one."""
+    st.button(
+        "Accept", shortcut="a", type="primary", width="stretch", key=f"decide.accept.{seat.uid}",
+        on_click=_say, args=(seat, {"action": "accept"}),
+    )  # fmt: skip
     st.caption("Reject:")
     for number, reason in enumerate(REASONS, start=1):
         st.button(
-            reason, shortcut=str(number), on_click=say, args=({"action": "reject", "reason": reason},),
-            width="stretch",
+            reason, shortcut=str(number), width="stretch", key=f"decide.reject.{number}.{seat.uid}",
+            on_click=_say, args=(seat, {"action": "reject", "reason": reason}),
         )  # fmt: skip
     for name, action, field, hint in (
-        ("Another reason", "reject", "reason", "another reason, then Enter"),
-        ("Comment", "comment", "comment", "a comment, then Enter; it decides nothing"),
+        ("Reject", "reject", "reason", "another reason"),
+        ("Comment", "comment", "comment", "a comment, which decides nothing"),
     ):
-        key = f"decide.{field}.{uid}"
-        st.text_input(
-            name, key=key, placeholder=hint, label_visibility="collapsed", on_change=_say_typed,
-            args=(say, key, action, field),
-        )  # fmt: skip
+        key = f"decide.{field}.{seat.uid}"
+        with st.form(f"{key}.form", border=False, clear_on_submit=True), st.container(horizontal=True):
+            st.text_input(name, key=key, placeholder=hint, label_visibility="collapsed")
+            st.form_submit_button(name, on_click=_say_typed, args=(seat, key, action, field))
 
 
-def _show_fix(say: Callable[..., None], row: Mapping[str, Any], fixable: Sequence[str], uid: str) -> None:
+def _show_fix(seat: _Seat) -> None:
     """Change one field: the row is then good."""
+    fixable = seat.curation.fixable(seat.wanted.table)
     if not fixable:
         return
     with st.expander("Fix a field"):
-        field = st.selectbox("Field", parts_of(row, fixable), key=f"decide.field.{uid}")
-        value = value_at(row, field)
+        field = st.selectbox("Field", parts_of(seat.row, fixable), key=f"decide.field.{seat.uid}")
+        value = value_at(seat.row, field)
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        key = f"decide.value.{uid}.{field}"
+        key = f"decide.value.{seat.uid}.{field}"
         st.text_area("Value", text, key=key, height=140, help="Lists and numbers as JSON.")
-        st.button("Save the fix", on_click=_say_fix, args=(say, row, field, key), key=f"{key}.save", width="stretch")
+        st.button("Save the fix", on_click=_say_fix, args=(seat, field, key), key=f"{key}.save", width="stretch")
 
 
 def _show_said(decisions: Sequence[Decision]) -> None:
     """What was said of the row so far, and whether the last word could be kept."""
-    problem = st.session_state.pop("decide.problem", None)
+    problem = st.session_state.pop(_PROBLEM, None)
     if problem:
         st.error("Not saved:")
         st.code(problem, language=None, wrap_lines=True)
@@ -218,53 +255,53 @@ def _show_agreement(run: OpenRun, curation: Curation, stances: Sequence[Stance],
     st.code(f"trailforge curate apply {run.folder} --out {run.folder}-curated", language="bash")
 
 
-def _say(
-    run: OpenRun, curation: Curation, wanted: queues.Wanted, number: int, who: str, word: Mapping[str, str]
-) -> None:
+def _say(seat: _Seat, word: Mapping[str, str]) -> None:
     """Write a word; where the row does not leave the list by it, go on to the next one."""
+    run, wanted = seat.run, seat.wanted
     try:
-        row = run.row(wanted.table, number)
-        decide(run.folder, run.run_id, wanted.table, row, who, [word], curation.check)
+        decide(run.folder, run.run_id, wanted.table, seat.row, seat.who, [word], seat.curation.check)
     except TrailforgeError as error:
-        st.session_state["decide.problem"] = visible(str(error))
+        st.session_state[_PROBLEM] = visible(str(error))
         return
     st.toast(f"{word['action']}: saved")
     if word["action"] == "comment":
         return
-    leaves = wanted.hide_decided and wanted.mode not in (queues.DECIDED, queues.PEOPLE_DIFFER)
-    if st.session_state.pop(_AGAIN, None) is None and not leaves:
-        st.session_state["decide.place"] = st.session_state.get("decide.place", 0) + 1
-    st.session_state[_LAST] = number
+    heard = _heard(run)
+    left = queues.queue(run, wanted, seat.who, heard.stances, heard.merged)
+    was_again = st.session_state.pop(_AGAIN, None)
+    if was_again is None and run.find(wanted.table, seat.uid) in left:
+        st.session_state[_PLACE] = seat.place + 1
+    st.session_state[_LAST] = wanted.table, seat.uid
 
 
-def _say_typed(say: Callable[..., None], key: str, action: str, field: str) -> None:
+def _say_typed(seat: _Seat, key: str, action: str, field: str) -> None:
     text = " ".join(st.session_state[key].split())
     if text:
-        say({"action": action, field: text})
-        st.session_state[key] = ""
+        _say(seat, {"action": action, field: text})
 
 
-def _say_fix(say: Callable[..., None], row: Mapping[str, Any], field: str, key: str) -> None:
-    say(fix_of(row, field, st.session_state[key]))
+def _say_fix(seat: _Seat, field: str, key: str) -> None:
+    _say(seat, fix_of(seat.row, field, st.session_state[key]))
 
 
-def _heard(folder: Path, run_id: str) -> list[Decision]:
-    """The decisions on this run, read again when the log has changed."""
-    path = folder / LOG
+def _heard(run: OpenRun) -> _Heard:
+    """What was said of this run, read again when the log has changed."""
+    path = run.folder / LOG
     try:
         found = path.stat()
     except FileNotFoundError:
-        return []
-    return of_run(_read(path, found.st_mtime_ns, found.st_size), run_id)
+        return _read(path, 0, 0, run.run_id)
+    return _read(path, found.st_mtime_ns, found.st_size, run.run_id)
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _read(path: Path, when: int, size: int) -> list[Decision]:
-    return read_decisions(path)
+def _read(path: Path, when: int, size: int, run_id: str) -> _Heard:
+    decisions = of_run(read_decisions(path), run_id)
+    return _Heard(decisions=tuple(decisions), stances=tuple(standing(decisions)), merged=merged(decisions))
 
 
 def _go(place: int) -> None:
-    st.session_state["decide.place"] = place
+    st.session_state[_PLACE] = place
     st.session_state.pop(_AGAIN, None)
 
 

@@ -13,6 +13,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from inspector.open_run import OpenRun
+from inspector.views.searching import searched
 from inspector.visible_text import visible
 
 PAGE = 25
@@ -125,8 +126,6 @@ def _filtered(run: OpenRun, table: str, kind: str, only: str, line: DeltaGenerat
     numbers: Sequence[int] = range(run.size(table)) if value is None else run.matching(table, kind, value)
     if not words.strip():
         return numbers
-    found = run.search(table, words, 1000)
-    if not found.is_complete:
-        line.caption(f"The first {found.searched:,} rows were searched.")
+    found = searched(run, table, words, line)
     allowed = set(numbers) if value is not None else None
     return [number for number in found.rows if allowed is None or number in allowed]

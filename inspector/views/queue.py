@@ -10,7 +10,6 @@ from inspector.open_run import OpenRun
 
 SAMPLE = 200
 """Rows of a sample that is drawn or ordered by a number."""
-_MOST_FOUND = 1000
 IN_ORDER, RANDOM, LOWEST = "In order", "Random sample", "Lowest first"
 FILTERS_DIFFER, PEOPLE_DIFFER, DECIDED = "Filters disagree", "People disagree", "Decided by me"
 MODES = {
@@ -38,7 +37,7 @@ class Wanted:
 
 
 def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], heard: Merged) -> list[int] | range:
-    """Numbers of the rows to decide on, in the order of decision."""
+    """Numbers of the rows to decide on, in the order of decision; in order with words, of what was searched so far."""
     table = wanted.table
     mine = {each.uid for each in stances if each.table == table and each.who == who}
     if wanted.mode == DECIDED:
@@ -48,8 +47,10 @@ def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], hea
         return sorted(run.places(table, differ).values())
     found = _sampled(run, wanted)
     if wanted.words.strip():
-        matching = set(run.search(table, wanted.words, _MOST_FOUND).rows)
-        found = [number for number in found if number in matching]
+        if wanted.mode == IN_ORDER:
+            found = list(run.search(table, wanted.words).rows)
+        else:
+            found = [number for number in found if run.holds(table, number, wanted.words)]
     if not (wanted.hide_decided and mine):
         return found
     decided = set(run.places(table, mine).values())

@@ -82,7 +82,8 @@ def test_what_is_pushed_of_each_data_set_is_what_its_manifest_and_card_name(fold
         assert manifest is not None
         listed = {entry.path for entry in manifest.files}
         shown = set(re.findall(r"\]\((plots/[^)]+)\)", (folder / "README.md").read_text()))
-        assert sorted(names) == sorted({"README.md", "manifest.json", "run.json"} | listed | shown)
+        receipts = {f"shards/{path.name}" for path in (folder / "shards").glob("*.json")}
+        assert sorted(names) == sorted({"README.md", "manifest.json", "run.json"} | listed | shown | receipts)
 
 
 def test_a_curated_data_set_tells_its_decisions_apart_from_its_questions(original_curated: Path) -> None:

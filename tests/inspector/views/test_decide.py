@@ -41,11 +41,14 @@ def run(tmp_path: Path) -> OpenRun:
     )
 
 
-def opened(run: OpenRun, who: str = "ann") -> Any:
-    curation = Curation(
+def curation_of(who: str) -> Curation:
+    return Curation(
         tables=("inputs", TABLE), fixable=lambda table: ("question", "answer"), check=partial(check_row, TABLE), who=who
     )
-    app = AppTest.from_function(page, args=(run, curation), default_timeout=60).run()
+
+
+def opened(run: OpenRun, who: str = "ann") -> Any:
+    app = AppTest.from_function(page, args=(run, curation_of(who)), default_timeout=60).run()
     assert not app.exception
     return app
 
@@ -69,8 +72,11 @@ def test_each_decision_brings_the_next_row(run: OpenRun) -> None:
     app = opened(run)
     press(app, "Accept")
     press(app, "wrong answer")
-    app.text_input(key="decide.comment.c").input("look here").run()
-    app.text_input(key="decide.reason.c").input("  not   a question ").run()
+    app.text_input(key="decide.reason.c").input("half a rea").run()  # the field was left, and nothing was sent
+    app.text_input(key="decide.comment.c").input("look here")
+    press(app, "Comment")
+    app.text_input(key="decide.reason.c").input("  not   a question ")
+    press(app, "Reject")
     assert said(run) == [
         ("a", "accept", ""), ("b", "reject", "wrong answer"), ("c", "comment", "look here"),
         ("c", "reject", "not a question"),
@@ -80,6 +86,65 @@ def test_each_decision_brings_the_next_row(run: OpenRun) -> None:
     assert said(run)[-1] == ("c", "accept", "")
     press(app, "Accept")
     assert said(run)[-1] == ("d", "accept", "") and "Nothing is left" in app.success[0].value
+
+
+def test_what_is_pressed_twice_is_said_of_one_row_alone(run: OpenRun) -> None:
+    app = opened(run)
+    (accept,) = (each for each in app.button if each.label == "Accept")
+    press(app, "Accept")
+    as_it_was = app._tree.get_widget_states()  # of a page that was slow: the button that is no more there
+    as_it_was.widgets.append(accept.click()._widget_state)
+    app._run(as_it_was)
+    assert not app.exception
+    assert {uid for uid, *_ in said(run)} == {"a"}
+    press(app, "Accept")
+    assert [uid for uid, *_ in said(run)][-1] == "b"
+
+
+def test_the_name_outlives_a_visit_to_another_view(run: OpenRun) -> None:
+    app = opened(run, who="server")
+    app.text_input(key="decide.who").input(" ben ").run()
+    kept = {"decide.name": app.session_state["decide.name"]}  # what widgets held is lost there, and so is the address
+    again = AppTest.from_function(page, args=(run, curation_of("server")), default_timeout=60)
+    again.session_state["decide.name"] = kept["decide.name"]
+    again.run()
+    press(again, "Accept")
+    assert read_decisions(run.folder)[-1].who == "ben"
+    again.text_input(key="decide.who").input("server").run()
+    assert "who" not in again.query_params
+
+
+def test_all_rows_on_which_people_differ_come_by(run: OpenRun) -> None:
+    for uid in UIDS:
+        say(run, uid, "ben", "accept")
+        say(run, uid, "ann", "reject", reason="odd")
+    app = opened(run)
+    app.selectbox(key="decide.mode").select(queues.PEOPLE_DIFFER).run()
+    for _ in UIDS:
+        press(app, "Accept")
+    assert [uid for uid, *_ in said(run)][-4:] == list(UIDS) and "Nothing is left" in app.success[0].value
+
+
+def test_the_row_decided_last_is_found_again_where_new_files_came(run: OpenRun) -> None:
+    app = opened(run)
+    press(app, "Accept")
+    write_parquet(run.folder / TABLE / "part-!.parquet", Trajectory, [trajectory(uid="z")])
+    grown = OpenRun(
+        folder=run.folder, run_id="run", dataset=TABLE, config={}, sources=(), manifest=None, books=(), tables=(TABLE,)
+    )
+    assert grown.row(TABLE, 0)["uid"] == "z"
+    later = AppTest.from_function(page, args=(grown, curation_of("ann")), default_timeout=60)
+    later.session_state["decide.last"] = app.session_state["decide.last"]
+    later.run()
+    press(later, "Back to the row decided last")
+    press(later, "wrong answer")
+    assert said(run)[-1] == ("a", "reject", "wrong answer")
+
+
+def test_nothing_is_decided_on_a_curated_data_set(run: OpenRun) -> None:
+    curation = Curation(tables=(), fixable=lambda table: (), check=partial(check_row, TABLE), who="ann")
+    app = AppTest.from_function(page, args=(run, curation), default_timeout=60).run()
+    assert "curated" in app.info[0].value and not app.button
 
 
 def test_a_fix_is_saved_only_when_the_row_stays_valid(run: OpenRun) -> None:
@@ -120,6 +185,8 @@ def test_what_others_said_is_seen_and_can_be_asked_for(run: OpenRun) -> None:
         ({"mode": queues.LOWEST}, []),
         ({"mode": queues.FILTERS_DIFFER}, []),
         ({"words": "no such words"}, []),
+        ({"mode": queues.RANDOM, "words": "no such words"}, []),
+        ({"mode": queues.LOWEST, "number": "token_estimate", "words": "WHO"}, [0, 3]),
     ],
     ids=str,
 )

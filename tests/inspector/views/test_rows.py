@@ -41,7 +41,7 @@ def test_rejected_rows(tmp_path: Path) -> None:
     for number in range(len(payloads)):
         app = AppTest.from_function(page, args=(run, number), default_timeout=60).run()
         assert not app.exception
-        shown.append("".join(each.body for each in app.get("html")))
+        shown.append("".join(str(each.proto.body) for each in app.get("html")))
         assert "no passage says it" in shown[-1] and "&lt;b&gt;bad&lt;/b&gt;" in shown[-1]
     assert "not trained" in shown[0]
     assert 'class="name">question' in shown[1] and "not JSON &lt;i&gt;" in shown[2] and "[" in shown[3]
