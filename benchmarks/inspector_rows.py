@@ -17,6 +17,7 @@ import json
 import random
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -138,7 +139,7 @@ def _open_page(folder: Path) -> None:
     """Each view in turn, on one server; prints a line for each."""
     from playwright.sync_api import sync_playwright
 
-    chromium, port = shutil.which("chromium") or shutil.which("chromium-browser"), 8599
+    chromium, port = shutil.which("chromium") or shutil.which("chromium-browser"), _free_port()
     command = [sys.executable, "cli.py", "inspect", str(folder), "--no-open", "--port", str(port)]
     begun = time.monotonic()
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -167,6 +168,12 @@ def _open_page(folder: Path) -> None:
     finally:
         server.terminate()
         server.wait(timeout=30)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def _wait_for(url: str) -> None:
