@@ -60,7 +60,7 @@ def trainer_arguments(config: TrainerConfig, out: Path, parts: Batches, *, max_s
         "num_train_epochs": config.epochs,
         "max_steps": max_steps or -1,
         "learning_rate": config.learning_rate,
-        "lr_scheduler_type": config.scheduler if config.scheduler != "constant" else "constant_with_warmup",
+        "lr_scheduler_type": config.transformers_scheduler,
         "warmup_steps": config.warmup_ratio,  # below 1 it is a share of all steps
         "weight_decay": config.weight_decay,
         "max_grad_norm": config.max_grad_norm,

@@ -78,6 +78,11 @@ class TrainerConfig:
         if not 0.0 <= self.warmup_ratio < 1.0:
             raise InvalidInput(f"expected 0 to below 1, got {self.warmup_ratio}", field="warmup_ratio")
 
+    @property
+    def transformers_scheduler(self) -> str:
+        """By transformers' name, whose `constant` has no warm-up."""
+        return "constant_with_warmup" if self.scheduler == "constant" else self.scheduler
+
     def _more_than_zero(self, *names: str) -> None:
         for name in names:
             if (value := getattr(self, name)) is not None and value <= 0:

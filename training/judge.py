@@ -141,9 +141,18 @@ class JudgeDesk:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
-@cache
+_opening = threading.Lock()
+
+
 def judge_desk(config: JudgeConfig) -> JudgeDesk:
     """The desk of a judge, one in a process, which lives as long as that. Raises as `JudgeDesk`."""
+    # `cache` alone lets threads that ask at once compute at once: each would get a desk and a client of its own.
+    with _opening:
+        return _desk(config)
+
+
+@cache
+def _desk(config: JudgeConfig) -> JudgeDesk:
     desk = JudgeDesk(config)
     atexit.register(desk.close)
     return desk

@@ -48,7 +48,8 @@ class LaunchConfig:
     base_model: str = ""
     """What these serve."""
     time: str = "24:00:00"
-    """Slurm's limit, and how long is waited for Kubernetes: hours:minutes:seconds."""
+    """Slurm's limit, which wants to be well over five minutes, and how long is waited for Kubernetes:
+    hours:minutes:seconds."""
     partition: str = ""
     account: str = ""
     image: str = "trailforge:latest"
@@ -192,8 +193,9 @@ def _sbatch(command: Sequence[str], config: LaunchConfig, folder: str | os.PathL
         "partition": config.partition,
         "account": config.account,
         "output": "%x-%j.log",
-        # Before its time ends the trainer is told, and writes a checkpoint (`training.stopping`).
-        "signal": "TERM@300",
+        "open-mode": "append",
+        # To this script alone: to all steps it would end vLLM. Not TERM, which is what `scancel` of the job sends.
+        "signal": "B:USR1@300",
         "requeue": "",
     }
     head = [
@@ -213,10 +215,33 @@ def _sbatch(command: Sequence[str], config: LaunchConfig, folder: str | os.PathL
     lines += [
         f'trainers=("${{hosts[@]:{config.vllm_nodes}}}")',
         'export MAIN_ADDRESS="${trainers[0]}"',
-        f'srun --nodes={config.nodes} --ntasks={config.nodes} --nodelist="$(IFS=,; echo "${{trainers[*]}}")" bash -c '
-        + shlex.quote(_launch(command, config, folder, *_ranks('"$SLURM_PROCID"', '"$MAIN_ADDRESS"'))),
+        *_SLURM_GO_ON,
+        f"srun --job-name={_WORKERS} --nodes={config.nodes} --ntasks={config.nodes} "
+        '--nodelist="$(IFS=,; echo "${trainers[*]}")" bash -c '
+        + shlex.quote(_launch(command, config, folder, *_ranks('"$SLURM_PROCID"', '"$MAIN_ADDRESS"')))
+        + " &",
+        "trainer=$!",
+        'wait "$trainer"',
     ]
     return "\n".join(lines) + "\n"
+
+
+_SLURM_GO_ON = (
+    "go_on() {",
+    "  # The trainers' step gets TERM, and writes a checkpoint. Not by way of srun, which makes KILL of it.",
+    '  step="$(squeue --noheader --steps --jobs="$SLURM_JOB_ID" --format=\'%i %j\' '
+    f'| awk \'$2 == "{_WORKERS}" {{ print $1 }}\')" || true',
+    '  scancel --signal=TERM "$step" || true',
+    '  if wait "$trainer"; then exit 0; fi',
+    '  scontrol requeue "$SLURM_JOB_ID"',
+    "  exit 1",
+    "}",
+    "trap go_on USR1",
+)
+"""Before the time limit: `--requeue` is for preempted jobs and lost nodes, not for those whose time has ended.
+
+That srun answers TERM with KILL stands in Slurm's `src/srun/libsrun/srun_job.c`, `_srun_signal_mgr`.
+"""
 
 
 def _slurm_server(config: LaunchConfig) -> list[str]:

@@ -190,7 +190,8 @@ def check_questions(rows: Sequence[RlRow], config: RlConfig) -> None:
     if len({row.uid for row in rows}) < len(rows):
         raise InvalidInput("two questions have the same id", field="uid")
     if left := len(rows) % config.prompts_per_step:
-        tell(f"the last {left} of {len(rows)} questions do not fill a step of {config.prompts_per_step}: never asked")
+        step = f"a step of {config.prompts_per_step}"  # dynamic sampling may draw them to fill one up
+        tell(f"the last {left} of {len(rows)} questions do not fill {step}: no step begins with them")
 
 
 def _figures(trainer: Any, questions: int, seconds: float) -> dict[str, Any]:

@@ -89,7 +89,8 @@ class Scorer:
     def begin(self, told: ToScore) -> Pending:
         """Read an episode and ask the judge; begin several before the first reward, and they are judged at once.
 
-        Raises as `read_transcript`, and `InvalidInput` when a judge is to be asked and the question is not known.
+        Raises as `read_transcript`, and `InvalidInput` when a judge is to be asked and the question is not known. Of
+        choices none is asked: their letters are compared.
         """
         truth = told.truth
         episode = read_transcript(
@@ -101,7 +102,7 @@ class Scorer:
         )
         preset = self.preset or reward_preset(truth.reward_preset)
         judge: Future[float | None] | float | None = told.judge
-        if judge is None and self.judge is not None:
+        if judge is None and self.judge is not None and not truth.correct_options:
             judged = Judged(question=told.question or _asked(told.messages), answer=episode.answer, truth=truth)
             judge = judge_desk(self.judge).score(judged)
         return Pending(episode=episode, truth=truth, preset=preset, judge=judge)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,7 +59,6 @@ def recipe(server: str, tmp_path: Path) -> Iterator[Path]:
     judge = {"url": server, "model": "scripted", "ledger": str(tmp_path / "verdicts.sqlite")}
     path.write_text(yaml.safe_dump(load_training_preset("r-search") | {"judge": judge}))
     yield path
-    judge_desk.cache_clear()
     scorer_of.cache_clear()
 
 
@@ -159,6 +160,23 @@ def test_every_path_pays_the_same_and_asks_once(recipe: Path, server: str) -> No
     assert calls(server) - before == len(answers)
 
 
+def test_threads_that_ask_at_once_share_a_desk(recipe: Path) -> None:
+    """verl's reward loop is many threads; a desk each would be a client each, and `max_in_flight` for each."""
+    config = load_train_preset(str(recipe)).judge
+    assert config is not None
+    start = threading.Barrier(8)
+
+    def ask(number: int) -> JudgeDesk:
+        start.wait(timeout=20)
+        return judge_desk(config)
+
+    with ThreadPoolExecutor(8) as threads:
+        desks = list(threads.map(ask, range(8)))
+    for desk in desks:
+        desk.close()
+    assert len(set(map(id, desks))) == 1
+
+
 def test_another_process_finds_the_verdicts(recipe: Path, server: str) -> None:
     config = load_train_preset(str(recipe)).judge
     assert config is not None
@@ -210,8 +228,11 @@ def test_choices_are_not_judged(recipe: Path, server: str) -> None:
     case = CASES[0]
     before = calls(server)
     truth = replace(choice(), protocol="r_search", reward_preset="r-search")
-    (found,) = scorer_of(str(recipe)).score([replace(told(case), truth=truth)])
-    assert found == score_messages(case.messages, truth) and calls(server) == before
+    chosen = replace(told(case), truth=truth)
+    unasked = replace(chosen, messages=case.turns, question=None)  # nor does anybody have to know the question
+    for found in scorer_of(str(recipe)).score([chosen, unasked]):
+        assert found == score_messages(case.messages, truth)
+    assert calls(server) == before
 
 
 def test_training_is_paid_by_the_judge(recipe: Path, server: str, tiny_model: Path, tmp_path: Path) -> None:

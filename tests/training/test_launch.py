@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any, get_args
 
@@ -89,6 +91,14 @@ def bash_reads(script: str) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
+def stand_in(folder: Path, programs: dict[str, str]) -> dict[str, str]:
+    """An environment in which these programs, by name and shell text, are found in a folder first."""
+    for name, body in programs.items():
+        (folder / name).write_text(f"#!/usr/bin/env bash\n{body}\n")
+        (folder / name).chmod(0o755)
+    return {"PATH": f"{folder}:/usr/bin:/bin"}
+
+
 def launched(line: str) -> Any:
     """A line `accelerate launch …` as accelerate reads it."""
     from accelerate.commands.launch import launch_command_parser
@@ -130,12 +140,12 @@ def test_slurm() -> None:
     script = files["train.sbatch"]
     bash_reads(script)
     options = [line.removeprefix("#SBATCH --") for line in script.splitlines() if line.startswith("#SBATCH")]
-    assert {"nodes=3", "gpus-per-node=8", "partition=gpu", "requeue"} <= set(options)
+    assert {"nodes=3", "gpus-per-node=8", "partition=gpu", "requeue", "signal=B:USR1@300"} <= set(options)
     assert not [option for option in options if option.startswith("account")]
     server, trainers = (line for line in script.splitlines() if line.startswith("srun"))
     assert shlex.split(shlex.split(server)[-2])[:4] == ["trl", "vllm-serve", "--model", "org/model"]
     assert "--data-parallel-size 2" in server
-    read = launched(shlex.split(trainers)[-1])
+    read = launched(shlex.split(trainers)[-2])
     assert (read.machine_rank, read.num_machines, read.num_processes) == (1, 2, 16)
     assert read.main_process_ip == "$MAIN_ADDRESS"
     assert read.training_script_args == [*COMMAND, "--resume", "--vllm-url", "http://$VLLM_HOST:8000"]
@@ -149,10 +159,7 @@ def test_slurm_runs_every_node_with_its_rank(tmp_path: Path) -> None:
         "srun": 'for SLURM_PROCID in 0 1; do export SLURM_PROCID; "${@: -3}"; done',
         "accelerate": f"printf '%s\\n' \"$*\" >> {tmp_path}/log",
     }
-    for name, body in stands_for.items():
-        (tmp_path / name).write_text(f"#!/usr/bin/env bash\n{body}\n")
-        (tmp_path / name).chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_NODELIST": "n[1-2]"}
+    environment = stand_in(tmp_path, stands_for) | {"SLURM_JOB_NODELIST": "n[1-2]"}
     subprocess.run(["bash", "-c", script], env=environment, check=True, timeout=30)
     lines = (tmp_path / "log").read_text().splitlines()
     assert [f"--machine_rank {n} --main_process_ip n1 --main_process_port 29500 -m cli" in lines[n] for n in (0, 1)]
@@ -160,6 +167,40 @@ def test_slurm_runs_every_node_with_its_rank(tmp_path: Path) -> None:
         all(line.endswith("train rl data set --preset it's mine --out runs/a --resume") for line in lines)
         and len(lines) == 2
     )
+
+
+@pytest.mark.parametrize(("ended", "code", "requeued"), [(143, 1, True), (0, 0, False)])
+def test_slurm_starts_a_job_anew_whose_time_ends(tmp_path: Path, ended: int, code: int, requeued: bool) -> None:
+    """The trainers' step is told, not the server's and not srun; when it ends, and not well, the job is requeued."""
+    config = LaunchConfig(vllm_nodes=1, base_model="m")
+    script = render(COMMAND, "slurm", config)["train.sbatch"]
+    home = shlex.quote(str(tmp_path))
+    stands_for = {
+        "scontrol": f"""if [ "$1" = show ]; then printf 'n1\\nn2\\n'; else echo "$*" >> {home}/log; fi""",
+        # The trainers end a while after they are told; the server ends when its srun is killed.
+        "srun": f"""case "$1" in
+--job-name=train)
+  touch {home}/started
+  until [ -e {home}/told ]; do sleep 0.02; done
+  sleep 0.2; echo trained >> {home}/log; exit {ended};;
+*) exec sleep 60;;
+esac""",
+        "squeue": "printf '7.0 bash\\n7.1 train\\n7.batch batch\\n'",
+        "scancel": f'echo "cancel $*" >> {home}/log; touch {home}/told',
+    }
+    environment = stand_in(tmp_path, stands_for) | {"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_ID": "7"}
+    with subprocess.Popen(["bash", "-c", script], env=environment) as job:
+        try:
+            deadline = time.monotonic() + 20
+            while not (tmp_path / "started").exists():
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            job.send_signal(signal.SIGUSR1)
+            assert job.wait(timeout=20) == code
+        finally:
+            job.kill()
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert lines == ["cancel --signal=TERM 7.1", "trained", *["requeue 7"] * requeued]
 
 
 def test_kubernetes() -> None:

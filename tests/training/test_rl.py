@@ -340,6 +340,6 @@ def test_two_questions_with_one_id_are_refused_and_left_over_ones_are_told(capsy
     check_questions(rows, config)
     assert not capsys.readouterr().err
     check_questions(rows[:3], config)
-    assert "the last 1 of 3 questions do not fill a step of 2: never asked" in capsys.readouterr().err
+    assert "the last 1 of 3 questions do not fill a step of 2: no step begins with them" in capsys.readouterr().err
     with pytest.raises(InvalidInput, match="same id"):
         check_questions([rows[0], rows[0]], config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from retrieval.encoder import PACKAGED
 from schemas import ChatMessage, RlRow, SftRow, to_dict
-from training.config import TrainPreset
+from training.config import RlConfig, Scheduler, SftConfig, TrainPreset
 from training.masks import END, START, TRAINING_TEMPLATE
 from training.sets import SPLITS, TrainingSet
 
@@ -161,13 +161,12 @@ def search_settings(export: Export) -> dict[str, object]:
     }
 
 
-def rl_notes(export: Export) -> str:
-    """What of the preset the command cannot say; empty when it says all."""
-    numbers = export.preset.rl
+def unsaid(numbers: SftConfig | RlConfig, schedulers: Container[Scheduler]) -> str:
+    """What of the preset the command cannot say; empty when it says all. `schedulers`: what the trainer knows."""
     notes = []
-    if numbers.kl.end is not None:
+    if isinstance(numbers, RlConfig) and numbers.kl.end is not None:
         notes.append(f"the weight of the KL term falls from {numbers.kl.start} to {numbers.kl.end} over the steps")
-    if numbers.scheduler != "constant":
+    if numbers.scheduler not in schedulers:
         notes.append(f"the learning rate falls ({numbers.scheduler})")
     return f"\n\nIn the preset {', and '.join(notes)}; with this command it does not." if notes else ""
 

@@ -63,5 +63,6 @@ def _command(export: Export) -> str:
         f"--train.batch_size {numbers.batch_size}",
         f"--train.max_epochs {numbers.epochs}",
         f"--adam.lr {numbers.learning_rate}",
+        f"--lr_scheduler {numbers.transformers_scheduler}",
         f"--lr_warmup_ratio {numbers.warmup_ratio}",
     )

@@ -62,5 +62,5 @@ def _command(export: Export) -> str:
         f"--cutoff_len {numbers.max_tokens}",
         f"--per_device_train_batch_size 1 --gradient_accumulation_steps {numbers.batch_size // 8}",
         f"--num_train_epochs {numbers.epochs} --learning_rate {numbers.learning_rate}",
-        f"--lr_scheduler_type {numbers.scheduler} --warmup_ratio {numbers.warmup_ratio} --bf16",
+        f"--lr_scheduler_type {numbers.transformers_scheduler} --warmup_ratio {numbers.warmup_ratio} --bf16",
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pyarrow as pa
 import yaml
 
 from schemas import SftRow
 from training.adapters.slime import SETTINGS
+from training.config import Scheduler
 from training.exports.common import (
     INT,
     SEARCH_NOTE,
@@ -18,9 +21,9 @@ from training.exports.common import (
     has,
     one_command,
     readme,
-    rl_notes,
     schema,
     search_settings,
+    unsaid,
 )
 from training.exports.verl import RL, rl_row
 
@@ -45,7 +48,7 @@ def write(export: Export) -> str:
     if has(export, "rl"):
         sections["Reinforcement learning"] = (
             f"Fill in the `documents` of `search.yaml`:\n\n{fenced(_rl_command(export))}\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}"
-            f"{rl_notes(export)}"
+            f"{unsaid(export.preset.rl, get_args(Scheduler))}"
         )
         export.text("search.yaml", yaml.safe_dump(search_settings(export), sort_keys=False))
     return readme("For slime", export, sections | {"Masks and template": TEMPLATE_NOTE})
@@ -82,6 +85,7 @@ def _sft_command(export: Export) -> str:
         f"--rollout-batch-size {numbers.batch_size}",
         f"--global-batch-size {numbers.batch_size}",
         f"--lr {numbers.learning_rate}",
+        f"--lr-decay-style {numbers.scheduler}",
         f"--lr-warmup-fraction {numbers.warmup_ratio}",
     )
 
@@ -114,4 +118,5 @@ def _rl_command(export: Export) -> str:
         *(["--calculate-per-token-loss"] if numbers.loss == "token" else []),
         *([] if numbers.scale_rewards != "none" else ["--disable-grpo-std-normalization"]),
         f"--lr {numbers.learning_rate}",
+        f"--lr-decay-style {numbers.scheduler}",
     )

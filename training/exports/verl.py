@@ -9,6 +9,7 @@ import pyarrow as pa
 import yaml
 
 from schemas import RlRow, SftRow
+from training.config import Scheduler, TrainerConfig
 from training.exports.common import (
     BOOL,
     FLOAT,
@@ -25,11 +26,11 @@ from training.exports.common import (
     one_command,
     prompt,
     readme,
-    rl_notes,
     schema,
     search_settings,
     truth_json,
     turns,
+    unsaid,
     validation_of,
 )
 
@@ -63,6 +64,8 @@ RL = schema(
     ]
 )
 _GPUS = 8
+_SCHEDULERS: tuple[Scheduler, ...] = ("constant", "cosine")
+"""That verl's FSDP engine knows (0.9.1, `verl/workers/config/optimizer.py`)."""
 _LOSS = {"token": "token-mean", "sequence": "seq-mean-token-mean"}
 
 
@@ -73,12 +76,12 @@ def write(export: Export) -> str:
     export.template()
     sections = {}
     if has(export, "sft"):
-        sections["Supervised training"] = fenced(_sft_command(export))
+        sections["Supervised training"] = fenced(_sft_command(export)) + unsaid(export.preset.sft, _SCHEDULERS)
     if has(export, "rl"):
         loop = {"name": AGENT, "_target_": AGENT_LOOP, "search": search_settings(export)}
         export.text("agent_loop.yaml", yaml.safe_dump([loop], sort_keys=False))
         sections["Reinforcement learning"] = (
-            f"{fenced(_rl_command(export))}\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}{rl_notes(export)}"
+            f"{fenced(_rl_command(export))}\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}{unsaid(export.preset.rl, _SCHEDULERS)}"
         )
     return readme("For verl", export, sections | {"Masks and template": TEMPLATE_NOTE})
 
@@ -130,9 +133,15 @@ def _sft_command(export: Export) -> str:
         f"data.max_length={numbers.max_tokens}",
         "model.path=$MODEL",
         f"optim.lr={numbers.learning_rate}",
+        *_schedule("optim", numbers),
         f"optim.lr_warmup_steps_ratio={numbers.warmup_ratio}",
         f"trainer.total_epochs={numbers.epochs}",
     )
+
+
+def _schedule(optimizer: str, numbers: TrainerConfig) -> list[str]:
+    """Nothing for one that verl does not know, which `unsaid` tells: its own is constant."""
+    return [f"{optimizer}.lr_scheduler_type={numbers.scheduler}"] if numbers.scheduler in _SCHEDULERS else []
 
 
 def _rl_command(export: Export) -> str:
@@ -152,6 +161,7 @@ def _rl_command(export: Export) -> str:
         "data.return_raw_chat=True",
         "actor_rollout_ref.model.path=$MODEL",
         f"{actor}.optim.lr={numbers.learning_rate}",
+        *_schedule(f"{actor}.optim", numbers),
         f"{actor}.ppo_mini_batch_size={numbers.mini_batch // numbers.samples}",
         f"{actor}.clip_ratio_low={numbers.clip_low}",
         f"{actor}.clip_ratio_high={numbers.clip_high}",

@@ -20,8 +20,9 @@ from tests.support import finished_runs as made
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from training.adapters.search_episodes import SearchSettings, read_settings
 from training.adapters.slime import generate
+from training.config import Scheduler, load_train_preset
 from training.exports import TRAINERS, export
-from training.exports.common import TEMPLATE
+from training.exports.common import TEMPLATE, unsaid
 from training.masks import END, START, TRAINING_TEMPLATE, MaskedTokens, masked_tokens, ready, render
 from training.sets import TrainingSet, open_set
 from training.views import ViewConfig, make_training_set
@@ -192,17 +193,34 @@ def test_readmes_hold_the_numbers_of_the_preset(exported: dict[str, Path]) -> No
 
 
 def test_what_a_command_cannot_say_is_said(tmp_path: Path) -> None:
-    """R-Search lets KL weight and learning rate fall; the learning rate TRL can."""
+    """R-Search lets KL weight and learning rate fall; the learning rate by a line, which verl cannot."""
     make_training_set([made.bundles_run(tmp_path / "run")], tmp_path / "set", ViewConfig(validation_share=0.0))
     readmes = {}
     for name in ("trl", "verl", "slime"):
         export(tmp_path / "set", name, tmp_path / name)
         readmes[name] = " ".join((tmp_path / name / "README.md").read_text().split())
-    for name in ("verl", "slime"):
-        assert "falls from 0.1 to 0.01 over the steps, and the learning rate falls (linear)" in readmes[name]
+    assert "falls from 0.1 to 0.01 over the steps, and the learning rate falls (linear); with" in readmes["verl"]
+    assert "actor_rollout_ref.actor.optim.lr_scheduler_type" not in readmes["verl"]
+    assert "falls from 0.1 to 0.01 over the steps; with" in readmes["slime"]
     assert "holds the weight of the KL term at 0.1" in readmes["trl"]
     assert yaml.safe_load((tmp_path / "trl" / "grpo.yaml").read_text())["lr_scheduler_type"] == "linear"
     assert "DeepSeek's do not" in readmes["verl"]
+
+
+def test_commands_say_what_becomes_of_the_learning_rate(exported: dict[str, Path]) -> None:
+    """MSearcher's: cosine, then constant. What is left out a trainer decides: Megatron's default falls by a line."""
+    commands = {name: (exported[name] / "README.md").read_text() for name in ("verl", "openrlhf", "slime", "sharegpt")}
+    said = {name: re.findall(r"(?:lr_scheduler\w*|--lr-decay-style)[ =](\w+)", text) for name, text in commands.items()}
+    both = ["cosine", "constant"]
+    assert said == {"verl": both, "openrlhf": ["cosine"], "slime": both, "sharegpt": ["cosine"]}
+
+
+@pytest.mark.parametrize(("scheduler", "said"), [("linear", True), ("cosine", False), ("constant", False)])
+def test_a_schedule_that_a_trainer_has_not_is_said(scheduler: Scheduler, said: bool) -> None:
+    """Of supervised training too; and a warm-up does not get lost on transformers' `constant`."""
+    numbers = replace(load_train_preset("msearcher").sft, scheduler=scheduler)
+    assert ("learning rate falls (linear)" in unsaid(numbers, ("constant", "cosine"))) == said
+    assert numbers.transformers_scheduler == ("constant_with_warmup" if scheduler == "constant" else scheduler)
 
 
 def test_sharegpt_turns_alternate_and_say_the_conversation(made_set: TrainingSet, exported: dict[str, Path]) -> None:
