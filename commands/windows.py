@@ -53,7 +53,7 @@ def nightly_command(
     curated: Curated = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
 ) -> None:
-    """Make bundles, MCTS and KG trajectories of the documents of some days; finish earlier windows first."""
+    """Make bundles, MCTS and KG trajectories of the documents of some days; finish those of earlier days first."""
     from flows.nightly import nightly
     from inference import Caps
 

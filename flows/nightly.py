@@ -1,12 +1,13 @@
 """The flow of a night: all three data sets of a window of documents, each by its own flow.
 
-Windows of the same root that were begun before and are not complete are finished first, as they were begun. A figure
-that is outside of its band ends the run as failed when all data is there.
+Windows of earlier days that are in the same root and not complete are finished first, as they were begun. Whatever goes
+wrong with one, the others are made and retention is done; then the run fails with the first error, or for the figures
+that are outside of their bands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date
 from pathlib import Path
@@ -22,7 +23,7 @@ from flows.kg_trajectories import kg_trajectories
 from flows.mcts_trajectories import mcts_trajectories
 from inference import Caps
 from pipelines import retention, windows
-from pipelines.bands import WINDOW, Bands, Breach, bands_of, figures_of, outside_of
+from pipelines.bands import Bands, Breach, bands_of, outside, outside_of_window
 from pipelines.bundles_config import BundleRunConfig
 from pipelines.dataset import Dataset
 from pipelines.document_bundles import BUNDLES
@@ -79,10 +80,11 @@ def nightly(
     `documents`: files, or patterns of files. `day`: None is the day, in UTC, for which the run was scheduled, however
     late it starts. `kg`: folder of a store; None leaves KG trajectories out. `most_…`: the first so many. `bands`: a
     file of bands; None: nobody is told. `caps`: of each data set of a window. `keep_windows`, `curated`: see
-    `pipelines.retention`; None removes nothing. Raises `OutOfBand` at the end, when all data is there.
+    `pipelines.retention`; None removes nothing, and never what this run made goes. Raises at the end: the first error,
+    with the figures outside of their bands in its message, or `OutOfBand` when there was none.
     """
     means = Means(model=model, caps=caps, bands=_bands(bands))
-    own = WindowPlan(
+    asked = WindowPlan(
         day=(day or _scheduled_day()).isoformat(),
         window_days=window_days,
         documents=tuple(documents),
@@ -97,53 +99,91 @@ def nightly(
         distractors=distractors,
         seed=seed,
     )
-    check_plan(own)
+    own = configured_plan(asked)
     retention.check_keep(1 if keep_windows is None else keep_windows)
     windows.begin(out, own)
-    before = [plan for plan in windows.unfinished(out, before=own.day) if not is_held(out / plan.day)]
-    made = _each(out, [*before, own], means)
+    before = [folder for folder in windows.unfinished(out, before=own.day) if not is_held(folder)]
+    folders = [*before, out / own.day]
+    made, errors = _each(folders, own, means)
     if keep_windows is not None:
-        for fate in retention.retain(out, keep_windows, curated=curated or []):
-            get_run_logger().info("%s: %s", fate.folder, fate.kept_for or "removed")
-    breaches = [f"{window.day}, {breach}" for window in made for breach in window.breaches]
-    if breaches:
-        raise OutOfBand("; ".join(breaches))
+        errors += _retain(out, keep_windows, curated or [], spare=[folder.name for folder in folders])
+    _raise(errors, [f"{window.day}, {breach}" for window in made for breach in window.breaches])
     return made[-1]
 
 
-def check_plan(plan: WindowPlan) -> None:
-    """Raises `InvalidInput` for presets, benchmarks or a graph that cannot be used, before anything is paid."""
+def configured_plan(plan: WindowPlan) -> WindowPlan:
+    """The plan with the hashes of what its presets, benchmarks and graph give now.
+
+    Raises `InvalidInput` for those that cannot be used, before anything is paid.
+    """
     bundles = configuration_of(BundleRunConfig, BUNDLES.name, plan.bundles_preset, None, plan.model_name, plan.seed)
-    bundles.against([Path(path) for path in plan.benchmarks])
-    configured(plan.mcts_preset, None, plan.model_name, plan.seed)
+    bundles = bundles.against([Path(path) for path in plan.benchmarks])
+    mcts = configured(plan.mcts_preset, None, plan.model_name, plan.seed)
+    plan = replace(plan, bundles_hash=bundles.hash, mcts_hash=mcts.hash)
     if not plan.kg:
-        return
-    config = configuration_of(KgRunConfig, KG.name, plan.kg_preset, None, plan.model_name, plan.seed)
-    config.on_graph(Path(plan.kg))
-    if config.generator.style == "guided":
+        return plan
+    kg = configuration_of(KgRunConfig, KG.name, plan.kg_preset, None, plan.model_name, plan.seed)
+    if kg.generator.style == "guided":
         problem = "guided episodes want gold decompositions, which the questions of bundles have not"
         raise InvalidInput(problem, file=plan.kg_preset, field="generator.style")
+    return replace(plan, kg_hash=kg.on_graph(Path(plan.kg)).hash)
 
 
-def _each(root: Path, plans: list[WindowPlan], means: Means) -> list[Window]:
-    """Make all windows. One that cannot be made keeps no other from it; the first error is raised at the end."""
+def check_plan(plan: WindowPlan) -> None:
+    """Raises `InvalidInput` as `configured_plan`, and for a preset that says other things than it did."""
+    now = configured_plan(plan)
+    for preset, then, today in (
+        (plan.bundles_preset, plan.bundles_hash, now.bundles_hash),
+        (plan.mcts_preset, plan.mcts_hash, now.mcts_hash),
+        (plan.kg_preset, plan.kg_hash, now.kg_hash),
+    ):
+        if then != today:
+            change = f"the preset, its benchmarks or its graph changed since {plan.day} was begun ({then} -> {today})"
+            raise InvalidInput(f"{change}; put them back, or move the window away", file=preset)
+
+
+def _each(folders: Sequence[Path], own: WindowPlan, means: Means) -> tuple[list[Window], list[TrailforgeError]]:
+    """Make all windows, the last one by its own plan. One that cannot be made keeps no other from it."""
     made: list[Window] = []
     errors: list[TrailforgeError] = []
-    for plan in plans:
+    for folder in folders:
         try:
-            made.append(make_window(root / plan.day, plan, means))
+            plan = own if folder.name == own.day else windows.read_plan(folder)
+            made.append(make_window(folder, plan, means))
         except TrailforgeError as error:
-            get_run_logger().error("window %s: %s", plan.day, error)
+            get_run_logger().error("window %s: %s", folder.name, error)
             errors.append(error)
+    return made, errors
+
+
+def _retain(root: Path, keep: int, curated: Sequence[Path], *, spare: Sequence[str]) -> list[TrailforgeError]:
+    """Remove old windows; what went wrong."""
+    try:
+        for fate in retention.retain(root, keep, curated=curated, spare=spare):
+            get_run_logger().info("%s: %s", fate.folder, fate.kept_for or "removed")
+    except TrailforgeError as error:
+        get_run_logger().error("retention: %s", error)
+        return [error]
+    return []
+
+
+def _raise(errors: Sequence[TrailforgeError], breaches: Sequence[str]) -> None:
+    """The first error, which tells the breaches, too, or `OutOfBand` for these alone."""
+    for breach in breaches:
+        get_run_logger().error("outside of its band: %s", breach)
+    if errors and breaches:
+        errors[0].args = (f"{errors[0]}; outside of their bands: {'; '.join(breaches)}",)
     if errors:
         raise errors[0]
-    return made
+    if breaches:
+        raise OutOfBand("; ".join(breaches))
 
 
 def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
     """Make what is missing of a window. A complete one stays as it is, and nobody is told of it again."""
     with exclusive(folder):
         remove_temporary_files(folder, deep=False)
+        windows.keep_plan(folder, plan)
         done = windows.read_window(folder)
         if done is not None:
             return replace(done, breaches=())
@@ -154,7 +194,7 @@ def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
         asked = making.questions(bundles)
         why_not = bundles.skipped or ("" if asked.accepted else _NO_QUESTIONS)
         datasets = (bundles, making.trajectories(why_not), making.kg_trajectories(why_not))
-        making.check(WINDOW, {"documents": taken.books.accepted, QUESTIONS: asked.accepted})
+        making.check_window(taken.books.accepted, asked.accepted)
         window = Window(
             day=plan.day,
             first_day=plan.first_day,
@@ -237,9 +277,11 @@ class _Making:
 
         return self._made(KG, windows.KG, why_not if plan.kg else _NO_GRAPH, make)
 
-    def check(self, dataset: str, figures: Mapping[str, float | None]) -> None:
-        """Hold figures against their bands, and tell of those outside."""
-        breaches = outside_of(dataset, figures, self._means.bands)
+    def check_window(self, documents: int, questions: int) -> None:
+        """Hold what the window has against its bands."""
+        self._tell(outside_of_window(documents=documents, questions=questions, bands=self._means.bands))
+
+    def _tell(self, breaches: list[Breach]) -> None:
         if breaches:
             alert(breaches, self._plan.day, self._folder)
         self.breaches += breaches
@@ -251,7 +293,7 @@ class _Making:
             manifest = make()
         except NothingLeft as error:
             return Made(dataset=dataset.name, folder=name, skipped=error.problem)
-        self.check(dataset.name, figures_of(manifest))
+        self._tell(outside(manifest, self._means.bands))
         return Made(
             dataset=dataset.name,
             folder=name,

@@ -83,6 +83,13 @@ def outside_of(dataset: str, figures: Mapping[str, float | None], bands: Bands) 
     ]
 
 
+def outside_of_window(*, documents: int, questions: int, bands: Bands) -> list[Breach]:
+    """The same of a window. Where the lack of documents is told, that of questions, which follows, is not."""
+    breaches = outside_of(WINDOW, {"documents": documents, "questions": questions}, bands)
+    no_documents = [breach for breach in breaches if breach.figure == "documents" and not documents]
+    return no_documents or breaches
+
+
 def figures_of(manifest: Manifest) -> dict[str, float | None]:
     """All figures of a run that can have a band.
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from schemas import OutputError
 
-_LOCK = ".lock"
+LOCK = ".lock"
+"""File of a folder by which one process holds it."""
 _TEMPORARY = ".tmp-"
 _MENDS = {
     errno.ENOSPC: "the disk is full; free some space and run the same command again",
@@ -67,7 +68,7 @@ def exclusive(folder: Path) -> Iterator[None]:
     """Hold the run folder for this process. Raises `OutputError` when another one has it. A kill lets go of it."""
     with output_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / _LOCK, "a")  # noqa: SIM115 - held until the end of the block
+        lock = open(folder / LOCK, "a")  # noqa: SIM115 - held until the end of the block
     with lock:
         if not _locked(lock.fileno()):
             raise OutputError(f"{folder}: another run is writing here; wait for it or give another --out")
@@ -77,7 +78,7 @@ def exclusive(folder: Path) -> Iterator[None]:
 def is_held(folder: Path) -> bool:
     """Whether a process holds the run folder now."""
     try:
-        descriptor = os.open(folder / _LOCK, os.O_RDONLY)
+        descriptor = os.open(folder / LOCK, os.O_RDONLY)
     except OSError:
         return False
     try:

@@ -1,7 +1,8 @@
 """Which complete windows of a root are old enough to go, and their removal.
 
 Kept are the newest ones, windows that are not complete or in use, and what people put work into: a window with
-decisions that no curated data set was made of, and one with files in it that no window has.
+decisions that no curated data set was made of, one with patterns, which later runs read where they are
+(`--verdicts`), and one that has files in it, or right below its runs, that no window has.
 """
 
 from __future__ import annotations
@@ -15,15 +16,23 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.files import exclusive, is_held, output_errors, sha256_of
+from pipelines.curated_rows import TABLE as CURATED
+from pipelines.datasets import all_tables
+from pipelines.files import LOCK, exclusive, is_held, output_errors, sha256_of
+from pipelines.finish import CARD, MANIFEST
+from pipelines.intake import SETTINGS
+from pipelines.progress import FOLDER as PROGRESS
+from pipelines.shards import RECEIPTS
 from pipelines.windows import DOCUMENTS, DONE, PLAN, QUESTIONS, RUNS, TAKEN, folders
-from schemas import InvalidInput, OutputError
+from pipelines.worker_errors import ERRORS
+from schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, OutputError
 
-LOG = "curation/decisions.jsonl"
-"""Of a run: what people decided on its rows (`inspector.decisions`)."""
 _REMOVED = ".removed-"
-_MANIFEST = "manifest.json"
-_OF_A_WINDOW = frozenset({PLAN, TAKEN, DONE, DOCUMENTS, QUESTIONS, ".lock", *RUNS})
+_OF_A_WINDOW = frozenset({PLAN, TAKEN, DONE, DOCUMENTS, QUESTIONS, LOCK, *RUNS})
+_FILES_OF_A_RUN = frozenset({SETTINGS, MANIFEST, CARD, LOCK})
+_FOLDERS_OF_A_RUN = frozenset({RECEIPTS, PROGRESS, ERRORS, "ledger", "plots", "work", "curation"})
+_OF_A_RUN = _FILES_OF_A_RUN | _FOLDERS_OF_A_RUN | (all_tables() - {CURATED})
+"""Not the table that a curated data set has more than its run: the run of a window is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +44,17 @@ class Fate:
     """Why it stays; empty when it goes."""
 
 
-def fates(root: Path, keep: int, *, curated: Sequence[Path] = ()) -> list[Fate]:
+def fates(root: Path, keep: int, *, curated: Sequence[Path] = (), spare: Sequence[str] = ()) -> list[Fate]:
     """Of the complete windows but the newest `keep`, the earliest first. Changes nothing.
 
-    `curated`: folders in or below which there are curated data sets, beside the root itself. Raises `InvalidInput` for
-    a root that is not there, or fewer than one window to keep.
+    `curated`: folders in or below which there are curated data sets, beside the root itself. `spare`: days that stay,
+    however old. Raises `InvalidInput` for a root that is not there, or fewer than one window to keep.
     """
     check_keep(keep)
     if not root.is_dir():
         raise InvalidInput("no such folder", file=root)
     complete = [folder for folder in folders(root) if (folder / DONE).is_file()]
-    old = complete[: max(0, len(complete) - keep)]
+    old = [folder for folder in complete[: max(0, len(complete) - keep)] if folder.name not in spare]
     applied = _applied((root, *curated), old)
     return [Fate(folder=folder, kept_for=_kept_for(folder, applied)) for folder in old]
 
@@ -56,11 +65,11 @@ def check_keep(keep: int) -> None:
         raise InvalidInput("has to be 1 or more", field="keep")
 
 
-def retain(root: Path, keep: int, *, curated: Sequence[Path] = ()) -> list[Fate]:
+def retain(root: Path, keep: int, *, curated: Sequence[Path] = (), spare: Sequence[str] = ()) -> list[Fate]:
     """Remove what `fates` lets go; what became of each. A window is moved aside whole before it is deleted."""
     for leftover in root.glob(f"{_REMOVED}*"):  # of a removal that was killed
         shutil.rmtree(leftover, ignore_errors=True)
-    return [_settled(fate) for fate in fates(root, keep, curated=curated)]
+    return [_settled(fate) for fate in fates(root, keep, curated=curated, spare=spare)]
 
 
 def _settled(fate: Fate) -> Fate:
@@ -83,9 +92,12 @@ def _settled(fate: Fate) -> Fate:
 def _kept_for(folder: Path, applied: Set[str]) -> str:
     if any(is_held(each) for each in (folder, *_runs(folder))):
         return "a process works in it"
-    strange = sorted(path.name for path in folder.iterdir() if path.name not in _OF_A_WINDOW)
+    strange = [*_beside(folder, _OF_A_WINDOW), *(path for run in _runs(folder) for path in _beside(run, _OF_A_RUN))]
     if strange:
-        return f"holds {strange[0]}, which is no part of a window"
+        return f"holds {strange[0].relative_to(folder)}, which is no part of a window"
+    patterns = [run for run in _runs(folder) if (run / PATTERNS_LOG).is_file()]
+    if patterns:
+        return f"people's patterns are in {patterns[0].name} (--verdicts)"
     open_logs = [log for log in _logs(folder) if sha256_of(log) not in applied]
     if open_logs:
         return f"people's decisions in {open_logs[0].parents[1].name} were not applied (trailforge curate apply)"
@@ -98,7 +110,7 @@ def _applied(roots: Iterable[Path], old: Sequence[Path]) -> frozenset[str]:
 
 
 def _manifests(root: Path, old: Sequence[Path]) -> Iterator[Path]:
-    for pattern in (_MANIFEST, f"*/{_MANIFEST}", f"*/*/{_MANIFEST}"):
+    for pattern in (MANIFEST, f"*/{MANIFEST}", f"*/*/{MANIFEST}"):
         yield from (path for path in root.glob(pattern) if not any(folder in path.parents for folder in old))
 
 
@@ -106,12 +118,17 @@ def _inputs(manifest: Path) -> Iterator[str]:
     """Hashes of the logs among the inputs of a data set; none of what is no manifest."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         for entry in json.loads(manifest.read_text(encoding="utf-8"))["inputs"]:
-            if entry["path"].endswith(LOG):
+            if entry["path"].endswith(DECISIONS_LOG):
                 yield entry["sha256"]
 
 
 def _logs(folder: Path) -> list[Path]:
-    return [run / LOG for run in _runs(folder) if (run / LOG).is_file()]
+    return [run / DECISIONS_LOG for run in _runs(folder) if (run / DECISIONS_LOG).is_file()]
+
+
+def _beside(folder: Path, known: Set[str]) -> list[Path]:
+    """What is in the folder beside what is known."""
+    return sorted(path for path in folder.iterdir() if path.name not in known)
 
 
 def _runs(folder: Path) -> list[Path]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipelines.accounting import stage
-from pipelines.files import sha256_of, write_atomically, write_text
+from pipelines.files import exclusive, sha256_of, write_atomically, write_text
 from pipelines.sources.documents import read_documents
 from pipelines.sources.rows import InvalidRow
 from schemas import FileEntry, InvalidInput, OutputError, SourceDocument, StageCount, from_dict, to_dict
@@ -30,6 +30,7 @@ RUNS = (BUNDLES, MCTS, KG)
 """Run folders of a window."""
 UNDATED, TOO_EARLY, TOO_LATE, REPEATED, INVALID = "undated", "too_early", "too_late", "repeated", "invalid_input"
 _MOST_INVALID = 0.05
+_READINGS = 5
 R = TypeVar("R")
 
 
@@ -55,6 +56,11 @@ class WindowPlan:
     distractors: int
     """Other documents that a question's paragraphs have beside its own."""
     seed: int
+    bundles_hash: str = ""
+    """Of the configuration that the preset, the benchmarks and so on gave when the window was begun."""
+    mcts_hash: str = ""
+    kg_hash: str = ""
+    """With the graph; empty without one."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for a day that is none, or a window without days."""
@@ -121,11 +127,17 @@ class Window:
 
 
 def begin(root: Path, plan: WindowPlan) -> None:
-    """Write the plan of a window, unless it was begun with the same one.
+    """`keep_plan` in the folder of the plan's day. Raises `OutputError` when another process makes the window."""
+    folder = root / plan.day
+    with exclusive(folder):
+        keep_plan(folder, plan)
+
+
+def keep_plan(folder: Path, plan: WindowPlan) -> None:
+    """Write the plan of a window, unless it was begun with the same one. Only under the folder's lock.
 
     Raises `OutputError` when its documents were taken by another plan, or something else is in the folder.
     """
-    folder = root / plan.day
     begun = _read(folder / PLAN, WindowPlan) if (folder / TAKEN).is_file() else None
     if begun is not None and begun != plan:
         old, new = to_dict(begun), to_dict(plan)
@@ -139,10 +151,18 @@ def begin(root: Path, plan: WindowPlan) -> None:
         write_text(folder / PLAN, json.dumps(to_dict(plan), indent=1))
 
 
-def unfinished(root: Path, *, before: str) -> list[WindowPlan]:
-    """Plans of the windows that were begun and are not complete, the earliest first; of days before this one."""
-    plans = [_read(folder / PLAN, WindowPlan) for folder in folders(root) if folder.name < before]
-    return [plan for plan in plans if plan is not None and not (root / plan.day / DONE).is_file()]
+def unfinished(root: Path, *, before: str) -> list[Path]:
+    """Folders of the windows that were begun and are not complete, the earliest first; of days before this one."""
+    begun = [folder for folder in folders(root) if folder.name < before and (folder / PLAN).is_file()]
+    return [folder for folder in begun if not (folder / DONE).is_file()]
+
+
+def read_plan(folder: Path) -> WindowPlan:
+    """The plan with which a window was begun. Raises `OutputError` where there is none that can be read."""
+    plan = _read(folder / PLAN, WindowPlan)
+    if plan is None:
+        raise OutputError(f"{folder} holds no window")
+    return plan
 
 
 def folders(root: Path) -> list[Path]:
@@ -159,22 +179,44 @@ def read_window(folder: Path) -> Window | None:
 def take(folder: Path, plan: WindowPlan) -> Taken:
     """Copy the documents of the window's days into its folder, unless that is done, and keep the books of it.
 
-    Raises `InvalidInput` for a pattern without files, a file that cannot be read, and when over 5 % of all rows are
-    invalid.
+    All files are read again when one has changed meanwhile. Raises `InvalidInput` for a pattern without files, a file
+    that cannot be read or does not stand still, and when over 5 % of all rows are invalid.
     """
     done = _read(folder / TAKEN, Taken)
     if done is not None:
         return done
     files = files_of(plan.documents)
+    for _ in range(_READINGS):
+        before = [_version(file) for file in files]
+        choice, sources = _chosen(files, plan)
+        changed = [file for file, version in zip(files, before, strict=True) if version != _version(file)]
+        if not changed:
+            break
+    else:
+        problem = f"changed each of {_READINGS} times while it was read; write elsewhere and rename when it is whole"
+        raise InvalidInput(problem, file=changed[0])
+    choice.check()
+    write_lines(folder / DOCUMENTS, choice.documents)
+    taken = Taken(books=choice.books, sources=sources)
+    write_text(folder / TAKEN, json.dumps(to_dict(taken), indent=1))
+    return taken
+
+
+def _chosen(files: Iterable[Path], plan: WindowPlan) -> tuple[Choice, tuple[FileEntry, ...]]:
     choice = Choice(_date(plan.first_day), _date(plan.day))
     for file in files:
         choice.add(file, read_documents([file]))
-    choice.check()
-    write_lines(folder / DOCUMENTS, choice.documents)
-    sources = (FileEntry(path=str(file), rows=choice.rows_of[file], sha256=sha256_of(file)) for file in files)
-    taken = Taken(books=choice.books, sources=tuple(sources))
-    write_text(folder / TAKEN, json.dumps(to_dict(taken), indent=1))
-    return taken
+    entries = (FileEntry(path=str(file), rows=count, sha256=sha256_of(file)) for file, count in choice.rows_of.items())
+    return choice, tuple(entries)
+
+
+def _version(file: Path) -> tuple[int, ...]:
+    """Another one when the content is; empty for what is not there, of which the reading tells."""
+    try:
+        found = file.stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def files_of(patterns: Iterable[str]) -> list[Path]:
@@ -262,7 +304,7 @@ def _read(path: Path, record: type[R]) -> R | None:
         return from_dict(record, json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
-    except (TypeError, ValueError, InvalidInput) as error:
+    except (OSError, TypeError, ValueError, InvalidInput) as error:
         raise OutputError(f"{path} was not written by this trailforge ({error}); move it away") from error
 
 

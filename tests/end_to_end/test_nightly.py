@@ -1,4 +1,4 @@
-"""The nightly deployment: three windows, of which the second loses its worker and is finished by the third's run."""
+"""The nightly deployment: a window loses its worker and is finished by the next night's run; asked again, it stays."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from tests.support.model_server import running
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 IN_FLIGHT = 4
-FIRST, SECOND, THIRD = "2026-11-19", "2026-11-20", "2026-11-21"
+BUNDLES = [0, 15, 8]
+KILLED, EMPTY = "2026-11-20", "2026-11-21"
 
 
 class Lab:
-    """A folder with documents of two days, a preset, a graph, and the deployment that makes data of them."""
+    """A folder with documents of a day, a preset, a graph, and the deployment that makes data of them."""
 
     def __init__(self, site: Site, folder: Path, model: str) -> None:
         self.site, self.folder, self.out = site, folder, folder / "out"
-        days = ["2026-11-18", "2026-11-19", "2026-11-19", "2026-11-19"]
-        write_documents(folder / "documents.jsonl", nightly_world.documents_of(days, [5, 0, 15, 8]))
+        write_documents(folder / "documents.jsonl", nightly_world.documents_of(["2026-11-19"] * 3, BUNDLES))
         preset = str(nightly_world.write_preset(folder / "preset.yaml", in_flight=IN_FLIGHT))
         (found,) = site.ask("deployments/filter", deployments={"name": {"any_": ["nightly"]}})
         self._deployment = found["id"]
         self._parameters = {
             "documents": [str(folder / "*.jsonl")],
             "out": str(self.out),
-            "kg": str(nightly_world.graph_of(folder / "kg", [5, 0, 15, 8])),
+            "kg": str(nightly_world.graph_of(folder / "kg", BUNDLES)),
             "model": model,
             **{f"{name}_preset": preset for name in RUNS},
         }
@@ -132,56 +132,49 @@ def listen(site: Site, folder: Path, hook: str) -> None:
     assert "Created automation" in site.prefect("automation", "create", "--from-file", folder / "automation.yaml")
 
 
-def test_three_scheduled_nights_and_a_killed_worker_make_one_complete_window_each(site: Site, tmp_path: Path) -> None:
+def test_a_night_with_a_killed_worker_is_finished_by_the_next_and_then_stays(site: Site, tmp_path: Path) -> None:
     model = running(nightly=1, latency=0.05, spread=0.5, slots=IN_FLIGHT, log=tmp_path / "calls.log")
     with model as url, told() as (hook, received):
         lab = Lab(site, tmp_path, url)
         listen(site, tmp_path, hook)
         worker = Worker(site, tmp_path / "worker.log")
         try:
-            run = lab.schedule(FIRST)
-            worker.until(lambda: lab.has_ended(run))
-            assert lab.state(run)["type"] == "COMPLETED", (tmp_path / "worker.log").read_text()[-4000:]
-            first = contents(lab.out / FIRST)
-
-            killed = lab.schedule(SECOND)
-            worker.until(lambda: any((lab.out / SECOND / "mcts/shards").glob("*.json")))
+            killed = lab.schedule(KILLED)
+            worker.until(lambda: any((lab.out / KILLED / "mcts/shards").glob("*.json")))
             worker.kill()
-            assert (lab.out / SECOND / "bundles/manifest.json").exists()
-            assert not (lab.out / SECOND / "mcts/manifest.json").exists()
+            assert (lab.out / KILLED / "bundles/manifest.json").exists()
+            assert not (lab.out / KILLED / "mcts/manifest.json").exists()
             # Prefect would know it after five minutes, when the lease of its place ends.
             site.ask(f"flow_runs/{killed}/set_state", state={"type": "CRASHED"}, force=True)
 
             worker = Worker(site, tmp_path / "worker.log")
-            run = lab.schedule(THIRD)
+            run = lab.schedule(EMPTY)
             worker.until(lambda: lab.has_ended(run))
             worker.until(lambda: received != [], seconds=60)
+            made, asked = contents(lab.out), lab.asked()
+
+            again = lab.schedule(KILLED)
+            worker.until(lambda: lab.has_ended(again))
         finally:
             worker.kill()
 
-    says = f"{THIRD}, window: documents is 0, should be at least 1"
+    says = f"{EMPTY}, window: documents is 0, should be at least 1"
     assert lab.state(run)["type"] == "FAILED" and says in lab.state(run)["message"]
+    assert lab.state(again)["type"] == "COMPLETED", (tmp_path / "worker.log").read_text()[-4000:]
     assert received == [{"text": says}]
-    assert contents(lab.out / FIRST) == first
-    asked = lab.asked()
+    assert contents(lab.out) == made and lab.asked() == asked
     print(f"{len(asked)} calls, {len(asked) - len(set(asked))} paid again")
     assert len(asked) - len(set(asked)) <= IN_FLIGHT
-    for day, questions in ((FIRST, 1), (SECOND, 3)):
-        window = read_window(lab.out / day)
-        assert window is not None and window.questions.accepted == questions
-        for each in window.datasets:
-            assert verify_run(lab.out / day / each.folder).problems == [] and each.rows > 0
-    empty = read_window(lab.out / THIRD)
+    window, empty = read_window(lab.out / KILLED), read_window(lab.out / EMPTY)
+    assert window is not None and window.questions.accepted == len(BUNDLES)
+    for each in window.datasets:
+        assert verify_run(lab.out / KILLED / each.folder).problems == [] and each.rows > 0
     assert empty is not None and {each.skipped for each in empty.datasets} == {"no document of these days"}
     assert uids(lab, "mcts/mcts_trajectories", Trajectory) > 0 and uids(lab, "kg/kg_trajectories", KgTrajectory) > 0
 
 
 def uids(lab: Lab, table: str, record: type) -> int:
-    """How many rows both windows have, each with a uid of its own."""
-    rows = [
-        row.uid
-        for day in (FIRST, SECOND)
-        for row in read_rows(sorted((lab.out / day / table).glob("*.parquet")), record)
-    ]
+    """How many rows the window has, each with a uid of its own."""
+    rows = [row.uid for row in read_rows(sorted((lab.out / KILLED / table).glob("*.parquet")), record)]
     assert len(rows) == len(set(rows))
     return len(rows)

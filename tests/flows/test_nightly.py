@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -18,7 +19,7 @@ from flows.nightly import nightly
 from pipelines import windows
 from pipelines.files import exclusive
 from pipelines.windows import Window, WindowPlan, read_window
-from schemas import InvalidInput, OutOfBand, OutputError, ServerUnavailable, from_dict, to_dict
+from schemas import InvalidInput, OutOfBand, OutputError, ServerUnavailable, StageCount, from_dict
 from tests.support import nightly_world
 from tests.support.bundle_world import write_documents
 from tests.support.files import contents
@@ -27,12 +28,16 @@ from tests.support.model_server import running, stats
 pytestmark = pytest.mark.slow
 
 NOBODY = "http://127.0.0.1:9/v1"
-FIRST, SECOND, EMPTY = date(2026, 11, 19), date(2026, 11, 20), date(2026, 12, 5)
+FIRST, EMPTY = date(2026, 11, 19), date(2026, 12, 5)
+BANDS = """\
+mcts_trajectories: {calls_per_accepted_row: {most: 0.5}}
+window: {documents: {least: 1}, questions: {least: 1}}
+"""
 
 
 @dataclass(frozen=True)
 class Lab:
-    """Documents of the days before both windows, a preset, a model server."""
+    """Documents of the day before the first window, a preset, a model server."""
 
     folder: Path
     url: str
@@ -44,11 +49,29 @@ class Lab:
 
     def run(self, day: date | None, **options: Any) -> Window:
         """The flow, without a graph."""
-        preset = str(self.folder / "preset.yaml")
-        given = {"model": self.url, "bundles_preset": preset, "mcts_preset": preset, **options}
+        given = {"model": self.url, "bundles_preset": self.preset, "mcts_preset": self.preset, **options}
         made = nightly([str(self.folder / "*.jsonl")], self.out, day, **given)
         assert isinstance(made, Window)
         return made
+
+    @property
+    def preset(self) -> str:
+        """For all data sets."""
+        return str(self.folder / "preset.yaml")
+
+    def asked(self, day: date, **changes: Any) -> WindowPlan:
+        """What a run for the day is asked for, as `run` asks."""
+        plan = WindowPlan(
+            day=day.isoformat(), window_days=1, documents=(str(self.folder / "*.jsonl"),), bundles_preset=self.preset,
+            mcts_preset=self.preset, kg_preset="dynasearcher", kg="", model_name=None, benchmarks=(),
+            most_documents=None, most_questions=None, distractors=16, seed=0,
+        )  # fmt: skip
+        return replace(plan, **changes)
+
+    def begin(self, day: date, **changes: Any) -> Path:
+        """Begin a window and stop at once; its plan's file."""
+        windows.begin(self.out, self.asked(day, **changes))
+        return self.out / day.isoformat() / windows.PLAN
 
     def plan(self, day: date) -> WindowPlan:
         """Of a window that was begun."""
@@ -63,64 +86,97 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def lab(tmp_path: Path, url: str) -> Lab:
-    write_documents(tmp_path / "d.jsonl", nightly_world.documents_of(["2026-11-18", "2026-11-19"], [5, 8]))
+    write_documents(tmp_path / "d.jsonl", nightly_world.documents_of(["2026-11-18"], [5]))
     nightly_world.write_preset(tmp_path / "preset.yaml")
     return Lab(tmp_path, url)
 
 
-def test_a_stopped_window_is_finished_as_it_was_begun_before_the_next_and_complete_ones_stay(lab: Lab) -> None:
-    with pytest.raises(ServerUnavailable):
-        lab.run(FIRST, model=NOBODY, most_questions=1)
-    begun = lab.out / FIRST.isoformat()
-    assert read_window(begun) is None and (begun / windows.TAKEN).exists()
-    (lab.folder / "d.jsonl").rename(lab.folder / "moved.jsonl")
-
-    second = lab.run(SECOND, seed=3)
-    first = read_window(begun)
-    assert first is not None and (first.day, second.day) == (FIRST.isoformat(), SECOND.isoformat())
-    assert [(plan.most_questions, plan.seed) for plan in map(lab.plan, (FIRST, SECOND))] == [(1, 0), (None, 3)]
-    for window in (first, second):
-        bundles, mcts, kg = window.datasets
-        assert bundles.rows > 0 and mcts.rows > 0 and kg.skipped == "no knowledge graph was given"
-        assert window.documents.accepted == 4
-    before, calls = contents(lab.out), stats(lab.url)["calls"]
-    assert lab.run(SECOND, model=NOBODY, seed=3) == second
-    with pytest.raises(OutputError, match="seed: 3 -> 9"):
-        lab.run(SECOND, seed=9)
-    assert (contents(lab.out), stats(lab.url)["calls"]) == (before, calls)
-
-
-def test_a_window_that_is_held_or_cannot_be_finished_keeps_no_other_from_being_made(lab: Lab) -> None:
-    with pytest.raises(ServerUnavailable):
-        lab.run(FIRST, model=NOBODY)
-    with exclusive(lab.out / FIRST.isoformat()):
-        assert lab.run(EMPTY, model=NOBODY).day == EMPTY.isoformat()
-        with pytest.raises(OutputError, match="another run is writing here"):
-            lab.run(FIRST)
-    plan = lab.out / FIRST.isoformat() / windows.PLAN
-    plan.write_text(json.dumps(to_dict(replace(lab.plan(FIRST), bundles_preset="nowhere"))))
-    later = EMPTY + timedelta(days=1)
-    with pytest.raises(InvalidInput, match="no preset 'nowhere'"):
-        lab.run(later, model=NOBODY)
-    assert read_window(lab.out / later.isoformat()) is not None
-    assert read_window(lab.out / FIRST.isoformat()) is None
-
-
-def test_figures_outside_of_their_bands_fail_the_run_when_all_is_there(
+def test_a_stopped_window_is_finished_as_it_was_begun_and_complete_ones_stay(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[dict[str, Any]] = []
     monkeypatch.setattr(module, "emit_event", lambda **event: events.append(event))
-    bands = lab.folder / "bands.yaml"
-    bands.write_text("mcts_trajectories: {calls_per_accepted_row: {most: 0.5}}\nwindow: {questions: {least: 1}}\n")
-    with pytest.raises(OutOfBand, match=r"2026-11-19, mcts_trajectories: calls_per_accepted_row is .* at most 0\.5$"):
-        lab.run(FIRST, bands=str(bands))
-    window = read_window(lab.out / FIRST.isoformat())
-    assert window is not None and window.datasets[1].rows > 0 and len(window.breaches) == 1
-    (event,) = events
-    assert event["resource"]["prefect.resource.id"] == "trailforge.dataset.mcts_trajectories"
-    assert event["payload"]["told"] == window.breaches[0]
-    assert lab.run(FIRST, bands=str(bands)).breaches == () and len(events) == 1
+    (lab.folder / "bands.yaml").write_text(BANDS)
+    bands = str(lab.folder / "bands.yaml")
+    with pytest.raises(ServerUnavailable):
+        lab.run(FIRST, model=NOBODY, most_questions=1)
+    begun = lab.out / FIRST.isoformat()
+    assert read_window(begun) is None and (begun / windows.TAKEN).exists()
+    (lab.folder / "d.jsonl").write_text("")
+
+    mcts_is = r"2026-11-19, mcts_trajectories: calls_per_accepted_row is .* at most 0\.5"
+    with pytest.raises(OutOfBand, match=mcts_is + r"; 2026-12-05, window: documents is 0, should be at least 1$"):
+        lab.run(EMPTY, seed=3, bands=bands)
+    assert [(plan.most_questions, plan.seed) for plan in map(lab.plan, (FIRST, EMPTY))] == [(1, 0), (None, 3)]
+    first, empty = read_window(begun), read_window(lab.out / EMPTY.isoformat())
+    assert first is not None and empty is not None and first.documents.accepted == 4
+    bundles, mcts, kg = first.datasets
+    assert bundles.rows > 0 and mcts.rows > 0 and kg.skipped == "no knowledge graph was given"
+    assert [event["payload"]["told"] for event in events] == [*first.breaches, *empty.breaches]
+    assert events[0]["resource"]["prefect.resource.id"] == "trailforge.dataset.mcts_trajectories"
+
+    before, calls = contents(lab.out), stats(lab.url)["calls"]
+    assert lab.run(FIRST, model=NOBODY, most_questions=1, bands=bands) == replace(first, breaches=())
+    with pytest.raises(OutputError, match="seed: 0 -> 9"):
+        lab.run(FIRST, most_questions=1, seed=9)
+    assert (contents(lab.out), stats(lab.url)["calls"], len(events)) == (before, calls, 2)
+
+
+def test_windows_that_are_held_or_cannot_be_finished_keep_no_other_from_being_made(lab: Lab) -> None:
+    held, unread, gone = FIRST, FIRST - timedelta(days=2), FIRST - timedelta(days=1)
+    lab.begin(held)
+    lab.begin(unread).write_text("of another trailforge")
+    lab.begin(gone, bundles_preset="nowhere")
+    with exclusive(lab.out / held.isoformat()), pytest.raises(OutputError, match="another run is writing here"):
+        lab.run(held)
+    with exclusive(lab.out / held.isoformat()), pytest.raises(OutputError, match=r"2026-11-17/plan\.json was not"):
+        lab.run(EMPTY, model=NOBODY)
+    assert read_window(lab.out / EMPTY.isoformat()) is not None
+    assert [read_window(lab.out / day.isoformat()) for day in (held, unread, gone)] == [None] * 3
+
+
+def test_a_preset_that_has_changed_since_is_named(lab: Lab) -> None:
+    plan = module.configured_plan(lab.asked(FIRST))
+    module.check_plan(plan)
+    module.check_plan(replace(plan, most_questions=1))
+    preset = lab.folder / "preset.yaml"
+    preset.write_text(preset.read_text().replace("grounded: false", "grounded: true"))
+    with pytest.raises(InvalidInput, match=r"preset\.yaml: .* changed since 2026-11-19 was begun") as caught:
+        module.check_plan(plan)
+    assert plan.mcts_hash in caught.value.problem
+    with pytest.raises(InvalidInput, match="no preset 'nowhere'"):
+        module.check_plan(replace(plan, bundles_preset="nowhere"))
+
+
+def test_errors_breaches_and_retention_keep_none_of_each_other_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stand_in(folder: Path, plan: WindowPlan, means: module.Means) -> Window:
+        if plan.day == FIRST.isoformat():
+            raise ServerUnavailable("nothing answers")
+        books = StageCount(name="window", inputs=0, accepted=0)
+        window = Window(day=plan.day, first_day=plan.first_day, documents=books, questions=books, datasets=(),
+                        breaches=("window: documents is 0",))  # fmt: skip
+        windows.finish(folder, window)
+        return window
+
+    monkeypatch.setattr(module, "make_window", stand_in)
+    lab.begin(FIRST)
+    for day in ("2026-10-01", "2026-12-30"):
+        (lab.out / day).mkdir()
+        (lab.out / day / windows.DONE).write_text("{}")
+    told = "; outside of their bands: 2026-12-05, window: documents is 0$"
+    with pytest.raises(ServerUnavailable, match=f"nothing answers{told}"):
+        lab.run(EMPTY, keep_windows=1)
+    # Of the two complete ones beside the newest, the one that the run made stays.
+    left = sorted(path.name for path in lab.out.iterdir())
+    assert left == [FIRST.isoformat(), EMPTY.isoformat(), "2026-12-30"]
+    shutil.rmtree(lab.out)
+
+    def full(*_: object, **__: object) -> list[object]:
+        raise OutputError("the disk is full")
+
+    monkeypatch.setattr(module.retention, "retain", full)
+    with pytest.raises(OutputError, match=f"the disk is full{told}"):
+        lab.run(EMPTY, keep_windows=1)
 
 
 def test_what_cannot_be_is_refused_before_anything_is_made(lab: Lab) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.bands import Band, bands_of, figures_of, outside, outside_of
+from pipelines.bands import Band, bands_of, figures_of, outside, outside_of, outside_of_window
 from presets import DATASETS, load_bands
 from schemas import Count, InvalidInput, Manifest, StageCount
 from tests.pipelines.bundles_support import FinishedBundles
@@ -53,6 +53,20 @@ def test_a_figure_that_is_not_there_is_outside() -> None:
     nothing = replace(MANIFEST, calls_per_accepted_row=None)
     found = outside(nothing, bands(calls_per_accepted_row={"most": 99}, idle__accepted={"least": 0.0}))
     assert [breach.value for breach in found] == [None, None] and "is not there" in found[0].told
+
+
+@pytest.mark.parametrize(
+    ("documents", "questions", "figures"),
+    [(5, 0, ["questions"]), (0, 0, ["documents"]), (5, 2, []), (9, 0, ["documents", "questions"])],
+)
+def test_a_night_that_yields_nothing_is_told_once(documents: int, questions: int, figures: list[str]) -> None:
+    held = {"window": {"questions": Band(least=1), "documents": Band(least=1, most=8)}}
+    found = outside_of_window(documents=documents, questions=questions, bands=held)
+    assert sorted(breach.figure for breach in found) == figures
+    house = bands_of(load_bands("nightly"), source="nightly", datasets=DATASETS)
+    assert len(outside_of_window(documents=documents, questions=questions, bands=house)) == (questions == 0)
+    only = {"window": {"questions": Band(least=1)}}
+    assert len(outside_of_window(documents=documents, questions=questions, bands=only)) == (questions == 0)
 
 
 @given(value=st.floats(0, 10), least=st.none() | st.floats(0, 10), most=st.none() | st.floats(0, 10))

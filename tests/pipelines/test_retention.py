@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from pipelines.files import exclusive, sha256_of
-from pipelines.retention import LOG, fates, retain
+from pipelines.retention import fates, retain
 from pipelines.windows import DONE
-from schemas import InvalidInput
+from schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput
+from tests.pipelines.bundles_support import FinishedBundles
+from tests.pipelines.kg_support import FinishedKg
+from tests.pipelines.support import FinishedRun
 from tests.support.files import contents
 
 DAYS = [f"2026-11-{day}" for day in range(10, 16)]
+ROWS = "sft/part-0.parquet"
 
 
 @pytest.fixture
@@ -23,8 +28,8 @@ def root(tmp_path: Path) -> Path:
     """Six complete windows but for the second, and something else."""
     for day in DAYS:
         for run in ("bundles", "mcts"):
-            (tmp_path / day / run).mkdir(parents=True)
-            (tmp_path / day / run / "rows.parquet").write_text(day)
+            (tmp_path / day / run / "sft").mkdir(parents=True)
+            (tmp_path / day / run / ROWS).write_text(day)
         (tmp_path / day / DONE).write_text("{}")
     (tmp_path / DAYS[1] / DONE).unlink()
     (tmp_path / "2026-notes").mkdir()
@@ -36,7 +41,7 @@ def left(root: Path) -> list[str]:
 
 
 def decide(root: Path, day: str) -> Path:
-    log = root / day / "mcts" / LOG
+    log = root / day / "mcts" / DECISIONS_LOG
     log.parent.mkdir()
     log.write_text(json.dumps({"run_id": f"run of {day}", "action": "reject"}) + "\n")
     return log
@@ -70,7 +75,7 @@ def test_one_that_is_taken_into_use_at_the_last_moment_stays(root: Path, monkeyp
     with exclusive(root / DAYS[0] / "bundles"):
         kept, gone = retain(root, 3)
     assert "another run is writing here" in kept.kept_for and not gone.kept_for
-    assert (root / DAYS[0] / "mcts/rows.parquet").exists() and DAYS[2] not in left(root)
+    assert (root / DAYS[0] / "mcts" / ROWS).exists() and DAYS[2] not in left(root)
 
 
 def test_decisions_keep_a_window_until_they_are_applied(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -87,9 +92,39 @@ def test_decisions_keep_a_window_until_they_are_applied(root: Path, tmp_path_fac
     assert DAYS[0] in left(root) and DAYS[2] not in left(root)
 
 
-def test_what_is_curated_inside_of_a_window_keeps_it(root: Path) -> None:
-    curated(root / DAYS[0] / "mcts-curated", decide(root, DAYS[0]))
-    assert fates(root, 4)[0].kept_for == "holds mcts-curated, which is no part of a window"
+@pytest.mark.parametrize("name", ["mcts-curated", "mcts/curated"])
+def test_what_is_curated_inside_of_a_window_keeps_it(root: Path, name: str) -> None:
+    curated(root / DAYS[0] / name, decide(root, DAYS[0]))
+    assert fates(root, 4)[0].kept_for == f"holds {name}, which is no part of a window"
+
+
+def test_files_of_people_right_below_a_run_keep_its_window(root: Path) -> None:
+    (root / DAYS[0] / "mcts/notes.md").write_text("Look at row 7.")
+    assert [fate.kept_for for fate in retain(root, 3)] == ["holds mcts/notes.md, which is no part of a window", ""]
+    assert (root / DAYS[0] / "mcts/notes.md").exists()
+
+
+def test_patterns_of_people_keep_a_window(root: Path) -> None:
+    log = root / DAYS[0] / "mcts" / PATTERNS_LOG
+    log.parent.mkdir()
+    log.write_text("{}\n")
+    assert [fate.kept_for for fate in retain(root, 3)] == ["people's patterns are in mcts (--verdicts)", ""]
+    assert log.exists()
+
+
+def test_a_day_that_is_spared_stays_and_no_newer_one_goes_in_its_place(root: Path) -> None:
+    assert [fate.folder.name for fate in fates(root, 3, spare=[DAYS[0]])] == [DAYS[2]]
+    assert [fate.folder.name for fate in fates(root, 3, spare=[DAYS[5]])] == [DAYS[0], DAYS[2]]
+
+
+def test_a_window_of_whole_runs_goes(
+    root: Path, original_run: FinishedRun, original_bundles: FinishedBundles, original_kg: Mapping[str, FinishedKg]
+) -> None:
+    runs = {"bundles": original_bundles.folder, "mcts": original_run.folder, "kg": original_kg["free"].folder}
+    for name, folder in runs.items():
+        shutil.copytree(folder, root / DAYS[0] / name, dirs_exist_ok=True)
+    (root / DAYS[0] / "kg/errors").mkdir()
+    assert fates(root, 3)[0].kept_for == ""
 
 
 def test_a_removal_that_is_killed_leaves_no_half_window(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +132,7 @@ def test_a_removal_that_is_killed_leaves_no_half_window(root: Path, monkeypatch:
         pass
 
     def die(path: Path, **_: object) -> None:
-        os.unlink(path / "mcts/rows.parquet")
+        os.unlink(path / "mcts" / ROWS)
         raise Killed
 
     with monkeypatch.context() as patched:

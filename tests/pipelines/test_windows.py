@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -13,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines import windows
+from pipelines.files import exclusive, sha256_of
 from pipelines.sources.documents import read_documents
-from pipelines.windows import Choice, WindowPlan, begin, files_of, take, unfinished
+from pipelines.sources.rows import InvalidRow
+from pipelines.windows import Choice, WindowPlan, begin, files_of, read_plan, take, unfinished
 from schemas import InvalidInput, OutputError, SourceDocument, to_dict
 from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_documents
@@ -111,14 +114,15 @@ def test_a_window_is_found_until_it_is_complete_and_keeps_the_plan_that_took_its
     for plan in (replace(PLAN, seed=7), PLAN, later):  # nothing is taken yet, so the latest plan holds
         begin(tmp_path, plan)
     (tmp_path / "notes").mkdir()
-    assert unfinished(tmp_path, before="2026-11-21") == [PLAN]
+    assert unfinished(tmp_path, before="2026-11-21") == [folder] and read_plan(folder) == PLAN
     assert unfinished(tmp_path, before="2026-11-20") == []
     (folder / windows.TAKEN).write_text("{}")
     begin(tmp_path, PLAN)
     with pytest.raises(OutputError, match=r"begun with other parameters \(kg_preset: k -> x; seed: 0 -> 7\)"):
         begin(tmp_path, replace(PLAN, seed=7, kg_preset="x"))
     (folder / windows.DONE).write_text("{}")
-    assert unfinished(tmp_path, before="2026-11-22") == [later]
+    (folder / windows.PLAN).write_text("of another trailforge")
+    assert unfinished(tmp_path, before="2026-11-22") == [tmp_path / later.day]
     assert unfinished(tmp_path / "nowhere", before="2026-11-22") == []
 
 
@@ -127,6 +131,41 @@ def test_a_folder_with_something_else_is_no_window(tmp_path: Path) -> None:
     (tmp_path / PLAN.day / "letters.txt").write_text("")
     with pytest.raises(OutputError, match=r"holds no window, but letters\.txt"):
         begin(tmp_path, PLAN)
+
+
+def test_a_window_that_another_process_makes_keeps_its_plan(tmp_path: Path) -> None:
+    begin(tmp_path, PLAN)
+    with exclusive(tmp_path / PLAN.day), pytest.raises(OutputError, match="another run is writing here"):
+        begin(tmp_path, replace(PLAN, seed=7))
+    assert read_plan(tmp_path / PLAN.day) == PLAN
+
+
+@pytest.mark.parametrize("content", [None, "[1]", "{}"])
+def test_a_plan_that_cannot_be_read_is_named(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / windows.PLAN).write_text(content)
+    with pytest.raises(OutputError, match="holds no window" if content is None else r"plan\.json was not written by"):
+        read_plan(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [1, 99])
+def test_the_hash_is_that_of_what_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: int) -> None:
+    source = write_documents(tmp_path / "a.jsonl", [document(0, "2026-11-19")])
+    more = (json.dumps(to_dict(document(n, "2026-11-19"))) + "\n" for n in range(1, changes + 1))
+
+    def growing(files: list[Path]) -> Iterator[SourceDocument | InvalidRow]:
+        yield from read_documents(files)
+        with source.open("a") as file:
+            file.write(next(more, ""))
+
+    monkeypatch.setattr(windows, "read_documents", growing)
+    plan = replace(PLAN, documents=(str(source),))
+    if changes == 99:
+        with pytest.raises(InvalidInput, match=r"a\.jsonl: changed each of 5 times"):
+            take(tmp_path / "window", plan)
+        return
+    taken = take(tmp_path / "window", plan)
+    assert [(entry.rows, entry.sha256) for entry in taken.sources] == [(2, sha256_of(source))]
 
 
 @pytest.mark.parametrize(("field", "value"), [("window_days", 0), ("distractors", -1), ("day", "20 November")])
