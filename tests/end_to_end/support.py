@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,8 @@ output: {shard_size: 16}
 """
 """For the scripted model of `tests.support.model_server`."""
 SERVER = "PREFECT_API_URL"
+_PATIENCE_S = 30
+"""While a server's database is busy it answers 503, which Prefect's own clients wait out, too."""
 DEPLOYMENTS = yaml.safe_load((ROOT / "prefect.yaml").read_text())["deployments"]
 POOL = DEPLOYMENTS[0]["work_pool"]["name"]
 
@@ -71,8 +76,15 @@ class Site:
         request = urllib.request.Request(
             f"{self.url}/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=30) as reply:
-            return json.load(reply)
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=30) as reply:
+                    return json.load(reply)
+            except urllib.error.HTTPError as error:
+                if error.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > until:
+                    raise
+                time.sleep(1)
 
 
 def trailforge(
@@ -159,7 +171,6 @@ def free_port() -> int:
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, *, seconds: float = 60) -> None:
-    import time
 
     end = time.monotonic() + seconds
     while time.monotonic() < end:

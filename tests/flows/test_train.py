@@ -81,6 +81,7 @@ def test_a_run_that_does_not_verify_is_not_trained_on(lab: Path, tmp_path: Path)
 def test_a_set_of_other_runs_is_refused(lab: Path, tmp_path: Path) -> None:
     make_run(tmp_path / "run", questions_file(tmp_path / "questions.jsonl"))
     manifest = tmp_path / "run" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"seconds": 1.0', '"seconds": 2.0'))
+    content = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(content | {"seconds": content["seconds"] + 1}))
     with pytest.raises(InvalidInput, match="a training set of other runs"):
         train([tmp_path / "run"], lab / "set", tmp_path / "out")
