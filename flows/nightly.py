@@ -242,40 +242,33 @@ class _Making:
 
     def trajectories(self, why_not: str) -> Made:
         """MCTS trajectories of the questions, unless something is against it."""
-        plan = self._plan
-
-        def make() -> Manifest:
-            return mcts_trajectories(
-                questions=self._folder / windows.QUESTIONS,
-                out=self._folder / windows.MCTS,
-                preset=plan.mcts_preset,
-                model=self._means.model,
-                model_name=plan.model_name,
-                limit=plan.most_questions,
-                seed=plan.seed,
-                caps=self._means.caps,
-            )
-
-        return self._made(MCTS, windows.MCTS, why_not, make)
+        return self._of_questions(MCTS, windows.MCTS, mcts_trajectories, self._plan.mcts_preset, why_not)
 
     def kg_trajectories(self, why_not: str) -> Made:
         """KG trajectories of the questions, where there is a graph, unless something is against it."""
         plan = self._plan
+        why_not = why_not if plan.kg else _NO_GRAPH
+        return self._of_questions(KG, windows.KG, kg_trajectories, plan.kg_preset, why_not, kg=Path(plan.kg))
 
-        def make() -> Manifest:
-            return kg_trajectories(
+    def _of_questions(
+        self, dataset: Dataset, name: str, make: Callable[..., Manifest], preset: str, why_not: str, **more: Path
+    ) -> Made:
+        plan, means = self._plan, self._means
+
+        def made() -> Manifest:
+            return make(
                 questions=self._folder / windows.QUESTIONS,
-                out=self._folder / windows.KG,
-                kg=Path(plan.kg),
-                preset=plan.kg_preset,
-                model=self._means.model,
+                out=self._folder / name,
+                preset=preset,
+                model=means.model,
                 model_name=plan.model_name,
                 limit=plan.most_questions,
                 seed=plan.seed,
-                caps=self._means.caps,
+                caps=means.caps,
+                **more,
             )
 
-        return self._made(KG, windows.KG, why_not if plan.kg else _NO_GRAPH, make)
+        return self._made(dataset, name, why_not, made)
 
     def check_window(self, documents: int, questions: int) -> None:
         """Hold what the window has against its bands."""

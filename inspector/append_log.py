@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from schemas import InvalidInput, OutputError, from_dict, to_dict, version_of
+from schemas import InvalidInput, OutputError, from_dict, sync, to_dict, version_of
 
 T = TypeVar("T")
 _TAIL = 1 << 20
@@ -32,7 +32,7 @@ def append_records(path: Path, records: Sequence[object]) -> None:
             _write_at_end(descriptor, lines)
         finally:
             os.close(descriptor)
-        _sync_folder(path.parent)
+        sync(path.parent)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -71,14 +71,6 @@ def _write_at_end(descriptor: int, lines: bytes) -> None:
     except OSError:
         os.ftruncate(descriptor, size)  # the disk is full: nothing of it counts
         raise
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _is_whole(tail: bytes) -> bool:

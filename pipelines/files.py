@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from schemas import OutputError
+from schemas import OutputError, sync
 
 LOCK = ".lock"
 """File of a folder by which one process holds it."""
@@ -45,9 +45,9 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             write(temporary)
-            _sync(temporary)
+            sync(temporary)
             os.replace(temporary, path)
-            _sync(path.parent)
+            sync(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -109,11 +109,3 @@ def _locked(descriptor: int) -> bool:
 
 def _write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

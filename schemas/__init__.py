@@ -43,6 +43,7 @@ from schemas.curation import (
     RulingAction,
 )
 from schemas.document import Document, Passage
+from schemas.durable import sync
 from schemas.episode import PlannedSearch, RSearchReward, SearchEpisode, SearchStatus
 from schemas.errors import (
     ITEM_ERRORS,
@@ -218,6 +219,7 @@ __all__ = [
     "iter_parquet",
     "read_parquet",
     "read_rows",
+    "sync",
     "to_dict",
     "to_table",
     "version_of",

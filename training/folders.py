@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from schemas import FileEntry, OutputError
+from schemas import FileEntry, OutputError, sync
 
 
 @contextlib.contextmanager
@@ -26,9 +26,9 @@ def new_folder(out: Path) -> Iterator[Path]:
         temporary.mkdir(parents=True)
         yield temporary
         for path in [*temporary.rglob("*"), temporary]:
-            _sync(path)
+            sync(path)
         os.rename(temporary, out)  # onto an empty folder too
-        _sync(out.parent)
+        sync(out.parent)
     except OSError as error:
         raise OutputError(f"cannot write {out}: {error.strerror or error}") from error
     finally:
@@ -46,11 +46,3 @@ def entry_of(folder: Path, path: Path, rows: int) -> FileEntry:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return FileEntry(path=path.relative_to(folder).as_posix(), rows=rows, sha256=digest)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

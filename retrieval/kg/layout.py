@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from schemas import InvalidInput, KgStats, OutputError, RetrievalError, from_dict, to_dict
+from schemas import InvalidInput, KgStats, OutputError, RetrievalError, from_dict, sync, to_dict
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -40,7 +40,7 @@ def building(folder: Path) -> Iterator[Path]:
                 _sync(temporary)
                 (temporary / _LOCK).unlink()
                 os.rename(temporary, folder)
-                _sync_folder(folder.parent)
+                sync(folder.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
@@ -115,15 +115,7 @@ def _sync(folder: Path) -> None:
     for path in folder.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    _sync_folder(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(folder)
 
 
 def _sha256(path: Path) -> str:

@@ -87,12 +87,15 @@ class Visit:
         """All that a person can read."""
         return self.page.inner_text("body")
 
-    def check_it_stands(self) -> None:
-        """No error on the page, no dialog, and nothing asked for elsewhere."""
-        assert self.page.locator('[data-testid="stException"], [data-testid="stAlertContentError"]').count() == 0, (
-            self.text()
-        )
-        assert (self.outside, self.dialogs) == ([], [])
+    def shows(self, text: str) -> bool:
+        """Whether a text can be read on the page, or comes to be within a while."""
+        self.page.get_by_text(text).first.wait_for(timeout=20_000)
+        return text in self.text()
+
+    def problems(self) -> list[str]:
+        """Errors on the page, dialogs, and what it asked of other hosts."""
+        errors = self.page.locator('[data-testid="stException"], [data-testid="stAlertContentError"]').all_inner_texts()
+        return [*errors, *self.dialogs, *self.outside]
 
     def _note(self, request: Any) -> None:
         if not request.url.startswith((self.url, "data:", "blob:", self.url.replace("http", "ws", 1))):
