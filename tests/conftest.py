@@ -53,6 +53,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group("demo" if uses_demo else str(item.path)))
 
 
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """Bytes take the name of their argument: gzip packs the time into them, and both processes must agree."""
+    del config
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(autouse=True)
 def _environment_as_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test may set what it likes in `os.environ`, even without monkeypatch: the next one finds the values above."""
