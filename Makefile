@@ -55,7 +55,7 @@ demo: install  ## every data set from the samples, with a packaged model: no key
 	@$(BIN)/trailforge kg-questions --kg $(OUT)-graph --as-of 2026 --preset demo --out $(OUT)-kg-questions
 
 test: install  ## the tests, in JOBS=2 processes; ARGS="-m 'not slow'" leaves out the slow ones
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --durations=30 --durations-min=5 $(ARGS)
 
 test-vllm: install $(VLLM_WEIGHTS)  ## tests against a real vLLM on this CPU: .venv-vllm/ (4 GB, 3 to 11 minutes), no part of check
 	@TRAILFORGE_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest -m vllm $(ARGS)

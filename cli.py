@@ -27,7 +27,7 @@ from commands.options import (
     Runner,
     Verdicts,
 )
-from schemas.errors import TrailforgeError
+from schemas.errors import InvalidInput, TrailforgeError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -151,8 +151,8 @@ def verify(folder: RunFolder) -> None:
     epilog="""Examples:\n
     trailforge show datasets_out/demo\n
     trailforge show datasets_out/demo --kind decomposition --count 3\n
-    trailforge show datasets_out/demo --id 1f0c4a5be2d97a63\n
-    trailforge show datasets_out/demo --id 2hop__sample_001 --tree\n
+    trailforge show datasets_out/demo --id UID\n
+    trailforge show datasets_out/demo --id 2hop__sample_01 --tree\n
     trailforge show datasets_out/bundles --kind factual\n
     trailforge show datasets_out/bundles --bundles --count 20""",
 )
@@ -177,6 +177,9 @@ def show(
 
     console = Console()
     dataset = run_views.dataset_of(folder)
+    for flag, is_given, has in (("--tree", tree, "mcts_trajectories"), ("--bundles", bundles, "document_bundles")):
+        if is_given and dataset != has:
+            raise InvalidInput(f"is a run of {dataset}, which has none of these", file=folder, field=flag)
     if dataset == "document_bundles":
         if bundles:
             views = map(terminal.bundle, run_views.find_bundles(folder, id, count))
@@ -304,6 +307,21 @@ def main(arguments: list[str] | None = None) -> None:
         _end(f"error: {error}", error.exit_code)
     except KeyboardInterrupt:
         _end("stopped; the same command goes on from here", _INTERRUPTED)
+    except RuntimeError:  # Prefect's, of no kind of its own, when its server does not answer
+        if (silent := _silent_prefect()) is None:
+            raise
+        _end(f"error: {silent}", silent.exit_code)
+
+
+def _silent_prefect() -> TrailforgeError | None:
+    """What to do about a Prefect server that flows need and cannot reach; None when it answers."""
+    if "flows" not in sys.modules:
+        return None
+    from flows.doctor import prefect_server
+    from schemas.errors import ServerUnavailable
+
+    found = prefect_server()
+    return ServerUnavailable(f"Prefect: {found.detail}; {found.mend}") if found.mend else None
 
 
 def _quiet() -> None:

@@ -8,18 +8,20 @@ from typing import Annotated
 
 import typer
 
-from commands.options import MaxCalls, MaxCost, MaxTokens, Model, ModelName, RunFolder
+from commands.options import Model, ModelName, RunFolder
 
 NIGHTLY_EPILOG = """Examples:\n
     trailforge nightly --documents 'fetched/*.jsonl' --out datasets_out/nightly --kg kgs/wikidata5m --model http://127.0.0.1:8000/v1\n
     trailforge nightly … --day 2026-11-20       the window of that day, begun and killed, or missed\n
-    trailforge nightly … --window-days 7 --bands nightly --keep-windows 30"""
+    trailforge nightly … --window-days 7 --bands nightly --keep-windows 30\n
+    trailforge nightly … --verdicts 'datasets_out/nightly/*/*'   heeds what people decided on the windows before"""
 RETAIN_EPILOG = """Examples:\n
     trailforge retain datasets_out/nightly --keep 30 --dry-run\n
     trailforge retain datasets_out/nightly --keep 30 --curated /data/curated"""
 CHECK_EPILOG = """Examples:\n
     trailforge check-bands datasets_out/nightly/2026-11-20/mcts\n
     trailforge check-bands datasets_out/demo --bands my-bands.yaml"""
+_CAPPED = "of each of the three data sets of each window"
 Curated = Annotated[
     list[Path] | None,
     typer.Option(help="Folder of curated data sets beside the root's: decisions applied there count. Repeatable."),
@@ -43,12 +45,16 @@ def nightly_command(
     most_questions: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
     distractors: Annotated[int, typer.Option(min=0, help="Paragraphs of a question beside its bundle's.")] = 16,
     benchmark: Annotated[list[Path] | None, typer.Option(help="Questions that must not come out. Repeatable.")] = None,
+    verdicts: Annotated[
+        list[str] | None,
+        typer.Option(help="Folder of a curated run, its log, or a pattern of these: not made again. Repeatable."),
+    ] = None,
     bands: Annotated[
         str | None, typer.Option(help="nightly, or a YAML file: figures outside end with code 12.")
     ] = None,
-    max_cost: MaxCost = None,
-    max_calls: MaxCalls = None,
-    max_tokens: MaxTokens = None,
+    max_cost: Annotated[float | None, typer.Option(min=0, help=f"Hard cap on the cost {_CAPPED}.")] = None,
+    max_calls: Annotated[int | None, typer.Option(min=0, help=f"Hard cap on the model calls {_CAPPED}.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=0, help=f"Hard cap on the tokens {_CAPPED}.")] = None,
     keep_windows: Annotated[int | None, typer.Option(min=1, help="Then remove all but the newest N.")] = None,
     curated: Curated = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
@@ -72,6 +78,7 @@ def nightly_command(
         most_questions=most_questions,
         distractors=distractors,
         benchmarks=benchmark,
+        verdicts=verdicts,
         bands=bands,
         caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
         keep_windows=keep_windows,
@@ -88,9 +95,10 @@ def retain_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
 ) -> None:
     """Remove old complete windows, but not those in use or with people's decisions that were not applied."""
+    from flows.verdicts import awaits_curation
     from pipelines.retention import fates, retain
 
-    for fate in (fates if dry_run else retain)(root, keep, curated=curated or []):
+    for fate in (fates if dry_run else retain)(root, keep, is_open=awaits_curation, curated=curated or []):
         gone = "would go" if dry_run else "removed"
         print(f"{fate.folder}: {f'stays: {fate.kept_for}' if fate.kept_for else gone}")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date
+from functools import partial
 from pathlib import Path
 
 from prefect import flow, get_run_logger, task
@@ -21,6 +22,7 @@ from flows.configuration import configuration_of, configured
 from flows.document_bundles import document_bundles
 from flows.kg_trajectories import kg_trajectories
 from flows.mcts_trajectories import mcts_trajectories
+from flows.verdicts import awaits_curation, copied, copies
 from inference import Caps
 from pipelines import retention, windows
 from pipelines.bands import Bands, Breach, bands_of, outside, outside_of_window
@@ -69,6 +71,7 @@ def nightly(
     most_questions: int | None = None,
     distractors: int = 16,
     benchmarks: list[Path] | None = None,
+    verdicts: list[str] | None = None,
     bands: str | None = None,
     caps: Caps | None = None,
     keep_windows: int | None = None,
@@ -78,8 +81,9 @@ def nightly(
     """Make the data of one window in `out/DAY/`: of the documents published in the `window_days` days before `day`.
 
     `documents`: files, or patterns of files. `day`: None is the day, in UTC, for which the run was scheduled, however
-    late it starts. `kg`: folder of a store; None leaves KG trajectories out. `most_…`: the first so many. `bands`: a
-    file of bands; None: nobody is told. `caps`: of each data set of a window. `keep_windows`, `curated`: see
+    late it starts. `kg`: folder of a store; None leaves KG trajectories out. `most_…`: the first so many. `verdicts`:
+    folders of curated runs or logs of theirs, or patterns of these, as they are when the window takes its documents.
+    `bands`: a file of bands; None: nobody is told. `caps`: of each data set of a window. `keep_windows`, `curated`: see
     `pipelines.retention`; None removes nothing, and never what this run made goes. Raises at the end: the first error,
     with the figures outside of their bands in its message, or `OutOfBand` when there was none.
     """
@@ -98,9 +102,11 @@ def nightly(
         most_questions=most_questions,
         distractors=distractors,
         seed=seed,
+        verdicts=tuple(verdicts or ()),
     )
     own = configured_plan(asked)
     retention.check_keep(1 if keep_windows is None else keep_windows)
+    windows.files_of(own.documents)  # of no file, the plan would stay unfinished for ever
     windows.begin(out, own)
     before = [folder for folder in windows.unfinished(out, before=own.day) if not is_held(folder)]
     folders = [*before, out / own.day]
@@ -152,6 +158,7 @@ def _each(folders: Sequence[Path], own: WindowPlan, means: Means) -> tuple[list[
             made.append(make_window(folder, plan, means))
         except TrailforgeError as error:
             get_run_logger().error("window %s: %s", folder.name, error)
+            error.args = (f"window {folder}: {error}",)
             errors.append(error)
     return made, errors
 
@@ -159,7 +166,7 @@ def _each(folders: Sequence[Path], own: WindowPlan, means: Means) -> tuple[list[
 def _retain(root: Path, keep: int, curated: Sequence[Path], *, spare: Sequence[str]) -> list[TrailforgeError]:
     """Remove old windows; what went wrong."""
     try:
-        for fate in retention.retain(root, keep, curated=curated, spare=spare):
+        for fate in retention.retain(root, keep, is_open=awaits_curation, curated=curated, spare=spare):
             get_run_logger().info("%s: %s", fate.folder, fate.kept_for or "removed")
     except TrailforgeError as error:
         get_run_logger().error("retention: %s", error)
@@ -188,7 +195,7 @@ def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
         if done is not None:
             return replace(done, breaches=())
         check_plan(plan)
-        taken = windows.take(folder, plan)
+        taken = windows.take(folder, plan, partial(copied, plan.verdicts))
         making = _Making(folder, plan, means)
         bundles = making.bundles(taken)
         asked = making.questions(bundles)
@@ -212,6 +219,7 @@ class _Making:
 
     def __init__(self, folder: Path, plan: WindowPlan, means: Means) -> None:
         self._folder, self._plan, self._means = folder, plan, means
+        self._verdicts = copies(folder / windows.VERDICTS)
         self.breaches: list[Breach] = []
 
     def bundles(self, taken: Taken) -> Made:
@@ -228,6 +236,7 @@ class _Making:
                 limit=plan.most_documents,
                 seed=plan.seed,
                 caps=self._means.caps,
+                verdicts=self._verdicts,
                 benchmarks=[Path(path) for path in plan.benchmarks],
             )
 
@@ -265,6 +274,7 @@ class _Making:
                 limit=plan.most_questions,
                 seed=plan.seed,
                 caps=means.caps,
+                verdicts=self._verdicts,
                 **more,
             )
 

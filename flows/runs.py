@@ -28,17 +28,27 @@ from pipelines.progress import begin_progress
 from pipelines.runners import check_runner
 from pipelines.shards import missing_shards, receipt_path
 from pipelines.stages.model_work import check_servers
-from schemas import BudgetExceeded, CountMismatch, InvalidInput, Manifest, OutputError, Stalled
+from schemas import (
+    BudgetExceeded,
+    CountMismatch,
+    InvalidInput,
+    Manifest,
+    OutputError,
+    ProviderError,
+    ServerUnavailable,
+)
 
 EMBEDDED = "embedded"
 C = TypeVar("C", bound=RunConfig)
 
 
 def is_mendable(task_: Task, run: TaskRun, state: State) -> bool:
-    """A retry helps when a server failed or a worker died; not with wrong input, a full disk or unbalanced books, nor
-    at a cap, nor when the client itself has waited for long enough."""
+    """A retry helps when a server was away or a worker died; not with wrong input, a full disk or unbalanced books, nor
+    at a cap, nor with a refused key, nor when the client itself has waited for long enough."""
     error = state.result(raise_on_failure=False)
-    return not isinstance(error, InvalidInput | OutputError | CountMismatch | BudgetExceeded | Stalled)
+    if isinstance(error, ProviderError):
+        return isinstance(error, ServerUnavailable)
+    return not isinstance(error, InvalidInput | OutputError | CountMismatch | BudgetExceeded)
 
 
 def with_redo(out: Path, config: C, is_asked: bool) -> C:

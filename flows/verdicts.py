@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import glob
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from inspector.decisions import merged, read_decisions
 from inspector.patterns import read_patterns, refused_patterns
-from pipelines.files import sha256_of
+from pipelines.files import output_errors, sha256_of, write_atomically
 from pipelines.sources.refused import Refusals, refused
+from pipelines.windows import VERDICTS
 from schemas import DECISIONS_LOG, PATTERNS_LOG, Decision, FileEntry, InvalidInput, PatternDecision
 
 _LOGS = tuple(Path(log) for log in (DECISIONS_LOG, PATTERNS_LOG))
@@ -33,6 +38,49 @@ def refusals(verdicts: Sequence[Path]) -> Refusals:
     return Refusals(
         sources=refused(merged(decisions).rulings), patterns=refused_patterns(patterns), logs=tuple(entries)
     )
+
+
+def copied(verdicts: Iterable[str], folder: Path) -> tuple[FileEntry, ...]:
+    """Copy the logs that names and patterns of files or folders stand for into `folder`, in place of what is there.
+
+    What the copies were made of; their hashes and numbers of words are the copies'. A name has to have a log, as for
+    `refusals`; a pattern may have none yet, and leaves out the copies of other windows. Raises `InvalidInput` for a log
+    that cannot be read.
+    """
+    logs = list(dict.fromkeys(log for each in verdicts for log in _logs_called(each)))
+    refusals(logs)
+    with output_errors(folder):
+        if folder.exists():
+            shutil.rmtree(folder)
+    for at, log in enumerate(logs):
+        write_atomically(folder / f"{at:06}" / log.name, partial(_copy, log))
+    origins = dict(zip(map(str, copies(folder)), map(str, logs), strict=True))
+    return tuple(replace(entry, path=origins[entry.path]) for entry in refusals(copies(folder)).logs)
+
+
+def copies(folder: Path) -> list[Path]:
+    """The logs that were copied into a folder, in order."""
+    return sorted(folder.glob("*/*.jsonl"))
+
+
+def awaits_curation(log: Path) -> bool:
+    """Whether `trailforge curate apply` can do something with a log of decisions; one that cannot be read waits."""
+    try:
+        return any(ruling.table != "rejected" for ruling in merged(read_decisions(log)).rulings)
+    except InvalidInput:
+        return True
+
+
+def _copy(log: Path, copy: Path) -> None:
+    shutil.copyfile(log, copy)
+
+
+def _logs_called(name: str) -> list[Path]:
+    if not glob.has_magic(name):
+        return _logs_in(Path(name))
+    found = [Path(path) for path in sorted(glob.glob(name, recursive=True))]
+    logs = [log for path in found for log in (path, *(path / log for log in _LOGS))]
+    return [log for log in logs if log.name in _NAMES and log.is_file() and log.parent.parent.name != VERDICTS]
 
 
 def _logs_in(path: Path) -> list[Path]:

@@ -1,7 +1,7 @@
 """Which complete windows of a root are old enough to go, and their removal.
 
 Kept are the newest ones, windows that are not complete or in use, and what people put work into: a window with
-decisions that no curated data set was made of, one with patterns, which later runs read where they are
+decisions of which a curated data set is still to be made, one with patterns, which later runs read where they are
 (`--verdicts`), and one that has files in it, or right below its runs, that no window has.
 """
 
@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +23,12 @@ from pipelines.finish import CARD, MANIFEST
 from pipelines.intake import SETTINGS
 from pipelines.progress import FOLDER as PROGRESS
 from pipelines.shards import RECEIPTS
-from pipelines.windows import DOCUMENTS, DONE, PLAN, QUESTIONS, RUNS, TAKEN, folders
+from pipelines.windows import DOCUMENTS, DONE, PLAN, QUESTIONS, RUNS, TAKEN, VERDICTS, folders
 from pipelines.worker_errors import ERRORS
 from schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, OutputError
 
 _REMOVED = ".removed-"
-_OF_A_WINDOW = frozenset({PLAN, TAKEN, DONE, DOCUMENTS, QUESTIONS, LOCK, *RUNS})
+_OF_A_WINDOW = frozenset({PLAN, TAKEN, DONE, DOCUMENTS, QUESTIONS, VERDICTS, LOCK, *RUNS})
 _FILES_OF_A_RUN = frozenset({SETTINGS, MANIFEST, CARD, LOCK})
 _FOLDERS_OF_A_RUN = frozenset({RECEIPTS, PROGRESS, ERRORS, "ledger", "plots", "work", "curation"})
 _OF_A_RUN = _FILES_OF_A_RUN | _FOLDERS_OF_A_RUN | (all_tables() - {CURATED})
@@ -44,11 +44,19 @@ class Fate:
     """Why it stays; empty when it goes."""
 
 
-def fates(root: Path, keep: int, *, curated: Sequence[Path] = (), spare: Sequence[str] = ()) -> list[Fate]:
+def fates(
+    root: Path,
+    keep: int,
+    *,
+    is_open: Callable[[Path], bool],
+    curated: Sequence[Path] = (),
+    spare: Sequence[str] = (),
+) -> list[Fate]:
     """Of the complete windows but the newest `keep`, the earliest first. Changes nothing.
 
-    `curated`: folders in or below which there are curated data sets, beside the root itself. `spare`: days that stay,
-    however old. Raises `InvalidInput` for a root that is not there, or fewer than one window to keep.
+    `is_open`: whether a log has decisions that a curated data set can be made of. `curated`: folders in or below which
+    there are such data sets, beside the root itself. `spare`: days that stay, however old. Raises `InvalidInput` for a
+    root that is not there, or fewer than one window to keep.
     """
     check_keep(keep)
     if not root.is_dir():
@@ -56,7 +64,7 @@ def fates(root: Path, keep: int, *, curated: Sequence[Path] = (), spare: Sequenc
     complete = [folder for folder in folders(root) if (folder / DONE).is_file()]
     old = [folder for folder in complete[: max(0, len(complete) - keep)] if folder.name not in spare]
     applied = _applied((root, *curated), old)
-    return [Fate(folder=folder, kept_for=_kept_for(folder, applied)) for folder in old]
+    return [Fate(folder=folder, kept_for=_kept_for(folder, applied, is_open)) for folder in old]
 
 
 def check_keep(keep: int) -> None:
@@ -65,11 +73,18 @@ def check_keep(keep: int) -> None:
         raise InvalidInput("has to be 1 or more", field="keep")
 
 
-def retain(root: Path, keep: int, *, curated: Sequence[Path] = (), spare: Sequence[str] = ()) -> list[Fate]:
+def retain(
+    root: Path,
+    keep: int,
+    *,
+    is_open: Callable[[Path], bool],
+    curated: Sequence[Path] = (),
+    spare: Sequence[str] = (),
+) -> list[Fate]:
     """Remove what `fates` lets go; what became of each. A window is moved aside whole before it is deleted."""
     for leftover in root.glob(f"{_REMOVED}*"):  # of a removal that was killed
         shutil.rmtree(leftover, ignore_errors=True)
-    return [_settled(fate) for fate in fates(root, keep, curated=curated, spare=spare)]
+    return [_settled(fate) for fate in fates(root, keep, is_open=is_open, curated=curated, spare=spare)]
 
 
 def _settled(fate: Fate) -> Fate:
@@ -89,7 +104,7 @@ def _settled(fate: Fate) -> Fate:
     return fate
 
 
-def _kept_for(folder: Path, applied: Set[str]) -> str:
+def _kept_for(folder: Path, applied: Set[str], is_open: Callable[[Path], bool]) -> str:
     if any(is_held(each) for each in (folder, *_runs(folder))):
         return "a process works in it"
     strange = [*_beside(folder, _OF_A_WINDOW), *(path for run in _runs(folder) for path in _beside(run, _OF_A_RUN))]
@@ -98,7 +113,7 @@ def _kept_for(folder: Path, applied: Set[str]) -> str:
     patterns = [run for run in _runs(folder) if (run / PATTERNS_LOG).is_file()]
     if patterns:
         return f"people's patterns are in {patterns[0].name} (--verdicts)"
-    open_logs = [log for log in _logs(folder) if sha256_of(log) not in applied]
+    open_logs = [log for log in _logs(folder) if sha256_of(log) not in applied and is_open(log)]
     if open_logs:
         return f"people's decisions in {open_logs[0].parents[1].name} were not applied (trailforge curate apply)"
     return ""

@@ -1,9 +1,10 @@
 """A window of days: which documents it takes from files that grow, and the folder in which its data is made.
 
-    ROOT/2026-11-20/  plan.json  documents.jsonl.gz  taken.json  bundles/  questions.jsonl.gz  mcts/  kg/  window.json
+    ROOT/2026-11-20/  plan.json  verdicts/  documents.jsonl.gz  taken.json
+                      bundles/  questions.jsonl.gz  mcts/  kg/  window.json
 
-`plan.json` comes first and `window.json` last. The documents are copied: a window that is killed and finished nights
-later has those that it began with, whatever became of the files.
+`plan.json` comes first and `window.json` last. Documents and people's words on earlier runs are copied: a window that
+is killed and finished nights later has those that it began with, whatever became of the files.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import glob
 import gzip
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
@@ -24,7 +25,7 @@ from pipelines.sources.rows import InvalidRow
 from schemas import FileEntry, InvalidInput, OutputError, SourceDocument, StageCount, from_dict, to_dict
 
 PLAN, TAKEN, DONE = "plan.json", "taken.json", "window.json"
-DOCUMENTS, QUESTIONS = "documents.jsonl.gz", "questions.jsonl.gz"
+DOCUMENTS, QUESTIONS, VERDICTS = "documents.jsonl.gz", "questions.jsonl.gz", "verdicts"
 BUNDLES, MCTS, KG = "bundles", "mcts", "kg"
 RUNS = (BUNDLES, MCTS, KG)
 """Run folders of a window."""
@@ -56,6 +57,8 @@ class WindowPlan:
     distractors: int
     """Other documents that a question's paragraphs have beside its own."""
     seed: int
+    verdicts: tuple[str, ...] = ()
+    """Folders of runs, logs of what people said of them, or patterns of these."""
     bundles_hash: str = ""
     """Of the configuration that the preset, the benchmarks and so on gave when the window was begun."""
     mcts_hash: str = ""
@@ -84,6 +87,8 @@ class Taken:
     """All rows of the files, and why those that were left out were."""
     sources: tuple[FileEntry, ...]
     """The files; `rows`: how many of theirs were taken."""
+    verdicts: tuple[FileEntry, ...] = ()
+    """The logs of people's words that are heard; `rows`: words in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +149,7 @@ def keep_plan(folder: Path, plan: WindowPlan) -> None:
         changed = "; ".join(f"{name}: {old[name]} -> {new[name]}" for name in old if old[name] != new[name])
         problem = f"was begun with other parameters ({changed}); give these, or move it away"
         raise OutputError(f"{folder} {problem}. A run for a later day finishes it as it was begun")
-    strange = {path.name for path in folder.glob("[!.]*")} - {PLAN, DOCUMENTS}
+    strange = {path.name for path in folder.glob("[!.]*")} - {PLAN, DOCUMENTS, VERDICTS}
     if begun is None and strange:
         raise OutputError(f"{folder} holds no window, but {min(strange)}; give another --out")
     if begun is None:
@@ -176,8 +181,10 @@ def read_window(folder: Path) -> Window | None:
     return _read(folder / DONE, Window)
 
 
-def take(folder: Path, plan: WindowPlan) -> Taken:
+def take(folder: Path, plan: WindowPlan, hear: Callable[[Path], tuple[FileEntry, ...]] = lambda _: ()) -> Taken:
     """Copy the documents of the window's days into its folder, unless that is done, and keep the books of it.
+
+    `hear`: copies people's words into a folder and says from where.
 
     All files are read again when one has changed meanwhile. Raises `InvalidInput` for a pattern without files, a file
     that cannot be read or does not stand still, and when over 5 % of all rows are invalid.
@@ -185,6 +192,7 @@ def take(folder: Path, plan: WindowPlan) -> Taken:
     done = _read(folder / TAKEN, Taken)
     if done is not None:
         return done
+    heard = hear(folder / VERDICTS)
     files = files_of(plan.documents)
     for _ in range(_READINGS):
         before = [_version(file) for file in files]
@@ -197,7 +205,7 @@ def take(folder: Path, plan: WindowPlan) -> Taken:
         raise InvalidInput(problem, file=changed[0])
     choice.check()
     write_lines(folder / DOCUMENTS, choice.documents)
-    taken = Taken(books=choice.books, sources=sources)
+    taken = Taken(books=choice.books, sources=sources, verdicts=heard)
     write_text(folder / TAKEN, json.dumps(to_dict(taken), indent=1))
     return taken
 

@@ -7,9 +7,11 @@ import os
 import signal
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 _SECRETS = (
     *("TRAILFORGE_API_KEY", "TRAILFORGE_LEDGER_PASSWORD", "OPENAI_API_KEY", "OPENAI_BASE_URL", "HF_TOKEN"),
@@ -23,6 +25,12 @@ _PINNED = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "TOKENIZERS_PARALLELISM": "false",
 }
+_SHARED = {
+    "demo": ("demo", "document_bundles", "kg_trajectories", "kg_questions", "inspect"),
+    "site": ("schedule", "nightly"),
+}
+"""Tests of `end_to_end` that look at the same runs, or at the same Prefect server."""
+_TOGETHER = {f"tests/end_to_end/test_{name}.py": shared for shared, names in _SHARED.items() for name in names}
 _prefect_home = tempfile.TemporaryDirectory(prefix="trailforge-tests-", ignore_cleanup_errors=True)
 
 # At import and not in a fixture: test modules import Prefect and tokenizers, which read the environment once.
@@ -46,11 +54,22 @@ def pytest_unconfigure() -> None:
     _prefect_home.cleanup()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of two processes that share the tests, each takes whole files; what looks at the demo's runs stays together."""
-    for item in items:
-        uses_demo = any(name.startswith("demo_") for name in getattr(item, "fixturenames", ()))
-        item.add_marker(pytest.mark.xdist_group("demo" if uses_demo else str(item.path)))
+class _ByFile(LoadScopeScheduling):
+    """Of two processes that share the tests, each takes whole files; what shares things dear to make stays together.
+
+    `--dist loadgroup` would do it, but pytest 9 no longer hears of its groups (pytest-xdist 3.8, its issue 1386).
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return _TOGETHER.get(file, file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Files in their order: by default those with few tests come last, and these are the ones that take minutes."""
+    config.option.loadscopereorder = False
+    return _ByFile(config, log)
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:

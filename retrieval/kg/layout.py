@@ -69,7 +69,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInput(
-            "holds no knowledge graph: build one with `build_kg`, and give the folder it wrote", file=folder
+            "holds no knowledge graph: build one (`trailforge kg build`), and give the folder it wrote", file=folder
         ) from error
     except ValueError as error:
         raise RetrievalError(f"{folder / MANIFEST} is damaged: build the store again") from error

@@ -46,6 +46,8 @@ def _prefect_is_named(_prefect_for_all: str, _environment_as_found: None, monkey
 @pytest.fixture(scope="package")
 def demo_trajectories(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The first part of `make demo`, on some of its questions: all 34 would take minutes."""
+    if "PYTEST_XDIST_WORKER" in os.environ:  # made by both processes, the tests would take minutes more
+        (tmp_path_factory.getbasetemp().parent / "demo-was-made").touch(exist_ok=False)
     folder = tmp_path_factory.mktemp("demo")
     questions = folder / "questions.jsonl"
     lines = QUESTIONS.read_text().splitlines(keepends=True)

@@ -150,6 +150,9 @@ def prefect_server(log: Path, *, home: Path | None = None) -> Iterator[dict[str,
         finally:
             process.terminate()
             process.wait(timeout=30)
+            listing = subprocess.run(["ps", "-eww", "-o", "args"], capture_output=True, text=True, check=True).stdout
+            left = [line for line in listing.splitlines() if f"--port {port}" in line]
+            assert not left, f"the server that tests started is still there: {left}"
 
 
 def leftovers(folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The nightly deployment: a window loses its worker and is finished by the next night's run; asked again, it stays."""
+"""The nightly deployment: a window loses its worker and is finished by the next night's run, which makes its own."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ from tests.support.model_server import running
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 IN_FLIGHT = 4
-BUNDLES = [0, 15, 8]
-KILLED, EMPTY = "2026-11-20", "2026-11-21"
+KILLED, NEXT, EMPTY = "2026-11-20", "2026-11-21", "2026-11-22"
+"""By the day of their windows. The last one has no documents."""
+BUNDLES = {KILLED: [0, 15], NEXT: [8]}
+"""Of the samples, published the day before."""
 
 
 class Lab:
@@ -39,14 +41,16 @@ class Lab:
 
     def __init__(self, site: Site, folder: Path, model: str) -> None:
         self.site, self.folder, self.out = site, folder, folder / "out"
-        write_documents(folder / "documents.jsonl", nightly_world.documents_of(["2026-11-19"] * 3, BUNDLES))
+        days = {KILLED: "2026-11-19", NEXT: "2026-11-20"}
+        made = [nightly_world.documents_of([days[night]] * len(at), at) for night, at in BUNDLES.items()]
+        write_documents(folder / "documents.jsonl", [each for some in made for each in some])
         preset = str(nightly_world.write_preset(folder / "preset.yaml", in_flight=IN_FLIGHT))
         (found,) = site.ask("deployments/filter", deployments={"name": {"any_": ["nightly"]}})
         self._deployment = found["id"]
         self._parameters = {
             "documents": [str(folder / "*.jsonl")],
             "out": str(self.out),
-            "kg": str(nightly_world.graph_of(folder / "kg", BUNDLES)),
+            "kg": str(nightly_world.graph_of(folder / "kg", [at for some in BUNDLES.values() for at in some])),
             "model": model,
             **{f"{name}_preset": preset for name in RUNS},
         }
@@ -132,7 +136,7 @@ def listen(site: Site, folder: Path, hook: str) -> None:
     assert "Created automation" in site.prefect("automation", "create", "--from-file", folder / "automation.yaml")
 
 
-def test_a_night_with_a_killed_worker_is_finished_by_the_next_and_then_stays(site: Site, tmp_path: Path) -> None:
+def test_each_night_makes_its_window_though_a_worker_is_killed(site: Site, tmp_path: Path) -> None:
     model = running(nightly=1, latency=0.05, spread=0.5, slots=IN_FLIGHT, log=tmp_path / "calls.log")
     with model as url, told() as (hook, received):
         lab = Lab(site, tmp_path, url)
@@ -148,33 +152,38 @@ def test_a_night_with_a_killed_worker_is_finished_by_the_next_and_then_stays(sit
             site.ask(f"flow_runs/{killed}/set_state", state={"type": "CRASHED"}, force=True)
 
             worker = Worker(site, tmp_path / "worker.log")
-            run = lab.schedule(EMPTY)
+            run = lab.schedule(NEXT)
             worker.until(lambda: lab.has_ended(run))
-            worker.until(lambda: received != [], seconds=60)
             made, asked = contents(lab.out), lab.asked()
 
-            again = lab.schedule(KILLED)
-            worker.until(lambda: lab.has_ended(again))
+            again, empty = lab.schedule(KILLED), lab.schedule(EMPTY)
+            worker.until(lambda: lab.has_ended(again) and lab.has_ended(empty))
+            worker.until(lambda: received != [], seconds=60)
         finally:
             worker.kill()
 
-    says = f"{EMPTY}, window: documents is 0, should be at least 1"
-    assert lab.state(run)["type"] == "FAILED" and says in lab.state(run)["message"]
-    assert lab.state(again)["type"] == "COMPLETED", (tmp_path / "worker.log").read_text()[-4000:]
-    assert received == [{"text": says}]
-    assert contents(lab.out) == made and lab.asked() == asked
+    log = (tmp_path / "worker.log").read_text()[-4000:]
+    assert (lab.state(run)["type"], lab.state(again)["type"]) == ("COMPLETED", "COMPLETED"), log
     print(f"{len(asked)} calls, {len(asked) - len(set(asked))} paid again")
     assert len(asked) - len(set(asked)) <= IN_FLIGHT
-    window, empty = read_window(lab.out / KILLED), read_window(lab.out / EMPTY)
-    assert window is not None and window.questions.accepted == len(BUNDLES)
+    for night, bundles in BUNDLES.items():
+        check_window(lab.out / night, questions=len(bundles))
+
+    says = f"{EMPTY}, window: documents is 0, should be at least 1"
+    assert lab.state(empty)["type"] == "FAILED" and says in lab.state(empty)["message"]
+    assert received == [{"text": says}]
+    now = contents(lab.out)
+    assert {path: now[path] for path in made} == made and lab.asked() == asked
+    window = read_window(lab.out / EMPTY)
+    assert window is not None and {each.skipped for each in window.datasets} == {"no document of these days"}
+
+
+def check_window(folder: Path, *, questions: int) -> None:
+    """All three data sets are there, whole, and no row is there twice."""
+    window = read_window(folder)
+    assert window is not None and window.questions.accepted == questions
     for each in window.datasets:
-        assert verify_run(lab.out / KILLED / each.folder).problems == [] and each.rows > 0
-    assert empty is not None and {each.skipped for each in empty.datasets} == {"no document of these days"}
-    assert uids(lab, "mcts/mcts_trajectories", Trajectory) > 0 and uids(lab, "kg/kg_trajectories", KgTrajectory) > 0
-
-
-def uids(lab: Lab, table: str, record: type) -> int:
-    """How many rows the window has, each with a uid of its own."""
-    rows = [row.uid for row in read_rows(sorted((lab.out / KILLED / table).glob("*.parquet")), record)]
-    assert len(rows) == len(set(rows))
-    return len(rows)
+        assert verify_run(folder / each.folder).problems == [] and each.rows > 0
+    for table, record in (("mcts/mcts_trajectories", Trajectory), ("kg/kg_trajectories", KgTrajectory)):
+        rows = [row.uid for row in read_rows(sorted((folder / table).glob("*.parquet")), record)]
+        assert 0 < len(rows) == len(set(rows))

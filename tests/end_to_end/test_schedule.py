@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from pipelines.verify import verify_run
-from tests.end_to_end.support import DEPLOYMENTS, POOL, PRESET, Site, prefect_server
+from tests.end_to_end.support import DEPLOYMENTS, POOL, PRESET, Site
 from tests.support.model_server import running
 from tests.support.world import write_questions
 
@@ -58,15 +56,3 @@ def test_a_prefect_command_in_the_root_reports_nothing_outside(site: Site) -> No
     """By `prefect.toml`, without any help of the environment."""
     del site.environment["PREFECT_SERVER_ANALYTICS_ENABLED"]
     assert "PREFECT_SERVER_ANALYTICS_ENABLED='False'" in site.prefect("config", "view").replace('"', "'")
-
-
-def test_nothing_of_it_is_left_running(tmp_path: Path) -> None:
-    """The server that the tests start ends with them."""
-    with prefect_server(tmp_path / "server.log", home=tmp_path) as environment:
-        url = environment["PREFECT_API_URL"]
-        urllib.request.urlopen(f"{url}/health", timeout=10).close()
-    with pytest.raises(OSError):
-        urllib.request.urlopen(f"{url}/health", timeout=10)
-    listing = subprocess.run(["ps", "-eww", "-o", "args"], capture_output=True, text=True, check=True).stdout
-    port = url.split(":")[2].partition("/")[0]
-    assert not [line for line in listing.splitlines() if f"--port {port}" in line]

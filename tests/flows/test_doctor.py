@@ -9,7 +9,7 @@ from prefect.settings import Settings
 
 from flows.doctor import examine, prefect_server, telemetry
 from pipelines.doctor import Finding
-from tests.end_to_end.support import PRESET, trailforge
+from tests.end_to_end.support import PRESET, ROOT, trailforge
 from tests.support.model_server import running, stats
 
 NOBODY = "http://127.0.0.1:9"
@@ -93,3 +93,11 @@ def test_the_command_says_faults_with_their_mends_and_ends_with_11(tmp_path: Pat
 def test_the_command_refuses_an_unknown_preset(tmp_path: Path) -> None:
     ended = trailforge("doctor", "--preset", "nope")
     assert ended.code == 2 and ended.error_line.startswith("error: no preset 'nope'")
+
+
+def test_a_command_whose_prefect_server_is_away_says_so_in_a_line(tmp_path: Path) -> None:
+    questions = ROOT / "sample_data" / "musique_style_questions.jsonl"
+    given = ("mcts-trajectories", "--questions", questions, "--preset", "demo", "--out", tmp_path / "out")
+    ended = trailforge(*given, environment={"PREFECT_API_URL": f"{NOBODY}/api"})
+    mend = "start it (`prefect server start`), or unset PREFECT_API_URL"
+    assert (ended.code, ended.error_line) == (4, f"error: Prefect: {NOBODY}/api does not answer; {mend}")

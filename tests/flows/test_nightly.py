@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,10 +17,22 @@ from typer.testing import CliRunner
 from cli import app
 from flows import nightly as module
 from flows.nightly import nightly
+from inspector.patterns import append_pattern
 from pipelines import windows
 from pipelines.files import exclusive
 from pipelines.windows import Window, WindowPlan, read_window
-from schemas import InvalidInput, OutOfBand, OutputError, ServerUnavailable, StageCount, from_dict
+from schemas import (
+    PATTERNS_LOG,
+    InvalidInput,
+    OutOfBand,
+    OutputError,
+    PatternDecision,
+    RejectedRow,
+    ServerUnavailable,
+    StageCount,
+    from_dict,
+    read_rows,
+)
 from tests.support import nightly_world
 from tests.support.bundle_world import write_documents
 from tests.support.files import contents
@@ -49,8 +62,9 @@ class Lab:
 
     def run(self, day: date | None, **options: Any) -> Window:
         """The flow, without a graph."""
-        given = {"model": self.url, "bundles_preset": self.preset, "mcts_preset": self.preset, **options}
-        made = nightly([str(self.folder / "*.jsonl")], self.out, day, **given)
+        given = {"documents": [str(self.folder / "*.jsonl")], "model": self.url}
+        given |= {"bundles_preset": self.preset, "mcts_preset": self.preset, **options}
+        made = nightly(out=self.out, day=day, **given)
         assert isinstance(made, Window)
         return made
 
@@ -179,6 +193,27 @@ def test_errors_breaches_and_retention_keep_none_of_each_other_back(lab: Lab, mo
         lab.run(EMPTY, keep_windows=1)
 
 
+def test_a_window_hears_people_as_they_spoke_when_it_began(lab: Lab) -> None:
+    before = lab.out / "2026-11-18" / "bundles"
+    title = nightly_world.documents_of(["2026-11-18"], [5])[0].title
+    word = PatternDecision(
+        run_id="r", field="title", pattern=re.escape(title), who="ben", when="2026-11-18T09:00:00.000000Z",
+        action="refuse", reason="dull",
+    )  # fmt: skip
+    append_pattern(before, word)
+    heard = {"verdicts": [str(lab.out / "*" / "*")]}
+    with pytest.raises(ServerUnavailable):
+        lab.run(FIRST, model=NOBODY, **heard)
+    append_pattern(before, replace(word, pattern="."))
+    window = lab.run(FIRST, **heard)
+    assert window.documents.accepted == 4
+    rejected = read_rows(sorted((lab.out / FIRST.isoformat() / "bundles/rejected").glob("*.parquet")), RejectedRow)
+    assert [row.uid for row in rejected if row.reason == "refused_pattern"] != []
+    assert sum(row.reason == "refused_pattern" for row in rejected) == 1
+    taken = json.loads((lab.out / FIRST.isoformat() / windows.TAKEN).read_text())
+    assert [(each["path"], each["rows"]) for each in taken["verdicts"]] == [(str(before / PATTERNS_LOG), 1)]
+
+
 def test_what_cannot_be_is_refused_before_anything_is_made(lab: Lab) -> None:
     (lab.folder / "bands.yaml").write_text("window: {documents: {atleast: 1}}\n")
     graph = nightly_world.graph_of(lab.folder / "kg", [5])
@@ -188,6 +223,7 @@ def test_what_cannot_be_is_refused_before_anything_is_made(lab: Lab) -> None:
         ("holds no knowledge graph", {"kg": lab.folder}),
         ("want gold decompositions", {"kg": graph, "kg_preset": "demo"}),
         ("no such file", {"benchmarks": [lab.folder / "none.jsonl"]}),
+        ("no file is called so", {"documents": [str(lab.folder / "elsewhere/*.jsonl")]}),
         ("'keep'", {"keep_windows": -1}),
     ]
     for message, options in wrong:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import regex
 
 from flows.mcts_trajectories import mcts_trajectories
-from flows.verdicts import refusals
+from flows.verdicts import awaits_curation, copied, copies, refusals
 from inspector.decisions import append
 from inspector.patterns import append_pattern
 from pipelines.files import sha256_of
@@ -69,6 +70,33 @@ def test_what_changes_nothing_leaves_the_run_what_it_is(runs: list[Path]) -> Non
     assert refusals([two, one]).hash == before.hash != refusals([one]).hash
     append(one, [rejection("x", "ben")])
     assert refusals(runs).hash != before.hash
+
+
+def test_patterns_give_the_logs_that_there_are_and_copies_are_what_they_were(runs: list[Path], tmp_path: Path) -> None:
+    window = tmp_path / "day" / "verdicts"
+    assert copied([str(tmp_path / "*" / "none*")], window) == () and copies(window) == []
+    entries = copied([str(tmp_path / "*"), str(runs[0])], window)
+    before = refusals(runs)
+    assert [entry.path for entry in entries] == [entry.path for entry in before.logs]
+    assert [entry.sha256 for entry in entries] == [sha256_of(copy) for copy in copies(window)]
+    append(runs[0], [rejection("x", "ben")])
+    assert refusals(copies(window)).hash == before.hash != refusals(runs).hash
+    # Copies of copies would double from night to night.
+    assert len(copied([str(tmp_path / "**")], tmp_path / "later" / "verdicts")) == 3
+    assert len(copied([str(runs[1] / PATTERNS_LOG)], window)) == 1 == len(copies(window))
+    (runs[0] / DECISIONS_LOG).write_text("{}\n{}\n")
+    with pytest.raises(InvalidInput) as caught:
+        copied([str(runs[0])], window)
+    assert str(runs[0]) in str(caught.value) and len(copies(window)) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "awaits"),
+    [({}, True), ({"action": "comment", "comment": "odd"}, False), ({"table": "rejected"}, False)],
+)
+def test_curation_is_awaited_for_what_can_be_applied(tmp_path: Path, change: dict[str, str], awaits: bool) -> None:
+    append(tmp_path, [replace(rejection("x"), **change)])
+    assert awaits_curation(tmp_path / DECISIONS_LOG) is awaits
 
 
 def test_what_is_no_log_is_one_line(runs: list[Path], tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from pipelines import retention
 from pipelines.files import exclusive, sha256_of
-from pipelines.retention import fates, retain
 from pipelines.windows import DONE
 from schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput
 from tests.pipelines.bundles_support import FinishedBundles
@@ -19,6 +20,8 @@ from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun
 from tests.support.files import contents
 
+fates = partial(retention.fates, is_open=lambda _: True)
+retain = partial(retention.retain, is_open=lambda _: True)
 DAYS = [f"2026-11-{day}" for day in range(10, 16)]
 ROWS = "sft/part-0.parquet"
 
@@ -76,6 +79,12 @@ def test_one_that_is_taken_into_use_at_the_last_moment_stays(root: Path, monkeyp
         kept, gone = retain(root, 3)
     assert "another run is writing here" in kept.kept_for and not gone.kept_for
     assert (root / DAYS[0] / "mcts" / ROWS).exists() and DAYS[2] not in left(root)
+
+
+def test_a_log_of_which_nothing_can_be_made_keeps_no_window(root: Path) -> None:
+    logs = [decide(root, DAYS[0]), decide(root, DAYS[2])]
+    kept = retention.fates(root, 3, is_open=lambda log: log == logs[1])
+    assert [fate.kept_for == "" for fate in kept] == [True, False]
 
 
 def test_decisions_keep_a_window_until_they_are_applied(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
