@@ -228,9 +228,9 @@ def test_opening_reads_no_column(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     ends = rng.integers(0, 20_000, (2, 100_000)).tolist()
     build_kg(Given((f"Q{h}", f"P{h % 7}", f"Q{t}") for h, t in zip(*ends, strict=True)), tmp_path / "store")
-    started = time.perf_counter()
+    started = time.process_time()
     KgStore.open(tmp_path / "store")
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
 
 
 if __name__ == "__main__":
