@@ -21,8 +21,10 @@ class Reader(Protocol):
 
 
 def is_right(answer: str, row: KgQuestion) -> bool:
-    """Does it say the whole answer, or an alias (cover-EM)?"""
-    return cover_exact_match(answer, row.as_question.golds, word_boundary=True) > 0
+    """Does it say the whole answer, or an alias (cover-EM), or all but the kind that was asked for: `Arctic` ocean?"""
+    golds, kind = row.as_question.golds, row.chain.answer.kind
+    whole = {normalize_answer(text) for text in (f"{answer} {kind}", f"{kind} {answer}")}
+    return cover_exact_match(answer, golds, word_boundary=True) > 0 or not whole.isdisjoint(map(normalize_answer, golds))
 
 
 def closeness(answer: str, row: KgQuestion) -> float:

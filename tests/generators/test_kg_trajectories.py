@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filters.kg import SelectionConfig, select
+from filters.kg import SelectionConfig, contrastive_pairs, select
 from generators.kg.choices import name_choices, relation_choices, some_of
 from generators.kg.config import KgContext
 from generators.kg.rows import holds_format
@@ -20,7 +20,6 @@ from generators.kg_trajectories import (
     KgGeneratorConfig,
     KgPromptNames,
     ReadingConfig,
-    contrastive_pairs,
     generate,
     reward_of,
     tells_its_steps,
