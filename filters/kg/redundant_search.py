@@ -11,7 +11,7 @@ REASON = "redundant_search"
 def check(row: KgTrajectory) -> Verdict:
     """Score: how many searches are redundant."""
     redundant = redundant_steps(row)
-    detail = "{!r} {}".format(redundant[0][0].query, redundant[0][1]) if redundant else ""
+    detail = f"{redundant[0][0].query!r} {redundant[0][1]}" if redundant else ""
     return Verdict(keep=not redundant, reason=REASON, score=float(len(redundant)), detail=detail)
 
 

@@ -6,7 +6,7 @@ What a sub-question refers to is known when it is asked: who looks for the fathe
 from __future__ import annotations
 
 from filters.kg_questions.reading import names_in
-from schemas import KgQuestion, Verdict
+from schemas import KgNode, KgQuestion, Verdict
 
 REASON = "answer_in_question"
 
@@ -14,7 +14,7 @@ REASON = "answer_in_question"
 def check(row: KgQuestion) -> Verdict:
     """Score: how many of the question and its sub-questions, with what is found before, name what they ask for."""
     found = row.chain.found
-    asked = [((row.question,), row.chain.answer)]
+    asked: list[tuple[tuple[str, ...], KgNode]] = [((row.question,), row.chain.answer)]
     for place, (hop, node) in enumerate(zip(row.decomposition, found, strict=False)):
         asked.append(((hop.question, *(earlier.label for earlier in found[:place])), node))
     told = ([(name, text) for text in texts for name in names_in(text, node)] for texts, node in asked)

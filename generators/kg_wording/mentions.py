@@ -15,7 +15,7 @@ _WITH_ARTICLE = frozenset(
     "river sea ocean strait bay empire dynasty canal museum theatre ship particle award".split()
 ) | {"mountain range", "film award", "space telescope"}
 _FIRST = re.compile(
-    r"(?:University|Battle|Republic|Kingdom|Museum|Church|Palace|Tower|House|Treaty|Isle|Bay|Gulf|Sea|Strait|Institute|"
+    r"(?:\w+ )?(?:University|Battle|Republic|Kingdom|Museum|Church|Palace|Tower|House|Treaty|Isle|Bay|Gulf|Sea|Strait|Institute|"
     r"Academy|Order|Duchy|Empire|Temple|Statue|Bank|Government|Siege|Library|College) (?:of|for) "
 )
 _LAST = re.compile(
