@@ -198,7 +198,8 @@ class PathSampler:
         return bool((self._graph.reached(slot.row, up.relation, up.is_forward) == child).any())
 
     def _is_open(self, edge: _Edge) -> bool:
-        return edge.relation in self._open_ended and not (edge.is_forward and edge.relation not in self._graph.symmetric)
+        leads_back = not edge.is_forward or edge.relation in self._graph.symmetric
+        return edge.relation in self._open_ended and leads_back
 
     def _may_be_found(self, row: int) -> bool:
         """Can it be an answer?"""

@@ -15,7 +15,8 @@ _WITH_ARTICLE = frozenset(
     "river sea ocean strait bay empire dynasty canal museum theatre ship particle award".split()
 ) | {"mountain range", "film award", "space telescope"}
 _FIRST = re.compile(
-    r"(?:\w+ )?(?:University|Battle|Republic|Kingdom|Museum|Church|Palace|Tower|House|Treaty|Isle|Bay|Gulf|Sea|Strait|Institute|"
+    r"(?:\w+ )?"
+    r"(?:University|Battle|Republic|Kingdom|Museum|Church|Palace|Tower|House|Treaty|Isle|Bay|Gulf|Sea|Strait|Institute|"
     r"Academy|Order|Duchy|Empire|Temple|Statue|Bank|Government|Siege|Library|College) (?:of|for) "
 )
 _LAST = re.compile(
@@ -30,10 +31,9 @@ _NAMED_SO = frozenset("Netherlands Philippines Maldives Bahamas Gambia Vatican M
 def mention_of(node: KgNode) -> str:
     """Its label, as it stands in a sentence."""
     label = node.label
-    is_bare = _BARE.match(label) or label[:1].islower() or label[:1].isdigit()
     if node.kind in _WITH_KIND and node.kind.split()[-1] not in label.casefold().split():
         return f"the {node.kind} {label}"
-    if is_bare:
+    if _BARE.match(label) or label[:1].islower() or label[:1].isdigit():
         return label
     wants = node.kind in _WITH_ARTICLE or _FIRST.match(label) or _LAST.search(label) or label in _NAMED_SO
     return f"the {label}" if wants and "'" not in label.split()[0] else label
