@@ -53,7 +53,9 @@ LOST = {
     "shows less, then misreads": (
         told(FIRST, replace(FIT, query="Where?", documents=(), answer="Lviv"), answer="Lviv"), True,
     ),
-    "searches once more": (told(FIRST, FIT, step("And now?", answer="Lviv"), answer="Lviv"), True),
+    "searches once more, though it has read it": (
+        told(FIRST, FIT, step("And now?", answer="Lviv", triples=(triple("a", "b", "Vienna"),)), answer="Lviv"), True,
+    ),
     "breaks off as the good one goes on": (replace(GOOD, messages=GOOD.messages[:-1], final_answer=""), False),
 }  # fmt: skip
 
