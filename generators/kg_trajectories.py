@@ -2,7 +2,7 @@
 
 generated = await generate(question, context)          n episodes, annotated and rewarded
 selection = filters.kg.select(generated.candidates)    the best of those that every filter keeps
-contrastive_pairs(selection.selected, selection.rejected, config.max_pairs)
+filters.kg.contrastive_pairs(selection.selected, selection.rejected, config.max_pairs)
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from generators.kg.config import (
 )
 from generators.kg.conflicts import conflicts_of
 from generators.kg.guided import GuidedEpisode
-from generators.kg.pairs import contrastive_pairs
 from generators.kg.reading import Reading
 from generators.kg.rows import made_of, reward_of, row_of, steps_of, tells_its_steps
 from generators.kg.tool import SearchTool
@@ -42,7 +41,6 @@ __all__ = [
     "KgPromptNames",
     "ReadingConfig",
     "SelfCheck",
-    "contrastive_pairs",
     "generate",
     "made_of",
     "reward_of",

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from filters.kg import select
-from generators.kg_trajectories import KgContext, contrastive_pairs, generate
+from filters.kg import contrastive_pairs, select
+from generators.kg_trajectories import KgContext, generate
 from generators.textualize import kg_sft_row
 from inference import ModelClient
 from pipelines.accounting import stage

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from filters import first_rejection
-from filters.kg import judge_kg_episode, select
-from generators.kg_trajectories import contrastive_pairs, made_of, tells_its_steps
+from filters.kg import contrastive_pairs, judge_kg_episode, select
+from generators.kg_trajectories import made_of, tells_its_steps
 from generators.textualize import kg_sft_row
 from pipelines.intake import INPUTS
 from pipelines.kg_config import KgRunConfig

@@ -177,7 +177,8 @@ class ContrastivePair:
     good_messages: tuple[Message, ...]
     bad_messages: tuple[Message, ...]
     diverges_at: int
-    """Index of the first message in which they differ: all before it is a common prompt."""
+    """Index of the first message in which they differ, and in which the good one does better: all before it is a common
+    prompt."""
     reason: str
     """Name of the filter that rejected the bad one."""
     detail: str

@@ -159,6 +159,18 @@ def test_nearly_all_hang_together_without_kinds_and_years(graph: Graph) -> None:
     assert len(max(nx.connected_components(joined), key=len)) >= 0.95 * len(joined)
 
 
+def test_facts_that_questions_take_for_the_only_ones_are_complete(graph: Graph) -> None:
+    tails, heads = defaultdict(set), defaultdict(set)
+    for head, relation, tail in graph.triples:
+        tails[graph.names[head][0], relation].add(graph.names[tail][0])
+        heads[graph.names[tail][0], relation].add(graph.names[head][0])
+    assert tails["New Zealand", "official language"] == {"English", "Māori", "New Zealand Sign Language"}
+    by_danube = tails["Danube", "separates"]
+    beside = {name: tails[name, "shares border with"] | heads[name, "shares border with"] for name in by_danube}
+    assert len(by_danube & beside["Hungary"]) >= 5, "no one country"
+    assert all(borders & by_danube for borders in beside.values()), "each is parted from one of the others"
+
+
 def mentioned(graph: Graph, question: str) -> set[str]:
     """Entities of which a name of three or more letters stands in the question."""
     words = question.casefold()

@@ -7,11 +7,13 @@ from filters.kg import (
     malformed,
     no_search,
     redundant_search,
+    unfitting_relation,
     ungrounded_answer,
     wrong_answer,
     wrong_intermediate,
 )
 from filters.kg.judge import KgFilterConfig, judge_kg_episode
+from filters.kg.pairs import contrastive_pairs
 from filters.kg.selection import Selection, SelectionConfig, select
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "Selection",
     "SelectionConfig",
     "answer_leaked",
+    "contrastive_pairs",
     "duplicate_episode",
     "judge_kg_episode",
     "low_reward",
@@ -26,6 +29,7 @@ __all__ = [
     "no_search",
     "redundant_search",
     "select",
+    "unfitting_relation",
     "ungrounded_answer",
     "wrong_answer",
     "wrong_intermediate",

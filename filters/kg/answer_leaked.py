@@ -14,11 +14,17 @@ REASON = "answer_leaked"
 
 def check(row: KgTrajectory) -> Verdict:
     """Score: how many turns before the first result that shows the answer mention it."""
+    leaks = leaking_turns(row)
+    detail = f"{row.final_answer!r} stands in {next(iter(leaks.values()))[:200]!r}" if leaks else ""
+    return Verdict(keep=not leaks, reason=REASON, score=float(len(leaks)), detail=detail)
+
+
+def leaking_turns(row: KgTrajectory) -> dict[int, str]:
+    """The turns, by number, that say the answer too early."""
     if mentions(row.question, row.final_answer):
-        return Verdict(keep=True, reason=REASON, score=0.0)
+        return {}
     shown = next((step.index for step in row.steps if shows(step, row.final_answer)), len(row.steps))
     turns = [message.content for message in row.messages if message.role == "assistant"]
     # The turn after a result has read it; an answer that nothing shows is `ungrounded_answer`'s.
-    leaks = [turn for turn in turns[: min(shown + 1, len(turns) - 1)] if mentions(turn, row.final_answer)]
-    detail = f"{row.final_answer!r} stands in {leaks[0][:200]!r}" if leaks else ""
-    return Verdict(keep=not leaks, reason=REASON, score=float(len(leaks)), detail=detail)
+    early = enumerate(turns[: min(shown + 1, len(turns) - 1)])
+    return {number: turn for number, turn in early if mentions(turn, row.final_answer)}

@@ -12,6 +12,7 @@ from filters.kg import (
     malformed,
     no_search,
     redundant_search,
+    unfitting_relation,
     ungrounded_answer,
     wrong_answer,
     wrong_intermediate,
@@ -41,6 +42,7 @@ def judge_kg_episode(row: KgTrajectory, earlier: Sequence[KgTrajectory], config:
     return [
         *verdicts,
         answer_leaked.check(row),
+        unfitting_relation.check(row),
         redundant_search.check(row),
         low_reward.check(row, least=config.min_reward),
         duplicate_episode.check(row, earlier),

@@ -10,19 +10,25 @@ REASON = "redundant_search"
 
 def check(row: KgTrajectory) -> Verdict:
     """Score: how many searches are redundant."""
-    redundant: list[str] = []
+    redundant = redundant_steps(row)
+    detail = f"{redundant[0][0].query!r} {redundant[0][1]}" if redundant else ""
+    return Verdict(keep=not redundant, reason=REASON, score=float(len(redundant)), detail=detail)
+
+
+def redundant_steps(row: KgTrajectory) -> list[tuple[KgStep, str]]:
+    """The searches that are redundant, each with why."""
+    redundant: list[tuple[KgStep, str]] = []
     asked: set[object] = set()
     shown: set[object] = set()
     for step in row.steps:
         request, results = request_of(step), results_of(step)
         if request in asked:
-            redundant.append(f"{step.query!r} was asked before")
+            redundant.append((step, "was asked before"))
         elif results and results <= shown:
-            redundant.append(f"{step.query!r} shows nothing new")
+            redundant.append((step, "shows nothing new"))
         asked.add(request)
         shown |= results
-    detail = redundant[0] if redundant else ""
-    return Verdict(keep=not redundant, reason=REASON, score=float(len(redundant)), detail=detail)
+    return redundant
 
 
 def request_of(step: KgStep) -> tuple[str, frozenset[str], frozenset[str]]:

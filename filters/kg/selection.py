@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from filters import first_rejection
 from filters.kg.judge import KgFilterConfig, judge_kg_episode
 from filters.kg.redundant_search import request_of, results_of
-from rewards import mentions
-from schemas import KgStep, KgTrajectory, Verdict
+from schemas import KgTrajectory, Verdict
 
 SURPLUS = "surplus"
 TOO_SIMILAR = "too_similar"
@@ -39,8 +38,8 @@ class Selection:
 
 
 def select(candidates: Sequence[KgTrajectory], config: SelectionConfig = SelectionConfig()) -> Selection:
-    """Of those that all filters keep the best: by reward and unlikeness, then fewer searches of the graph beside the
-    point, then fewer searches, then shorter."""
+    """Of those that all filters keep the best: by reward and unlikeness, then fewer searches of the graph in vain,
+    then fewer searches, then shorter."""
     verdicts: dict[int, Verdict] = {}
     sound: list[int] = []
     for place, row in enumerate(candidates):
@@ -74,18 +73,9 @@ def similarity(first: KgTrajectory, second: KgTrajectory) -> float:
 
 
 def asked_in_vain(row: KgTrajectory) -> int:
-    """How many searches asked the graph for relations beside the point.
-
-    No kept triple has one, or those that do lack the step's answer while another kept triple shows it.
-    """
-    return sum(bool(step.relations) and _is_in_vain(step) for step in row.steps)
-
-
-def _is_in_vain(step: KgStep) -> bool:
-    ids = {link.relation_id for link in step.relations}
-    asked = [triple for triple in step.triples_kept if triple.relation in ids]
-    shown, hit = (any(mentions(t.text, step.answer or "") for t in some) for some in (step.triples_kept, asked))
-    return not asked or (shown and not hit)
+    """How many searches asked the graph for relations that no kept triple has."""
+    asked = ((step, {link.relation_id for link in step.relations}) for step in row.steps if step.relations)
+    return sum(not any(triple.relation in ids for triple in step.triples_kept) for step, ids in asked)
 
 
 def _rank(row: KgTrajectory, likeness: float, config: SelectionConfig, place: int) -> tuple[float | int, ...]:

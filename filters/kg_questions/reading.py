@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from rewards import cover_exact_match, f1, mentions, normalize_answer
+from rewards import cover_exact_match, exact_match, f1, mentions, normalize_answer
 from schemas import KgNode, KgQuestion
 
 _SHORT = 4
@@ -21,8 +21,11 @@ class Reader(Protocol):
 
 
 def is_right(answer: str, row: KgQuestion) -> bool:
-    """Does it say the whole answer, or an alias (cover-EM)?"""
-    return cover_exact_match(answer, row.as_question.golds, word_boundary=True) > 0
+    """Does it say the whole answer, or an alias (cover-EM), or all but the kind that was asked for: `Arctic` ocean?"""
+    golds, kind = row.as_question.golds, row.chain.answer.kind
+    if cover_exact_match(answer, golds, word_boundary=True):
+        return True
+    return any(exact_match(text, golds) for text in (f"{answer} {kind}", f"{kind} {answer}"))
 
 
 def closeness(answer: str, row: KgQuestion) -> float:

@@ -38,14 +38,15 @@ async def relation_choices(
 ) -> list[str]:
     """Labels of the relations nearest to a query, nearest first.
 
-    Looked at are those whose names its words are like, and those that its entities have. They are ranked as sentences
-    are, by all their names, with the query's own names left out of it.
+    Looked at are those that its entities have, and others that its words name; where they have none, those whose names
+    its words are like. They are ranked as sentences are, by all their names, with the query's own names left out of it.
     """
     rest = query
     for entity in entities:
         rest = rest.replace(entity, "")
-    alike = [match.relation_id for run in _runs(rest) for match in match_relation(store, run, 2)]
-    ids = dict.fromkeys([*alike, *_relations_around(store, entities)])
+    around = _relations_around(store, query, entities)
+    alike = [match for run in _runs(rest) for match in match_relation(store, run, 2)]
+    ids = dict.fromkeys([*(match.relation_id for match in alike if match.score >= SURE or not around), *around])
     rows = {relation: store.relation_names[store.relation_row(relation)] for relation in ids}
     read = [Passage(id=key, title="", text=", ".join(names), score=0.0) for key, names in rows.items()]
     nearest = dict.fromkeys(passage.id for passage, _ in await retrieval.best_sentences(rest, read, len(read)))
@@ -74,6 +75,7 @@ def _runs(query: str) -> Iterable[str]:
     return (" ".join(words[i : i + n]) for n in range(_MOST_WORDS, 0, -1) for i in range(len(words) - n + 1))
 
 
-def _relations_around(store: KgStore, entities: Iterable[str]) -> list[str]:
-    best = [match.entity_id for entity in entities for match in match_entity(store, entity, k=1)]
+def _relations_around(store: KgStore, query: str, entities: Iterable[str]) -> list[str]:
+    """The relations of what the tool will look up for these names."""
+    best = [match.entity_id for entity in entities for match in match_entity(store, entity, query, 1)]
     return [r for entity in best for side in ("out", "into") for r, _ in store.relations_of(entity, side)]

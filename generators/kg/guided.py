@@ -99,7 +99,10 @@ class GuidedEpisode:
         found = observation.detail
         assert isinstance(found, KgStep)  # the tool's own
         reading = Reading(context=context, asker=self.asker, temperature=self._temperature, sample=self.sample)
-        answer = await reading.answer(search.query, found.documents, found.triples_kept, from_spans=True)
+        about = {link.entity_id for link in found.entities if link.is_searched and link.entity_id}
+        answer = await reading.answer(
+            search.query, found.documents, found.triples_kept, from_spans=True, searched=about
+        )
         step = replace(found, sub_question=sub_question, answer=answer or None)
         self._steps[-1] = replace(self._steps[-1], observation=replace(observation, detail=step))
         text = GRAMMAR.render_result(observation)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -36,12 +36,19 @@ class Reading:
     sample: int = 0
 
     async def answer(
-        self, query: str, passages: Sequence[Passage], triples: Sequence[KgTriple], *, from_spans: bool
+        self,
+        query: str,
+        passages: Sequence[Passage],
+        triples: Sequence[KgTriple],
+        *,
+        from_spans: bool,
+        searched: Collection[str] = (),
     ) -> str:
         """A short answer, free of braces and tags; empty when the model says nothing.
 
         `from_spans`: it may only be a name, date or figure that the sentences read or the triples offer, if there is
-        any. For a small model, which makes names up.
+        any. For a small model, which makes names up. `searched`: ids of entities that are asked about, which triples do
+        not offer.
         """
         config = self.context.config.reading
         triples, sentences = triples[: config.num_triples], await self._sentences(query, passages)
@@ -51,7 +58,7 @@ class Reading:
         ]
         grammar = None
         if from_spans:
-            spans = [*_ends(query, triples), *_stretches(query, sentences, passages)]
+            spans = [*_ends(query, triples, searched), *_stretches(query, sentences, passages)]
             grammar = choice_of(spans) if spans else _SOMETHING
         reply = await self.asker.text(
             fill(load_prompt(self.context.config.prompts.answer), question=query, context="\n".join(lines)),
@@ -79,12 +86,13 @@ def plain(answer: str) -> str:
     return " ".join(re.sub(r"[{}\\]", " ", one_line(answer)).split())
 
 
-def _ends(query: str, triples: Iterable[KgTriple]) -> list[str]:
-    """The ends of triples that can answer: years to a question for one, other names to others."""
+def _ends(query: str, triples: Iterable[KgTriple], searched: Collection[str]) -> list[str]:
+    """The ends of triples that can answer: years to a question for one, other names to others, not what it is about."""
     if _COUNTS.match(query):
         return []
     wants_year = bool(_ASKS_YEAR.match(query))
-    ends = dict.fromkeys(end for t in triples for end in (t.tail_label, t.head_label))
+    both = ((key, end) for t in triples for key, end in ((t.tail, t.tail_label), (t.head, t.head_label)))
+    ends = dict.fromkeys(end for key, end in both if key not in searched)
     return [end for end in ends if bool(_YEAR.fullmatch(end)) == wants_year and not mentions(query, end)]
 
 

@@ -7,13 +7,14 @@ answers of earlier searches alone; an answer is said with the source that shows 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 
 from generators.kg.config import POOLS
 from generators.prompts import load_pools
 from protocols.base import one_line
 from protocols.grammar import Search
-from rewards import mentions
+from rewards import mentions, normalize_answer
 from schemas import KgStep
 
 
@@ -53,6 +54,8 @@ class Thoughts:
         if in_graph and not document:
             role = "found_graph"
         title = one_line(document.title) if document else ""
+        if document and normalize_answer(re.sub(r" \(.*\)$", "", title)) == normalize_answer(answer):
+            role += "_of_that_name"
         return self._say(role, answer=one_line(answer).rstrip("."), title=title)
 
     def _say(self, role: str, **fields: str) -> str:

@@ -14,8 +14,8 @@ OPEN_ENDED = (
     "located in the administrative territorial entity|located in the administrative terroritorial entity|"
     "location of formation|formed in|medical condition|member of|member of political party|member of sports team|"
     "movement|named after|narrative location|official language|part of|place of birth|place of burial|place of death|"
-    "position held|practiced by|record label|religion|residence|sex or gender|sport|symptoms|time period|"
-    "year of birth|year of death|year of founding|year of publication|headquarters location|award received|"
+    "position held|practiced by|record label|religion|residence|sex or gender|shares border with|sport|symptoms|"
+    "time period|year of birth|year of death|year of founding|year of publication|headquarters location|award received|"
     "flows through|collection|occupant|student of|diplomatic relation|legal form|location|"
     "use|uses|product or material produced|parent organization|publisher|performer"
 )
@@ -69,7 +69,8 @@ class KgPathConfig:
     """Relations that are not followed: kinds, which join nearly everything."""
     open_ended: tuple[str, ...] = tuple(OPEN_ENDED.split("|"))
     """Relations that lead from a tail to so many heads that two such facts say too little where chains meet: who was
-    born in one town and died in another may be anybody. One of the two may be such a fact."""
+    born in one town and died in another may be anybody. One of the two may be such a fact. Symmetric ones lead so from
+    either end: a graph that lacks a country says nothing of whose neighbour it is."""
     symmetric: tuple[str, ...] = ("spouse", "unmarried partner", "partner", "sibling", "shares border with",
                                   "diplomatic relation", "twinned administrative body")  # fmt: skip
     """Relations that hold both ways, stated once or twice."""

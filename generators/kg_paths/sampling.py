@@ -95,9 +95,9 @@ class PathSampler:
         self._named = lru_cache(4096)(lambda row: store.namesakes(store.label_of(row)))
         self.rejected: Counter[str] = Counter()
         """`no_path`: nothing could be grown; `not_unique`: another entity satisfies it; `shortcut`: a triple joins
-        what is two facts apart or more; `spare_fact`: it is unique without one of its facts; `told`: a
-        start's name has that of something to be found; `repeated`: it was
-        found before, or its answer was too often."""
+        what is two facts apart or more; `spare_fact`: it is unique without one of its facts; `told`: the
+        name of a start or of an earlier finding has that of a later one; `repeated`: it was found before, or its
+        answer was too often."""
 
     def sample(self, count: int) -> Iterator[FactChain]:
         """See `sample_shapes`."""
@@ -198,7 +198,8 @@ class PathSampler:
         return bool((self._graph.reached(slot.row, up.relation, up.is_forward) == child).any())
 
     def _is_open(self, edge: _Edge) -> bool:
-        return edge.relation in self._open_ended and not edge.is_forward
+        leads_back = not edge.is_forward or edge.relation in self._graph.symmetric
+        return edge.relation in self._open_ended and leads_back
 
     def _may_be_found(self, row: int) -> bool:
         """Can it be an answer?"""
@@ -271,9 +272,13 @@ class PathSampler:
         return chain
 
     def _is_told(self, root: Node) -> bool:
-        """Does the name of a start have in it that of something to be found: Mexico City in Mexico?"""
-        starts = " , ".join(self._store.label_of(node.row) for node in root.below() if not node.links)
-        return any(mentions(starts, self._store.label_of(node.row)) for node in root.below() if node.links)
+        """Does a start's name, or that of an earlier finding, have in it what is to be found: Mexico City in Mexico?"""
+        known = [self._store.label_of(node.row) for node in root.below() if not node.links]
+        for label in (self._store.label_of(node.row) for node in root.below() if node.links):
+            if any(mentions(name, label) for name in known):
+                return True
+            known.append(label)
+        return False
 
     def _has_shortcut(self, node: Node, above: tuple[int, ...]) -> bool:
         """Does a triple join an entity with one that it leads to over two facts or more?"""

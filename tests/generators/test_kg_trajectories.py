@@ -10,17 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filters.kg import SelectionConfig, select
+from filters.kg import SelectionConfig, contrastive_pairs, select
 from generators.kg.choices import name_choices, relation_choices, some_of
 from generators.kg.config import KgContext
 from generators.kg.rows import holds_format
-from generators.kg.thoughts import listed
+from generators.kg.thoughts import Thoughts, listed
 from generators.kg.tool import SearchTool
 from generators.kg_trajectories import (
     KgGeneratorConfig,
     KgPromptNames,
     ReadingConfig,
-    contrastive_pairs,
     generate,
     reward_of,
     tells_its_steps,
@@ -35,7 +34,20 @@ from retrieval import RetrievalConfig, open_retrieval
 from retrieval.kg import KgStore
 from rewards import mentions
 from rewards.dynasearcher import PAPER
-from schemas import Document, InvalidInput, KgTrajectory, SftRow, from_table, read_parquet, to_table, write_parquet
+from schemas import (
+    Document,
+    Hop,
+    InvalidInput,
+    KgStep,
+    KgTrajectory,
+    KgTriple,
+    Passage,
+    SftRow,
+    from_table,
+    read_parquet,
+    to_table,
+    write_parquet,
+)
 from tests.support.kg_episodes import BORN, DIED, DIRECTOR, ENTITIES, TRIPLES, agent, context, store, turn
 from tests.support.rows import QUESTION
 
@@ -340,6 +352,24 @@ async def test_a_model_that_reads_nothing_breaks_off(graph: KgStore) -> None:
     assert row.steps[0].answer is None and row.reward.r_acc == 0.0
 
 
+async def test_what_is_asked_about_is_not_offered_as_its_answer(graph: KgStore) -> None:
+    offered: list[str] = []
+
+    def noting(request: Request) -> str:
+        if request.purpose == "read":
+            offered.append(request.grammar or "")
+        return " country" if request.purpose.startswith("choose") else " Austria"
+
+    trams = Document(id="x", title="Trams", text="Trams are red.")
+    hop = Hop(question="In which country does Wien lie?", answer="Austria")
+    config = replace(GUIDED, episodes=1, self_check="off")
+    (row,) = (
+        await generate(replace(QUESTION, paragraphs=(trams,), decomposition=(hop,)), context(graph, noting, config))
+    ).candidates
+    assert [t.text for t in row.steps[0].triples_kept] == ["Vienna | country | Austria"]
+    assert len(offered) == 1 and "Austria" in offered[0] and "Vienna" not in offered[0]
+
+
 async def test_guided_episodes_have_a_limit_of_turns(graph: KgStore) -> None:
     (row,) = await guided(graph, episodes=1, episode=EpisodeConfig(style="completion", max_turns=2))
     assert (row.stop, row.num_tool_calls) == ("too_many_turns", 1)
@@ -390,11 +420,35 @@ async def test_choices_are_what_the_query_may_mean(graph: KgStore) -> None:
     assert name_choices(graph, "Who led Fritz lang home?", []) == ["Fritz lang"], "the graph knows the longer name"
     assert (await choices(graph, "In which town was Fritz Lang born?", "Fritz Lang"))[0] == "place of birth"
     assert await choices(graph, "Which is it?") == []
+    near = await choices(graph, "At which death place was Metropolis shown?", "Metropolis")
+    assert set(near) == {"director", "cast member"}, "a film has no place of death"
+    named = await choices(graph, "Who was the director of Vienna?", "Vienna")
+    assert set(named) == {"director", "country", "place of birth"}, "the query names it"
     assert some_of(["a", 'b"'], 2) == 'root ::= " " item ("; " item)? "\\n"\nitem ::= "a" | "b\\""'
 
 
 def test_pools_have_a_dozen_of_each_role() -> None:
     assert all(len(set(pool)) == len(pool) >= 12 for pool in load_pools("kg_thoughts").values())
+
+
+def test_no_sentence_of_a_thought_begins_with_what_is_filled_in() -> None:
+    """Which may be written small."""
+    for pool in load_pools("kg_thoughts").values():
+        assert not [text for text in pool if text.startswith("{")]
+
+
+@pytest.mark.parametrize("title", ["riel", "Riel (money)", "The Riel"])
+@pytest.mark.parametrize("in_graph", [True, False])
+def test_a_thought_names_a_document_of_the_answers_name_once(title: str, in_graph: bool) -> None:
+    triple = KgTriple(head="c", relation="r", tail="m", head_label="Cambodia", relation_label="r", tail_label="riel")
+    done = KgStep(
+        index=0, sub_question="", query="Which money?", entities=(), relations=(), triples_offered=(), answer="riel",
+        triples_kept=(triple,) if in_graph else (), documents=(Passage(id="0", title=title, text="Money.", score=1.0),),
+    )  # fmt: skip
+    said = [Thoughts(str(seed)).last(done).casefold().count("riel") for seed in range(40)]
+    assert max(said) == 1 and said.count(1) > 20
+    elsewhere = replace(done, documents=(Passage(id="0", title="Money", text="It is the riel.", score=1.0),))
+    assert all("“Money”" in Thoughts(str(seed)).last(elsewhere) for seed in range(40))
 
 
 def test_listed() -> None:

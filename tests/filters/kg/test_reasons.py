@@ -20,6 +20,7 @@ from filters.kg import (
     no_search,
     redundant_search,
     select,
+    unfitting_relation,
     ungrounded_answer,
     wrong_answer,
     wrong_intermediate,
@@ -122,6 +123,7 @@ def test_a_sound_episode_is_kept_by_all() -> None:
             "ungrounded_answer",
             "wrong_intermediate",
             "answer_leaked",
+            "unfitting_relation",
             "redundant_search",
             "low_reward",
             "duplicate_episode",
@@ -165,6 +167,36 @@ def test_wrong_intermediate() -> None:
     assert not verdict.keep and "'Brigitte Helm' instead of 'Fritz Lang'" in verdict.detail
     assert wrong_intermediate.check(episode(lost, SECOND, plan=())).keep, "free episodes do not say"
     assert wrong_intermediate.check(episode(FIRST, replace(SECOND, answer="Wien"))).keep, "the last is wrong_answer's"
+
+
+def test_the_name_of_what_was_searched_for_is_no_answer_though_it_covers_it() -> None:
+    beetle = replace(step("Which company built the Beetle?", "0", answer="Volkswagen Beetle"), entities=())
+    link = EntityLink(mention="Beetle", entity_id="b", label="Volkswagen Beetle", score=1, margin=1, is_searched=True)
+    hops = (Hop(question="Which company built the Beetle?", answer="Volkswagen"), *episode().gold_hops[1:])
+    assert wrong_intermediate.check(episode(beetle, SECOND, gold_hops=hops)).keep, "it may be a longer name"
+    verdict = wrong_intermediate.check(episode(replace(beetle, entities=(link,)), SECOND, gold_hops=hops))
+    assert not verdict.keep and "'Volkswagen Beetle' instead of 'Volkswagen'" in verdict.detail
+    named_so = (replace(hops[0], answer="Volkswagen Beetle"), hops[1])
+    assert wrong_intermediate.check(episode(replace(beetle, entities=(link,)), SECOND, gold_hops=named_so)).keep
+
+
+def asked_amiss(*offered: KgTriple, kept: int = 0, **changes: Any) -> KgTrajectory:
+    """An episode whose second search asks for the relation `r` and is offered these triples."""
+    return episode(FIRST, replace(SECOND, triples_offered=offered, triples_kept=offered[:kept]), **changes)
+
+
+def test_unfitting_relation_is_rejected_for_itself_alone() -> None:
+    by_other, by_asked = triple("e", "place of birth", "Vienna"), triple("e", "r", "Vienna")
+    row = asked_amiss(by_other, triple("e", "r", "Austria"))
+    rejected = [v for v in judge_kg_episode(row, [], KgFilterConfig()) if not v.keep]
+    assert [(v.reason, v.score) for v in rejected] == [("unfitting_relation", 1)]
+    assert rejected[0].detail.endswith("asks for r; the graph says it by place of birth")
+    assert unfitting_relation.check(asked_amiss(by_other, by_asked)).keep, "one of two that say it"
+    assert unfitting_relation.check(asked_amiss(triple("e", "s", "Austria"))).keep, "the graph does not have it"
+    assert unfitting_relation.check(asked_amiss(triple("Vienna", "s", "x"), triple("e", "r", "Vienna"))).keep
+    assert unfitting_relation.check(asked_amiss(by_other, plan=())).keep, "free episodes follow no hops"
+    of_itself = replace(SECOND, triples_offered=(replace(by_other, tail="e"),))
+    assert unfitting_relation.check(episode(FIRST, of_itself)).keep, "what was searched for is no answer"
 
 
 def test_answer_leaked() -> None:
@@ -226,9 +258,6 @@ def test_selection_prefers_what_asked_the_graph_for_something_it_has() -> None:
     fruitful = episode(FIRST, replace(SECOND, triples_kept=born))
     in_vain = episode(FIRST, replace(SECOND, relations=(replace(SECOND.relations[0], phrase="x", relation_id="x"),)))
     assert (asked_in_vain(fruitful), asked_in_vain(in_vain)) == (1, 2)
-    other = triple("Fritz Lang", "s", "Vienna")
-    beside = (replace(born[0], tail_label="Austria"), other)
-    assert asked_in_vain(episode(FIRST, replace(SECOND, triples_kept=beside))) == 2
     assert select([in_vain, fruitful], SelectionConfig(most=1)).selected == (fruitful,)
 
 

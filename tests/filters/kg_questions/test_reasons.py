@@ -10,6 +10,7 @@ import pytest
 from filters.kg_questions import (
     Asked,
     KgFilterConfig,
+    answer_in_question,
     closed_book,
     duplicate_question,
     judge_question,
@@ -92,6 +93,33 @@ async def test_one_right_draw_of_memory_rejects() -> None:
     verdict = await closed_book.check(question(), FakeReader(2), samples=4)
     assert not verdict.keep and "1 of 4" in verdict.detail and 0 < verdict.score < 1
     assert (await closed_book.check(question(), FakeReader(4), samples=4)).keep
+
+
+async def test_a_draw_may_leave_out_the_kind_that_was_asked_for() -> None:
+    ocean = chain_to(
+        node("Green Ocean", "ocean"), fact("Ash", "mouth", "Green Ocean"), starts=(node("Ash", "river"),)
+    )  # fmt: skip
+    row = question(ocean)
+    for says, keep in (("Green", False), ("the green.", False), ("Blue", True), ("ocean", True), ("Green Bay", True)):
+        assert (await closed_book.check(row, FakeReader(0, says=says), samples=1)).keep is keep, says
+
+
+async def test_what_is_found_on_the_way_may_not_name_what_is_found_later() -> None:
+    father, son = node("Al Alder", "person"), replace(node("Al Alder", "person"), id="son")
+    facts = [
+        fact("Red Dust", "author", "Al Alder"), fact("Al Alder", "father", "Al Alder"),
+        fact("Al Alder", "place of birth", "Elmton"),
+    ]  # fmt: skip
+    facts[0] = replace(facts[0], found="son")
+    facts[1] = replace(facts[1], known="son", triple=replace(facts[1].triple, head="son"))
+    starts = (node("Red Dust", "novel"),)
+    named = [question(chain_to(father, *facts[:2], starts=starts, bridges=(son,))),
+             question(chain_to(node("Elmton", "city"), *facts, starts=starts, bridges=(son, father)))]  # fmt: skip
+    for row in named:
+        verdicts = await judge_question(row, FakeReader(), KgFilterConfig(closed_book_samples=0))
+        assert [(v.reason, v.score) for v in verdicts if not v.keep] == [("answer_in_question", 1)]
+    apart = question(chain_to(replace(father, label="Bo Birch"), *facts[:2], starts=starts, bridges=(son,)))
+    assert answer_in_question.check(apart).keep
 
 
 async def test_memory_is_not_asked_about_a_flawed_question() -> None:

@@ -116,6 +116,27 @@ def test_a_start_that_says_what_is_to_be_found_is_left_out(tmp_path: Path) -> No
     assert {chain.starts[0].label for chain in chains} == {"Puebla", "Lima"}
 
 
+def test_two_open_ended_facts_do_not_meet_and_a_symmetric_one_is_open_from_both_ends(tmp_path: Path) -> None:
+    """Who borders Mali and speaks French: a graph that lacks Guinea takes it for Senegal."""
+    triples = [("mali", "borders", "senegal"), ("mali", "borders", "niger"), ("senegal", "speaks", "french"),
+               ("benin", "speaks", "french"), ("lake", "lies in", "senegal"), ("lake", "lies in", "benin")]  # fmt: skip
+    names = {key: (key.capitalize(),) for triple in triples for key in (triple[0], triple[2])}
+    config = replace(LAX, hops=(2,), intersections=1.0, open_ended=("borders", "speaks"), symmetric=("borders",))
+    store = store_of(tmp_path / "kg", triples, names)
+    met = [{f.triple.relation for f in chain.facts} for chain in sample_shapes(store, config, 0, 20)]
+    assert {"borders", "speaks"} not in met and {"borders", "lies in"} in met
+
+
+def test_a_bridge_that_says_what_is_to_be_found_is_left_out(tmp_path: Path) -> None:
+    """Who stops at the son has the father's name."""
+    triples = [("b1", "author", "son"), ("son", "father", "f1"), ("b2", "author", "p"), ("p", "father", "f2")]
+    names = {"b1": ("Ay",), "b2": ("Bee",), "son": ("Al Alder",), "f1": ("Al Alder",), "p": ("Jo",), "f2": ("Bo",)}
+    sampler = PathSampler(
+        store_of(tmp_path / "kg", triples, names), replace(LAX, hops=(2,), intersections=0, one_head=()), 0
+    )
+    assert [chain.answer.label for chain in sampler.sample(5)] == ["Bo"] and sampler.rejected["told"]
+
+
 def test_two_of_a_name_are_both_taken_for_the_start(tmp_path: Path) -> None:
     triples = [("p1", "director", "d1"), ("p2", "director", "d2"), ("p3", "director", "d3")]
     names = {"p1": ("Hamlet",), "p2": ("Twelfth Night", "hamlet"), "p3": ("Othello",)}
