@@ -125,10 +125,31 @@ def test_pools_have_a_dozen_of_each_role() -> None:
         ("What is the Ludlow prize's tide mill of?", ["Ludlow"]),
         ("Why do reefs fade?", []),
         ("Is Oslo's Harbour Office in Oslo?", ["Oslo", "Harbour Office"]),
+        ("What did the town that opened on 1 June 2016 in Ludlow lose?", ["1 June 2016", "Ludlow"]),
+        ("Who sailed (on May 3, 1874, from Oslo)?", ["May 3, 1874", "Oslo"]),
     ],
 )
 def test_names_in_a_question(question: str, names: list[str]) -> None:
     assert names_in(question) == names
+
+
+@pytest.mark.parametrize(
+    ("question", "role"),
+    [
+        ("Who led the town that Ida Holm left?", "known_one"),
+        ("Who led the town that Ida Holm left in 1902?", "known_many"),
+        ("Who led the town that burnt in 1902?", None),
+        ("Who led the town that burnt?", None),
+    ],
+)
+def test_what_there_is_to_begin_with_is_said_by_its_number(question: str, role: str | None) -> None:
+    pools, names = load_pools("search_thoughts"), names_in(question)
+    plan = nl_dag.SearchPlan(nodes=WHEEL.dag_nodes, edges=WHEEL.dag_edges)
+    listed = " and ".join(names)
+    for seed in range(30):
+        thought = think(replace(WHEEL, question=question), plan, seed=str(seed))
+        said = {r for r in ("known_one", "known_many") for each in pools[r] if each.format(names=listed) in thought}
+        assert role in said if role else not said
 
 
 class Library:
