@@ -302,6 +302,18 @@ async def test_gold_takes_over_when_no_draw_will_do(said: tuple[str, str], tools
     assert [e.origin for e in await model.episodes(tools, samples=2, gold_fallback=False)] == ["policy"]
 
 
+async def test_gold_takes_over_from_a_draw_with_a_needless_search(tools: Tools) -> None:
+    everything = "Rotne, Peberholm, and species of plants found since the completion of the Øresund link (General)"
+    plans = [f"A: {everything}", f"A: {everything}\nB: Rotne (News)"]
+    turns = [f"<think>All at once.</think><search>\nNodes:\n{plan}\nEdges:\n" for plan in plans]
+    for turn, origins in zip(turns, (["policy"], ["policy", "oracle"]), strict=True):
+        model = Draws(lambda number, searching, turn=turn: turn if searching else RIGHT)
+        found = await model.episodes(tools, samples=1, top_k=8)
+        assert found[0].evidence_found == found[0].reward.total == 1.0
+        assert [episode.origin for episode in found] == origins
+        assert rejections(found[0], ISLAND) == ([] if origins == ["policy"] else ["needless_search"])
+
+
 @pytest.mark.parametrize(
     ("turn", "ends", "reward"),
     [
