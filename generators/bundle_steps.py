@@ -9,6 +9,7 @@ at a time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -136,7 +137,8 @@ def _unnamed(joined: Joined) -> str:
     Only a person keeps the description: `a person` is in every document (0 of 5 found; described, 3 of 5).
     """
     noun = joined.bridge.noun
-    return joined.description if is_person_noun(noun) else f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+    article = "an" if re.match(r"(?!uni|eu)[aeiou]", noun) else "a"
+    return joined.description if is_person_noun(noun) else f"{article} {noun}"
 
 
 def draft_of(joined: Joined) -> dict[str, Any]:

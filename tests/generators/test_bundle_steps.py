@@ -74,7 +74,12 @@ async def test_a_row_joins_two_quotes_by_a_name_that_it_does_not_say() -> None:
 
 
 @pytest.mark.parametrize(
-    ("noun", "query"), [("island", "When did an island burn?"), ("person", "When did the person who drew it burn?")]
+    ("noun", "query"),
+    [
+        ("island", "When did an island burn?"),
+        ("university", "When did a university burn?"),
+        ("person", "When did the person who drew it burn?"),
+    ],
 )
 def test_the_second_query_calls_a_thing_by_its_kind_and_a_person_by_what_is_known(noun: str, query: str) -> None:
     asked = Asked(f"When did {GAP} burn?", "1871")
