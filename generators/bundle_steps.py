@@ -9,6 +9,7 @@ at a time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -23,10 +24,8 @@ from generators.steps.reading import candidates, choice_of
 from inference import Meter, Reply, Request, Sampling
 from mcts.asker import fill
 from mcts.rollout import short_answer
-from protocols.nl_dag import SearchPlan, levels
 from schemas import BundleInput, BundleQuestion, Passage, SourceDocument
 
-"""How a query names what an earlier step found."""
 _KIND_GRAMMAR = "root ::= " + " | ".join(f'"{"n" if kind[0] in "aeiou" else ""} {kind}"' for kind in KINDS)
 _ALL = 10_000
 """Sentences: more than a bundle has."""
@@ -54,18 +53,13 @@ class StepWork:
         return [row_of(draft_of(each), n, self.item, self.context) for n, each in enumerate(joined[:wanted])]
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str:
-        """A `filters.bundles.Reader`: follows the plan, with what it finds in the place of what a query refers to."""
+        """A `filters.bundles.Reader`: first what is described, then the question with its name in the place of that."""
         if not documents:
             return await self._from_memory(asked(row), sample)
         passages = [Passage(id=d.id, title=d.title, text=d.text, score=0.0) for d in documents]
-        names, findings = names_of(documents), dict[str, tuple[str, str]]()
-        for level in levels(SearchPlan(nodes=row.dag_nodes, edges=row.dag_edges)):
-            for node in level:
-                query = node.query
-                for described, found in findings.values():
-                    query = query.replace(described, found)
-                findings[node.node_id] = (_described(node.query), await self._read(query, passages, names, sample))
-        return findings[row.dag_nodes[-1].node_id][1]
+        names, first = names_of(documents), row.dag_nodes[0].query
+        found = await self._read(first, passages, names, sample)
+        return await self._read(row.question.replace(_described(first), found), passages, names, sample)
 
     # Steps of the writer
 
@@ -129,10 +123,22 @@ class StepWork:
 
 
 def _described(query: str) -> str:
-    """What a query asks the name of; the query itself when it asks for something else."""
+    """What the first query asks the name of."""
     for asking in _WH.values():
         query = query.removeprefix(f"{asking} ")
     return query.removesuffix("?")
+
+
+def _unnamed(joined: Joined) -> str:
+    """What the second query calls what the first one finds, as both are written before any search is run.
+
+    Its kind: with the whole description the query would be the question again and bring the first document once more
+    (together with the second, for 7 of 22 questions over the sample documents among 30,000 others; 2 of 22 by kind).
+    Only a person keeps the description: `a person` is in every document (0 of 5 found; described, 3 of 5).
+    """
+    noun = joined.bridge.noun
+    article = "an" if re.match(r"(?!uni|eu)[aeiou]", noun) else "a"
+    return joined.description if is_person_noun(noun) else f"{article} {noun}"
 
 
 def draft_of(joined: Joined) -> dict[str, Any]:
@@ -149,7 +155,7 @@ def draft_of(joined: Joined) -> dict[str, Any]:
         {
             "document": bridge.second + 1,
             "evidence": joined.asked_of,
-            "query": joined.question,  # written before any search is run: what A finds is called by what is known of it
+            "query": joined.asked.about(_unnamed(joined)),
             "reasoning": f"says of {bridge.name} what is asked",
             "needs": [1],
         },

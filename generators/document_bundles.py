@@ -249,10 +249,13 @@ def asked(row: BundleQuestion) -> str:
 def complexity_of(row: BundleQuestion, documents: Sequence[SourceDocument], closed_book: float) -> float:
     """0 (easy) to 1 (hard): the mean of sources, hops, depth of the plan, type of answer, and how far the model's best
     answer without documents was off (`closed_book`: its closeness). Ours; the paper names sources and reasoning steps.
+
+    Sources are those of the documents that the hops quote: the others of the bundle need not be found.
     """
+    quoted = {hop.document_id for hop in row.hops}
     depth = len(levels(SearchPlan(nodes=row.dag_nodes, edges=row.dag_edges)))
     parts = (
-        _share(len({document.source for document in documents}), _MOST_SOURCES),
+        _share(len({document.source for document in documents if document.id in quoted}), _MOST_SOURCES),
         _share(len(row.hops), _MOST_HOPS),
         _share(depth, _MOST_DEPTH),
         _TYPE_WEIGHT[row.type],

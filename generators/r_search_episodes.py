@@ -84,7 +84,7 @@ async def make_episodes(row: BundleQuestion, context: EpisodeContext, meter: Met
     for episode in ranked:
         different.setdefault(episode.uid, episode)
     candidates = list(different.values())
-    if config.gold_fallback and not any(_is_good(episode, config) for episode in candidates):
+    if config.gold_fallback and not any(_is_good(episode, row, config) for episode in candidates):
         candidates.append(await work.gold())
     return candidates
 
@@ -215,8 +215,14 @@ def _found_evidence(row: BundleQuestion, results: Sequence[nl_dag.NodeResult]) -
     return round(evidence_recall([hop.evidence for hop in row.hops], found), 6)
 
 
-def _is_good(episode: SearchEpisode, config: EpisodeConfig) -> bool:
-    return episode.reward.total >= config.min_reward and episode.evidence_found >= config.min_evidence
+def _is_good(episode: SearchEpisode, row: BundleQuestion, config: EpisodeConfig) -> bool:
+    """Right, with its evidence, and no search that another one makes needless."""
+    evidence = [hop.evidence for hop in row.hops]
+    is_needless = len(episode.searches) > 1 and any(
+        evidence_recall(evidence, search.passages) == 1.0 for search in episode.searches
+    )
+    is_right = episode.reward.total >= config.min_reward and episode.evidence_found >= config.min_evidence
+    return is_right and not is_needless
 
 
 def _search(result: nl_dag.NodeResult) -> PlannedSearch:

@@ -6,12 +6,12 @@ evidence nor answer is looked at. The sentences are drawn from `prompts/search_t
 
 from __future__ import annotations
 
-import calendar
 import random
 import re
 from collections.abc import Iterator, Sequence
 
 from generators.prompts import load_pools
+from generators.steps.mentions import DATE
 from protocols.base import one_line
 from protocols.nl_dag import SearchPlan, levels
 from schemas import BundleQuestion, PlanNode
@@ -19,8 +19,10 @@ from schemas import BundleQuestion, PlanNode
 POOLS = "search_thoughts"
 _MOST_NAMES = 3
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
+_TIME = re.compile(rf"{DATE}|{_YEAR.pattern}")
+_WORD = re.compile(rf"[^\w\s]*{DATE}\S*|\S+")
+"""A date is one word."""
 _INITIAL = re.compile(r"[^\W\d_]\.")
-_MONTHS = frozenset(calendar.month_name[1:])
 _WITHIN = frozenset({"of", "de", "la", "du", "von", "van", "der", "del", "al"})
 """Words that may stand inside a name."""
 
@@ -33,8 +35,9 @@ def think(row: BundleQuestion, plan: SearchPlan, *, seed: str) -> str:
         return rng.choice(pools[role]).format(**fields)
 
     said = [say(f"open_{row.type}")]
-    if names := names_in(row.question):
-        said.append(say("known", names=_listed([one_line(name) for name in names])))
+    names = [one_line(name) for name in names_in(row.question)]
+    if not all(_YEAR.fullmatch(name) for name in names):  # a year alone is nothing to begin with
+        said.append(say("known_one" if len(names) == 1 else "known_many", names=_listed(names)))
     for node in (node for level in levels(plan) for node in level):
         said.append(say(_role(node, pools), node=node.node_id, query=one_line(node.query)))
     if plan.edges:
@@ -47,17 +50,13 @@ def think(row: BundleQuestion, plan: SearchPlan, *, seed: str) -> str:
 
 
 def names_in(question: str) -> list[str]:
-    """The first names and years in a question: runs of words with a capital, after the first word."""
+    """The first names, dates and years in a question: runs of words with a capital, after the first word."""
     runs: list[list[str]] = [[]]
-    for word in question.split()[1:]:
+    for word in _WORD.findall(question)[1:]:
         plain = word.strip("\"'“”‘’(),.;:?!")
         bare = re.sub(r"['’]s$", "", plain)
-        if _YEAR.fullmatch(plain):
-            if runs[-1][-1:] and runs[-1][-1] in _MONTHS:
-                runs[-1].append(plain)
-            else:
-                runs.append([plain])
-            runs.append([])
+        if _TIME.fullmatch(bare):
+            runs += [[bare], []]
         elif _INITIAL.fullmatch(word):
             runs[-1].append(word)
             continue

@@ -13,6 +13,7 @@ from filters.bundles import (
     contaminated,
     duplicate_question,
     invalid_plan,
+    single_source,
     stale_document,
     too_few_documents,
     unsupported_quote,
@@ -164,6 +165,7 @@ class BundleRowChecks(RowChecks):
         return [
             unsupported_quote.check(row, documents),
             too_few_documents.check(row, item.bundle),
+            single_source.check(row, documents),
             bad_options.check(row),
             invalid_plan.check(row),
             answer_in_question.check(row),

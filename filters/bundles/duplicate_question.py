@@ -1,10 +1,11 @@
-"""Reject questions that ask what an accepted one asks already, in the same words or others."""
+"""Reject questions that ask what an accepted one asks already, in the same words or others, or find out the same."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from filters.bundles.reading import is_same_answer
 from rewards import normalize_answer
 from schemas import BundleQuestion, Verdict
 
@@ -16,16 +17,31 @@ REASON = "duplicate_question"
 
 def check(row: BundleQuestion, vector: np.ndarray, earlier: Sequence[BundleQuestion], vectors: np.ndarray,
           *, most_alike: float) -> Verdict:  # fmt: skip
-    """Score: cosine with the nearest accepted question; `vectors`: theirs, of length 1, shape (len(earlier), dim).
+    """Score: cosine with its twin, 1 for the same words, or with the nearest accepted question when it has no twin;
+    `vectors`: theirs, of length 1, shape (len(earlier), dim).
 
-    The same words are one question whatever the vectors say.
+    The same words are one question whatever the vectors say. With other words a twin has the same answer, and is as
+    near as `most_alike` or ends on the same evidence: by its vector `Where was X born?` is `In which year was X born?`.
     """
     if not earlier:
         return Verdict(keep=True, reason=REASON, score=0.0)
     cosines = vectors @ vector
-    nearest = int(cosines.argmax())
-    same = [e for e in earlier if normalize_answer(e.question) == normalize_answer(row.question)]
-    twin = same[0] if same else earlier[nearest] if cosines[nearest] >= most_alike else None
-    detail = f"as {twin.uid}: {twin.question!r}" if twin else ""
-    score = 1.0 if same else round(float(cosines[nearest]), 6)
-    return Verdict(keep=twin is None, reason=REASON, score=score, detail=detail)
+    words = normalize_answer(row.question)
+    same = next((e for e in earlier if normalize_answer(e.question) == words), None)
+    if same is not None:
+        return _as(same, 1.0)
+    for place in (-cosines).argsort(kind="stable"):
+        other = earlier[place]
+        if (cosines[place] >= most_alike or _ends_alike(row, other)) and is_same_answer(row, other):
+            return _as(other, float(cosines[place]))
+    return Verdict(keep=True, reason=REASON, score=round(float(cosines.max()), 6))
+
+
+def _as(twin: BundleQuestion, score: float) -> Verdict:
+    return Verdict(keep=False, reason=REASON, score=round(score, 6), detail=f"as {twin.uid}: {twin.question!r}")
+
+
+def _ends_alike(row: BundleQuestion, other: BundleQuestion) -> bool:
+    """Do the last hops quote the same words of the same document?"""
+    a, b = row.hops[-1], other.hops[-1]
+    return a.document_id == b.document_id and normalize_answer(a.evidence) == normalize_answer(b.evidence)

@@ -10,6 +10,7 @@ from filters.bundles import (
     closed_book,
     evidence,
     invalid_plan,
+    single_source,
     stale_document,
     too_few_documents,
     unsupported_quote,
@@ -39,6 +40,7 @@ async def judge_question(
     verdicts = [
         unsupported_quote.check(row, documents),
         too_few_documents.check(row, item.bundle),
+        single_source.check(row, documents),
         bad_options.check(row),
         invalid_plan.check(row),
         answer_in_question.check(row),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import permutations
 from typing import Protocol
 
 from rewards import cover_exact_match, f1, option_f1
@@ -29,6 +30,14 @@ def is_right(answer: str, row: BundleQuestion) -> bool:
     if row.type == "causal":
         return f1(answer, [row.answer]) >= _CAUSE_AGREES
     return cover_exact_match(answer, [row.answer], word_boundary=True) > 0
+
+
+def is_same_answer(row: BundleQuestion, other: BundleQuestion) -> bool:
+    """Do two questions have one answer? One says the other in whole words; what is longer than a fact says about it."""
+    if "factual" not in (row.type, other.type) and f1(row.answer, [other.answer]) >= _CAUSE_AGREES:
+        return True
+    answers = permutations((row.answer, other.answer))
+    return any(cover_exact_match(said, [asked], word_boundary=True) > 0 for said, asked in answers)
 
 
 def closeness(answer: str, row: BundleQuestion) -> float:

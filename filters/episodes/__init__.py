@@ -1,6 +1,13 @@
 """Reasons to reject an R-Search episode, one per module."""
 
-from filters.episodes import answer_leaked, evidence_not_found, low_reward, malformed, placeholder_query
+from filters.episodes import (
+    answer_leaked,
+    evidence_not_found,
+    low_reward,
+    malformed,
+    needless_search,
+    placeholder_query,
+)
 from filters.episodes.judge import EpisodeFilterConfig, judge_episode
 
 __all__ = [
@@ -10,5 +17,6 @@ __all__ = [
     "judge_episode",
     "low_reward",
     "malformed",
+    "needless_search",
     "placeholder_query",
 ]

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from filters.episodes import answer_leaked, evidence_not_found, low_reward, malformed, placeholder_query
+from filters.episodes import (
+    answer_leaked,
+    evidence_not_found,
+    low_reward,
+    malformed,
+    needless_search,
+    placeholder_query,
+)
 from schemas import BundleQuestion, SearchEpisode, Verdict
 
 
@@ -24,4 +31,5 @@ def judge_episode(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFi
         answer_leaked.check(episode),
         low_reward.check(episode, least=config.min_reward),
         evidence_not_found.check(episode, row, least=config.min_evidence),
+        needless_search.check(episode, row),
     ]

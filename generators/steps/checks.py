@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
+from generators.steps.clauses import PREPOSITIONS
+from generators.steps.composing import GAP
 from generators.steps.mentions import mentions_of
+from generators.steps.verbs import is_finite
 from mcts.rules.words import FUNCTION_WORDS
 from rewards import mentions
 
@@ -21,6 +24,13 @@ _POINTS_OUTSIDE = re.compile(
     re.IGNORECASE,
 )
 """Words that mean something only in their text, or turn a statement round."""
+_THE = re.compile(r"\b[Tt]he (?P<noun>[a-z][\w-]*(?: [a-z][\w-]*)*)")
+_SAYS_WHICH = re.compile(
+    r" (?:[A-Z0-9]|(?:of|for|between|that|which|who|whom|whose)\b"
+    rf"|(?:{'|'.join(PREPOSITIONS)}) (?:(?:the|an?) )?(?:[A-Z0-9]|{GAP}))"
+)
+"""After a noun: a name beside it, or what is said of it to tell it from others."""
+_ONLY_ONE = frozenset("sun moon earth world universe sea sky air ground internet equator north south east west".split())
 _TROUBLE = re.compile(r"\?.+|[;:\"“”()\[\]{}$\\]|\.\.|\s,|\s{2}|\b(\w+) \1\b|\b(?:that|which|who) (?:that|which|who)\b")
 
 
@@ -32,12 +42,26 @@ def problem_of(question: str, answer: str, bridge: str, description: str) -> str
         return "too long"
     if outside := _POINTS_OUTSIDE.search(question):
         return f"{outside[0]!r} points outside of the question"
+    if noun := _known_from_text(question.replace(description, GAP)):
+        return f"which {noun} is meant is known only from its text"
     if any(mention.kind == "day" for mention in mentions_of(f"x {question}")):
         return "it has a day without a year"
     if names_bridge(question, bridge):
         return "it names what it describes"
     if mentions(question, answer):
         return "it gives its answer away"
+    return None
+
+
+def _known_from_text(question: str) -> str | None:
+    """The first noun after `the` with nothing that says which: `hear of the prize`, but not `the crew of X`."""
+    for the in _THE.finditer(question):
+        first, *others = the["noun"].split()
+        ends = (i for i, word in enumerate(others) if word in FUNCTION_WORDS or word in PREPOSITIONS or is_finite(word))
+        words = [first, *others[: next(ends, len(others))]]
+        after = question[the.start("noun") + len(" ".join(words)) :]
+        if words[-1] not in _ONLY_ONE and not _SAYS_WHICH.match(after):
+            return " ".join(words)
     return None
 
 

@@ -18,10 +18,10 @@ MentionKind = Literal["name", "date", "day", "year", "figure"]
 """`date`: with a year; `day`: without, so that it is known only from its text."""
 
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
-_DATE = rf"(?:\d{{1,2}} (?:{MONTHS})(?: \d{{4}})?|(?:{MONTHS}) \d{{1,2}}(?:, \d{{4}})?|(?:{MONTHS}) \d{{4}})(?!\w)"
+DATE = rf"(?:\d{{1,2}} (?:{MONTHS})(?: \d{{4}})?|(?:{MONTHS}) \d{{1,2}}(?:, \d{{4}})?|(?:{MONTHS}) \d{{4}})(?!\w)"
 _YEAR = r"(?:1[5-9]|20)\d\d(?![\w,.]*\d)"
 _FIGURE = r"\d+(?:,\d{3})*(?:\.\d+)?(?: (?:thousand|million|billion|trillion))?"
-_NUMBER = re.compile(rf"(?<![\w.,–-])(?:(?P<date>{_DATE})|(?P<year>{_YEAR}(?!\w))|(?P<figure>{_FIGURE})(?![\w–-]))")
+_NUMBER = re.compile(rf"(?<![\w.,–-])(?:(?P<date>{DATE})|(?P<year>{_YEAR}(?!\w))|(?P<figure>{_FIGURE})(?![\w–-]))")
 _WORD = re.compile(r"[^\W_][\w–-]*(?:['’](?!s\b)\w+)*")
 _GLUE = re.compile(r"(?: de | du | von | van | of | of the | |/|\. )")
 _BEFORE_OF = frozenset(

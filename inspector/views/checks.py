@@ -24,6 +24,7 @@ STYLE = """
 BUNDLE_MEANINGS: Mapping[str, str] = {
     "unsupported_quote": "share of the hops whose quote stands in its document",
     "too_few_documents": "documents that the hops quote",
+    "single_source": "sources that the hops quote",
     "bad_options": "1: options and answer have the form that the type asks for",
     "invalid_plan": "rules that the search plan breaks",
     "answer_in_question": "how many of question and queries mention the answer",
@@ -31,7 +32,7 @@ BUNDLE_MEANINGS: Mapping[str, str] = {
     "not_answerable": "1: the model answers from all documents",
     "fewer_documents_suffice": "share of the smaller sets of documents that do not give the answer",
     "closed_book": "how near the model comes without any document, 0 to 1",
-    "duplicate_question": "cosine with the nearest accepted question",
+    "duplicate_question": "cosine with the nearest accepted question, or with the one that it repeats",
     "contaminated": "cosine with the nearest question of a benchmark",
 }
 """Of the scores of bundle questions, by filter."""

@@ -24,8 +24,10 @@ from tests.end_to_end.support import (
 
 SOME = frozenset({"2hop__sample_01", "2hop__sample_04", "2hop__sample_34", "4hop1__sample_31"})
 """Questions that every kind of trajectory comes from."""
-HALF = 36
-"""Documents: fewer than fifty, so that the map needs no UMAP, which takes seconds to compile."""
+HALF = (*range(4), *range(16, 20), *range(44, 70))
+"""Documents, by line: themes with questions, and copies; fewer than fifty, so that the map needs no UMAP, which takes
+seconds to compile.
+"""
 FEW = 2
 """Questions that episodes are made of."""
 
@@ -58,8 +60,10 @@ def demo_trajectories(tmp_path_factory: pytest.TempPathFactory) -> Made:
 @pytest.fixture(scope="package")
 def demo_bundles(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The second part, on half of the documents."""
-    out = tmp_path_factory.mktemp("demo") / "run"
-    return made(out, "document-bundles", "--documents", DOCUMENTS, "--limit", HALF)
+    folder = tmp_path_factory.mktemp("demo")
+    documents, lines = folder / "documents.jsonl", DOCUMENTS.read_text().splitlines(keepends=True)
+    documents.write_text("".join(lines[position] for position in HALF))
+    return made(folder / "run", "document-bundles", "--documents", documents)
 
 
 @pytest.fixture(scope="package")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ async def test_a_sound_question_is_kept_with_what_was_measured() -> None:
     (row,) = await task.write()
     verdicts = await judge_question(row, ITEM, task, BundleFilterConfig())
     sealed = seal(row, verdicts, task.meter.keys, ITEM.documents)
-    assert all(score.passed for score in sealed.filters) and len(sealed.filters) == 9
+    assert all(score.passed for score in sealed.filters) and len(sealed.filters) == 10
     assert nl_dag.parse(sealed.dag_text).nodes == sealed.dag_nodes
     assert [node.tool for node in sealed.dag_nodes] == ["News", "Academic"]
     assert sealed.dag_edges == (PlanEdge(src="A", dst="B"),)
@@ -57,6 +58,15 @@ async def test_each_flaw_is_rejected_for_itself_alone(draft: dict[str, Any], how
     assert await rejections(work(draft, **how)) == [reason]
 
 
+async def test_evidence_of_one_source_is_rejected_for_that_alone() -> None:
+    task = work(SOUND)
+    (row,) = await task.write()
+    item = replace(ITEM, documents=tuple(replace(document, source="news") for document in ITEM.documents))
+    verdicts = await judge_question(row, item, task, BundleFilterConfig())
+    assert [v.reason for v in verdicts if not v.keep] == ["single_source"]
+    assert task.meter.calls == 1  # no model is asked about it
+
+
 async def test_a_document_that_is_not_there_is_no_crash() -> None:
     assert set(await rejections(work({**SOUND, "hops": hop(1, document=9)}))) == {
         "unsupported_quote",
@@ -77,7 +87,10 @@ def test_more_sources_hops_depth_and_options_are_more_complex() -> None:
     easy = question()
     wide = question(dag_edges=())
     assert complexity_of(wide, [STREET, PAPER], 0.0) < complexity_of(easy, [STREET, PAPER], 0.0)
-    assert complexity_of(easy, [STREET, STREET], 0.0) < complexity_of(easy, [STREET, PAPER], 0.0)
+    of_one_source = [STREET, replace(PAPER, source=STREET.source)]
+    assert complexity_of(easy, of_one_source, 0.0) < complexity_of(easy, [STREET, PAPER], 0.0)
+    unused = replace(PAPER, id="else:3", source="else")
+    assert complexity_of(easy, [STREET, PAPER, unused], 0.0) == complexity_of(easy, [STREET, PAPER], 0.0)
     assert complexity_of(easy, [STREET, PAPER], 0.5) < complexity_of(easy, [STREET, PAPER], 0.0)
     assert complexity_of(easy, [STREET, PAPER], 0.0) < complexity_of(question(type="causal"), [STREET, PAPER], 0.0)
 

@@ -125,10 +125,31 @@ def test_pools_have_a_dozen_of_each_role() -> None:
         ("What is the Ludlow prize's tide mill of?", ["Ludlow"]),
         ("Why do reefs fade?", []),
         ("Is Oslo's Harbour Office in Oslo?", ["Oslo", "Harbour Office"]),
+        ("What did the town that opened on 1 June 2016 in Ludlow lose?", ["1 June 2016", "Ludlow"]),
+        ("Who sailed (on May 3, 1874, from Oslo)?", ["May 3, 1874", "Oslo"]),
     ],
 )
 def test_names_in_a_question(question: str, names: list[str]) -> None:
     assert names_in(question) == names
+
+
+@pytest.mark.parametrize(
+    ("question", "role"),
+    [
+        ("Who led the town that Ida Holm left?", "known_one"),
+        ("Who led the town that Ida Holm left in 1902?", "known_many"),
+        ("Who led the town that burnt in 1902?", None),
+        ("Who led the town that burnt?", None),
+    ],
+)
+def test_what_there_is_to_begin_with_is_said_by_its_number(question: str, role: str | None) -> None:
+    pools, names = load_pools("search_thoughts"), names_in(question)
+    plan = nl_dag.SearchPlan(nodes=WHEEL.dag_nodes, edges=WHEEL.dag_edges)
+    listed = " and ".join(names)
+    for seed in range(30):
+        thought = think(replace(WHEEL, question=question), plan, seed=str(seed))
+        said = {r for r in ("known_one", "known_many") for each in pools[r] if each.format(names=listed) in thought}
+        assert role in said if role else not said
 
 
 class Library:
@@ -279,6 +300,18 @@ async def test_gold_takes_over_when_no_draw_will_do(said: tuple[str, str], tools
     assert [episode.origin for episode in found] == ["policy", "oracle"]
     assert rejections(found[0], ISLAND) and rejections(found[1], ISLAND) == []
     assert [e.origin for e in await model.episodes(tools, samples=2, gold_fallback=False)] == ["policy"]
+
+
+async def test_gold_takes_over_from_a_draw_with_a_needless_search(tools: Tools) -> None:
+    everything = "Rotne, Peberholm, and species of plants found since the completion of the Øresund link (General)"
+    plans = [f"A: {everything}", f"A: {everything}\nB: Rotne (News)"]
+    turns = [f"<think>All at once.</think><search>\nNodes:\n{plan}\nEdges:\n" for plan in plans]
+    for turn, origins in zip(turns, (["policy"], ["policy", "oracle"]), strict=True):
+        model = Draws(lambda number, searching, turn=turn: turn if searching else RIGHT)
+        found = await model.episodes(tools, samples=1, top_k=8)
+        assert found[0].evidence_found == found[0].reward.total == 1.0
+        assert [episode.origin for episode in found] == origins
+        assert rejections(found[0], ISLAND) == ([] if origins == ["policy"] else ["needless_search"])
 
 
 @pytest.mark.parametrize(

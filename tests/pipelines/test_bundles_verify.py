@@ -62,7 +62,7 @@ def test_the_run_has_a_row_for_every_reason_and_verifies(original_bundles: Finis
     assert reasons == {
         *("invalid_input", "markup", "other_language", "too_short", "exact_duplicate", "near_duplicate", "alone"),
         *("no_question", "malformed_reply", *FLAWS.values()),
-        *("contaminated", "duplicate_question", "evidence_not_found"),
+        *("single_source", "contaminated", "duplicate_question", "evidence_not_found"),
     }
     assert {row.type for row in rows_of(original_bundles, "candidates")} == {
         *("factual", "causal", "single_choice", "multiple_choice")
@@ -121,9 +121,9 @@ def test_a_changed_and_a_missing_picture_are_found(finished_bundles: FinishedBun
         ("embeddings", "stage embed: 29 accepted, 28 rows found"),
         ("bundles", "stage bundle: 28 accepted, 24 rows found"),
         ("bundle_inputs", "its documents are not what questions were made of"),
-        ("candidates", "stage filter: 20 accepted, 19 rows found"),
-        ("bundle_questions", "stage select: 11 accepted, 10 rows found"),
-        ("episodes", "stage episode: 9 accepted, 8 rows found"),
+        ("candidates", "stage filter: 12 accepted, 11 rows found"),
+        ("bundle_questions", "stage select: 8 accepted, 7 rows found"),
+        ("episodes", "stage episode: 6 accepted, 5 rows found"),
         ("sft", "this SFT row of an episode is missing"),
         ("rejected", "x evidence_not_found, 1 rows in rejected/"),
     ],
@@ -143,7 +143,7 @@ def test_a_missing_file_of_rejected_rows_is_found(finished_bundles: FinishedBund
     assert problems(finished_bundles) == f"{name}: missing"
     edit_manifest(finished_bundles.folder, lambda m: m.update(files=[f for f in m["files"] if f["path"] != name]))
     found = problems(finished_bundles)
-    assert "stage select: 4 x contaminated, 0 rows in rejected/" in found
+    assert "stage select: 2 x contaminated, 0 rows in rejected/" in found
     assert "manifest.json: files is not what" in found
 
 
@@ -314,7 +314,7 @@ def test_a_rejected_row_of_another_reason_is_found(finished_bundles: FinishedBun
 @pytest.mark.parametrize(
     ("edit", "found"),
     [
-        (lambda m: m["stages"].pop(), "stage episode: 9 rows, not in the books"),
+        (lambda m: m["stages"].pop(), "stage episode: 6 rows, not in the books"),
         (lambda m: m.update(calls=1), "manifest.json: calls is not what"),
         (lambda m: m.update(dataset="mcts_trajectories"), "manifest.json: dataset is not what"),
         (lambda m: m["files"].pop(0), "not in the manifest"),

@@ -17,13 +17,14 @@ from filters.bundles import (
     evidence,
     invalid_plan,
     is_right,
+    single_source,
     stale_document,
     too_few_documents,
     unsupported_quote,
 )
 from filters.bundles.contaminated import benchmarks_of, ngrams_of
 from filters.bundles.evidence import smaller_sets
-from schemas import BundleHop, PlanEdge, PlanNode
+from schemas import BundleHop, BundleQuestion, PlanEdge, PlanNode
 from tests.filters.bundles.support import BUNDLE, DOCUMENTS, PAPER, STREET, FakeReader, choice, question
 
 BOTH = ("news:1", "arxiv:2")
@@ -38,6 +39,7 @@ async def test_a_sound_question_passes_everything() -> None:
     verdicts = [
         unsupported_quote.check(row, DOCUMENTS),
         too_few_documents.check(row, BUNDLE),
+        single_source.check(row, DOCUMENTS),
         bad_options.check(row),
         answer_in_question.check(row),
         invalid_plan.check(row),
@@ -76,6 +78,14 @@ def test_hops_join_two_documents_of_the_bundle() -> None:
     strange = quoting(("news:1", "a"), ("arxiv:2", "b"), ("else:3", "c"))
     assert too_few_documents.check(strange, BUNDLE).detail == "else:3 is not in the bundle"
     assert not too_few_documents.check(question(hops=()), BUNDLE).keep
+
+
+def test_hops_join_two_sources() -> None:
+    of_one = DOCUMENTS | {"arxiv:2": replace(PAPER, source="news")}
+    verdict = single_source.check(question(), of_one)
+    assert (verdict.keep, verdict.score, verdict.detail) == (False, 1.0, "all evidence is of news")
+    assert single_source.check(question(), DOCUMENTS).score == 2.0
+    assert single_source.check(quoting(("news:1", "a"), ("news:1", "b")), DOCUMENTS).keep
 
 
 @pytest.mark.parametrize(
@@ -171,7 +181,7 @@ def test_every_single_document_and_every_set_that_lacks_one_is_tried_once() -> N
 def test_a_question_is_a_duplicate_by_words_or_by_meaning() -> None:
     first, vectors = question(uid="1"), np.array([[1.0, 0.0]])
     same = duplicate_question.check(question(uid="2"), np.array([0.0, 1.0]), [first], vectors, most_alike=0.9)
-    near = question(uid="3", question="Where did the turbine's designer study?")
+    near = from_elsewhere(uid="3", question="Where did the turbine's designer study?")
     alike = duplicate_question.check(near, np.array([0.95, 0.312]), [first], vectors, most_alike=0.9)
     other = duplicate_question.check(near, np.array([0.6, 0.8]), [first], vectors, most_alike=0.9)
     alone = duplicate_question.check(near, np.array([1.0, 0.0]), [], np.zeros((0, 2)), most_alike=0.9)
@@ -179,6 +189,52 @@ def test_a_question_is_a_duplicate_by_words_or_by_meaning() -> None:
         (False, 1.0), (False, 0.95), (True, 0.6), (True, 0.0)
     ]  # fmt: skip
     assert alike.detail.startswith("as 1: ")
+
+
+def from_elsewhere(**changes: Any) -> BundleQuestion:
+    """Its last hop quotes another document than that of the sound question."""
+    return question(
+        hops=(*question().hops[:1], BundleHop(document_id="else:3", evidence="x y z", reasoning="")), **changes
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "twin"),
+    [
+        ({"answer": "in 1998"}, None),
+        ({"answer": "Bergen's university"}, None),
+        ({"answer": "the University of Bergen, Norway"}, "1"),
+        ({"answer": "of Bergen"}, "1"),
+        ({"type": "causal", "answer": "a university in Bergen"}, None),
+    ],
+)
+def test_a_twin_by_its_vector_has_the_same_answer(changes: dict[str, Any], twin: str | None) -> None:
+    first, farther = question(uid="1"), question(uid="2", answer="in 1999")
+    vectors, vector = np.array([[0.95, 0.312], [1.0, 0.0]]), np.array([1.0, 0.0])
+    row = from_elsewhere(uid="3", question="Other words?", **changes)
+    verdict = duplicate_question.check(row, vector, [first, farther], vectors, most_alike=0.9)
+    assert verdict.keep is (twin is None) and verdict.detail.startswith(f"as {twin}: " if twin else "")
+    assert verdict.score == (0.95 if twin else 1.0)
+
+
+def test_explanations_that_agree_are_one_answer() -> None:
+    first = question(uid="1", type="causal", answer="because the blades turn in slow water")
+    for answer, keep in [("the blades turn even in slow water", False), ("because of the wind", True)]:
+        row = from_elsewhere(uid="2", question="Why?", type="causal", answer=answer)
+        vector = np.array([1.0, 0.0])
+        assert duplicate_question.check(row, vector, [first], np.array([vector]), most_alike=0.9).keep is keep
+
+
+def test_a_twin_ends_on_the_same_evidence_with_the_same_answer() -> None:
+    first, far = question(uid="1"), np.array([0.0, 1.0])
+    hops = (replace(first.hops[0], evidence="The Ludlow prize went to the Orkney tide mill"), first.hops[1])
+    described = question(uid="2", question="Where did the designer honoured in Ludlow study?", hops=hops)
+    verdicts = [
+        duplicate_question.check(row, far, [first], np.array([[0.6, 0.8]]), most_alike=0.9)
+        for row in (described, replace(described, answer="blades"), replace(described, hops=hops[::-1]))
+    ]
+    assert [verdict.keep for verdict in verdicts] == [False, True, True]
+    assert verdicts[0].score == 0.8 and verdicts[0].detail.startswith("as 1: ")
 
 
 def test_a_question_of_a_benchmark_is_known_by_words_or_by_meaning() -> None:

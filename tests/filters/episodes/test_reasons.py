@@ -14,6 +14,7 @@ from filters.episodes import (
     judge_episode,
     low_reward,
     malformed,
+    needless_search,
     placeholder_query,
 )
 from generators.r_search_episodes import EpisodeConfig, EpisodeContext, make_episodes
@@ -44,6 +45,7 @@ def test_a_sound_episode_is_kept_by_all(episode: SearchEpisode) -> None:
         ("answer_leaked", True, 0.0, ""),
         ("low_reward", True, 1.0, ""),
         ("evidence_not_found", True, 1.0, ""),
+        ("needless_search", True, 0.666667, ""),
     ]
 
 
@@ -70,6 +72,18 @@ def test_evidence_not_found(episode: SearchEpisode, least: float, keep: bool) ->
     assert (verdict.keep, verdict.score) == (keep, pytest.approx(2 / 3, abs=1e-6))
     assert ("We list more than 500" in verdict.detail) == (not keep)
     assert not evidence_not_found.check(replace(episode, searches=()), ISLAND, least=least).keep
+
+
+def test_needless_search(episode: SearchEpisode) -> None:
+    everything = tuple(passage for search in episode.searches for passage in search.passages)
+    all_at_once = replace(episode.searches[1], passages=everything)
+    searches = (episode.searches[0], all_at_once, episode.searches[2])
+    verdict = needless_search.check(replace(episode, searches=searches), ISLAND)
+    assert (verdict.keep, verdict.score, verdict.detail) == (False, 1.0, "B alone brings the evidence of all hops")
+    assert needless_search.check(replace(episode, searches=(all_at_once,)), ISLAND).keep
+    assert needless_search.check(replace(episode, searches=()), ISLAND).keep
+    rejections = [v.reason for v in judge_episode(replace(episode, searches=searches), ISLAND, CONFIG) if not v.keep]
+    assert rejections == ["needless_search"]
 
 
 @pytest.mark.parametrize(

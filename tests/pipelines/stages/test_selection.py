@@ -21,7 +21,16 @@ from pipelines.shards import Shard, read_receipt
 from pipelines.stages import selection
 from pipelines.stages.selection import only_shard, select, sift
 from retrieval.encoder import Encoder
-from schemas import BundleQuestion, InvalidInput, RejectedRow, from_dict, read_parquet, read_rows, write_parquet
+from schemas import (
+    BundleHop,
+    BundleQuestion,
+    InvalidInput,
+    RejectedRow,
+    from_dict,
+    read_parquet,
+    read_rows,
+    write_parquet,
+)
 from tests.filters.bundles.support import question
 from tests.support.files import contents
 
@@ -50,7 +59,14 @@ ENCODER: Any = WordEncoder()
 
 
 def asked(*texts: str, **changes: Any) -> list[BundleQuestion]:
-    return [question(uid=f"q{n}", question=text, curriculum_stage=0, **changes) for n, text in enumerate(texts)]
+    """Each with an answer and evidence of its own; `ASKED_AGAIN` has the answer of the first."""
+    return [_asked(n, text, curriculum_stage=0, **changes) for n, text in enumerate(texts)]
+
+
+def _asked(number: int, text: str, **changes: Any) -> BundleQuestion:
+    answer = QUESTIONS[0] if text == ASKED_AGAIN else text
+    hops = (BundleHop(document_id="arxiv:2", evidence=text, reasoning=""),)
+    return question(uid=f"q{number}", question=text, answer=answer, hops=hops, **changes)
 
 
 def sifted(rows: list[BundleQuestion], **config: Any) -> tuple[list[str], list[tuple[str, str]]]:
@@ -165,7 +181,7 @@ def _by_words(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_by_words")
 def test_rows_are_written_in_order_with_a_shard_for_each_file(tmp_path: Path) -> None:
     rows = [
-        question(uid=f"q{n}", question=text, complexity=c)
+        _asked(n, text, complexity=c)
         for n, (text, c) in enumerate(zip((*QUESTIONS, QUESTIONS[0]), (0.9, 0.2, 0.5, 0.1, 0.3), strict=True))
     ]
     shards = candidates(tmp_path, rows[:2], [], rows[2:])
