@@ -58,7 +58,7 @@ def _command(export: Export) -> str:
         "llamafactory-cli train",
         "--stage sft --do_train --template qwen --finetuning_type full",
         "--dataset_dir . --dataset trailforge_train",
-        "--model_name_or_path $MODEL --output_dir sft-model",
+        "--model_name_or_path $MODEL --output_dir sft-model --disable_shuffling",
         f"--cutoff_len {numbers.max_tokens}",
         f"--per_device_train_batch_size 1 --gradient_accumulation_steps {numbers.batch_size // 8}",
         f"--num_train_epochs {numbers.epochs} --learning_rate {numbers.learning_rate}",
