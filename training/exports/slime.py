@@ -40,17 +40,16 @@ def write(export: Export) -> str:
     export.parquet("sft", SFT, _sft)
     export.parquet("rl", RL, rl_row)
     export.template()
-    sections = {}
+    sections = {"Where the commands run": _ARGUMENTS}
     if has(export, "sft"):
         sections["Supervised training"] = (
-            f"{_ARGUMENTS}\n\n{fenced(_sft_command(export))}\n\n"
+            f"{fenced(_sft_command(export))}\n\n"
             "Not `--loss-mask-type distill_qwen`: it trains the last turn alone, as does `qwen` with a tokenizer that "
             "has DeepSeek's `<｜Assistant｜>`. With this template `qwen3` gives the masks of `qwen`."
         )
     if has(export, "rl"):
         sections["Reinforcement learning"] = (
-            f"{_ARGUMENTS} Fill in the `documents` of `search.yaml`.\n\n{fenced(_rl_command(export))}\n\n{_RL_TEXT}\n\n"
-            f"{SEARCH_NOTE}"
+            f"Fill in the `documents` of `search.yaml`:\n\n{fenced(_rl_command(export))}\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}"
             f"{unsaid(export.preset.rl, get_args(Scheduler))}"
         )
         export.text("search.yaml", yaml.safe_dump(search_settings(export), sort_keys=False))
