@@ -204,7 +204,10 @@ def _launch(command: Sequence[str], config: LaunchConfig, folder: str | os.PathL
     """The line that starts the processes of one node. `ranks`: options as a shell is to read them."""
     parts = ["accelerate", "launch", "--config_file", os.path.join(folder, ACCELERATE)]
     parts += ["--num_processes", str(config.processes), "--num_machines", str(config.nodes)]
-    asked = [f'--vllm-url "http://$VLLM_HOST:{_VLLM_PORT}"'] if config.vllm_nodes else []
+    asked = []
+    if config.vllm_nodes:
+        asked = [] if "--rollouts" in command else ["--rollouts vllm-server"]
+        asked += [f'--vllm-url "http://$VLLM_HOST:{_VLLM_PORT}"']
     return " ".join([shlex.join(parts), *ranks, shlex.join(["-m", "cli", *command]), *asked])
 
 

@@ -149,7 +149,8 @@ def test_slurm() -> None:
     read = launched(shlex.split(trainers)[-2])
     assert (read.machine_rank, read.num_machines, read.num_processes) == (1, 2, 16)
     assert read.main_process_ip == "$MAIN_ADDRESS"
-    assert read.training_script_args == [*COMMAND, "--resume", "--vllm-url", "http://$VLLM_HOST:8000"]
+    server_is_asked = ["--rollouts", "vllm-server", "--vllm-url", "http://$VLLM_HOST:8000"]
+    assert read.training_script_args == [*COMMAND, "--resume", *server_is_asked]
 
 
 @pytest.mark.parametrize("launcher", ["slurm", "k8s"])
@@ -236,7 +237,7 @@ def test_kubernetes() -> None:
     # Not in the working folder, which all pods of all jobs share.
     assert read.config_file == "/tmp/accelerate.yaml" and "cat > /tmp/accelerate.yaml" in script
     assert (read.machine_rank, read.main_process_ip) == (1, "rl-train-0-0.rl")
-    assert [read.training_script, *read.training_script_args][:-2] == ["cli", *COMMAND, "--resume"]
+    assert [read.training_script, *read.training_script_args][:-4] == ["cli", *COMMAND, "--resume"]
     assert yaml.safe_load(script.split("<<'END'\n")[1].split("\nEND")[0]) == accelerate_config(config)
     assert json.dumps(jobset).count("hostNetwork") == 0
 
@@ -274,6 +275,7 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], launcher: Launcher, 
 
 def test_a_server_is_started_or_named() -> None:
     config = LaunchConfig(vllm_nodes=1, base_model="m")
+    assert render([*COMMAND, "--rollouts", "vllm-server"], "slurm", config)["train.sbatch"].count("--rollouts") == 1
     with pytest.raises(InvalidInput, match="one of them"):
         render([*COMMAND, "--vllm-url", "http://a:8000"], "slurm", config)
 
