@@ -117,11 +117,11 @@ def _sft(row: SftRow, split: str, number: int) -> Row:
 
 
 _RL_TEXT = """`agent_loop.yaml` names the class that searches, which needs trailforge on every machine: fill in its
-`documents`. Each worker of verl's `agent.num_workers` opens them for itself. With SGLang
-say `actor_rollout_ref.rollout.name=sglang` and `actor_rollout_ref.rollout.skip_tokenizer_init=False`: turns end at
-closing tags, which it does not see otherwise. Add
-`actor_rollout_ref.rollout.calculate_log_probs=True` where verl is to correct for what the sampler computed differently.
-Leave the reward manager `naive`: `dapo` does not tell the reward who wrote what.
+`documents`. Each worker of verl's `agent.num_workers` opens them for itself. With SGLang say
+`actor_rollout_ref.rollout.name=sglang` and `actor_rollout_ref.rollout.skip_tokenizer_init=False`: turns end at closing
+tags, which it does not see otherwise. Where verl is to correct for what the sampler computed differently, add
+`algorithm.rollout_correction.rollout_is=token`. Leave the reward manager `naive`: `dapo` does not tell the reward who
+wrote what.
 
 verl counts questions, not episodes, in `ppo_mini_batch_size`. `ground_truth` is JSON, which the reward reads. For a
 training preset of your own, with a judge or other constants, add

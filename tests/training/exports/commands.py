@@ -40,8 +40,10 @@ def read(options: str, words: list[str]) -> argparse.Namespace:
         if kind == "flag":
             parser.add_argument(name, action="store_true")
         else:
-            taken: dict[str, Any] = {"choices": kind.split("|")} if kind not in _TYPES else {"type": _TYPES[kind]}
-            parser.add_argument(name, **taken, **({"nargs": "*"} if several else {}))
+            taken: dict[str, Any] = {"type": _TYPES[kind]} if kind in _TYPES else {"choices": kind.split("|")}
+            if several:
+                taken["nargs"] = "*"
+            parser.add_argument(name, **taken)
     return parser.parse_args(words)
 
 

@@ -39,7 +39,7 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 def test_trl(exported: tuple[Path, TrainPreset], monkeypatch: pytest.MonkeyPatch) -> None:
     """By accelerate's own parser, and its reading of the configuration that the command names."""
-    from accelerate.commands.config.config_args import load_config_from_file
+    from accelerate.commands.config.config_args import ClusterConfig, load_config_from_file
     from accelerate.commands.launch import launch_command_parser
 
     home, preset = exported
@@ -47,6 +47,7 @@ def test_trl(exported: tuple[Path, TrainPreset], monkeypatch: pytest.MonkeyPatch
     words = command_in(home / "trl" / "README.md", "accelerate launch")
     launch = launch_command_parser().parse_args(words[2:])
     config = load_config_from_file(launch.config_file)
+    assert isinstance(config, ClusterConfig)
     settings = yaml.safe_load(Path("sft.yaml").read_text())
     assert config.num_processes * settings["gradient_accumulation_steps"] == preset.sft.batch_size
     assert (launch.module, launch.training_script) == (True, "trl.scripts.sft")

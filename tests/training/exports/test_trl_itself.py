@@ -69,7 +69,8 @@ def test_the_command_of_the_readme_is_read(folder: Path, monkeypatch: pytest.Mon
     on_cpu = ["--bf16", "false", "--use_cpu"]
     data, sft, model, _ = make_parser().parse_args_and_config([*arguments, *on_cpu], fail_with_unknown_args=False)
     assert (data.dataset_name, sft.max_length) == ("sft", 16384) and model.model_name_or_path.startswith("Qwen")
-    (grpo,) = TrlParser(GRPOConfig).parse_args_and_config(["--config", "grpo.yaml", *on_cpu])
+    parser = TrlParser([GRPOConfig])  # pyright: ignore[reportArgumentType]
+    (grpo,) = parser.parse_args_and_config(["--config", "grpo.yaml", *on_cpu])
     assert grpo.max_completion_length == 16384
 
 

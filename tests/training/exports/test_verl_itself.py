@@ -104,6 +104,8 @@ def test_the_command_for_rl_passes_verls_own_checks(made_set: TrainingSet) -> No
     from verl.utils.config import validate_config
 
     settings = composed(made_set, "main_ppo", "ppo_trainer")
+    assert "algorithm.rollout_correction.rollout_is=token" in (exported(made_set) / "README.md").read_text()
+    assert "rollout_is" in settings.algorithm.rollout_correction
     validate_config(settings, need_reference_policy(settings), need_critic(settings))
     OmegaConf.to_container(settings.actor_rollout_ref, resolve=True, throw_on_missing=True)
     assert callable(get_custom_reward_fn(settings))
