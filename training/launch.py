@@ -7,10 +7,11 @@ not change: its numbers are global ones, and each process works out its share.
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import yaml
@@ -21,9 +22,14 @@ Launcher = Literal["local", "accelerate", "slurm", "k8s"]
 Sharding = Literal["none", "fsdp2", "zero2", "zero3"]
 """How a model is spread over devices. `none`: each device holds all of it (DDP)."""
 
-_ACCELERATE, _SBATCH, _JOBSET, _LOCAL = "accelerate.yaml", "train.sbatch", "jobset.yaml", "train.sh"
+ACCELERATE = "accelerate.yaml"
+_SBATCH, _JOBSET, _LOCAL = "train.sbatch", "jobset.yaml", "train.sh"
 _PORT, _VLLM_PORT = 29500, 8000
 _WORKERS, _SERVERS = "train", "vllm"
+_IN_POD = "/tmp"
+"""Where a pod writes what is its own; its working folder is the volume, which all pods share."""
+_SLURM_NAME = re.compile(r"[\w.,-]+", re.ASCII)
+"""What a line of `#SBATCH` can hold as it is: partitions may be several, with commas."""
 _HOST_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 """What pods are called begins with it, and is at most 63 long."""
 
@@ -43,7 +49,7 @@ class LaunchConfig:
     use_cpu: bool = False
     """Processes on the CPU, joined by gloo."""
     vllm_nodes: int = 0
-    """Further nodes that hold vLLM servers for the rollouts (`rl.rollouts: vllm-server`); 0 or 1."""
+    """Further nodes that hold vLLM servers for the rollouts of `train rl`; 0 or 1. Other commands take none."""
     vllm_tensor_parallel: int = 1
     base_model: str = ""
     """What these serve."""
@@ -53,10 +59,11 @@ class LaunchConfig:
     partition: str = ""
     account: str = ""
     image: str = "trailforge:latest"
-    """Container that Kubernetes starts, with the project in its working folder."""
+    """Container that Kubernetes starts, with the project installed: its working folder is `mount`."""
     namespace: str = "default"
     volume_claim: str = "trailforge"
-    """Kubernetes: what is mounted at `mount`, with data, models and checkpoints."""
+    """Kubernetes: what is mounted at `mount`, with data, models and checkpoints. Paths of a command that are not
+    absolute are taken from there."""
     mount: str = "/data"
     environment: tuple[str, ...] = ()
     """NAME=VALUE for every process. No secrets: these come from the cluster's own store."""
@@ -73,6 +80,12 @@ class LaunchConfig:
             raise InvalidInput("vLLM has to be told which model to serve", field="base_model")
         if not re.fullmatch(r"\d+:[0-5]\d:[0-5]\d", self.time):
             raise InvalidInput(f"{self.time!r}: expected hours:minutes:seconds", field="time")
+        for name in ("name", "partition", "account"):
+            value = getattr(self, name)
+            if not _SLURM_NAME.fullmatch(value) and (value or name == "name"):
+                raise InvalidInput(f"{value!r}: expected letters, digits and _ . , -", field=name)
+        if not posixpath.isabs(self.mount):
+            raise InvalidInput(f"{self.mount!r}: expected an absolute path", field="mount")
         if self.use_cpu and self.sharding != "none":
             raise InvalidInput("on the CPU the model is not sharded: none", field="sharding")
         for text in self.environment:
@@ -99,19 +112,18 @@ def render(
     """Files by name. `command`: arguments of `trailforge`, e.g. `["train", "sft", …]`.
 
     The first file is the one to hand in. `folder`: where the files will be, as all nodes see it. A job that a cluster
-    starts anew goes on from its last checkpoint.
+    starts anew goes on from its last checkpoint. Raises `InvalidInput` for what the launcher cannot do.
     """
     if launcher not in get_args(Launcher):
         raise InvalidInput(f"no launcher {launcher!r}; there are {', '.join(get_args(Launcher))}", field="launcher")
-    if launcher in ("local", "accelerate") and config.nodes > 1:
-        raise InvalidInput("several nodes need slurm or k8s", field="nodes")
+    if list(command[:2]) != ["train", "rl"]:
+        config = replace(config, vllm_nodes=0)
+    _check(command, launcher, config)
     if launcher == "local":
         return {_LOCAL: _script([shlex.join(["trailforge", *command])], config)}
-    if launcher == "k8s" and not _HOST_NAME.fullmatch(config.name):
-        raise InvalidInput(f"{config.name!r}: expected small letters, digits and -, at most 40", field="name")
     if launcher in ("slurm", "k8s") and "--resume" not in command:
         command = [*command, "--resume"]
-    accelerate = {_ACCELERATE: yaml.safe_dump(accelerate_config(config), sort_keys=False)}
+    accelerate = {ACCELERATE: yaml.safe_dump(accelerate_config(config), sort_keys=False)}
     match launcher:
         case "accelerate":
             return {_LOCAL: _script([_launch(command, config, folder)], config)} | accelerate
@@ -119,6 +131,26 @@ def render(
             return {_SBATCH: _sbatch(command, config, folder)} | accelerate
         case _:
             return {_JOBSET: _jobset(command, config)}
+
+
+def _check(command: Sequence[str], launcher: Launcher, config: LaunchConfig) -> None:
+    if launcher in ("local", "accelerate") and config.nodes > 1:
+        raise InvalidInput("several nodes need slurm or k8s", field="nodes")
+    if launcher in ("local", "accelerate") and config.vllm_nodes:
+        raise InvalidInput("a node of vLLM servers needs slurm or k8s", field="vllm_nodes")
+    if config.vllm_nodes and "--vllm-url" in command:
+        raise InvalidInput("starts a server, and --vllm-url names one: give one of them", field="vllm_nodes")
+    if launcher != "k8s":
+        return
+    if not _HOST_NAME.fullmatch(config.name):
+        raise InvalidInput(f"{config.name!r}: expected small letters, digits and -, at most 40", field="name")
+    if "--out" in command:
+        volume = posixpath.normpath(config.mount)
+        out = posixpath.normpath(posixpath.join(volume, command[command.index("--out") + 1]))
+        if posixpath.commonpath([volume, out]) != volume:
+            raise InvalidInput(
+                f"{out} is not on the volume, which is at {volume}: it would end with its pod", field="out"
+            )
 
 
 def accelerate_config(config: LaunchConfig) -> dict[str, Any]:
@@ -170,9 +202,12 @@ def _distributed_type(config: LaunchConfig) -> str:
 
 def _launch(command: Sequence[str], config: LaunchConfig, folder: str | os.PathLike[str], *ranks: str) -> str:
     """The line that starts the processes of one node. `ranks`: options as a shell is to read them."""
-    parts = ["accelerate", "launch", "--config_file", os.path.join(folder, _ACCELERATE)]
+    parts = ["accelerate", "launch", "--config_file", os.path.join(folder, ACCELERATE)]
     parts += ["--num_processes", str(config.processes), "--num_machines", str(config.nodes)]
-    asked = [f'--vllm-url "http://$VLLM_HOST:{_VLLM_PORT}"'] if config.vllm_nodes else []
+    asked = []
+    if config.vllm_nodes:
+        asked = [] if "--rollouts" in command else ["--rollouts vllm-server"]
+        asked += [f'--vllm-url "http://$VLLM_HOST:{_VLLM_PORT}"']
     return " ".join([shlex.join(parts), *ranks, shlex.join(["-m", "cli", *command]), *asked])
 
 
@@ -284,10 +319,10 @@ def _jobset(command: Sequence[str], config: LaunchConfig) -> str:
     script = "\n".join(
         [
             "set -euo pipefail",
-            f"cat > {_ACCELERATE} <<'END'",
+            f"cat > {_IN_POD}/{ACCELERATE} <<'END'",
             accelerate.rstrip(),
             "END",
-            _launch(command, config, ".", *ranks),
+            _launch(command, config, _IN_POD, *ranks),
         ]
     )
     server = f"{config.name}-{_SERVERS}-0-0.{config.name}"
@@ -317,6 +352,7 @@ def _replicated(
         "name": name,
         "image": config.image,
         "command": ["bash", "-c", script],
+        "workingDir": config.mount,
         "env": [{"name": key, "value": value} for key, value in sorted(environment.items())],
         "volumeMounts": [{"name": "data", "mountPath": config.mount}, {"name": "shm", "mountPath": "/dev/shm"}],
     }

@@ -41,6 +41,7 @@ CONTAINER = closed(
         "name": LABEL,
         "image": {"type": "string", "minLength": 1},
         "command": listed(TEXT),
+        "workingDir": {"type": "string", "pattern": "^/"},
         "env": listed(closed({"name": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}, "value": TEXT}), 0),
         "envFrom": listed(closed({"secretRef": closed({"name": LABEL})})),
         "volumeMounts": listed(closed({"name": LABEL, "mountPath": {"type": "string", "pattern": "^/"}})),
@@ -148,7 +149,17 @@ def test_slurm() -> None:
     read = launched(shlex.split(trainers)[-2])
     assert (read.machine_rank, read.num_machines, read.num_processes) == (1, 2, 16)
     assert read.main_process_ip == "$MAIN_ADDRESS"
-    assert read.training_script_args == [*COMMAND, "--resume", "--vllm-url", "http://$VLLM_HOST:8000"]
+    server_is_asked = ["--rollouts", "vllm-server", "--vllm-url", "http://$VLLM_HOST:8000"]
+    assert read.training_script_args == [*COMMAND, "--resume", *server_is_asked]
+
+
+@pytest.mark.parametrize("launcher", ["slurm", "k8s"])
+def test_only_rl_has_a_node_of_vllm(launcher: Launcher) -> None:
+    """With the same file for all commands; what another one is asked does not change."""
+    config = LaunchConfig(nodes=2, vllm_nodes=1, base_model="m")
+    sft = ["train", "sft", "set", "--preset", "p", "--out", "a"]
+    assert render(sft, launcher, config) == render(sft, launcher, LaunchConfig(nodes=2))
+    assert "vllm" not in "".join(render(sft, launcher, config).values()).lower()
 
 
 def test_slurm_runs_every_node_with_its_rank(tmp_path: Path) -> None:
@@ -214,6 +225,8 @@ def test_kubernetes() -> None:
     trainers, servers = jobset["spec"]["replicatedJobs"]
     assert (trainers["template"]["spec"]["completions"], servers["template"]["spec"]["completions"]) == (2, 1)
     (container,) = trainers["template"]["spec"]["template"]["spec"]["containers"]
+    (server,) = servers["template"]["spec"]["template"]["spec"]["containers"]
+    assert container["workingDir"] == server["workingDir"] == container["volumeMounts"][0]["mountPath"] == "/data"
     environment = {each["name"]: each["value"] for each in container["env"]}
     assert environment == {"NCCL_DEBUG": ODD, "VLLM_HOST": "rl-vllm-0-0.rl"}
     assert container["envFrom"] == [{"secretRef": {"name": "keys"}}]
@@ -221,8 +234,10 @@ def test_kubernetes() -> None:
     script = container["command"][2]
     bash_reads(script)
     read = launched(script.splitlines()[-1].replace("$JOB_COMPLETION_INDEX", "1"))
+    # Not in the working folder, which all pods of all jobs share.
+    assert read.config_file == "/tmp/accelerate.yaml" and "cat > /tmp/accelerate.yaml" in script
     assert (read.machine_rank, read.main_process_ip) == (1, "rl-train-0-0.rl")
-    assert [read.training_script, *read.training_script_args][:-2] == ["cli", *COMMAND, "--resume"]
+    assert [read.training_script, *read.training_script_args][:-4] == ["cli", *COMMAND, "--resume"]
     assert yaml.safe_load(script.split("<<'END'\n")[1].split("\nEND")[0]) == accelerate_config(config)
     assert json.dumps(jobset).count("hostNetwork") == 0
 
@@ -242,12 +257,53 @@ def test_kubernetes() -> None:
         ({"time": "1-00:00:00"}, "slurm", "time"),
         ({"name": "x" * 50}, "k8s", "name"),
         ({}, "condor", "launcher"),
+        ({"vllm_nodes": 1, "base_model": "m"}, "accelerate", "vllm_nodes"),
+        ({"vllm_nodes": 1, "base_model": "m"}, "local", "vllm_nodes"),
+        ({"name": ""}, "slurm", "name"),
+        ({"name": "a b"}, "slurm", "name"),
+        ({"partition": "gpu\nrm -rf x"}, "slurm", "partition"),
+        ({"partition": "gpu\n"}, "slurm", "partition"),
+        ({"account": "me # you"}, "slurm", "account"),
+        ({"mount": "data"}, "k8s", "mount"),
     ],
 )
 def test_what_cannot_be_is_refused(changes: dict[str, Any], launcher: Launcher, field: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         render(COMMAND, launcher, LaunchConfig(**changes))
     assert refused.value.field == field
+
+
+def test_a_server_is_started_or_named() -> None:
+    config = LaunchConfig(vllm_nodes=1, base_model="m")
+    assert render([*COMMAND, "--rollouts", "vllm-server"], "slurm", config)["train.sbatch"].count("--rollouts") == 1
+    with pytest.raises(InvalidInput, match="one of them"):
+        render([*COMMAND, "--vllm-url", "http://a:8000"], "slurm", config)
+
+
+@pytest.mark.parametrize(
+    ("out", "kept"),
+    [
+        ("a", True),
+        ("/data/a", True),
+        ("/data/../a", False),
+        ("../a", False),
+        ("/home/me/a", False),
+        ("/database", False),
+    ],
+)
+def test_a_pod_writes_to_the_volume(out: str, kept: bool) -> None:
+    """Elsewhere checkpoints would be gone when it is started anew, and the model when it ends."""
+    command = ["train", "sft", "set", "--out", out]
+    if kept:
+        assert f"--out {out}" in render(command, "k8s", LaunchConfig())["jobset.yaml"]
+        return
+    with pytest.raises(InvalidInput, match="is not on the volume"):
+        render(command, "k8s", LaunchConfig())
+
+
+def test_partitions_and_accounts_stand_in_the_script_as_they_are() -> None:
+    script = render(COMMAND, "slurm", LaunchConfig(partition="gpu,gpu-long", account="lab_1.x"))["train.sbatch"]
+    assert {"#SBATCH --partition=gpu,gpu-long", "#SBATCH --account=lab_1.x"} <= set(script.splitlines())
 
 
 @given(st.lists(st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), min_size=1), min_size=1, max_size=3))

@@ -171,6 +171,11 @@ def unsaid(numbers: SftConfig | RlConfig, schedulers: Container[Scheduler]) -> s
     return f"\n\nIn the preset {', and '.join(notes)}; with this command it does not." if notes else ""
 
 
+def save_interval(numbers: SftConfig | RlConfig) -> int:
+    """Steps between checkpoints as verl and slime count them: in RL a step is all updates on the same episodes."""
+    return -(-numbers.save_steps // (numbers.updates_per_step if isinstance(numbers, RlConfig) else 1))
+
+
 def longest_prompt(export: Export) -> int:
     """Room for every prompt in tokens: twice the longest one, as the model's tokenizer may not be what measured it."""
     longest = max(count.longest for count in export.training_set.manifest.counts if count.table == "rl")

@@ -31,7 +31,10 @@ def write(export: Export) -> str:
     export.template()
     sections = {}
     if has(export, "sft"):
-        sections["Supervised training"] = fenced(_command(export))
+        sections["Supervised training"] = (
+            f"In this folder:\n\n{fenced(_command(export))}\n\nOpenRLHF shuffles the rows, which stand in the order of "
+            "learning; it has no option for that."
+        )
     if has(export, "rl"):
         sections["Reinforcement learning"] = (
             "`rl/` has the columns `prompt` (`--data.input_key`) and `label` (`--data.label_key`): the ground truth as "
@@ -61,8 +64,11 @@ def _command(export: Export) -> str:
         f"--data.max_len {numbers.max_tokens}",
         "--model.model_name_or_path $MODEL",
         f"--train.batch_size {numbers.batch_size}",
+        f"--train.micro_batch_size {numbers.per_device}",
         f"--train.max_epochs {numbers.epochs}",
         f"--adam.lr {numbers.learning_rate}",
         f"--lr_scheduler {numbers.transformers_scheduler}",
         f"--lr_warmup_ratio {numbers.warmup_ratio}",
+        *(["--model.gradient_checkpointing_enable"] if numbers.gradient_checkpointing else []),
+        "--ckpt.output_dir sft-model",
     )

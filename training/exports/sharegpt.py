@@ -23,10 +23,14 @@ def write(export: Export) -> str:
             for name in export.rows
         }
         export.text("dataset_info.json", json.dumps(entries, indent=1))
-        sections["Supervised training"] = fenced(_command(export))
+        sections["Supervised training"] = (
+            f"In this folder, on {_GPUS} devices:\n\n{fenced(_command(export))}\n\nA model that is too large to train "
+            "on one of them also wants `--deepspeed` with a configuration of LLaMA-Factory's `examples/deepspeed/`."
+        )
     return readme("As ShareGPT", export, sections)
 
 
+_GPUS = 8
 _COLUMNS = {
     "formatting": "sharegpt",
     "columns": {"messages": "conversations", "system": "system"},
@@ -58,9 +62,9 @@ def _command(export: Export) -> str:
         "llamafactory-cli train",
         "--stage sft --do_train --template qwen --finetuning_type full",
         "--dataset_dir . --dataset trailforge_train",
-        "--model_name_or_path $MODEL --output_dir sft-model",
+        "--model_name_or_path $MODEL --output_dir sft-model --disable_shuffling",
         f"--cutoff_len {numbers.max_tokens}",
-        f"--per_device_train_batch_size 1 --gradient_accumulation_steps {numbers.batch_size // 8}",
+        f"--per_device_train_batch_size 1 --gradient_accumulation_steps {numbers.batch_size // _GPUS}",
         f"--num_train_epochs {numbers.epochs} --learning_rate {numbers.learning_rate}",
         f"--lr_scheduler_type {numbers.transformers_scheduler} --warmup_ratio {numbers.warmup_ratio} --bf16",
     )

@@ -9,7 +9,7 @@ import yaml
 
 from schemas import SftRow
 from training.adapters.slime import SETTINGS
-from training.config import Scheduler
+from training.config import RlConfig, Scheduler, SftConfig
 from training.exports.common import (
     INT,
     SEARCH_NOTE,
@@ -21,6 +21,7 @@ from training.exports.common import (
     has,
     one_command,
     readme,
+    save_interval,
     schema,
     search_settings,
     unsaid,
@@ -31,6 +32,7 @@ _TURNS = pa.list_(pa.struct([("role", STR), ("content", STR), ("step_loss_mask",
 SFT = schema([("messages", _TURNS), ("uid", STR), ("question", STR), ("data_source", STR)])
 REWARD = "training.adapters.slime.reward"
 GENERATE = "training.adapters.slime.generate"
+_ARRAYS = '"${MODEL_ARGS[@]}" "${CLUSTER_ARGS[@]}"'
 
 
 def write(export: Export) -> str:
@@ -38,10 +40,10 @@ def write(export: Export) -> str:
     export.parquet("sft", SFT, _sft)
     export.parquet("rl", RL, rl_row)
     export.template()
-    sections = {}
+    sections = {"Where the commands run": _ARGUMENTS}
     if has(export, "sft"):
         sections["Supervised training"] = (
-            f"Beside the arguments of the model and the cluster:\n\n{fenced(_sft_command(export))}\n\n"
+            f"{fenced(_sft_command(export))}\n\n"
             "Not `--loss-mask-type distill_qwen`: it trains the last turn alone, as does `qwen` with a tokenizer that "
             "has DeepSeek's `<｜Assistant｜>`. With this template `qwen3` gives the masks of `qwen`."
         )
@@ -54,6 +56,10 @@ def write(export: Export) -> str:
     return readme("For slime", export, sections | {"Masks and template": TEMPLATE_NOTE})
 
 
+_ARGUMENTS = """In slime's folder, with `EXPORT` the absolute path of this one and two arrays of the shell:
+`MODEL_ARGS` as slime's `scripts/models/` has them, with `--hf-checkpoint` and `--load`, and `--ref-load` where there is
+a KL term; `CLUSTER_ARGS` with `--actor-num-nodes`, `--actor-num-gpus-per-node`, how the model is parted, and for
+episodes `--rollout-num-gpus` or `--colocate`."""
 _RL_TEXT = f"""The rollout needs trailforge on every machine, and `{SETTINGS}` in the environment of slime's workers:
 where the command is submitted to a Ray cluster, among the `env_vars` of its runtime environment. It asks the SGLang
 router for tokens, stops at closing tags, and appends what the search finds as tokens without loss. It is not made for
@@ -72,9 +78,9 @@ def _sft(row: SftRow, split: str, number: int) -> Row:
 def _sft_command(export: Export) -> str:
     numbers = export.preset.sft
     return one_command(
-        "python3 train_async.py $MODEL_ARGS $CLUSTER_ARGS",
+        f"python3 train_async.py {_ARRAYS}",
         "--rollout-function-path slime.rollout.sft_rollout.generate_rollout",
-        "--prompt-data sft/train.parquet",
+        "--prompt-data $EXPORT/sft/train.parquet",
         "--input-key messages",
         "--loss-type sft_loss",
         "--calculate-per-token-loss",
@@ -87,20 +93,22 @@ def _sft_command(export: Export) -> str:
         f"--lr {numbers.learning_rate}",
         f"--lr-decay-style {numbers.scheduler}",
         f"--lr-warmup-fraction {numbers.warmup_ratio}",
+        *_saved("sft", numbers),
     )
 
 
 def _rl_command(export: Export) -> str:
     numbers = export.preset.rl
     return one_command(
-        f"{SETTINGS}=$PWD/search.yaml python3 train.py $MODEL_ARGS $CLUSTER_ARGS",
-        "--prompt-data rl/train.parquet",
+        f"{SETTINGS}=$EXPORT/search.yaml python3 train.py {_ARRAYS}",
+        "--prompt-data $EXPORT/rl/train.parquet",
         "--input-key prompt",
         "--label-key reward_model",
         "--metadata-key extra_info",
         "--apply-chat-template",
         f"--custom-generate-function-path {GENERATE}",
         f"--custom-rm-path {REWARD}",
+        f"--num-epoch {numbers.epochs}",
         f"--rollout-batch-size {numbers.prompts_per_step}",
         f"--n-samples-per-prompt {numbers.samples}",
         f"--global-batch-size {numbers.mini_batch}",
@@ -119,4 +127,10 @@ def _rl_command(export: Export) -> str:
         *([] if numbers.scale_rewards != "none" else ["--disable-grpo-std-normalization"]),
         f"--lr {numbers.learning_rate}",
         f"--lr-decay-style {numbers.scheduler}",
+        *_saved("rl", numbers),
     )
+
+
+def _saved(stage: str, numbers: SftConfig | RlConfig) -> list[str]:
+    """slime writes no checkpoint without them."""
+    return [f"--save $EXPORT/{stage}-model", f"--save-interval {save_interval(numbers)}"]

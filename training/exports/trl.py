@@ -23,6 +23,7 @@ from training.exports.common import (
     schema,
     truth_json,
 )
+from training.launch import ACCELERATE, LaunchConfig, accelerate_config
 from training.masks import END
 
 _TURNS = pa.list_(pa.struct([("role", STR), ("content", STR), ("train", BOOL)]))
@@ -55,12 +56,13 @@ def write(export: Export) -> str:
     sections = {}
     if has(export, "sft"):
         export.text("sft.yaml", _yaml(_sft_settings(export)))
-        command = fenced(
-            f"accelerate launch --config_file zero2 --num_processes {_GPUS} -m trl.scripts.sft --config sft.yaml"
-        )
+        export.text(ACCELERATE, _yaml(accelerate_config(LaunchConfig(devices_per_node=_GPUS))))
+        command = fenced(f"accelerate launch --config_file {ACCELERATE} -m trl.scripts.sft --config sft.yaml")
         sections["Supervised training"] = (
             f"In this folder:\n\n{command}\n\nA message's `train` says whether the loss is taken on it; the template "
-            f"`{TEMPLATE}` reads it. The rows stand in the order of learning, so they are not shuffled."
+            f"`{TEMPLATE}` reads it. The rows stand in the order of learning, so they are not shuffled. `{ACCELERATE}` "
+            f"spreads the model over {_GPUS} devices of one node (FSDP2); for another number of them change "
+            "`gradient_accumulation_steps` too."
         )
     if has(export, "rl"):
         export.text("grpo.yaml", _yaml(_grpo_settings(export)))

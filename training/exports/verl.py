@@ -9,7 +9,7 @@ import pyarrow as pa
 import yaml
 
 from schemas import RlRow, SftRow
-from training.config import Scheduler, TrainerConfig
+from training.config import RlConfig, Scheduler, SftConfig, TrainerConfig
 from training.exports.common import (
     BOOL,
     FLOAT,
@@ -26,6 +26,7 @@ from training.exports.common import (
     one_command,
     prompt,
     readme,
+    save_interval,
     schema,
     search_settings,
     truth_json,
@@ -76,12 +77,16 @@ def write(export: Export) -> str:
     export.template()
     sections = {}
     if has(export, "sft"):
-        sections["Supervised training"] = fenced(_sft_command(export)) + unsaid(export.preset.sft, _SCHEDULERS)
+        sections["Supervised training"] = (
+            f"In this folder:\n\n{fenced(_sft_command(export))}\n\nverl shuffles the rows, which stand in the order of "
+            f"learning; it has no option for that.{unsaid(export.preset.sft, _SCHEDULERS)}"
+        )
     if has(export, "rl"):
         loop = {"name": AGENT, "_target_": AGENT_LOOP, "search": search_settings(export)}
         export.text("agent_loop.yaml", yaml.safe_dump([loop], sort_keys=False))
         sections["Reinforcement learning"] = (
-            f"{fenced(_rl_command(export))}\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}{unsaid(export.preset.rl, _SCHEDULERS)}"
+            f"In this folder, with the packages of verl's extra `verl-core` and vLLM:\n\n{fenced(_rl_command(export))}"
+            f"\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}{unsaid(export.preset.rl, _SCHEDULERS)}"
         )
     return readme("For verl", export, sections | {"Masks and template": TEMPLATE_NOTE})
 
@@ -112,10 +117,11 @@ def _sft(row: SftRow, split: str, number: int) -> Row:
 
 
 _RL_TEXT = """`agent_loop.yaml` names the class that searches, which needs trailforge on every machine: fill in its
-`documents`. Each worker of verl's `agent.num_workers` opens them for itself. With SGLang add
-`actor_rollout_ref.rollout.skip_tokenizer_init=False`: turns end at closing tags, which it does not see otherwise. Add
-`actor_rollout_ref.rollout.calculate_log_probs=True` where verl is to correct for what the sampler computed differently.
-Leave the reward manager `naive`: `dapo` does not tell the reward who wrote what.
+`documents`. Each worker of verl's `agent.num_workers` opens them for itself. With SGLang say
+`actor_rollout_ref.rollout.name=sglang` and `actor_rollout_ref.rollout.skip_tokenizer_init=False`: turns end at closing
+tags, which it does not see otherwise. Where verl is to correct for what the sampler computed differently, add
+`algorithm.rollout_correction.rollout_is=token`. Leave the reward manager `naive`: `dapo` does not tell the reward who
+wrote what.
 
 verl counts questions, not episodes, in `ppo_mini_batch_size`. `ground_truth` is JSON, which the reward reads. For a
 training preset of your own, with a judge or other constants, add
@@ -131,12 +137,26 @@ def _sft_command(export: Export) -> str:
         "data.messages_key=messages",
         f"data.train_batch_size={numbers.batch_size}",
         f"data.max_length={numbers.max_tokens}",
+        "data.truncation=right",
+        f"data.max_token_len_per_gpu={numbers.max_tokens}",
         "model.path=$MODEL",
         f"optim.lr={numbers.learning_rate}",
         *_schedule("optim", numbers),
         f"optim.lr_warmup_steps_ratio={numbers.warmup_ratio}",
         f"trainer.total_epochs={numbers.epochs}",
+        *_trainer("sft", numbers),
     )
+
+
+def _trainer(stage: str, numbers: SftConfig | RlConfig) -> list[str]:
+    """Names, logs without an account, checkpoints: verl's RL writes none, not even at its end, without an interval."""
+    return [
+        "trainer.project_name=trailforge",
+        f"trainer.experiment_name={stage}",
+        "'trainer.logger=[console,tensorboard]'",
+        f"trainer.save_freq={save_interval(numbers)}",
+        f"trainer.n_gpus_per_node={_GPUS}",
+    ]
 
 
 def _schedule(optimizer: str, numbers: TrainerConfig) -> list[str]:
@@ -147,6 +167,7 @@ def _schedule(optimizer: str, numbers: TrainerConfig) -> list[str]:
 def _rl_command(export: Export) -> str:
     numbers = export.preset.rl
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+    prompt_tokens = longest_prompt(export)
     return one_command(
         "python3 -m verl.trainer.main_ppo",
         "algorithm.adv_estimator=grpo",
@@ -156,19 +177,22 @@ def _rl_command(export: Export) -> str:
         f"data.val_files={validation_of(export, 'rl')}",
         "data.shuffle=False",
         f"data.train_batch_size={numbers.prompts_per_step}",
-        f"data.max_prompt_length={longest_prompt(export)}",
+        f"data.max_prompt_length={prompt_tokens}",
         f"data.max_response_length={numbers.max_tokens}",
         "data.return_raw_chat=True",
         "actor_rollout_ref.model.path=$MODEL",
         f"{actor}.optim.lr={numbers.learning_rate}",
         *_schedule(f"{actor}.optim", numbers),
         f"{actor}.ppo_mini_batch_size={numbers.mini_batch // numbers.samples}",
+        f"{actor}.use_dynamic_bsz=True",
+        f"{actor}.ppo_max_token_len_per_gpu={prompt_tokens + numbers.max_tokens}",
         f"{actor}.clip_ratio_low={numbers.clip_low}",
         f"{actor}.clip_ratio_high={numbers.clip_high}",
         f"{actor}.loss_agg_mode={_LOSS[numbers.loss]}",
         f"{actor}.use_kl_loss={numbers.kl.start > 0}",
         f"{actor}.kl_loss_coef={numbers.kl.start}",
         f"{actor}.kl_loss_type=low_var_kl",
+        f"{rollout}.name=vllm",
         f"{rollout}.n={numbers.samples}",
         f"{rollout}.temperature={numbers.temperature}",
         f"{rollout}.top_p={numbers.top_p}",
@@ -177,5 +201,5 @@ def _rl_command(export: Export) -> str:
         f"reward.custom_reward_function.path=pkg://{REWARD}",
         "reward.custom_reward_function.name=compute_score",
         f"trainer.total_epochs={numbers.epochs}",
-        f"trainer.n_gpus_per_node={_GPUS}",
+        *_trainer("rl", numbers),
     )

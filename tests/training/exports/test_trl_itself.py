@@ -12,6 +12,7 @@ import yaml
 from schemas import SftRow
 from tests.support import finished_runs as made
 from tests.support.tiny_tokenizer import tiny_tokenizer
+from tests.training.exports.commands import command_in
 from training.exports import export
 from training.masks import IGNORED, masked_tokens, ready
 from training.sets import open_set
@@ -53,6 +54,24 @@ def test_settings_are_known_to_trl(folder: Path) -> None:
     assert sft["gradient_accumulation_steps"] * 8 == 32
     config = GRPOConfig(**grpo | {"bf16": False, "use_cpu": True, "output_dir": str(folder / "out")})
     assert config.steps_per_generation == 4 * config.gradient_accumulation_steps
+
+
+def test_the_command_of_the_readme_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the script that it starts, which refuses what it does not know; so is the code for a script of one's own."""
+    from trl.scripts.sft import make_parser
+    from trl.scripts.utils import TrlParser
+    from trl.trainer.grpo_config import GRPOConfig
+
+    monkeypatch.chdir(folder / "trl")
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    words = command_in(folder / "trl" / "README.md", "accelerate launch")
+    arguments = words[words.index("trl.scripts.sft") + 1 :]
+    on_cpu = ["--bf16", "false", "--use_cpu"]
+    data, sft, model, _ = make_parser().parse_args_and_config([*arguments, *on_cpu], fail_with_unknown_args=False)
+    assert (data.dataset_name, sft.max_length) == ("sft", 16384) and model.model_name_or_path.startswith("Qwen")
+    parser = TrlParser([GRPOConfig])  # pyright: ignore[reportArgumentType]
+    (grpo,) = parser.parse_args_and_config(["--config", "grpo.yaml", *on_cpu])
+    assert grpo.max_completion_length == 16384
 
 
 def test_labels_are_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,6 @@ environment of its own: `pip install verl==0.9.1`, then this file alone."""
 
 from __future__ import annotations
 
-import re
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import pytest
 from schemas import RlRow, SftRow
 from tests.support import finished_runs as made
 from tests.support.tiny_tokenizer import tiny_tokenizer
+from tests.training.exports.commands import command_in, verl_settings
 from training.exports import export
 from training.exports.verl import AGENT
 from training.masks import masked_tokens, ready
@@ -23,6 +22,7 @@ from training.sets import TrainingSet, open_set
 from training.views import ViewConfig, make_training_set
 
 verl: Any = pytest.importorskip("verl")
+OmegaConf: Any = pytest.importorskip("omegaconf").OmegaConf
 pytestmark = pytest.mark.slow
 ASKED = [made.question(number) for number in range(30)]
 
@@ -55,7 +55,6 @@ def exported(made_set: TrainingSet) -> Path:
 
 def test_loss_mask_is_ours_and_the_line_end_of_each_turn(made_set: TrainingSet, tokenizer: Any) -> None:
     """verl trains the line end after a turn too; all else is the same, token by token."""
-    from omegaconf import OmegaConf
     from verl.utils.dataset.multiturn_sft_dataset import MultiTurnSFTDataset
 
     config = OmegaConf.create({"pad_mode": "no_padding", "max_length": 8192})
@@ -75,7 +74,6 @@ def test_loss_mask_is_ours_and_the_line_end_of_each_turn(made_set: TrainingSet, 
 
 def test_questions_come_through_whole(made_set: TrainingSet, tokenizer: Any) -> None:
     """Prompt, agent, arguments of tools, ground truth."""
-    from omegaconf import OmegaConf
     from verl.utils.dataset.rl_dataset import RLHFDataset
 
     config = OmegaConf.create({"max_prompt_length": 4096, "return_raw_chat": True, "cache_dir": str(made_set.folder)})
@@ -92,15 +90,33 @@ def test_questions_come_through_whole(made_set: TrainingSet, tokenizer: Any) -> 
 
 @pytest.mark.parametrize(("module", "config"), [("sft_trainer", "sft_trainer_engine"), ("main_ppo", "ppo_trainer")])
 def test_commands_of_the_readme_are_known_to_verl(made_set: TrainingSet, module: str, config: str) -> None:
-    """Every override names a key that exists, by verl's own configuration."""
+    """Every override names a key that exists, by verl's own configuration, and so does our list of its keys."""
+    settings = composed(made_set, module, config)
+    for key in verl_settings(config, []):
+        parent, _, name = key.rpartition(".")
+        assert name in OmegaConf.select(settings, parent), key
+
+
+def test_the_command_for_rl_passes_verls_own_checks(made_set: TrainingSet) -> None:
+    """As `main_ppo` asks them; nothing mandatory is missing, and the reward is found."""
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+
+    settings = composed(made_set, "main_ppo", "ppo_trainer")
+    assert "algorithm.rollout_correction.rollout_is=token" in (exported(made_set) / "README.md").read_text()
+    assert "rollout_is" in settings.algorithm.rollout_correction
+    validate_config(settings, need_reference_policy(settings), need_critic(settings))
+    OmegaConf.to_container(settings.actor_rollout_ref, resolve=True, throw_on_missing=True)
+    assert callable(get_custom_reward_fn(settings))
+
+
+def composed(made_set: TrainingSet, module: str, config: str) -> Any:
+    """verl's configuration with a command of the README."""
     from hydra import compose, initialize_config_dir
 
-    text = (exported(made_set) / "README.md").read_text()
-    commands = re.findall(r"```bash\n(.*?)\n```", text, re.DOTALL)
-    command = next(each for each in commands if f"verl.trainer.{module}" in each)
-    overrides = [
-        word for word in shlex.split(command.replace("$MODEL", "model")) if re.match(r"[a-z_]+\.[\w.]+=", word)
-    ]
+    words = command_in(exported(made_set) / "README.md", f"verl.trainer.{module}")
+    overrides = words[words.index(f"verl.trainer.{module}") + 1 :]
     assert len(overrides) > 8
     with initialize_config_dir(str(Path(verl.__file__).parent / "trainer" / "config"), version_base=None):
-        compose(config, overrides=overrides)
+        return compose(config, overrides=[word.replace("$MODEL", "model") for word in overrides])

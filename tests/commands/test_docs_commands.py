@@ -1,0 +1,63 @@
+"""The commands that the guides for training print are ones that the program takes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+import cli
+from schemas import from_dict
+from training.launch import LaunchConfig, render
+
+DOCS = Path(__file__).parents[2] / "docs"
+ELIDED = "sets/all --preset msearcher --out trained/sft"
+"""What `…` stands for."""
+
+
+def blocks(guide: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)\n```", (DOCS / guide).read_text(), re.DOTALL)
+
+
+def commands() -> list[list[str]]:
+    """Words after `trailforge` of each command in both guides."""
+    lines = [
+        line
+        for guide in ("trainer.md", "cluster.md")
+        for block in blocks(guide, "bash")
+        for line in block.replace("\\\n", " ").splitlines()
+    ]
+    found = [shlex.split(line.replace("…", ELIDED), comments=True) for line in lines]
+    return [words[1:] for words in found if words[:1] == ["trailforge"]]
+
+
+def taken(words: list[str]) -> Any:
+    """What click makes of the words; it raises for what it does not take. Nothing is run."""
+    command: Any = typer.main.get_command(cli.app)
+    while hasattr(command, "commands"):
+        name, *words = words
+        command = command.commands[name]
+    return command.make_context("trailforge", words)
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_is_taken(words: list[str]) -> None:
+    assert taken(words).params
+
+
+def test_there_are_some() -> None:
+    assert len(commands()) >= 11
+
+
+def test_the_file_of_a_cluster_is_one() -> None:
+    """With the commands beside it, on Slurm and on Kubernetes."""
+    (text,) = blocks("cluster.md", "yaml")
+    config = from_dict(LaunchConfig, yaml.safe_load(text))
+    for words in commands():
+        if words[:2] in (["train", "sft"], ["train", "rl"]):
+            assert render(words, "slurm", config) and render(words, "k8s", config)

@@ -1,0 +1,114 @@
+"""The commands of the READMEs as the trainers read them: each option is one of theirs, and what they need is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support import finished_runs as made
+from tests.training.exports.commands import command_in, read, verl_settings
+from training.config import TrainPreset, load_train_preset
+from training.exports import TRAINERS, export
+from training.exports.common import save_interval
+from training.views import ViewConfig, make_training_set
+
+GPUS = 8
+PRESETS = {"msearcher": "mcts", "r-search": "bundles", "dynasearcher": "kg"}
+"""With what a set is made of."""
+
+
+@pytest.fixture(scope="module", params=PRESETS)
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainPreset]:
+    """Exports for all trainers of a set whose commands hold a preset's numbers."""
+    home = tmp_path_factory.mktemp("commands")
+    asked = [made.question(number) for number in range(3)]
+    match PRESETS[request.param]:
+        case "mcts":
+            run = made.mcts_run(home / "run", asked, [row for each in asked for row in made.mcts_rows(each)])
+        case "bundles":
+            run = made.bundles_run(home / "run")
+        case _:
+            run = made.kg_run(home / "run", asked)
+    make_training_set([run], home / "set", ViewConfig(validation_share=0.0))
+    for name in TRAINERS:
+        export(home / "set", name, home / name)
+    return home, load_train_preset(request.param)
+
+
+def test_trl(exported: tuple[Path, TrainPreset], monkeypatch: pytest.MonkeyPatch) -> None:
+    """By accelerate's own parser, and its reading of the configuration that the command names."""
+    from accelerate.commands.config.config_args import ClusterConfig, load_config_from_file
+    from accelerate.commands.launch import launch_command_parser
+
+    home, preset = exported
+    monkeypatch.chdir(home / "trl")
+    words = command_in(home / "trl" / "README.md", "accelerate launch")
+    launch = launch_command_parser().parse_args(words[2:])
+    config = load_config_from_file(launch.config_file)
+    assert isinstance(config, ClusterConfig)
+    settings = yaml.safe_load(Path("sft.yaml").read_text())
+    assert config.num_processes * settings["gradient_accumulation_steps"] == preset.sft.batch_size
+    assert (launch.module, launch.training_script) == (True, "trl.scripts.sft")
+    assert launch.training_script_args == ["--config", "sft.yaml"]
+
+
+def test_verl_supervised(exported: tuple[Path, TrainPreset]) -> None:
+    """No row is longer than what a device takes at a time, which would end the training where it comes up."""
+    home, preset = exported
+    words = command_in(home / "verl" / "README.md", "verl.trainer.sft_trainer")
+    settings = verl_settings("sft_trainer_engine", words[words.index("verl.trainer.sft_trainer") + 1 :])
+    assert int(settings["data.max_token_len_per_gpu"]) >= int(settings["data.max_length"]) == preset.sft.max_tokens
+    assert settings["data.truncation"] == "right" and "wandb" not in settings["trainer.logger"]
+
+
+def test_verl_rl(exported: tuple[Path, TrainPreset]) -> None:
+    """What has no default is given, and checkpoints are written."""
+    home, preset = exported
+    words = command_in(home / "verl" / "README.md", "verl.trainer.main_ppo")
+    settings = verl_settings("ppo_trainer", words[words.index("verl.trainer.main_ppo") + 1 :])
+    assert "???" not in settings.values() and settings["actor_rollout_ref.rollout.name"] == "vllm"
+    assert settings["actor_rollout_ref.actor.use_dynamic_bsz"] == "True"
+    room = int(settings["data.max_prompt_length"]) + int(settings["data.max_response_length"])
+    assert int(settings["actor_rollout_ref.actor.ppo_max_token_len_per_gpu"]) == room > preset.rl.max_tokens
+    assert int(settings["trainer.save_freq"]) == -(-preset.rl.save_steps // preset.rl.updates_per_step)
+    assert "wandb" not in settings["trainer.logger"]
+
+
+def test_openrlhf(exported: tuple[Path, TrainPreset]) -> None:
+    """OpenRLHF divides the batch by what the devices take at a time: 0 with its default of 8 for each of 8."""
+    home, preset = exported
+    words = command_in(home / "openrlhf" / "README.md", "openrlhf.cli.train_sft")
+    assert words[:3] == ["deepspeed", "--module", "openrlhf.cli.train_sft"]
+    settings = vars(read("openrlhf", words[3:]))
+    accumulated, left = divmod(settings["train.batch_size"], settings["train.micro_batch_size"] * GPUS)
+    assert (accumulated, left) == (preset.sft.batch_size // GPUS, 0)
+    assert settings["data.multiturn"] and settings["data.apply_chat_template"] and settings["data.output_key"] is None
+
+
+@pytest.mark.parametrize("stage", ["sft", "rl"])
+def test_slime(exported: tuple[Path, TrainPreset], stage: str) -> None:
+    """slime wants to know how long to train, and saves only when it is told where and how often."""
+    home, preset = exported
+    program = {"sft": "train_async.py", "rl": "train.py"}[stage]
+    words = command_in(home / "slime" / "README.md", f" {program}")
+    ours = words[words.index(program) + 1 :]
+    assert ours[:2] == ["${MODEL_ARGS[@]}", "${CLUSTER_ARGS[@]}"]
+    settings = read("slime", ours[2:])
+    numbers = preset.sft if stage == "sft" else preset.rl
+    assert settings.num_epoch == numbers.epochs and settings.save_interval == save_interval(numbers)
+    assert settings.save == f"$EXPORT/{stage}-model" and settings.prompt_data == f"$EXPORT/{stage}/train.parquet"
+    samples = settings.rollout_batch_size * (settings.n_samples_per_prompt or 1)
+    assert samples % settings.global_batch_size == 0
+    if stage == "rl":
+        assert settings.use_kl_loss == (preset.rl.kl.start > 0) and settings.eps_clip_high == preset.rl.clip_high
+
+
+def test_llama_factory(exported: tuple[Path, TrainPreset]) -> None:
+    """The rows stand in the order of learning, which it would shuffle."""
+    home, preset = exported
+    words = command_in(home / "sharegpt" / "README.md", "llamafactory-cli")
+    settings = read("llamafactory", words[2:])
+    batch = settings.per_device_train_batch_size * settings.gradient_accumulation_steps * GPUS
+    assert settings.disable_shuffling and batch == preset.sft.batch_size
