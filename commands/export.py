@@ -14,6 +14,7 @@ TRAINING_SET_EPILOG = """Examples:\n
     trailforge training-set datasets_out/demo --out sets/demo\n
     trailforge training-set out/musique out/bundles out/kg --out sets/all --tokenizer Qwen/Qwen2.5-7B-Instruct\n
     trailforge training-set out/musique out/kg --out sets/mixed --mix mcts_trajectories=2 --mix kg_trajectories=1\n
+    trailforge training-set out/musique out/kg --out sets/graph --protocol graph_r1     all of it for preset ragsearch\n
     trailforge training-set out/musique --out sets/clean --benchmark hotpot_dev.jsonl --long-rows segments"""
 EXPORT_EPILOG = """Examples:\n
     trailforge export sets/demo --to trl --out exports/trl\n
@@ -32,6 +33,15 @@ class Order(StrEnum):
 
     CURRICULUM = "curriculum"
     SHUFFLED = "shuffled"
+
+
+class Asked(StrEnum):
+    """In which protocol questions without options are asked."""
+
+    REACT = "react"
+    KG_SEARCH = "kg_search"
+    SEARCH_R1 = "search_r1"
+    GRAPH_R1 = "graph_r1"
 
 
 class Trainer(StrEnum):
@@ -58,6 +68,10 @@ def training_set(
         list[str] | None,
         typer.Option(help="Weight of a data set as DATASET=WEIGHT; those with too many rows are cut. Repeatable."),
     ] = None,
+    protocol: Annotated[
+        Asked | None,
+        typer.Option(help="Ask all questions without options in it, for RL. Default: each data set's own protocol."),
+    ] = None,
     tokenizer: Annotated[
         str | None, typer.Option(help="Path or name of a tokenizer, to measure rows. Default: lengths are estimated.")
     ] = None,
@@ -80,6 +94,7 @@ def training_set(
         validation_share=validation,
         order=order.value,
         mix=tuple(_share(text) for text in mix or ()),
+        protocol=protocol.value if protocol else None,
         tokenizer=tokenizer,
         max_tokens=max_tokens,
         long_rows=long_rows.value,

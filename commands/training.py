@@ -6,7 +6,7 @@ import dataclasses
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,6 +28,14 @@ class Retrieval(StrEnum):
 
     BM25 = "bm25"
     DENSE = "dense"
+
+
+class Rollouts(StrEnum):
+    """Who generates episodes."""
+
+    VLLM_SERVER = "vllm-server"
+    VLLM_COLOCATE = "vllm-colocate"
+    TRANSFORMERS = "transformers"
 
 
 class Log(StrEnum):
@@ -92,7 +100,7 @@ def sft(
 @app.command(
     epilog="""Examples:\n
     trailforge train rl sets/musique --preset msearcher --base-model trained/sft/model --documents indexes/wiki \\\n
-        --retrieval dense --vllm-url http://10.0.0.5:8000 --out trained/rl\n
+        --retrieval dense --rollouts vllm-server --vllm-url http://10.0.0.5:8000 --out trained/rl\n
     trailforge train rl sets/bundles --preset r-search --documents out/bundles --out trained/rl\n
     trailforge train rl sets/kg --preset dynasearcher --documents out/kg --kg kgs/wikidata5m --out trained/rl""",
 )
@@ -110,8 +118,12 @@ def rl(
     logging: _Logging = None,
     seed: _Seed = None,
     max_steps: _Steps = None,
-    vllm_url: Annotated[str | None, typer.Option(help="For the preset's rollouts: vllm-server.")] = None,
-    vllm_memory: Annotated[float, typer.Option(min=0.05, max=0.95, help="For rollouts: vllm-colocate.")] = 0.3,
+    rollouts: Annotated[
+        Rollouts | None,
+        typer.Option(help="Who generates: a vLLM server apart, vLLM on the trainer's devices, or the trainer's model."),
+    ] = None,
+    vllm_url: Annotated[str | None, typer.Option(help="For rollouts vllm-server.")] = None,
+    vllm_memory: Annotated[float, typer.Option(min=0.05, max=0.95, help="For rollouts vllm-colocate.")] = 0.3,
     importance_correction: Annotated[
         bool, typer.Option(help="Weigh tokens by how much likelier the trainer finds them than vLLM did.")
     ] = True,
@@ -119,12 +131,12 @@ def rl(
     launch: Launch = None,
     print_files: Print = False,
 ) -> None:
-    """Train on questions: the agent searches, and is paid for its episodes."""
+    """Train on the questions in the preset's protocol: the agent searches, and is paid for its episodes."""
     if launched(context, launcher, launch, print_files, out):
         return
     from training.rl import VllmOptions, train_rl
 
-    recipe = _recipe(preset, logging, seed)
+    recipe = _recipe(preset, logging, seed, rollouts)
     model = train_rl(
         training_set,
         recipe,
@@ -155,14 +167,13 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here, too.")] = None,
 ) -> None:
-    """Let a model answer the held-out questions of a training set, greedily, and print what it is worth."""
-    from schemas import RlRow
+    """Let a model answer the held-out questions in the preset's protocol, greedily, and print what it is worth."""
     from training.evaluate import evaluate as score_model
     from training.evaluate import write_score
-    from training.table import rows_of
+    from training.table import questions_of
 
     recipe = _recipe(preset, None, None)
-    rows = rows_of(training_set, "rl", "validation", RlRow)[:limit]
+    rows = questions_of(training_set, "validation", recipe.protocol)[:limit]
     score = score_model(model, rows, recipe, _environment(recipe, documents, retrieval, encoder, kg))
     if json_file:
         write_score(score, json_file)
@@ -174,15 +185,16 @@ def register(root: typer.Typer) -> None:
     root.add_typer(app, name="train")
 
 
-def _recipe(preset: str, logging: Log | None, seed: int | None) -> TrainPreset:
+def _recipe(preset: str, logging: Log | None, seed: int | None, rollouts: Rollouts | None = None) -> TrainPreset:
     """A preset with what was asked for in its place."""
     from training.config import load_train_preset
 
     recipe = load_train_preset(preset)
     changes = {"logging": logging and logging.value, "seed": seed}
-    given = {name: value for name, value in changes.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+    in_rl = given | ({"rollouts": rollouts.value} if rollouts else {})
     return dataclasses.replace(
-        recipe, sft=dataclasses.replace(recipe.sft, **given), rl=dataclasses.replace(recipe.rl, **given)
+        recipe, sft=dataclasses.replace(recipe.sft, **given), rl=dataclasses.replace(recipe.rl, **in_rl)
     )
 
 

@@ -1,11 +1,12 @@
 """The flow of a training: verify the runs, make the training set, render and submit, record what came of it.
 
-Running it again goes on: a training set that is there is kept when it is of the same runs, and the trainer goes on from
-its last whole checkpoint.
+Running it again goes on: a training set that is there is kept when it is of the same runs and settings, and the trainer
+goes on from its last whole checkpoint.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from prefect import flow, task
 from prefect.artifacts import create_markdown_artifact
 
 from pipelines.verify import verify_run
-from schemas import CountMismatch, InvalidInput, from_dict
+from schemas import CountMismatch, InvalidInput, from_dict, to_dict
 from training.launch import LaunchConfig, Launcher
 from training.runs import open_runs
 from training.sets import open_set
@@ -67,13 +68,16 @@ def check_runs(runs: list[Path]) -> None:
 
 @task(name="make-training-set")
 def make_set(runs: list[Path], folder: Path, config: ViewConfig) -> None:
-    """Make the set, or keep the one that is there. Raises `InvalidInput` when that one is of other runs."""
+    """Make the set, or keep the one that is there. Raises `InvalidInput` when that one is of other runs or settings."""
     if not (folder / "manifest.json").exists():
         make_training_set(runs, folder, config)
         return
-    kept = {each.manifest_sha256 for each in open_set(folder).manifest.inputs}
-    if kept != {run.manifest_sha256 for run in open_runs(runs)}:
+    kept = open_set(folder).manifest
+    if {each.manifest_sha256 for each in kept.inputs} != {run.manifest_sha256 for run in open_runs(runs)}:
         raise InvalidInput("a training set of other runs, or of runs made anew; give another folder", file=folder)
+    before, now = to_dict(from_dict(ViewConfig, json.loads(kept.config))), to_dict(config)
+    if differing := ", ".join(name for name in now if before[name] != now[name]):
+        raise InvalidInput(f"a training set of other settings ({differing}); give another folder", file=folder)
 
 
 @task(name="submit-training")

@@ -24,7 +24,9 @@ Hit = tuple[float, int]
 """Score, rounded as in a passage, and row."""
 
 _FORMAT = 1
-_VECTORS, _TEXTS, _META = "vectors.faiss", "texts.arrow", "meta.json"
+_VECTORS, _TEXTS = "vectors.faiss", "texts.arrow"
+META = "meta.json"
+"""The file of an index with the hashes of the others."""
 _COLUMNS = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string())])
 _SPARE_HITS = 8
 
@@ -69,7 +71,7 @@ class DenseIndex:
             "documents": self.texts.num_rows,
             "sha256": {name: _sha256(folder / name) for name in (_VECTORS, _TEXTS)},
         }
-        (folder / _META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
+        (folder / META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
 
     @classmethod
     def open(cls, folder: Path, encoder: Encoder) -> DenseIndex:
@@ -148,13 +150,13 @@ def _texts(documents: Sequence[Document]) -> pa.Table:
 
 def _read_meta(folder: Path) -> dict[str, Any]:
     try:
-        meta = json.loads((folder / _META).read_text(encoding="utf-8"))
+        meta = json.loads((folder / META).read_text(encoding="utf-8"))
     except OSError as error:
         raise RetrievalError(f"{folder} holds no index: make one with `trailforge index`") from error
     except ValueError as error:
-        raise RetrievalError(f"{folder / _META} is damaged: build the index again") from error
+        raise RetrievalError(f"{folder / META} is damaged: build the index again") from error
     if not isinstance(meta, dict) or meta.get("format") != _FORMAT:
-        raise RetrievalError(f"{folder / _META} is not of index format {_FORMAT}: build the index again")
+        raise RetrievalError(f"{folder / META} is not of index format {_FORMAT}: build the index again")
     return meta
 
 

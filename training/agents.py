@@ -7,8 +7,8 @@ they are written as grammars too. `r_search` stops after its one search, as its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from protocols import graph_r1, kg_search, r_search, react, search_r1
 from protocols.episodes import Respond
@@ -83,6 +83,8 @@ class Environment:
     plan_tools: Tools | None = None
     """For `r_search`."""
     top_k: int = 5
+    searched: Mapping[str, object] = field(default_factory=dict)
+    """What it was opened from, by hashes; empty where that is not known."""
 
     def check(self, protocol: str) -> None:
         """Raises `InvalidInput` when what the protocol searches is missing."""

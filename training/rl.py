@@ -40,7 +40,7 @@ from training.masks import prompt_ids
 from training.rollouts import RolloutLimits, TokenEpisode
 from training.scoring import ToScore, scorer_of_training
 from training.sets import set_hash
-from training.table import rows_of
+from training.table import questions_of
 from training.telling import tell
 from training.trl_rollouts import Pay, SearchRollouts, episode_reward
 from training.weights import base_model as resolved
@@ -74,7 +74,8 @@ def train_rl(
     vllm: VllmOptions = VllmOptions(),
     open_generator: Callable[[Any], Generator] | None = None,
 ) -> Path:
-    """Train on the questions in `training_set`/rl/train, which agents search `environment` for; the model's folder.
+    """Train on the questions in `training_set`/rl/train that are asked in the preset's protocol, which agents search
+    `environment` for; the model's folder.
 
     Run by `accelerate launch` or torchrun, all processes call it. `open_generator`: who generates for a trainer, in
     place of the preset's `rollouts`. Raises as `train_sft`, and what tools and judge raise; also `InvalidInput` for a
@@ -84,7 +85,7 @@ def train_rl(
     environment.check(preset.protocol)
     if preset.judge is not None:
         judge_desk(preset.judge).check()
-    rows = rows_of(training_set, "rl", "train", RlRow)
+    rows = questions_of(training_set, "train", preset.protocol)
     check_questions(rows, config)
     parts = update_batches(config, processes())
     source = resolved(base_model or config.base_model)
@@ -93,7 +94,7 @@ def train_rl(
     model = load_model(source)
     check_room(rows, tokenizer, model, config)
     settings = {"stage": "rl", "base_model": source, "training_set": set_hash(training_set), "max_steps": max_steps}
-    checkpoint = open_together(out, settings | _paid_by(preset) | {"config": deciding(config)}, resume=resume)
+    checkpoint = open_together(out, settings | _decided_by(preset, environment, vllm), resume=resume)
     rollouts = SearchRollouts(
         rows,
         environment,
@@ -143,6 +144,10 @@ def grpo_arguments(config: RlConfig, out: Path, parts: Batches, *, max_steps: in
 
     if config.rollouts == "vllm-server" and not vllm.server:
         raise InvalidInput("a vLLM server needs its URL: give --vllm-url", field="rl.rollouts")
+    if config.rollouts != "vllm-server" and vllm.server:
+        raise InvalidInput(
+            f"{config.rollouts} asks no vLLM server: give --rollouts vllm-server, or no --vllm-url", field="rl.rollouts"
+        )
     common = trainer_arguments(config, out, parts, max_steps=max_steps)
     # Between two updates on the same episodes there is nothing to go on from: checkpoints do not hold episodes.
     common["save_steps"] = -(-config.save_steps // config.updates_per_step) * config.updates_per_step
@@ -206,13 +211,20 @@ def _figures(trainer: Any, questions: int, seconds: float) -> dict[str, Any]:
     }
 
 
-def _paid_by(preset: TrainPreset) -> dict[str, Any]:
-    """What decides the rewards: of a judge not where it is served or how fast."""
+def _decided_by(preset: TrainPreset, environment: Environment, vllm: VllmOptions) -> dict[str, Any]:
+    """What decides episodes, rewards and loss: of a judge not where it is served or how fast."""
     judge = None
     if preset.judge is not None:
         rubric = hashlib.sha256(read_rubric(preset.judge).encode()).hexdigest()[:12]
         judge = {"model": preset.judge.model, "rubric": rubric, "max_tokens": preset.judge.max_tokens}
-    return {"protocol": preset.protocol, "reward": asdict(preset.reward), "judge": judge}
+    return {
+        "protocol": preset.protocol,
+        "reward": asdict(preset.reward),
+        "judge": judge,
+        "searched": environment.searched,
+        "importance_correction": vllm.importance_correction,
+        "config": deciding(preset.rl),
+    }
 
 
 def check_room(rows: Sequence[RlRow], tokenizer: Any, model: Any, config: RlConfig) -> None:

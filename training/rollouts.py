@@ -7,7 +7,10 @@ their turns are generated together; one of `roll_out_one` waits for nobody, as s
 
     prompt_ids   system prompt, question, heading of the agent's turn
     ids          agent's turn <|im_end|>    tool turn, heading    agent's turn <|im_end|>    …
-    mask         1 1 1 …      1             0 0 0 …               1 1 1 …      1
+    mask         1 1 1 …      0             0 0 0 …               1 1 1 …      0
+
+An `<|im_end|>` that the model sampled itself is trained as its other tokens; the one that is put behind a closing tag,
+where generation stopped, is nobody's choice. (Supervised training takes the loss on both.)
 """
 
 from __future__ import annotations
@@ -40,9 +43,6 @@ class RolloutLimits:
     max_observation_tokens: int = 1024
     max_searches: int | None = None
     """None: `max_tokens` alone ends it."""
-    train_end_of_turn: bool = True
-    """Take the loss on the end of a turn that was put there because the model had stopped at a closing tag. One that
-    the model sampled is always trained. Supervised training takes the loss on both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +53,9 @@ class TokenEpisode:
     ids: list[int]
     """From the agent's first token on."""
     mask: list[int]
-    """1 where the agent wrote, 0 where a tool did."""
+    """1 where a token was sampled, 0 for what a tool said and for ends of turn that were put there."""
     logprobs: list[float | None]
-    """As the sampler saw them: 0.0 for a tool's tokens, None where unknown."""
+    """As the sampler saw them: 0.0 where the mask is 0, None where unknown."""
     run: EpisodeRun
 
     @property
@@ -167,8 +167,8 @@ class _Writer:
         is_cut = bool(new) and not has_end and not ends
         if not has_end and not is_cut:
             self.ids.append(self._tokenizer.eos_token_id)
-            self.mask.append(int(self._limits.train_end_of_turn))
-            self.logprobs.append(None)
+            self.mask.append(0)
+            self.logprobs.append(0.0)
         return words[: min(ends)] if ends else words, is_cut
 
 

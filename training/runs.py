@@ -68,7 +68,7 @@ class FinishedRun:
         """
         for entry in self.files(table):
             path = self.folder / entry.path
-            _check_hash(path, entry)
+            check_hash(path, entry)
             yield from iter_parquet(path, record)
 
     def rows(self, table: str, record: type[Record]) -> Iterator[Record]:
@@ -118,6 +118,17 @@ def read_json(path: Path, record: type[Record]) -> Record:
     return _revived(path, content, record)
 
 
+def check_hash(path: Path, entry: FileEntry) -> None:
+    """Raises `CountMismatch` when a file is not what a manifest says of it, `InvalidInput` when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InvalidInput(f"named in {MANIFEST}, but cannot be read ({error.strerror})", file=path) from error
+    if found != entry.sha256:
+        raise CountMismatch(f"{path} is not the file that {MANIFEST} describes (another hash)")
+
+
 def _parse(path: Path, content: bytes) -> Manifest:
     return _revived(path, content, Manifest)
 
@@ -150,13 +161,3 @@ def _check_versions(run: FinishedRun) -> None:
                 file=run.folder / MANIFEST,
                 field="schema_versions",
             )
-
-
-def _check_hash(path: Path, entry: FileEntry) -> None:
-    try:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InvalidInput(f"named in {MANIFEST}, but cannot be read ({error.strerror})", file=path) from error
-    if found != entry.sha256:
-        raise CountMismatch(f"{path} is not the file that {MANIFEST} describes (another hash)")

@@ -143,13 +143,13 @@ def _item(line: Any, protocol: str | None) -> _Item:
         raise InvalidInput(f"expected an object, got {type(line).__name__}")
     if unknown := sorted(line.keys() - _KEYS):
         raise InvalidInput(f"unknown; expected some of {', '.join(sorted(_KEYS))}", field=unknown[0])
-    truth = read_truth(line["ground_truth"]) if "ground_truth" in line else _truth(line, protocol)
+    truth = _possible(read_truth(line["ground_truth"])) if "ground_truth" in line else _truth(line, protocol)
     return _Item(
         uid=str(line.get("uid", "")),
         messages=_conversation(line, truth.protocol),
         truth=truth,
         question=_text(line, "question"),
-        tokens=_number(line, "tokens", int),
+        tokens=_number(line, "tokens", int, least=0),
         retrieved_titles=_texts(line, "retrieved_titles") if line.get("retrieved_titles") is not None else None,
         judge=_number(line, "judge", float),
     )
@@ -169,12 +169,17 @@ def _truth(line: Mapping[str, Any], protocol: str | None) -> GroundTruth:
     named = line.get("protocol") or protocol
     if not isinstance(named, str):
         raise InvalidInput("missing; name it in the line or with --protocol", field="protocol")
+    aliases = _texts(line, "answer_aliases")
+    if not answer.strip():
+        raise InvalidInput("must not be blank", field="answer")
+    if not all(alias.strip() for alias in aliases):
+        raise InvalidInput("must not be blank", field="answer_aliases")
     return _truth_of(
-        (answer, *_texts(line, "answer_aliases")),
+        (answer, *aliases),
         protocol=named,
         options=_texts(line, "options"),
         correct_options=_texts(line, "correct_options"),
-        num_hops=_number(line, "num_hops", int),
+        num_hops=_number(line, "num_hops", int, least=1),
         support_titles=_texts(line, "support_titles"),
         allowed_tools=_texts(line, "allowed_tools"),
     )
@@ -194,10 +199,21 @@ def _text(line: Mapping[str, Any], name: str) -> str | None:
     return value
 
 
-def _number(line: Mapping[str, Any], name: str, kind: type) -> Any:
+def _possible(truth: GroundTruth) -> GroundTruth:
+    """The same, of a question that can be asked."""
+    if not truth.target or not all(text.strip() for text in truth.target):
+        raise InvalidInput("expected texts that are not blank", field="target")
+    if truth.num_hops is not None and truth.num_hops < 1:
+        raise InvalidInput(f"expected at least 1, got {truth.num_hops}", field="num_hops")
+    return truth
+
+
+def _number(line: Mapping[str, Any], name: str, kind: type, *, least: int | None = None) -> Any:
     value = line.get(name)
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, kind))):
         raise InvalidInput(f"expected a number, got {value!r}", field=name)
+    if value is not None and least is not None and value < least:
+        raise InvalidInput(f"expected at least {least}, got {value}", field=name)
     return value
 
 

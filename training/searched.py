@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +20,7 @@ from retrieval import (
     local_tools,
     open_retrieval,
 )
-from retrieval.dense import embedded_text
+from retrieval.dense import META, embedded_text
 from retrieval.encoder import PACKAGED
 from retrieval.kg import KgStore, KgTool
 from schemas import Document, InvalidInput, Question, SourceDocument
@@ -40,7 +42,8 @@ def open_environment(
     Questions over their own paragraphs search all paragraphs of their runs. Raises `InvalidInput` for what is missing
     or cannot be searched so, and `RetrievalError` for a missing package, model or index.
     """
-    graph = KgTool(KgStore.open(kg)) if kg and protocol == kg_search.NAME else None
+    kg = kg if protocol == kg_search.NAME else None
+    graph = KgTool(KgStore.open(kg)) if kg else None
     if not documents:
         environment = Environment(kg=graph, top_k=top_k)
     elif protocol == r_search.NAME:
@@ -50,7 +53,21 @@ def open_environment(
     else:
         environment = Environment(documents=_retriever(documents, kind, encoder), kg=graph, top_k=top_k)
     environment.check(protocol)
-    return environment
+    searched = {
+        "documents": [_hash_of(path) for path in documents],
+        "retrieval": kind,
+        "encoder": encoder if kind == "dense" else None,
+        "kg": _hash_of(kg) if kg else None,
+    }
+    return replace(environment, searched=searched)
+
+
+def _hash_of(path: Path) -> str:
+    """SHA-256 of a corpus' file; of a folder that of the file which has the hashes of the others."""
+    if path.is_dir():
+        path = next(each for each in (path / MANIFEST, path / META) if each.is_file())
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _retriever(documents: Sequence[Path], kind: Literal["bm25", "dense"], encoder: str) -> Retriever:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
 from schemas import FileEntry, InvalidInput, RlRow, SftRow, StageCount, iter_parquet
-from training.runs import MANIFEST, read_json
+from training.runs import MANIFEST, check_hash, read_json
 
 Record = TypeVar("Record")
 Split = Literal["train", "validation"]
@@ -68,23 +68,28 @@ class TrainingSet:
 
     def files(self, table: str, split: str) -> list[Path]:
         """Parquet files of a split in the order of learning; none when it has no rows."""
-        prefix = f"{table}/{split}/"
-        return [self.folder / entry.path for entry in self.manifest.files if entry.path.startswith(prefix)]
+        return [self.folder / entry.path for entry in self._entries(table, split)]
 
     def row_count(self, table: str, split: str) -> int:
         """Rows of a split."""
-        prefix = f"{table}/{split}/"
-        return sum(entry.rows for entry in self.manifest.files if entry.path.startswith(prefix))
+        return sum(entry.rows for entry in self._entries(table, split))
 
     def batches(self, table: str, split: str, record: type[Record]) -> Iterator[list[Record]]:
-        """Rows of a split in the order of learning, a row group at a time. Raises `InvalidInput` as `iter_parquet`."""
-        for path in self.files(table, split):
-            yield from iter_parquet(path, record)
+        """Rows of a split in the order of learning, a row group at a time.
+
+        Raises `InvalidInput` as `iter_parquet`, `CountMismatch` for a file that is not what the manifest says.
+        """
+        for entry in self._entries(table, split):
+            check_hash(self.folder / entry.path, entry)
+            yield from iter_parquet(self.folder / entry.path, record)
 
     def rows(self, table: str, split: str, record: type[Record]) -> Iterator[Record]:
         """The rows of `batches`."""
         for batch in self.batches(table, split, record):
             yield from batch
+
+    def _entries(self, table: str, split: str) -> list[FileEntry]:
+        return [entry for entry in self.manifest.files if entry.path.startswith(f"{table}/{split}/")]
 
 
 def set_hash(folder: Path) -> str:

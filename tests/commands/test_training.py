@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from commands import training
+from retrieval.kg import build_kg, open_source
 from schemas import InvalidInput, Question, SourceDocument
 from tests.support.bundle_rows import sample_documents
 from tests.support.finished_runs import write_run
@@ -62,20 +65,42 @@ def run(*arguments: object) -> str:
 
 
 def test_train_and_evaluate(tiny_model: Path, recipe: Path, tmp_path: Path) -> None:
-    """Supervised, by reinforcement from there, and measured."""
-    rows = training_set(tmp_path / "set", sft=sft_rows(), rl=rl_rows(), held_out=rl_rows()[:2])
+    """Supervised, by reinforcement from there, and measured; questions of another protocol are left out of both."""
+    others = [replace(row, uid=f"kg-{row.uid}") for row in rl_rows("kg_search")]
+    rows = training_set(
+        tmp_path / "set", sft=sft_rows(), rl=[*others[:3], *rl_rows()], held_out=[*others[:2], *rl_rows()[:1]]
+    )
     common = ("--preset", recipe, "--max-steps", 1, "--out")
     run("train", "sft", rows, *common, tmp_path / "sft", "--base-model", tiny_model, "--seed", 3)
     assert json.loads((tmp_path / "sft" / "settings.json").read_text())["config"]["seed"] == 3
     model, documents = tmp_path / "sft" / "model", ("--documents", SAMPLE / "documents.jsonl")
     printed = run("train", "rl", rows, *common, tmp_path / "rl", "--base-model", model, *documents)
     assert str(tmp_path / "rl" / "model") in printed
+    assert json.loads((tmp_path / "rl" / "training.json").read_text())["questions"] == 4
     figures = tmp_path / "score.json"
     run(
         *("train", "evaluate", rows, "--preset", recipe, "--model", tmp_path / "rl" / "model"),
-        *(*documents, "--limit", 1, "--json", figures),
+        *(*documents, "--limit", 2, "--json", figures),
     )
     assert json.loads(figures.read_text())["questions"] == 1
+
+
+def test_what_was_searched_is_known_by_its_content(tmp_path: Path) -> None:
+    """A corpus elsewhere is the same one, a changed one is not; so a training goes on over the same documents only."""
+    corpus, copy, other = (tmp_path / name for name in ("corpus.jsonl", "copy.jsonl", "other.jsonl"))
+    for path, text in ((corpus, "a"), (copy, "a"), (other, "b")):
+        path.write_text(json.dumps({"text": text}) + "\n")
+    first, again, changed = (open_environment("react", [path]).searched for path in (corpus, copy, other))
+    assert first == again != changed
+    run_of_questions = write_run(
+        tmp_path / "bundles", "document_bundles", {"documents": (SourceDocument, sample_documents())}
+    )
+    found = open_environment("react", [run_of_questions]).searched
+    manifest = hashlib.sha256((run_of_questions / "manifest.json").read_bytes()).hexdigest()
+    assert found == {"documents": [manifest], "retrieval": "bm25", "encoder": None, "kg": None}
+    build_kg(open_source(SAMPLE / "kg"), tmp_path / "store")
+    graph = open_environment("kg_search", [corpus], kg=tmp_path / "store").searched["kg"]
+    assert graph == hashlib.sha256((tmp_path / "store" / "manifest.json").read_bytes()).hexdigest()
 
 
 def test_help_has_examples() -> None:

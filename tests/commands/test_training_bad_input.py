@@ -18,6 +18,7 @@ import yaml
 import cli
 from schemas import ChatMessage
 from tests.support import finished_runs as made
+from tests.support.files import restate
 from tests.training.tiny import SAMPLE, rl_rows, save_tiny_model, sft_rows, training_set
 from training.views import ViewConfig, make_training_set
 
@@ -91,13 +92,20 @@ def of_another_version(path: Path) -> None:
     pq.write_table(table.replace_schema_metadata(metadata), path)
 
 
+def cut(path: Path) -> None:
+    """Leave a table's first three rows."""
+    pq.write_table(pq.read_table(path).slice(0, 3), path)
+
+
 def test_a_shard_of_another_version(trailforge: Command, tiny_model: Path, recipe: Path, tmp_path: Path) -> None:
     rows = training_set(tmp_path / "set", sft=sft_rows(), rl=rl_rows())
     for table in ("sft", "rl"):
         of_another_version(rows / table / "train" / "part-00000.parquet")
+    restate(rows)
     run = made.mcts_run(tmp_path / "run", ASKED, [row for asked in ASKED for row in made.mcts_rows(asked)])
     made_set = make_training_set([run], tmp_path / "made", ViewConfig(validation_share=0.0))
     of_another_version(tmp_path / "made" / made_set.files[0].path)
+    restate(tmp_path / "made")
     before = names(tmp_path)
     common = ("--preset", recipe, "--base-model", tiny_model, "--out", tmp_path / "out")
     for words in (
@@ -107,6 +115,53 @@ def test_a_shard_of_another_version(trailforge: Command, tiny_model: Path, recip
     ):
         refused(trailforge(*words), "part-00000.parquet", "schema version 9.0")
     assert names(tmp_path) == before
+
+
+def test_a_shard_that_was_changed(trailforge: Command, tiny_model: Path, recipe: Path, tmp_path: Path) -> None:
+    """A readable file with other rows than the manifest says, as after an interrupted copy, is not trained on."""
+    rows = training_set(tmp_path / "set", sft=sft_rows(), rl=rl_rows())
+    for table in ("sft", "rl"):
+        cut(rows / table / "train" / "part-00000.parquet")
+    run = made.mcts_run(tmp_path / "run", ASKED, [row for asked in ASKED for row in made.mcts_rows(asked)])
+    made_set = make_training_set([run], tmp_path / "made", ViewConfig(validation_share=0.0))
+    cut(tmp_path / "made" / made_set.files[0].path)
+    before = names(tmp_path)
+    common = ("--preset", recipe, "--base-model", tiny_model, "--out", tmp_path / "out")
+    for words in (
+        ("train", "sft", rows, *common),
+        ("train", "rl", rows, *common, *DOCUMENTS),
+        ("export", tmp_path / "made", "--to", "trl", "--out", tmp_path / "out"),
+    ):
+        refused(trailforge(*words), "part-00000.parquet is not the file that manifest.json describes", code=8)
+    assert names(tmp_path) == before
+
+
+def test_no_question_in_the_presets_protocol(
+    trailforge: Command, tiny_model: Path, recipe: Path, tmp_path: Path
+) -> None:
+    """Says in which ones they are, and how to ask them in it."""
+    rows = training_set(tmp_path / "set", rl=rl_rows("kg_search"), held_out=rl_rows("r_search"))
+    before = names(tmp_path)
+    command = ("train", "rl", rows, "--preset", recipe, "--base-model", tiny_model, "--out", tmp_path / "out")
+    refused(
+        trailforge(*command, *DOCUMENTS),
+        "rl/train asks nothing in react (kg_search 4); `training-set --protocol react` asks them so",
+    )
+    measured = ("train", "evaluate", rows, "--preset", recipe, "--model", tiny_model, *DOCUMENTS)
+    refused(trailforge(*measured), "rl/validation asks nothing in react (r_search 4)")
+    assert names(tmp_path) == before
+
+
+def test_a_vllm_server_that_nobody_would_ask(
+    trailforge: Command, tiny_model: Path, recipe: Path, tmp_path: Path
+) -> None:
+    rows = training_set(tmp_path / "set", rl=rl_rows())
+    command = ("train", "rl", rows, "--preset", recipe, "--base-model", tiny_model, "--out", tmp_path / "out")
+    url = ("--vllm-url", "http://127.0.0.1:9")
+    refused(trailforge(*command, *DOCUMENTS, *url), "transformers asks no vLLM server: give --rollouts vllm-server")
+    refused(trailforge(*command, *DOCUMENTS, *url, "--rollouts", "vllm-colocate"), "vllm-colocate asks no vLLM server")
+    refused(trailforge(*command, *DOCUMENTS, "--rollouts", "vllm-server"), "give --vllm-url")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_split_without_rows(trailforge: Command, tiny_model: Path, recipe: Path, tmp_path: Path) -> None:

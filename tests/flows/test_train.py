@@ -6,17 +6,19 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 from prefect.testing.utilities import prefect_test_harness
 
-from flows.train import train
+from flows.train import make_set, train
 from presets import load_training_preset
 from schemas import CountMismatch, InvalidInput
 from tests.pipelines.support import make_run, questions_file
 from tests.training.tiny import save_tiny_model
+from training.views import ViewConfig
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -85,3 +87,14 @@ def test_a_set_of_other_runs_is_refused(lab: Path, tmp_path: Path) -> None:
     manifest.write_text(json.dumps(content | {"seconds": content["seconds"] + 1}))
     with pytest.raises(InvalidInput, match="a training set of other runs"):
         train([tmp_path / "run"], lab / "set", tmp_path / "out")
+
+
+def test_a_set_of_other_settings_is_refused(lab: Path, tmp_path: Path) -> None:
+    """As when a benchmark was added, whose questions the set there may hold."""
+    folder, config = tmp_path / "set", ViewConfig(validation_share=0.2)
+    make_set.fn([lab / "run"], folder, config)
+    before = sha256(folder / "manifest.json")
+    make_set.fn([lab / "run"], folder, config)
+    with pytest.raises(InvalidInput, match=r"of other settings \(seed, benchmarks\)"):
+        make_set.fn([lab / "run"], folder, replace(config, seed=3, benchmarks=("exam.jsonl",)))
+    assert sha256(folder / "manifest.json") == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,6 +16,15 @@ def digest(content: bytes) -> str:
 def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
     """Of files below a folder, by path."""
     return {path.relative_to(folder).as_posix(): digest(path.read_bytes()) for path in sorted(files)}
+
+
+def restate(folder: Path) -> None:
+    """Make the manifest of a changed run or training set say the hashes that its files have now."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    for entry in manifest["files"]:
+        entry["sha256"] = digest((folder / entry["path"]).read_bytes())
+    path.write_text(json.dumps(manifest), encoding="utf-8")
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -6,13 +6,18 @@ import csv
 import json
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from schemas import InvalidInput
+from protocols import graph_r1
+from protocols.grammar import Search, Turn
+from schemas import InvalidInput, OutputError
+from tests.support import finished_runs as made
 from tests.training.tiny import (
     FACTS,
     Scripted,
@@ -25,11 +30,14 @@ from tests.training.tiny import (
 )
 from training.agents import Environment
 from training.checkpoints import last_whole
-from training.config import KlConfig, TrainPreset
+from training.config import KlConfig, TrainPreset, load_train_preset
 from training.curves import PANELS
 from training.evaluate import evaluate
+from training.masks import END
 from training.rl import VllmOptions, check_questions, grpo_arguments, train_rl, update_batches
 from training.sft import train_sft
+from training.table import questions_of
+from training.views import ViewConfig, make_training_set
 from training.weights import load_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
@@ -87,20 +95,28 @@ def result(out: Path) -> dict[str, Any]:
 def test_loss_is_on_the_agents_tokens_alone(
     questions: Path, tiny_model: Path, tmp_path: Path, tokenizer: Any, seen: list[dict[str, Any]]
 ) -> None:
-    """In the tensors that TRL trains on: turns with their ends in, everything a tool said out."""
-    (generator,) = trained(questions, tiny_model, tmp_path / "out", searching)
+    """In the tensors that TRL trains on: sampled tokens in, ends of turn only if sampled; what a tool said out."""
+
+    def script(text: str, number: int) -> str:
+        return searching(text, number) + (END if number % 2 else "")
+
+    (generator,) = trained(questions, tiny_model, tmp_path / "out", script)
     assert len(generator.asked) == 4  # two steps of a search and an answer
     assert all(len(round_) == 8 for round_ in generator.asked)
     assert len(seen) == 4  # two halves of each mini-batch
+    ends = []
     for inputs in seen:
         mask = (inputs["completion_mask"] * inputs["tool_mask"]).bool()
         for ids, own, real in zip(inputs["completion_ids"], mask, inputs["completion_mask"].bool(), strict=True):
             text = tokenizer.decode(ids[own])
-            assert text.count("<|im_end|>") == 2 and "tool_response" not in text and "<|im_start|>" not in text
-            assert text.startswith("<think>Look it up.") and text.endswith("</answer><|im_end|>")
+            ends.append(text.count(END))
+            end, put = (END, "") if ends[-1] else ("", END)
+            assert "tool_response" not in text and "<|im_start|>" not in text
+            assert text.startswith("<think>Look it up.") and text.endswith(f"</answer>{end}")
             masked = tokenizer.decode(ids[real & ~own])
-            assert masked.startswith("\n<|im_start|>user\n<tool_response>\n1. (")
-            assert masked.endswith("</tool_response><|im_end|>\n<|im_start|>assistant\n")
+            assert masked.startswith(f"{put}\n<|im_start|>user\n<tool_response>\n1. (")
+            assert masked.endswith(f"</tool_response><|im_end|>\n<|im_start|>assistant\n{put}")
+    assert Counter(ends) == {0: 8, 2: 8}
     found = result(tmp_path / "out")
     assert found["steps"] == 2 and found["searches"] == [1.0, 1.0]
     assert 0 < found["rewards"][0] < 1
@@ -131,6 +147,75 @@ def test_retrieved_tokens_have_no_gradient(
         mask = (inputs["completion_mask"] * inputs["tool_mask"]).bool()
         assert not (moved & ~mask).any()
         assert torch.equal(moved, mask)
+
+
+def test_the_ragsearch_preset_trains_on_questions_of_all_data_sets(
+    tiny_model: Path, tmp_path: Path, tokenizer: Any, seen: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asked in its protocol when the set is made: prompt, grammar and reward agree, and a right episode is paid 1."""
+    asked = [made.question(number) for number in range(4)]
+    runs = [
+        made.mcts_run(tmp_path / "mcts", asked[:2], []),
+        made.kg_run(tmp_path / "kg", asked[2:]),
+        made.bundles_run(tmp_path / "bundles"),
+    ]
+    make_training_set(runs, tmp_path / "set", ViewConfig(validation_share=0.0, protocol="graph_r1"))
+    paper = load_train_preset("ragsearch")
+    small = {"prompts_per_step": 6, "samples": 2, "mini_batch": 12, "per_device": 6, "max_tokens": 700, "epochs": 1}
+    here = {"precision": "float32", "logging": "none", "gradient_checkpointing": False, "rollouts": "transformers"}
+    prompts: list[str] = []
+
+    def script(text: str, number: int) -> str:
+        if f"</{graph_r1.GRAMMAR.result_tag}>{END}" in text:
+            row = next(row for row in rows if row.question in text)
+            answer = row.reward_model.ground_truth.target[0] if number % 2 else "something that no question has"
+            return graph_r1.GRAMMAR.render_turn(Turn(thought="So it is.", answer=answer))
+        prompts.append(text)
+        return graph_r1.GRAMMAR.render_turn(Turn(thought="Look.", search=Search(query="Webb")))
+
+    rows = questions_of(tmp_path / "set", "train", "graph_r1")
+    capsys.readouterr()
+    train_rl(
+        tmp_path / "set",
+        replace(paper, rl=replace(paper.rl, **small, **here)),
+        tmp_path / "out",
+        environment=Environment(documents=retriever(), top_k=1),
+        base_model=str(tiny_model),
+        max_steps=1,
+        open_generator=lambda trainer: Scripted(trainer.processing_class, script),
+    )
+    told = "rl/train: 6 questions are in graph_r1; others are left out (r_search 2)"
+    assert len(rows) == 6 and told in capsys.readouterr().err
+    assert len(prompts) == 12 and all("<query>" in text and "<knowledge>" in text for text in prompts)
+    assert not any("<tool_response>" in text or "boxed" in text for text in prompts)
+    (figures,) = csv.DictReader((tmp_path / "out" / "curves.csv").read_text().splitlines())
+    assert float(figures["episodes/well_formed"]) == float(figures["episodes/answered"]) == 1.0
+    assert result(tmp_path / "out")["rewards"] == [pytest.approx(0.5)]  # the right half 1, the wrong half 0
+    assert sum(int((inputs["advantages"] > 0).sum()) for inputs in seen) == 6
+
+
+def test_a_training_goes_on_over_the_same_documents_only(questions: Path, tiny_model: Path, tmp_path: Path) -> None:
+    """And with the same loss."""
+
+    def train(searched: str, *, resume: bool = True, importance_correction: bool = True) -> None:
+        train_rl(
+            questions,
+            preset(),
+            tmp_path / "out",
+            environment=Environment(documents=retriever(), top_k=2, searched={"documents": [searched]}),
+            base_model=str(tiny_model),
+            resume=resume,
+            max_steps=1,
+            vllm=VllmOptions(importance_correction=importance_correction),
+            open_generator=lambda trainer: Scripted(trainer.processing_class, searching),
+        )
+
+    train("one", resume=False)
+    with pytest.raises(OutputError, match=r"other settings \(searched\)"):
+        train("another")
+    with pytest.raises(OutputError, match=r"other settings \(importance_correction\)"):
+        train("one", importance_correction=False)
+    train("one")
 
 
 def test_dapo(questions: Path, tiny_model: Path, tmp_path: Path, seen: list[dict[str, Any]]) -> None:

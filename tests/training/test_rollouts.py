@@ -42,16 +42,17 @@ def spans(episode: TokenEpisode, tokenizer: Any, wanted: int) -> list[str]:
     return [tokenizer.decode(run) for run in runs if run]
 
 
-async def test_loss_is_on_every_turn_of_the_agent_with_its_end_and_on_nothing_else(tokenizer: Any) -> None:
-    """Two searches at once; the tool's turn and the headings are not trained."""
+async def test_loss_is_on_every_turn_of_the_agent_and_on_nothing_else(tokenizer: Any) -> None:
+    """Two searches at once; the tool's turn, the headings and the ends of turn that nobody sampled are not trained."""
     (first, second), generator = await rolled(searching, tokenizer)
     question, _, query = FACTS[0]
     assert spans(first, tokenizer, 1) == [
-        f"<think>Look it up.</think><search>{query}</search><|im_end|>",
-        f"<think>It says so.</think><answer>not what {question} asks</answer><|im_end|>",
+        f"<think>Look it up.</think><search>{query}</search>",
+        f"<think>It says so.</think><answer>not what {question} asks</answer>",
     ]
-    (masked,) = spans(first, tokenizer, 0)
-    assert masked.startswith("\n<|im_start|>user\n<tool_response>\n1. (Why a telescope bears")
+    masked, end = spans(first, tokenizer, 0)
+    assert end == "<|im_end|>"
+    assert masked.startswith("<|im_end|>\n<|im_start|>user\n<tool_response>\n1. (Why a telescope bears")
     assert masked.endswith("</tool_response><|im_end|>\n<|im_start|>assistant\n")
     assert first.run.stop == second.run.stop == "answered"
     assert first.run.num_searches == 1
@@ -60,8 +61,8 @@ async def test_loss_is_on_every_turn_of_the_agent_with_its_end_and_on_nothing_el
 
 
 async def test_tokens_are_those_of_supervised_training(tokenizer: Any) -> None:
-    """A conversation has the same ids and the same mask, whether it was sampled or read."""
-    (episode, _), _ = await rolled(searching, tokenizer)
+    """A conversation has the same ids and, where the agent ends its turns itself, the same mask, sampled or read."""
+    (episode, _), _ = await rolled(lambda text, number: searching(text, number) + "<|im_end|>", tokenizer)
     read = masked_tokens(tokenizer, episode.messages, [message.train for message in episode.messages])
     written = [*episode.prompt_ids, *episode.ids]
     assert read.input_ids[: len(written)] == written  # what follows is the line end behind the last turn
@@ -95,28 +96,26 @@ async def test_what_was_sampled_is_never_tokenised_again(tokenizer: Any) -> None
 
 
 async def test_a_sampled_end_of_turn_is_kept_and_a_missing_one_is_added(tokenizer: Any) -> None:
-    """Once in the sequence either way; only the one that was put there can be left out of the loss."""
-    ended = "<|im_end|>"
-    for suffix, trained in (("", True), (ended, True), ("", False), (ended, False)):
-        limits = RolloutLimits(max_tokens=1500, max_observation_tokens=400, train_end_of_turn=trained)
+    """Once in the sequence either way; the loss is taken on the one that was sampled, and it has a log-probability."""
+    for suffix in ("", "<|im_end|>"):
 
         def script(text: str, number: int, suffix: str = suffix) -> str:
             return searching(text, number) + suffix
 
-        (episode, _), _ = await rolled(script, tokenizer, limits=limits, logprob=-0.5)
+        (episode, _), _ = await rolled(script, tokenizer, logprob=-0.5)
         last = tokenizer.eos_token_id
         assert episode.ids.count(last) == 3  # two turns of the agent, one of the tool
         assert episode.ids[-1] == last
-        assert episode.mask[-1] == int(bool(suffix) or trained)
-        assert episode.logprobs[-1] == (-0.5 if suffix else None)
-        assert {lp for lp, m in zip(episode.logprobs, episode.mask, strict=True) if not m} <= {0.0, None}
+        assert episode.mask[-1] == int(bool(suffix))
+        assert sum(episode.mask[at] for at, token in enumerate(episode.ids) if token == last) == (2 if suffix else 0)
+        assert episode.logprobs == [-0.5 * value for value in episode.mask]
 
 
 async def test_text_behind_a_stop_string_in_its_last_token_is_nobodys(tokenizer: Any) -> None:
     """The token stays in the sequence, and the turn is read without the rest of it."""
     (episode, _), _ = await rolled(lambda text, number: searching(text, number) + "\n\n", tokenizer)
     assert episode.messages[2].content.endswith("</search>")
-    assert "</search>\n\n<|im_end|>" in spans(episode, tokenizer, 1)[0]
+    assert spans(episode, tokenizer, 1)[0].endswith("</search>\n\n")
     assert episode.run.stop == "answered"
 
 

@@ -91,6 +91,9 @@ async def test_rows_for_trainers(tmp_path: Path) -> None:
     assert by_letters[-2].reward.total == 1.0
 
 
+TRUTH = asdict(cases()[0].truth)
+
+
 def line(**changes: Any) -> dict[str, Any]:
     """Of a case that is well-formed and right; a change to None takes the key away."""
     case = next(case for case in cases() if case.name == "kg_search 4")
@@ -168,6 +171,14 @@ def test_lengths_are_estimated_where_they_are_missing(tmp_path: Path) -> None:
         (line(answer_aliases="Wien"), "answer_aliases", "expected a list of texts"),
         (line(num_hops="2"), "num_hops", "expected a number"),
         (line(tokens=True), "tokens", "expected a number"),
+        (line(tokens=-5), "tokens", "expected at least 0, got -5"),
+        (line(num_hops=-3), "num_hops", "expected at least 1, got -3"),
+        (line(num_hops=0), "num_hops", "expected at least 1, got 0"),
+        (line(answer=" "), "answer", "must not be blank"),
+        (line(answer_aliases=["Wien", ""]), "answer_aliases", "must not be blank"),
+        (line(ground_truth=TRUTH | {"num_hops": -3}), "num_hops", "expected at least 1, got -3"),
+        (line(ground_truth=TRUTH | {"target": ["Vienna", " "]}), "target", "not blank"),
+        (line(ground_truth=TRUTH | {"target": []}), "target", "not blank"),
         (line(golds=["Wien"]), "golds", "unknown; expected some of"),
         (line(ground_truth={"target": ["x"]}), "answer_kind", "missing in GroundTruth"),
         (line(correct_options=["A"]), "answer_kind", "compares words"),

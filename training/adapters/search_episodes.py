@@ -1,8 +1,7 @@
 """Episodes of agents whose turns an RL framework's own server samples: what our verl and slime adapters share.
 
 An agent speaks the protocol that its question names, and searches what the framework's configuration names
-(`SearchSettings`). Each process opens that once. The loss is taken on sampled tokens alone: an end of turn that was put
-behind a closing tag has no log-probability, which these frameworks want of every token that they train.
+(`SearchSettings`). Each process opens that once.
 """
 
 from __future__ import annotations
@@ -104,7 +103,6 @@ async def search_episode(
         max_tokens=max_tokens,
         max_observation_tokens=settings.max_observation_tokens,
         max_searches=settings.max_searches,
-        train_end_of_turn=False,
     )
     return await roll_out_one(
         prompt, protocol, environment, go_on=ask, end_ids=end_ids, tokenizer=tokenizer, limits=limits
@@ -124,9 +122,8 @@ def known_of(episode: TokenEpisode) -> dict[str, Any]:
 
 def logprobs_of(episode: TokenEpisode) -> list[float] | None:
     """Of each token, 0 where no loss is taken; None unless all others are known."""
-    if any(logprob is None and train for logprob, train in zip(episode.logprobs, episode.mask, strict=True)):
-        return None
-    return [logprob or 0.0 for logprob in episode.logprobs]
+    known = [logprob for logprob in episode.logprobs if logprob is not None]
+    return known if len(known) == len(episode.logprobs) else None
 
 
 @cache

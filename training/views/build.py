@@ -218,7 +218,7 @@ def _collect_rl(
     total = sum(run.row_count(QUESTIONS[run.dataset]) for run in runs)
     done = 0
     for run in runs:
-        for row in rl_rows(run):
+        for row in rl_rows(run, config.protocol):
             verdict, tokens = _judge_question(row, seen, config, lengths, benchmarks)
             if verdict is None:
                 books.accept()

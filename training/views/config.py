@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +11,8 @@ from training.runs import TABLES
 
 Order = Literal["curriculum", "shuffled"]
 LongRows = Literal["drop", "segments"]
+TextProtocol = Literal["react", "kg_search", "search_r1", "graph_r1"]
+"""Protocols in which any question without options can be asked. The plans of `r_search` are for bundles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,8 @@ class ViewConfig:
     """`curriculum`: easy rows first, see `training.views.order`."""
     mix: tuple[Share, ...] = ()
     """Data sets are cut down until they stand in this proportion, rows of none are doubled; empty: all rows."""
+    protocol: TextProtocol | None = None
+    """In which questions without options are asked; None: in that of their data set. Conversations stay as they are."""
     tokenizer: str | None = None
     """Path or name of a tokenizer of transformers, by which rows are measured; None: by `schemas.estimate_tokens`."""
     max_tokens: int = 16384
@@ -56,7 +61,7 @@ class ViewConfig:
         for share in self.mix:
             if share.dataset not in TABLES:
                 raise InvalidInput(f"no data set {share.dataset!r}; there are {', '.join(TABLES)}", field="mix")
-            if share.weight <= 0:
+            if not (math.isfinite(share.weight) and share.weight > 0):
                 raise InvalidInput(f"{share.dataset}: expected a weight above 0, got {share.weight}", field="mix")
         if len({share.dataset for share in self.mix}) < len(self.mix):
             raise InvalidInput("a data set has two weights", field="mix")

@@ -1,11 +1,14 @@
-"""RL rows of finished runs: every question that was put in, whether or not a trajectory of it was accepted."""
+"""RL rows of finished runs: every question that was put in, whether or not a trajectory of it was accepted.
+
+A row's prompt, `protocol` and `reward_preset` go together: the protocol of the data set, or the one that is asked for.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from protocols import kg_search, r_search, react
+from protocols import graph_r1, kg_search, r_search, react, search_r1
 from rewards.dag import TOOLS
 from schemas import (
     BundleQuestion,
@@ -17,7 +20,9 @@ from schemas import (
     RlRow,
     SourceDocument,
 )
+from training.agents import GRAMMARS
 from training.runs import FinishedRun
+from training.views.config import TextProtocol
 
 ABILITY = "search_qa"
 QUESTIONS = {
@@ -27,28 +32,35 @@ QUESTIONS = {
     "kg_questions": "kg_questions",
 }
 """The table of each data set's runs that holds the questions."""
-PRESETS = {
-    "mcts_trajectories": "msearcher",
-    "document_bundles": "r-search",
-    "kg_trajectories": "dynasearcher",
-    "kg_questions": "dynasearcher",
+PROTOCOLS: dict[str, TextProtocol] = {
+    "mcts_trajectories": "react",
+    "kg_trajectories": "kg_search",
+    "kg_questions": "kg_search",
 }
-"""By what the episodes of each data set's questions are paid."""
+"""In which each data set's questions are asked by default; those of bundles in `r_search`."""
+PRESETS = {
+    react.NAME: "msearcher",
+    r_search.NAME: "r-search",
+    kg_search.NAME: "dynasearcher",
+    graph_r1.NAME: "ragsearch",
+    search_r1.NAME: "search-r1",
+}
+"""By what the episodes of each protocol are paid."""
 
 
-def rl_rows(run: FinishedRun) -> Iterator[RlRow]:
-    """The questions of a run, in its order."""
+def rl_rows(run: FinishedRun, protocol: TextProtocol | None = None) -> Iterator[RlRow]:
+    """The questions of a run, in its order. `protocol`: that of all but those with options; None: the data set's."""
     match run.dataset:
         case "document_bundles":
             titles = {row.id: row.title for row in run.rows("documents", SourceDocument)}
             for question in run.rows(QUESTIONS[run.dataset], BundleQuestion):
-                yield _of_bundle(question, titles, run.manifest.run_id)
+                yield _of_bundle(question, titles, run.manifest.run_id, protocol)
         case "kg_questions":
             for question in run.rows(QUESTIONS[run.dataset], KgQuestion):
-                yield _of_question(question.as_question, run, question.provenance.source_id)
+                yield _of_question(question.as_question, run, question.provenance.source_id, protocol)
         case _:
             for question in run.rows(QUESTIONS[run.dataset], Question):
-                yield _of_question(question, run, f"{question.dataset}:{question.id}")
+                yield _of_question(question, run, f"{question.dataset}:{question.id}", protocol)
 
 
 def difficulties(run: FinishedRun) -> dict[str, tuple[int, float]]:
@@ -64,11 +76,11 @@ def stage_of(hops: int) -> int:
     return max(1, hops - 1)
 
 
-def _of_question(question: Question, run: FinishedRun, source_id: str) -> RlRow:
+def _of_question(question: Question, run: FinishedRun, source_id: str, protocol: TextProtocol | None) -> RlRow:
     hops = question.decomposition
     titles = {paragraph.id: paragraph.title for paragraph in question.paragraphs}
     supporting = (titles[hop.support_id] for hop in hops if hop.support_id in titles)
-    in_mcts = run.dataset == "mcts_trajectories"
+    speaks = protocol or PROTOCOLS[run.dataset]
     truth = GroundTruth(
         target=question.golds,
         answer_kind="text",
@@ -79,17 +91,11 @@ def _of_question(question: Question, run: FinishedRun, source_id: str) -> RlRow:
         support_titles=tuple(dict.fromkeys(supporting)),
         dag_text="",
         allowed_tools=(),
-        reward_preset=PRESETS[run.dataset],
-        protocol=react.NAME if in_mcts else kg_search.NAME,
-    )
-    prompt = (
-        (react.SYSTEM_PROMPT, question.question + react.USER_SUFFIX)
-        if in_mcts
-        else (kg_search.SYSTEM_PROMPT, question.question + kg_search.USER_SUFFIX)
+        reward_preset=PRESETS[speaks],
+        protocol=speaks,
     )
     return _row(
         run.dataset,
-        prompt,
         truth,
         question_id=question.id,
         question=question.question,
@@ -99,10 +105,11 @@ def _of_question(question: Question, run: FinishedRun, source_id: str) -> RlRow:
     )
 
 
-def _of_bundle(row: BundleQuestion, titles: dict[str, str], run_id: str) -> RlRow:
+def _of_bundle(row: BundleQuestion, titles: dict[str, str], run_id: str, protocol: TextProtocol | None) -> RlRow:
     asked = "\n".join([row.question, *(f"{chr(ord('A') + n)}. {option}" for n, option in enumerate(row.options))])
     documents = dict.fromkeys(hop.document_id for hop in row.hops)
     letters = ", ".join(sorted(row.correct_options))
+    speaks = r_search.NAME if row.options or protocol is None else protocol  # other rewards compare no letters
     truth = GroundTruth(
         target=(letters if row.options else row.answer,),
         answer_kind="options" if row.options else "text",
@@ -112,13 +119,12 @@ def _of_bundle(row: BundleQuestion, titles: dict[str, str], run_id: str) -> RlRo
         hops=(),  # a bundle's hops are quotations, not questions
         support_titles=tuple(titles[each] for each in documents if each in titles),
         dag_text=row.dag_text,
-        allowed_tools=tuple(TOOLS),
-        reward_preset=PRESETS["document_bundles"],
-        protocol=r_search.NAME,
+        allowed_tools=tuple(TOOLS) if speaks == r_search.NAME else (),
+        reward_preset=PRESETS[speaks],
+        protocol=speaks,
     )
     return _row(
         "document_bundles",
-        (r_search.SYSTEM_PROMPT, r_search.user_turn(asked)),
         truth,
         question_id=row.uid,
         question=asked,
@@ -130,7 +136,6 @@ def _of_bundle(row: BundleQuestion, titles: dict[str, str], run_id: str) -> RlRo
 
 def _row(
     data_source: str,
-    prompt: Sequence[str],
     truth: GroundTruth,
     *,
     question_id: str,
@@ -139,12 +144,13 @@ def _row(
     curriculum: tuple[int, float],
     provenance_id: str,
 ) -> RlRow:
-    system, user = prompt
+    grammar = GRAMMARS[truth.protocol]
+    user = r_search.user_turn(question) if grammar.name == r_search.NAME else question + grammar.user_suffix
     known = "\0".join([truth.protocol, question, *truth.target])
     return RlRow(
         uid=hashlib.sha256(known.encode()).hexdigest()[:16],
         data_source=data_source,
-        prompt=(ChatMessage(role="system", content=system), ChatMessage(role="user", content=user)),
+        prompt=(ChatMessage(role="system", content=grammar.system_prompt), ChatMessage(role="user", content=user)),
         ability=ABILITY,
         question_id=question_id,
         question=question,

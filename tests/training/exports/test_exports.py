@@ -17,6 +17,7 @@ import yaml
 
 from schemas import GroundTruth, InvalidInput, OutputError, RlRow, SftRow, from_dict
 from tests.support import finished_runs as made
+from tests.support.files import restate
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from training.adapters.search_episodes import SearchSettings, read_settings
 from training.adapters.slime import generate
@@ -272,6 +273,7 @@ def test_a_shard_of_another_version_leaves_nothing(made_set: TrainingSet, tmp_pa
     path = open_set(copy).files("sft", "validation")[0]
     table = pq.read_table(path)
     pq.write_table(table.replace_schema_metadata((table.schema.metadata or {}) | {b"trailforge.version": b"9.0"}), path)
+    restate(copy)
     with pytest.raises(InvalidInput, match=r"schema version 9\.0") as caught:
         export(copy, "trl", tmp_path / "out")
     assert caught.value.file == path

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from schemas import CountMismatch, InvalidInput, OutputError, RejectedRow, RlRow, SftRow, read_parquet, write_parquet
+from protocols import r_search
+from schemas import (
+    ChatMessage,
+    CountMismatch,
+    InvalidInput,
+    OutputError,
+    RejectedRow,
+    RlRow,
+    SftRow,
+    read_parquet,
+    write_parquet,
+)
 from tests.support import finished_runs as made
 from tests.support.bundle_rows import INSTRUMENT, ISLAND, QUESTIONS, WHEEL
 from tests.support.tiny_tokenizer import tiny_tokenizer
+from training.agents import GRAMMARS
 from training.masks import masked_tokens, ready
 from training.sets import TrainingSet, open_set
 from training.views import Share, ViewConfig, loss_spans, make_training_set
 from training.views.build import check
+from training.views.config import TextProtocol
 from training.views.order import question_key
 
 ASKED = [made.question(number, hops=2 + number % 3) for number in range(10)]
@@ -86,6 +101,34 @@ def test_a_prompt_is_how_the_trajectories_begin(tmp_path: Path, runs: list[Path]
     rows = list(made_set.rows("sft", "train", SftRow))
     assert len({row.protocol for row in rows}) == 3
     assert all(row.messages[:2] == begins[row.protocol, row.question_id] for row in rows)
+
+
+@pytest.mark.parametrize("protocol", get_args(TextProtocol))
+def test_questions_without_options_are_asked_in_another_protocol(
+    tmp_path: Path, runs: list[Path], protocol: TextProtocol
+) -> None:
+    """Prompt, protocol and reward go together; letters are paid by R-Search alone; conversations stay as they are."""
+    made_set = build(runs, tmp_path / "out", replace(ALL, protocol=protocol))
+    rl = {row.question_id: row for row in made_set.rows("rl", "train", RlRow)}
+    rewards = {"react": "msearcher", "kg_search": "dynasearcher", "search_r1": "search-r1", "graph_r1": "ragsearch"}
+    grammar = GRAMMARS[protocol]
+    others = {name for name, row in rl.items() if row.reward_model.ground_truth.protocol != protocol}
+    assert others == {name for name, row in rl.items() if row.reward_model.ground_truth.options}
+    assert len(others) == 2
+    assert rl["instrument"].reward_model.ground_truth.protocol == "r_search"
+    assert rl["instrument"].prompt[0].content == r_search.SYSTEM_PROMPT
+    for name in ("q0", "island", "kq1"):
+        row = rl[name]
+        assert row.prompt == (
+            ChatMessage(role="system", content=grammar.system_prompt),
+            ChatMessage(role="user", content=row.question + grammar.user_suffix),
+        )
+        assert row.reward_model.ground_truth.reward_preset == rewards[protocol]
+        assert row.reward_model.ground_truth.allowed_tools == ()
+    assert rl["q0"].data_source == "mcts_trajectories" and rl["island"].data_source == "document_bundles"
+    # Two questions of the KG run are the MCTS run's, and now in one protocol.
+    assert reasons(tmp_path / "out") == {("rl", "duplicate_question"): 2}
+    assert {row.protocol for row in made_set.rows("sft", "train", SftRow)} == {"react", "r_search", "kg_search"}
 
 
 def test_no_question_is_in_two_splits(tmp_path: Path, runs: list[Path]) -> None:
@@ -218,6 +261,8 @@ def test_data_sets_stand_in_the_wanted_proportion(tmp_path: Path, runs: list[Pat
         ({"max_tokens": 0}, "max_tokens"),
         ({"mix": (Share(dataset="films", weight=1),)}, "no data set 'films'"),
         ({"mix": (Share(dataset="kg_questions", weight=0),)}, "weight above 0"),
+        ({"mix": (Share(dataset="kg_questions", weight=math.nan),)}, "weight above 0, got nan"),
+        ({"mix": (Share(dataset="kg_questions", weight=math.inf),)}, "weight above 0, got inf"),
     ],
 )
 def test_settings_out_of_range_are_refused(config: dict, problem: str) -> None:
