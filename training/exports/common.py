@@ -122,7 +122,7 @@ def readme(title: str, export: Export, sections: Mapping[str, str]) -> str:
     parts = [
         f"# {title}",
         f"Made by trailforge of a training set of {', '.join(used)}. The numbers in the commands are those of the "
-        f"preset `{export.preset.name}`, whose rows are the most here.",
+        f"preset `{export.preset.name}`.",
         f"| file | rows |\n|---|---|\n{files}",
         *(f"## {heading}\n\n{text.strip()}" for heading, text in sections.items()),
     ]

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 from training.config import TrainPreset, load_train_preset
 from training.sets import TrainingSet
 
+_PRESET_IN = {
+    "react": "msearcher",
+    "kg_search": "dynasearcher",
+    "search_r1": "ragsearch",
+    "graph_r1": "ragsearch",
+}
+"""By the protocol that a set's questions were asked in."""
 _PRESET_OF = {
     "mcts_trajectories": "msearcher",
     "document_bundles": "r-search",
@@ -14,7 +23,10 @@ _PRESET_OF = {
 
 
 def preset_for(training_set: TrainingSet) -> TrainPreset:
-    """That of the data set which the set holds most rows for training of; of two, the first in alphabetical order."""
+    """That of the protocol in which the set asks its questions, or else of the data set which it holds most rows for
+    training of; of two, the first in alphabetical order."""
+    if asked := json.loads(training_set.manifest.config).get("protocol"):
+        return load_train_preset(_PRESET_IN[asked])
     counts: dict[str, int] = {}
     for count in training_set.manifest.counts:
         if count.split == "train":

@@ -278,3 +278,14 @@ def test_a_shard_of_another_version_leaves_nothing(made_set: TrainingSet, tmp_pa
         export(copy, "trl", tmp_path / "out")
     assert caught.value.file == path
     assert not [each for each in tmp_path.iterdir() if "out" in each.name]
+
+
+def test_numbers_are_of_the_protocol_that_was_asked_for(tmp_path: Path) -> None:
+    """Whatever data sets the questions come from; each says its protocol and reward itself."""
+    run = made.mcts_run(tmp_path / "run", [made.question(number) for number in range(3)], [])
+    make_training_set([run], tmp_path / "set", ViewConfig(validation_share=0.0, protocol="graph_r1"))
+    export(tmp_path / "set", "verl", tmp_path / "out")
+    assert "preset `ragsearch`" in (tmp_path / "out" / "README.md").read_text()
+    (truth, *_) = pq.read_table(tmp_path / "out" / "rl" / "train.parquet").column("reward_model").to_pylist()
+    found = json.loads(truth["ground_truth"])
+    assert (found["protocol"], found["reward_preset"]) == ("graph_r1", "ragsearch")
