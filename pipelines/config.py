@@ -229,11 +229,6 @@ def read_config(record: type[C], content: dict[str, Any], *, source: str) -> C:
     return _read(record, _with_joined_urls(run), source)
 
 
-def run_config(content: dict[str, Any], *, source: str) -> MctsRunConfig:
-    """`read_config` for MCTS trajectories."""
-    return read_config(MctsRunConfig, content, source=source)
-
-
 def server_config(
     content: dict[str, Any], *, source: str, record: type[RunConfig] = MctsRunConfig
 ) -> tuple[VllmConfig, str]:

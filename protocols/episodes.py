@@ -13,7 +13,6 @@ from typing import Literal, Protocol
 from inference import ChatTurn, Meter, Reply, Request, Sampling
 from protocols.base import estimate_tokens
 from protocols.grammar import Grammar, Observation, Search, Turn
-from retrieval.base import Retriever
 from schemas import ContextOverflow, MalformedReply, Message, Passage
 
 StopReason = Literal["answered", "too_many_turns", "malformed", "too_long"]
@@ -174,15 +173,6 @@ async def run_episode(
         if search is not None:
             episode.add_observation(await respond(search))
     return episode.finished(stop)
-
-
-def search_documents(retriever: Retriever, top_k: int = 5) -> Respond:
-    """The tool of agents that search documents alone."""
-
-    async def respond(search: Search) -> Observation:
-        return Observation(passages=tuple(await retriever.retrieve(search.query, top_k)))
-
-    return respond
 
 
 class _Episode:

@@ -11,7 +11,7 @@ import asyncio
 import atexit
 import re
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
@@ -84,10 +84,6 @@ class Judge:
         )
         verdict = await ask_json(self.client, request, _SCHEMA, meter)
         return float(verdict["score"])
-
-    async def score_all(self, judged: Sequence[Judged], meter: Meter | None = None) -> list[float | None]:
-        """`score` of each, all at once: the client decides how many calls are under way."""
-        return list(await asyncio.gather(*(self.score(each, meter) for each in judged)))
 
 
 def read_rubric(config: JudgeConfig) -> str:

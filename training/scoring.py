@@ -32,7 +32,6 @@ __all__ = [
     "read_transcript",
     "read_truth",
     "score_messages",
-    "score_text",
     "scorer_of",
     "scorer_of_training",
     "split_text",
@@ -125,28 +124,6 @@ def score_messages(
     """What one episode is paid, by no judge but a score that is given; see `Scorer`."""
     told = ToScore(messages=messages, truth=truth, tokens=tokens, retrieved_titles=retrieved_titles, judge=judge)
     return Scorer(preset=preset, protocol=protocol).begin(told).reward()
-
-
-def score_text(
-    text: str,
-    truth: GroundTruth,
-    preset: RewardPreset | None = None,
-    protocol: str | None = None,
-    *,
-    tokens: int | None = None,
-    retrieved_titles: Sequence[str] | None = None,
-    judge: float | None = None,
-) -> Reward:
-    """The same for an episode as one text; see `split_text`."""
-    return score_messages(
-        split_text(text, protocol or truth.protocol),
-        truth,
-        preset,
-        protocol,
-        tokens=tokens,
-        retrieved_titles=retrieved_titles,
-        judge=judge,
-    )
 
 
 @cache

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
 
 import numpy as np
 
-from pipelines.bundling.clustering import bundle_documents
-from pipelines.bundling.config import BundleConfig, Bundling
+from pipelines.bundling.config import Bundling
 from pipelines.bundling.languages import COMMON_WORDS
 from retrieval.words import words_of
 
@@ -56,15 +54,6 @@ def adjusted_rand(first: Bundling, second: Bundling) -> float:
     from sklearn.metrics import adjusted_rand_score
 
     return float(adjusted_rand_score(_labels(first), _labels(second)))
-
-
-def agreement_across_seeds(
-    vectors: np.ndarray, sources: Sequence[str], config: BundleConfig, seeds: Sequence[int]
-) -> float:
-    """Mean adjusted Rand index over all pairs of seeds: what a comparison with this method can reach at best."""
-    runs = [bundle_documents(vectors, sources, config, seed) for seed in seeds]
-    pairs = [adjusted_rand(first, second) for first, second in combinations(runs, 2)]
-    return sum(pairs) / len(pairs) if pairs else math.nan
 
 
 def document_frequencies(texts: Iterable[str]) -> Counter[str]:

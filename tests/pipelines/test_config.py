@@ -20,7 +20,6 @@ from pipelines.config import (
     OutputConfig,
     ScheduleConfig,
     read_config,
-    run_config,
     server_config,
 )
 from pipelines.kg_config import KgRunConfig
@@ -85,14 +84,14 @@ def test_the_hash_changes_with_the_version_of_a_table(monkeypatch: pytest.Monkey
 
 
 def test_a_configuration_survives_the_way_through_json() -> None:
-    config = run_config(load_preset("demo"), source="demo")
+    config = read_config(MctsRunConfig, load_preset("demo"), source="demo")
     again = from_dict(MctsRunConfig, json.loads(json.dumps(to_dict(config))))
     assert again == config and again.hash == config.hash
 
 
 @pytest.mark.parametrize("name", preset_names("mcts_trajectories"))
 def test_every_preset_is_a_configuration(name: str) -> None:
-    assert run_config(load_preset(name), source=name) != DEFAULT
+    assert read_config(MctsRunConfig, load_preset(name), source=name) != DEFAULT
 
 
 @pytest.mark.parametrize("name", preset_names("document_bundles"))
@@ -146,16 +145,16 @@ def test_a_mistake_in_a_preset_names_file_key_and_problem(tmp_path: Path, yaml: 
     path = tmp_path / "mine.yaml"
     path.write_text(yaml)
     with pytest.raises(InvalidInput) as raised:
-        run_config(load_preset(str(path)), source=str(path))
+        read_config(MctsRunConfig, load_preset(str(path)), source=str(path))
     assert raised.value.file == str(path) and raised.value.field == field
     assert problem in str(raised.value) and "\n" not in str(raised.value) and "hunter2" not in str(raised.value)
 
 
 def test_where_a_preset_serves_its_model_is_no_part_of_the_run() -> None:
     content = load_preset("msearcher")
-    whole, server = run_config(content, source="msearcher"), content.pop("server")
+    whole, server = read_config(MctsRunConfig, content, source="msearcher"), content.pop("server")
     assert server["tensor_parallel_size"] == 2
-    assert run_config(content, source="msearcher") == whole
+    assert read_config(MctsRunConfig, content, source="msearcher") == whole
     assert "server" not in to_dict(whole)
 
 
@@ -177,7 +176,7 @@ def test_a_presets_server_goes_by_the_name_that_its_calls_use() -> None:
 )
 def test_a_mistake_in_the_server_section_is_named_by_a_run_too(section: Any, field: str, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem) as raised:
-        run_config({"server": section}, source="mine.yaml")
+        read_config(MctsRunConfig, {"server": section}, source="mine.yaml")
     assert raised.value.file == "mine.yaml" and raised.value.field == field
 
 
@@ -197,17 +196,17 @@ def test_calls_that_a_preset_does_not_make_need_no_room() -> None:
 
 
 def test_an_empty_mapping_keeps_every_default() -> None:
-    assert run_config({}, source="empty") == DEFAULT
+    assert read_config(MctsRunConfig, {}, source="empty") == DEFAULT
 
 
 def test_several_servers_are_a_list_or_a_line() -> None:
-    listed = run_config({"model": {"url": ["http://a/v1", "http://b/v1"]}}, source="list")
-    assert listed == run_config({"model": {"url": "http://a/v1,http://b/v1"}}, source="line")
+    listed = read_config(MctsRunConfig, {"model": {"url": ["http://a/v1", "http://b/v1"]}}, source="list")
+    assert listed == read_config(MctsRunConfig, {"model": {"url": "http://a/v1,http://b/v1"}}, source="line")
     assert listed.model.client(Caps()).urls == ["http://a/v1", "http://b/v1"]
 
 
 def test_caps_and_prices_reach_the_client() -> None:
     content = {"model": {"prompt_price_per_million": 2}, "caps": {"max_cost": 5, "max_tokens": 9}}
-    config = run_config(content, source="preset")
+    config = read_config(MctsRunConfig, content, source="preset")
     client = config.model.client(config.caps)
     assert client.caps == Caps(max_cost=5.0, max_tokens=9) and client.prices.prompt_per_million == 2

@@ -13,7 +13,7 @@ from inference import Meter, Reply, Request, Sampling
 from inference.scripted import ScriptedModel
 from protocols import graph_r1, kg_search, search_r1
 from protocols.base import estimate_tokens
-from protocols.episodes import Client, EpisodeConfig, EpisodeRun, run_episode, search_documents
+from protocols.episodes import Client, EpisodeConfig, EpisodeRun, Respond, run_episode
 from protocols.grammar import Grammar, Observation, Search, Turn
 from rewards.dynasearcher import PAPER
 from schemas import BudgetExceeded, ContextOverflow, Document, Passage, RetrievalError
@@ -86,10 +86,19 @@ def script(*texts: str) -> Callable[[Request], str]:
     return reply
 
 
+def finding(library: Library) -> Respond:
+    """The tool that searches documents, one a search."""
+
+    async def respond(search: Search) -> Observation:
+        return Observation(passages=tuple(await library.retrieve(search.query, 1)))
+
+    return respond
+
+
 async def run(
     grammar: Grammar, client: Client, config: EpisodeConfig = DEFAULTS, library: Library | None = None
 ) -> EpisodeRun:
-    tool = search_documents(library or Library(), 1)
+    tool = finding(library or Library())
     return await run_episode(QUESTION, grammar, tool, client=client, model="m", config=config)
 
 
@@ -101,7 +110,7 @@ async def test_an_episode_that_answers(grammar: Grammar) -> None:
     library, meter = Library(), Meter()
     model = ScriptedModel(script(searching(grammar, "a"), searching(grammar, "b"), answering(grammar, "Kapuskasing")))
     episode = await run_episode(
-        QUESTION, grammar, search_documents(library, 1), client=model, model="m", meter=meter, seed=3, sample=2
+        QUESTION, grammar, finding(library), client=model, model="m", meter=meter, seed=3, sample=2
     )
     assert (episode.stop, episode.answer, episode.num_searches) == ("answered", "Kapuskasing", 2)
     assert library.queries == ["a", "b"] == [search.query for search in episode.searches]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -46,7 +47,7 @@ async def test_long_answers_are_cut() -> None:
 async def test_choices_and_empty_answers_are_not_asked() -> None:
     judge, model = judge_of('{"score": 1}')
     asked = [judged(" "), Judged(question="q", answer="A", truth=choice()), judged("Vienna"), judged("Vienna")]
-    assert await judge.score_all(asked) == [0.0, None, 1.0, 1.0]
+    assert await asyncio.gather(*map(judge.score, asked)) == [0.0, None, 1.0, 1.0]
     assert len(model.requests) == 1  # the same answer is judged once
 
 

@@ -19,7 +19,7 @@ from tests.support.transcripts import PRESETS, Case, cases
 from tests.training.tiny import preset
 from training.adapters import slime, trl, verl
 from training.rl import paying
-from training.scoring import score_messages, score_text
+from training.scoring import score_messages, split_text
 
 CASES = cases()
 
@@ -168,7 +168,7 @@ def test_trl_with_one_text_for_an_episode_and_a_preset_of_its_own(protocol: str)
 def test_one_text_by_the_loops_own_segments(case: Case) -> None:
     if case.run is None or case.hides_author:
         return
-    found = score_text(case.run.text, case.truth, tokens=case.tokens)
+    found = score_messages(split_text(case.run.text, case.truth.protocol), case.truth, tokens=case.tokens)
     assert found == score_messages(case.messages, case.truth, tokens=case.tokens)
 
 

@@ -7,10 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from pipelines.bundling.config import BundleConfig, Bundling, Leftover
+from pipelines.bundling.config import Bundling, Leftover
 from pipelines.bundling.measures import (
     adjusted_rand,
-    agreement_across_seeds,
     cohesion,
     document_frequencies,
     leftover_share,
@@ -44,16 +43,6 @@ def test_adjusted_rand() -> None:
     """1 with itself; with the other one of four pairs in common: (1 - 0.4) / (2.5 - 0.4)."""
     assert adjusted_rand(BUNDLING, BUNDLING) == 1.0
     assert adjusted_rand(BUNDLING, OTHER) == pytest.approx((1 - 0.4) / (2.5 - 0.4))
-
-
-def test_agreement_across_seeds() -> None:
-    """The greedy method uses no seed; the recipe's k-means does."""
-    rng = np.random.default_rng(0)
-    vectors, sources = rng.normal(size=(120, 8)), ["a", "b", "c"] * 40
-    assert agreement_across_seeds(vectors, sources, BundleConfig(method="greedy"), [0, 1]) == 1.0
-    recipe = BundleConfig(method="recipe", reduction="none")
-    assert 0 < agreement_across_seeds(vectors, sources, recipe, [0, 1, 2]) < 1
-    assert math.isnan(agreement_across_seeds(vectors, sources, recipe, [0]))
 
 
 def test_theme_words() -> None:
