@@ -71,7 +71,7 @@ async def test_the_demo_comes_out_as_it_was_measured() -> None:
     source = Path(__file__).parents[2] / "sample_data" / "musique_style_questions.jsonl"
     estimated = await estimate(source, run_config(load_preset("demo"), source="demo"), None)
     usage = sum((line.usage for line in estimated.stages), start=Usage())
-    assert estimated.questions == estimated.sampled == 34
+    assert estimated.questions == estimated.sampled == 36
     assert usage.calls == pytest.approx(952, rel=0.2)
     assert usage.prompt_tokens == pytest.approx(251_441, rel=0.2)
     assert usage.completion_tokens == pytest.approx(4_713, rel=0.2)
