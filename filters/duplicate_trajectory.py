@@ -1,7 +1,8 @@
 """Reject a trajectory that tells the same as an earlier one of its question: same kind, same finds, same answers.
 
 What a search finds counts, not its wording: a query in other words that brings the same passages shows nothing new. Of
-a search that is blamed (`retrieval`) the passages alone count, whatever was read from them.
+a search that is blamed (`retrieval`) the passages alone count, whatever was read from them, and so of the last step,
+whose answer is the right one in either, by this name or another.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ def check(row: Trajectory, earlier: Sequence[Trajectory]) -> Verdict:
 
 
 def _tell_the_same(row: Trajectory, other: Trajectory) -> bool:
-    if row.reflection_error != other.reflection_error or len(row.steps) != len(other.steps):
+    if row.reflection_error != other.reflection_error or _finds(row) != _finds(other):
         return False
+    pairs = list(zip(row.steps, other.steps, strict=True))[:-1]
     blames_search = row.reflection_error == "retrieval"
-    return all(_show_the_same(a, b, blames_search) for a, b in zip(row.steps, other.steps, strict=True))
+    return all((a.is_mistake and blames_search) or same_answer(a.answer, b.answer) for a, b in pairs)
 
 
-def _show_the_same(step: Step, other: Step, blames_search: bool) -> bool:
-    if step.is_mistake != other.is_mistake or _found(step) != _found(other):
-        return False
-    return (step.is_mistake and blames_search) or same_answer(step.answer, other.answer)
+def _finds(row: Trajectory) -> list[tuple[bool, frozenset[str]]]:
+    """For each step: is it a mistake, and the ids of its passages."""
+    return [(step.is_mistake, _ids(step)) for step in row.steps]
 
 
-def _found(step: Step) -> frozenset[str]:
+def _ids(step: Step) -> frozenset[str]:
     return frozenset(passage.id for passage in step.passages)

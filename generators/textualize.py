@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from generators.prompts import CONNECTIVES, Sentences
 from mcts.plan import references
 from protocols import kg_search, r_search, react
-from rewards import mentions, normalize_answer, score_answer, score_choice
+from rewards import normalize_answer, score_answer, score_choice, states
 from schemas import (
     ChatMessage,
     ErrorType,
@@ -169,11 +169,11 @@ class _Narrator:
         return said
 
     def _accept(self, step: Step) -> str:
-        source = next((p for p in step.passages if mentions(p.text, step.answer)), None)
+        source = next((p for p in step.passages if states(p.text, step.answer)), None)
         if source is None:
             return self._say("accept_answer", answer=_plain(step.answer))
         if normalize_answer(source.title) == normalize_answer(step.answer):
-            return self._say("accept_title", title=source.title)
+            return self._say("accept_title", answer=_plain(step.answer))
         return self._say("accept_answer_from", answer=_plain(step.answer), title=source.title)
 
     def _reflect(self, following: Step) -> list[str]:

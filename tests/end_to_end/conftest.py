@@ -22,7 +22,7 @@ from tests.end_to_end.support import (
     trailforge,
 )
 
-SOME = frozenset({"2hop__sample_01", "2hop__sample_04", "2hop__sample_34", "2hop__sample_36"})
+SOME = frozenset({"2hop__sample_01", "2hop__sample_04", "2hop__sample_34", "2hop__sample_35"})
 """Questions that every kind of trajectory comes from."""
 HALF = 36
 """Documents: fewer than fifty, so that the map needs no UMAP, which takes seconds to compile."""

@@ -106,7 +106,7 @@ def test_the_same_seed_tells_the_same_and_another_tells_otherwise() -> None:
 def test_pools_have_twelve_different_sentences_with_the_fields_of_their_role() -> None:
     fields = {
         "open_plan": {"plan"}, "replan": {"plan"}, "resolved_reference": {"query"}, "rephrased_query": {"query"},
-        "accept_answer_from": {"answer", "title"}, "accept_answer": {"answer"}, "accept_title": {"title"},
+        "accept_answer_from": {"answer", "title"}, "accept_answer": {"answer"}, "accept_title": {"answer"},
         "keep_answers": {"number"},
     }  # fmt: skip
     for role, sentences in load_pools(CONNECTIVES).items():
@@ -127,6 +127,11 @@ def test_a_title_that_is_the_answer_is_said_once() -> None:
         last = tell(trajectory(FIRST, titled), n)[-1]
         assert last.count("Vienna") == 2, last  # and once between the answer's tags
         assert said_of("accept_title", last)
+
+
+def test_a_number_is_said_with_its_source_when_that_spells_it_out() -> None:
+    spelled = replace(SECOND, answer="2", passages=(replace(SECOND.passages[0], text="Mars has two moons."),))
+    assert all(said_of("accept_answer_from", tell(trajectory(FIRST, spelled), n)[-1]) for n in range(9))
 
 
 @given(st.integers(0, 999))
