@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rewards.normalisation import normalize_answer
 
 _NO_WORD = re.compile(r"[\W_]+")
-_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_NUMBERS: tuple[str, ...] = tuple("zero one two three four five six seven eight nine ten eleven twelve".split())
 _NUMBER = re.compile(rf"\b(?:{'|'.join(_NUMBERS)}|1[0-2]|[0-9])\b")
 
 
