@@ -1,12 +1,13 @@
 """Reject trajectories that accept an answer which none of the step's passages contains.
 
 Such rows teach an agent to make answers up. The paper lets the model fall back on its own knowledge; we do not.
-Steps marked as mistakes are `ungrounded_mistake`'s. Yes and no are exempt.
+Steps marked as mistakes are `ungrounded_mistake`'s. Yes and no are exempt; a small number may stand there as a word or
+as a figure.
 """
 
 from __future__ import annotations
 
-from rewards import mentions, normalize_answer
+from rewards import normalize_answer, states
 from schemas import Step, Trajectory, Verdict
 
 REASON = "ungrounded_answer"
@@ -30,4 +31,4 @@ def is_grounded(step: Step) -> bool:
     """Does a passage of the step contain its answer?"""
     if normalize_answer(step.answer) in _NEVER_QUOTED:
         return True
-    return any(mentions(f"{p.title}. {p.text}", step.answer) for p in step.passages)
+    return any(states(f"{p.title}. {p.text}", step.answer) for p in step.passages)

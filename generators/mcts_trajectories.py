@@ -24,7 +24,7 @@ from mcts.rollout import PlanRunner, Reader, RolloutConfig, RolloutPrompts, read
 from mcts.search import Policy, SearchConfig, search
 from protocols import react
 from retrieval import LazyRetriever, Retrieval
-from rewards import same_answer, score_answer
+from rewards import mentions, same_answer, score_answer
 from schemas import (
     ErrorType,
     Origin,
@@ -144,7 +144,7 @@ def trajectories(question: Question, tree: SearchTree, context: Context) -> list
     config = context.config.reflection
     writer = _Writer(question, tree, context)
     correct = [writer.correct(rollout) for rollout in correct_rollouts(tree, config)]
-    return correct + [writer.reflective(r) for r in reflections(tree, same_answer, config)]
+    return correct + [writer.reflective(r) for r in reflections(tree, same_answer, mentions, config)]
 
 
 class _Writer:

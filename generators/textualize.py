@@ -8,14 +8,13 @@ SFT rows are made here of R-Search and KG-search episodes too, which bring their
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from generators.prompts import load_connectives
+from generators.prompts import CONNECTIVES, Sentences
 from mcts.plan import references
 from protocols import kg_search, r_search, react
-from rewards import mentions, score_answer, score_choice
+from rewards import normalize_answer, score_answer, score_choice, states
 from schemas import (
     ChatMessage,
     ErrorType,
@@ -46,7 +45,7 @@ class Story:
 
 def tell(story: Story, *, seed: str) -> tuple[Message, ...]:
     """The conversation of a story."""
-    return _Narrator(story, random.Random(seed)).tell()
+    return _Narrator(story, seed).tell()
 
 
 def sft_rows(trajectory: Trajectory, *, per_turn: bool) -> list[SftRow]:
@@ -119,9 +118,9 @@ def _as_chat(messages: Sequence[Message]) -> tuple[ChatMessage, ...]:
 
 
 class _Narrator:
-    def __init__(self, story: Story, rng: random.Random) -> None:
-        self._story, self._rng = story, rng
-        self._pools = load_connectives()
+    def __init__(self, story: Story, seed: str) -> None:
+        self._story = story
+        self._say = Sentences(CONNECTIVES, seed=seed).say
 
     def tell(self) -> tuple[Message, ...]:
         steps = self._story.steps
@@ -170,10 +169,12 @@ class _Narrator:
         return said
 
     def _accept(self, step: Step) -> str:
-        for passage in step.passages:
-            if mentions(passage.text, step.answer):
-                return self._say("accept_answer_from", answer=_plain(step.answer), title=passage.title)
-        return self._say("accept_answer", answer=_plain(step.answer))
+        source = next((p for p in step.passages if states(p.text, step.answer)), None)
+        if source is None:
+            return self._say("accept_answer", answer=_plain(step.answer))
+        if normalize_answer(source.title) == normalize_answer(step.answer):
+            return self._say("accept_title", answer=_plain(step.answer))
+        return self._say("accept_answer_from", answer=_plain(step.answer), title=source.title)
 
     def _reflect(self, following: Step) -> list[str]:
         error = self._story.error
@@ -183,9 +184,6 @@ class _Narrator:
             if following.index > 0:
                 said.append(self._say("keep_answers", number=str(following.index + 1)))
         return said
-
-    def _say(self, role: str, **fields: str) -> str:
-        return self._rng.choice(self._pools[role]).format(**fields)
 
 
 def _listing(plan: Sequence[str]) -> str:

@@ -21,6 +21,8 @@ from schemas import ErrorType, Rollout, SearchTree, Step, StepPair
 
 SameAnswer = Callable[[str, str], bool]
 """Do two answers say the same? Passed in, for this module knows no metric."""
+Mentions = Callable[[str, str], bool]
+"""Does a text hold an answer?"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +66,9 @@ def correct_rollouts(tree: SearchTree, config: ReflectionConfig) -> list[Rollout
     return [rollout for _, rollout in ranked[: config.max_correct]]
 
 
-def reflections(tree: SearchTree, same_answer: SameAnswer, config: ReflectionConfig) -> list[Reflection]:
+def reflections(
+    tree: SearchTree, same_answer: SameAnswer, mentions: Mentions, config: ReflectionConfig
+) -> list[Reflection]:
     """The usable pairs of a tree: at most `max_pairs` per error type, the most different first."""
     found: dict[ErrorType, list[Reflection]] = {
         "retrieval": [],
@@ -72,7 +76,8 @@ def reflections(tree: SearchTree, same_answer: SameAnswer, config: ReflectionCon
         "decomposition": [],
     }
     for reflection in _candidates(tree, same_answer, config):
-        found[reflection.error].append(reflection)
+        if not _only_misread(reflection, tree.question, mentions):
+            found[reflection.error].append(reflection)
     chosen = []
     for of_type in found.values():
         of_type.sort(key=lambda r: (-r.difference, r.wrong.index, r.right.index))
@@ -165,6 +170,21 @@ def _ask_alike(wrong_plan: tuple[str, ...], right_plan: tuple[str, ...], questio
     )
 
 
+def _only_misread(reflection: Reflection, question: str, mentions: Mentions) -> bool:
+    """Is a plan blamed whose step had the right answer before it, and asked for nothing of its own?
+
+    All its words are those of the question or of the right sub-question: it brings in no other relation, and what it
+    leaves out ("the captain of #2", of those who were) was not missed, for the passages held the answer.
+    """
+    if reflection.error != "decomposition":
+        return False
+    pair = reflection.pair
+    bad, good = reflection.wrong.steps[pair.wrong_step], reflection.right.steps[pair.right_step]
+    own = asked_for(bad.sub_question) - asked_for(good.sub_question) - asked_for(question)
+    found = any(mentions(f"{p.title}. {p.text}", good.answer) for p in bad.passages)
+    return found and all(word.startswith("#") for word in own)
+
+
 def _reflection(
     error: ErrorType,
     wrong: Rollout,
@@ -201,11 +221,11 @@ def _failed_plans(tree: SearchTree, config: ReflectionConfig) -> set[int]:
 
 
 def _without_repeats(rollouts: Iterable[Rollout]) -> list[Rollout]:
-    """Keep the first of rollouts that asked, found and answered the same."""
+    """Keep the first of rollouts that found and answered the same, in whatever words they asked."""
     seen: set[tuple[object, ...]] = set()
     kept = []
     for rollout in rollouts:
-        steps = tuple((s.query, _passage_ids(s), normalized(s.answer)) for s in rollout.steps)
+        steps = tuple((_passage_ids(s), normalized(s.answer)) for s in rollout.steps)
         if (rollout.node, steps) not in seen:
             seen.add((rollout.node, steps))
             kept.append(rollout)

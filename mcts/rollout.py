@@ -16,6 +16,7 @@ from typing import Literal
 from inference import Sampling
 from mcts.asker import Asker, Style, fill
 from mcts.plan import execution_levels, normalized, references, resolve, sink
+from mcts.rules.words import PREPOSITIONS
 from mcts.search import Simulation
 from retrieval import Retriever
 from rewards import mcts_reward
@@ -23,6 +24,13 @@ from schemas import Passage, Plan, Step, VariationKind
 
 _SAMPLES_PER_TRY = 1000
 """More than a leaf plan has repeats: keeps the draws of different repeats apart."""
+
+_PREPOSITION = f"(?:{'|'.join(PREPOSITIONS.split())})"
+_WH = r"(?i:what|which|who|whom|whose|where|when|why|how)\b"
+_BEGINS_CUT = re.compile(rf"(?i:{_PREPOSITION}) (?!{_WH})")
+_ENDS_CUT = re.compile(rf"(?!{_WH}).* {_PREPOSITION}$")
+"""Search words that begin or end with a preposition; a question may: "In which city …", "Who was it built by"."""
+_ARTICLE = re.compile(r"(?:The|An?) ")
 
 Reader = Callable[[str, Sequence[Passage]], Awaitable[str]]
 """(question, passages) -> the context that the model reads."""
@@ -162,7 +170,7 @@ class PlanRunner:
             sampling=self._sampling(temperature, config.answer_max_tokens),
             sample=sample,
         )
-        return short_answer(reply.text, config.max_answer_words), reply.key
+        return within_a_sentence(short_answer(reply.text, config.max_answer_words), passages), reply.key
 
     def _sampling(self, temperature: float, max_tokens: int) -> Sampling:
         config = self._config
@@ -192,17 +200,40 @@ def short_answer(text: str, max_words: int) -> str:
     return answer if is_abbreviation else answer.rstrip(".").rstrip()
 
 
+def within_a_sentence(answer: str, passages: Sequence[Passage]) -> str:
+    """An answer as further sub-questions and thoughts write it: `The riel` becomes `the riel`.
+
+    The article keeps its capital where it belongs to a name: a passage writes it so within a sentence, or is titled so.
+    """
+    if not _ARTICLE.match(answer):
+        return answer
+    inside = re.compile(rf"[^\s.!?] {re.escape(answer)}(?!\w)")
+    if any(inside.search(p.text) or p.title.startswith(answer) for p in passages):
+        return answer
+    return answer[0].lower() + answer[1:]
+
+
 def is_usable_query(rephrased: str, query: str) -> bool:
-    """One line that differs, not much longer, with all names and numbers, some words, and no name of its own."""
+    """One line that is no mere piece of the query, not cut off, and not much longer.
+
+    It has all names and numbers of the query, some of its words, and no name of its own.
+    """
     return (
         bool(rephrased)
-        and normalized(rephrased) != normalized(query)
+        and f" {normalized(rephrased)} " not in f" {normalized(query)} "
+        and not _is_cut_off(rephrased, query)
         and len(rephrased) <= 2 * len(query) + 40
         and all(normalized(name) in normalized(rephrased) for name in _names(query))
         and all(normalized(name) in normalized(query) for name in _names(rephrased))
         and bool(_long_words(rephrased) & _long_words(query))
         and "#" not in rephrased.replace(query, "")
     )
+
+
+def _is_cut_off(rephrased: str, query: str) -> bool:
+    """Does it begin or end with a preposition that belongs to no name ("On the Origin of Species author")?"""
+    begins_name = " ".join(rephrased.split()[:2]) in query[1:]
+    return bool(_BEGINS_CUT.match(rephrased) and not begins_name) or bool(_ENDS_CUT.match(rephrased.rstrip("?. ")))
 
 
 def _names(text: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Every score of the project: pure functions, called alike by filters, generators, training and evaluation."""
 
-from rewards.cover import cover_exact_match, mentions
+from rewards.cover import cover_exact_match, mentions, states
 from rewards.dag import PlanProblem, dag_problems, dag_reward
 from rewards.dynasearcher import (
     DynaSearcherConstants,
@@ -77,4 +77,5 @@ __all__ = [
     "score_choice",
     "search_r1_reward",
     "soft_overlong",
+    "states",
 ]

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from rewards.normalisation import normalize_answer
 
 _NO_WORD = re.compile(r"[\W_]+")
+_NUMBERS: tuple[str, ...] = tuple("zero one two three four five six seven eight nine ten eleven twelve".split())
+_NUMBER = re.compile(rf"\b(?:{'|'.join(_NUMBERS)}|1[0-2]|[0-9])\b")
 
 
 def cover_exact_match(prediction: str, golds: Sequence[str], *, word_boundary: bool = False) -> float:
@@ -29,6 +31,14 @@ def mentions(text: str, answer: str) -> bool:
     """
     deleted = _has_words(normalize_answer(text), normalize_answer(answer))
     return deleted or _has_words(_spaced(text), _spaced(answer))
+
+
+def states(text: str, answer: str) -> bool:
+    """Does the text mention the answer, small numbers as words or as figures ("2" stands in "two moons")?"""
+    lowered = answer.lower()
+    in_figures = _NUMBER.sub(lambda m: m[0] if m[0].isdigit() else str(_NUMBERS.index(m[0])), lowered)
+    in_words = _NUMBER.sub(lambda m: _NUMBERS[int(m[0])] if m[0].isdigit() else m[0], lowered)
+    return any(mentions(text, wording) for wording in (answer, in_figures, in_words))
 
 
 def _has_characters(text: str, part: str) -> bool:

@@ -6,7 +6,7 @@ import re
 
 from mcts.rules.patterns import STRANDED, Kind
 from mcts.rules.verbs import base_form
-from mcts.rules.words import AUXILIARIES, PERSON_BARE, PERSON_NOUNS, RELATIONAL
+from mcts.rules.words import AUXILIARIES, PERSON_BARE, PERSON_NOUNS, RELATIONAL, STOOD_ON
 
 _AUX_WORDS = set(AUXILIARIES.split())
 _THIRD_PERSON = {
@@ -51,7 +51,7 @@ def _inverted(which: str, part: dict[str, str]) -> str | None:
     """`city where X was born` -> `In what city was X born?`; None when the verb's base form is not known."""
     preposition, _, _ = part["link"].rpartition(" ")
     if part["link"].lower() == "where" and not STRANDED.search(part["verb"]):
-        preposition = "in"
+        preposition = "on" if part["head"].split()[-1].lower() in STOOD_ON else "in"
     asked = (
         f"{which} {part['head']}" if not preposition else f"{preposition.capitalize()} {which.lower()} {part['head']}"
     )

@@ -64,4 +64,6 @@ FUNCTION_WORDS = set(
 PERSON_NOUNS = set(_PEOPLE.split())
 PLACE_NOUNS = set(_PLACES.split())
 RELATIONAL = (PERSON_NOUNS | PLACE_NOUNS | set(_WORKS_AND_GROUPS.split())) - LIGHT
+STOOD_ON = set("island isle peninsula continent planet moon street road coast shore".split())
+"""Places that one is on rather than in."""
 SITUATED = {"located", "situated", "found", "based", "called"}

@@ -85,6 +85,29 @@ def test_duplicate_trajectory() -> None:
     assert duplicate_trajectory.check(trajectory(FIRST, DIED, SECOND, error="reasoning"), [row]).keep
 
 
+def test_other_words_that_find_the_same_tell_nothing_new() -> None:
+    row = trajectory()
+    assert not duplicate_trajectory.check(trajectory(FIRST, AGAIN), [row]).keep
+    assert not duplicate_trajectory.check(
+        trajectory(replace(FIRST, answer="The director Fritz Lang"), SECOND), [row]
+    ).keep
+    assert not duplicate_trajectory.check(trajectory(FIRST, replace(SECOND, answer="Wien")), [row]).keep
+    assert duplicate_trajectory.check(trajectory(replace(FIRST, answer="Peter Lorre"), SECOND), [row]).keep
+    rejected = first_rejection(judge_trajectory(trajectory(FIRST, AGAIN), QUESTION, [row], FilterConfig()))
+    assert rejected is not None and rejected.reason == "duplicate_trajectory"
+    other_page = replace(AGAIN, passages=AGAIN.passages[:1])
+    assert duplicate_trajectory.check(trajectory(FIRST, other_page), [row]).keep
+
+
+def test_a_misreading_is_its_answer_and_a_blamed_search_its_passages() -> None:
+    read_so, read_otherwise = replace(DIED, answer="Beverly Hills"), replace(DIED, answer="1890")
+    row = trajectory(FIRST, read_so, SECOND, error="reasoning")
+    assert duplicate_trajectory.check(trajectory(FIRST, read_otherwise, SECOND, error="reasoning"), [row]).keep
+    row = trajectory(FIRST, MISLED, AGAIN, error="retrieval")
+    same_search = trajectory(FIRST, replace(MISLED, answer="1931"), AGAIN, error="retrieval")
+    assert not duplicate_trajectory.check(same_search, [row]).keep
+
+
 def test_malformed_tags() -> None:
     row = trajectory()
     broken = Message(role="assistant", content="<think>x</think>", train=True)
@@ -104,6 +127,12 @@ def test_length() -> None:
 def test_ungrounded_answer() -> None:
     verdict = ungrounded_answer.check(trajectory(FIRST, replace(SECOND, answer="Vienna, Austria")))
     assert (verdict.keep, verdict.reason, verdict.score) == (False, "ungrounded_answer", 0.5)
+
+
+def test_small_numbers_are_grounded_as_words_and_as_figures() -> None:
+    says = replace(SECOND, answer="2", passages=(replace(SECOND.passages[0], text="Mars has two moons."),))
+    assert ungrounded_answer.is_grounded(says)
+    assert not ungrounded_answer.is_grounded(replace(says, answer="3"))
 
 
 def test_a_mistake_may_be_ungrounded() -> None:

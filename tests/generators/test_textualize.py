@@ -7,8 +7,11 @@ import string
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from generators.prompts import load_connectives
+from generators import textualize
+from generators.prompts import CONNECTIVES, Sentences, load_pools
 from generators.textualize import sft_rows
 from protocols import react
 from schemas import Trajectory
@@ -24,6 +27,18 @@ DECOMPOSITION = trajectory(FIRST, WRONG_TURN, SECOND, error="decomposition", fir
 ALL = [CORRECT, RETRIEVAL, REASONING, DECOMPOSITION]
 
 
+ACCEPTED = load_pools(CONNECTIVES)["accept_answer_from"]
+
+
+def tell(row: Trajectory, seed: int) -> list[str]:
+    """What the assistant says, under another seed than the row's own."""
+    story = textualize.Story(
+        question=row.question, plan=row.plan, first_plan=row.wrong_plan or row.plan, steps=row.steps,
+        error=row.reflection_error, answer=row.final_answer,
+    )  # fmt: skip
+    return [m.content for m in textualize.tell(story, seed=str(seed)) if m.train]
+
+
 def searches(row: Trajectory) -> list[str]:
     return [q for m in row.messages if m.train for q in re.findall(r"<search>(.*?)</search>", m.content)]
 
@@ -36,7 +51,7 @@ def said_of(role: str, text: str) -> bool:
     """Does the text hold a sentence of this pool, whatever its fields?"""
     patterns = (
         "".join(re.escape(literal) + ("(.+?)" if field else "") for literal, field, _, _ in string.Formatter().parse(s))
-        for s in load_connectives()[role]
+        for s in load_pools(CONNECTIVES)[role]
     )
     return any(re.search(pattern, text) for pattern in patterns)
 
@@ -84,21 +99,17 @@ def test_no_reference_is_left_in_a_query(row: Trajectory) -> None:
 
 def test_the_same_seed_tells_the_same_and_another_tells_otherwise() -> None:
     assert trajectory().messages == CORRECT.messages
-    from generators import textualize
-
-    story = textualize.Story(
-        question=CORRECT.question, plan=PLAN, first_plan=PLAN, steps=CORRECT.steps, error=None, answer="Vienna"
-    )
-    told = {textualize.tell(story, seed=str(n))[2].content for n in range(40)}
+    told = {tell(CORRECT, n)[0] for n in range(40)}
     assert len(told) > 10
 
 
 def test_pools_have_twelve_different_sentences_with_the_fields_of_their_role() -> None:
     fields = {
         "open_plan": {"plan"}, "replan": {"plan"}, "resolved_reference": {"query"}, "rephrased_query": {"query"},
-        "accept_answer_from": {"answer", "title"}, "accept_answer": {"answer"}, "keep_answers": {"number"},
+        "accept_answer_from": {"answer", "title"}, "accept_answer": {"answer"}, "accept_title": {"answer"},
+        "keep_answers": {"number"},
     }  # fmt: skip
-    for role, sentences in load_connectives().items():
+    for role, sentences in load_pools(CONNECTIVES).items():
         assert len(set(sentences)) == len(sentences) >= 12, role
         for sentence in sentences:
             used = {field for _, field, _, _ in string.Formatter().parse(sentence) if field}
@@ -108,6 +119,36 @@ def test_pools_have_twelve_different_sentences_with_the_fields_of_their_role() -
                 assert used <= {"number"}, sentence
             else:
                 assert used == fields.get(role, set()), sentence
+
+
+def test_a_title_that_is_the_answer_is_said_once() -> None:
+    titled = replace(SECOND, passages=(replace(SECOND.passages[0], title="The Vienna"),))
+    for n in range(20):
+        last = tell(trajectory(FIRST, titled), n)[-1]
+        assert last.count("Vienna") == 2, last  # and once between the answer's tags
+        assert said_of("accept_title", last)
+
+
+def test_a_number_is_said_with_its_source_when_that_spells_it_out() -> None:
+    spelled = replace(SECOND, answer="2", passages=(replace(SECOND.passages[0], text="Mars has two moons."),))
+    assert all(said_of("accept_answer_from", tell(trajectory(FIRST, spelled), n)[-1]) for n in range(9))
+
+
+@given(st.integers(0, 999))
+@settings(max_examples=40)
+def test_no_sentence_comes_twice_while_others_wait(seed: int) -> None:
+    sentences = Sentences(CONNECTIVES, seed=str(seed))
+    pool = load_pools(CONNECTIVES)["final"]
+    drawn = [sentences.say("final") for _ in range(2 * len(pool))]
+    assert set(drawn[: len(pool)]) == set(drawn[len(pool) :]) == set(pool)
+
+
+def test_a_conversation_does_not_repeat_itself() -> None:
+    for n in range(40):
+        text = " ".join(tell(REASONING, n))
+        told = [s.format(answer=step.answer, title="Fritz Lang") for step in (DIED, SECOND) for s in ACCEPTED]
+        said = [sentence.replace("Beverly Hills", "*").replace("Vienna", "*") for sentence in told if sentence in text]
+        assert len(said) == len(set(said)) == 2, text
 
 
 def test_retrieved_tags_are_harmless() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from inspector.step_diff import MEANINGS, diff_steps, label_of, reasons
 from mcts.reflection import ReflectionConfig, reflections
-from rewards import same_answer
+from rewards import mentions, same_answer
 from schemas import Rollout, StepPair
 from tests.mcts.test_reflection import OTHER, PLAN, RIGHT, rollout, tree
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, SECOND
@@ -32,7 +32,7 @@ def rollouts(draw: st.DrawFn) -> list[Rollout]:
 
 @given(rollouts())
 def test_the_diff_gives_the_label_of_every_pair(made: list[Rollout]) -> None:
-    for found in reflections(tree(*made), same_answer, ReflectionConfig(max_pairs=9)):
+    for found in reflections(tree(*made), same_answer, mentions, ReflectionConfig(max_pairs=9)):
         same_plan = found.wrong.node == found.right.node
         diffs = diff_steps(found.wrong.steps, found.right.steps, found.pair.diverges_at)
         assert label_of(diffs, found.pair, same_plan=same_plan) == found.error

@@ -20,6 +20,7 @@ from mcts.rollout import (
     read_passages,
     short_answer,
     variation_of,
+    within_a_sentence,
 )
 from schemas import Passage, Plan
 
@@ -135,6 +136,51 @@ def test_a_query_is_usable_when_it_differs_and_keeps_names_and_numbers(rephrased
 def test_a_query_on_something_else_is_not_usable() -> None:
     assert not is_usable_query("The Smiths of Rye", "Who is the author of the play?")
     assert is_usable_query("play author", "Who is the author of the play?")
+
+
+@pytest.mark.parametrize(
+    ("query", "rephrased", "usable"),
+    [
+        ("Who is the author of Don Quixote?", "Don Quixote by", False),
+        ("Who is the author of Don Quixote?", "Don Quixote author", True),
+        ("Who is the author of Don Quixote?", "Don Quixote", False),
+        ("Who is the author of Don Quixote?", "Who was Don Quixote written by?", True),
+        ("On what novel is the film Apocalypse Now based?", "On the novel Apocalypse Now", False),
+        ("On what novel is the film Apocalypse Now based?", "From which novel comes the film Apocalypse Now?", True),
+        ("Who wrote On the Origin of Species?", "On the Origin of Species wrote whom", True),
+        ("Who is the painter of The Third of May 1808?", "The Third of May 1808", False),
+        ("Who discovered penicillin?", "penicillin", False),
+    ],
+)
+def test_a_query_is_whole_and_more_than_a_piece(query: str, rephrased: str, usable: bool) -> None:
+    assert is_usable_query(rephrased, query) is usable
+
+
+@given(st.text(alphabet="abc AB", min_size=1, max_size=12), st.text(alphabet="abc AB", max_size=6))
+def test_no_piece_of_a_query_is_usable(piece: str, rest: str) -> None:
+    assert not is_usable_query(piece, f"Which {piece} {rest}?")
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "title", "written"),
+    [
+        ("The riel", "The currency of Cambodia is the riel.", "Money", "the riel"),
+        ("The Danube", "The Danube forms the border. The Danube is long.", "Border", "the Danube"),
+        ("The Hague", "It lies near The Hague.", "Delft", "The Hague"),
+        ("The Third Man", "The Third Man was made in 1949.", "The Third Man (film)", "The Third Man"),
+        ("A volcano", "It is a volcano.", "Etna", "a volcano"),
+        ("Theodor Storm", "He was Theodor Storm.", "Immensee", "Theodor Storm"),
+    ],
+)
+def test_an_article_is_small_unless_it_belongs_to_a_name(answer: str, text: str, title: str, written: str) -> None:
+    passages = [Passage(id="1", title=title, text=text, score=1.0)]
+    assert within_a_sentence(answer, passages) == written
+
+
+async def test_answers_enter_further_questions_as_a_sentence_has_them() -> None:
+    run, _ = runner(lambda request: "The director")
+    done = await run(PLAN, 0)
+    assert done.steps[1].query == "Where was the director born?"
 
 
 @given(st.text(), st.integers(1, 20))

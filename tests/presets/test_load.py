@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.config import run_config
+from pipelines.config import MctsRunConfig, read_config
 from presets import DATASETS, load_preset, preset_names
 from schemas import InvalidInput
 
@@ -65,7 +65,7 @@ def test_what_is_no_preset_is_refused_in_one_line_that_names_the_file(
     path = tmp_path / "mine.yaml"
     path.write_bytes(content)
     with pytest.raises(InvalidInput) as raised:
-        run_config(load_preset(str(path)), source=str(path))
+        read_config(MctsRunConfig, load_preset(str(path)), source=str(path))
     assert str(raised.value).startswith(str(path)) and problem in str(raised.value)
     assert "\n" not in str(raised.value)
 

@@ -15,6 +15,7 @@ from rewards import (
     normalize_answer,
     same_answer,
     score_answer,
+    states,
 )
 
 WORDS = st.sampled_from(
@@ -129,6 +130,21 @@ def test_same_answer_is_symmetric_and_sees_two_missing_answers_as_the_same() -> 
 )
 def test_mentions(text: str, answer: str, expected: bool) -> None:
     assert mentions(text, answer) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "expected"),
+    [
+        ("Mars has two moons.", "2", True),
+        ("Mars has 2 moons.", "Two", True),
+        ("It has twelve members.", "12 members", True),
+        ("Mars has two moons.", "12", False),
+        ("It was built in 2012.", "two", False),
+        ("He lived in Oslo.", "Oslo", True),
+    ],
+)
+def test_a_small_number_is_stated_as_a_word_or_as_a_figure(text: str, answer: str, expected: bool) -> None:
+    assert states(text, answer) is expected
 
 
 @given(ANSWERS, GOLDS)
