@@ -22,7 +22,8 @@ DECIDE_EPILOG = """Examples:\n
     trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --reject "the second search finds nothing of use"\n
     trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --fix answer="Kiel" --fix final_answer="Kiel"\n
     trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --fix messages.3.content="I search for its mayor."\n
-    trailforge curate decide datasets_out/demo 2hop__sample_001 --reject "it has two answers"     the question itself"""
+    trailforge curate decide datasets_out/demo 2hop__sample_001 --reject "it has two answers"     the question itself\n
+    trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --withdraw"""
 REFUSE_EPILOG = """Examples:\n
     trailforge curate refuse datasets_out/demo --field question --pattern '(?i)who sang' --reason "songs are dull"\n
     trailforge curate refuse datasets_out/spring --field publisher --pattern '^tabloid' --reason "mostly gossip"\n
@@ -61,6 +62,7 @@ def decide(
         list[str] | None,
         typer.Option(help="The row is good with this field changed. Repeatable.", metavar="FIELD=VALUE"),
     ] = None,
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take back all that one decided on the row.")] = False,
     comment: Annotated[str | None, typer.Option(help="A remark, which decides nothing.", metavar="TEXT")] = None,
     who: Annotated[str | None, typer.Option(help="Who decides. Default: the user's name.")] = None,
 ) -> None:
@@ -70,19 +72,19 @@ def decide(
     from pipelines.curated_rows import check_row
 
     settings = _settings(folder)
-    if accept + (reject is not None) + bool(fix) > 1 or not (accept or fix or reject is not None or comment):
-        raise typer.BadParameter("give one of --accept, --reject, --fix, --comment; a comment may go with each")
-    table, row = _row(folder, settings.dataset, uid)
-    words: list[dict[str, str]] = []
-    if accept:
-        words.append({"action": "accept"})
+    chosen = accept + withdraw + (reject is not None) + bool(fix)
+    if chosen > 1 or not (chosen or comment):
+        raise typer.BadParameter("give one of --accept, --reject, --fix, --withdraw, --comment; a comment may go along")
+    who = who or getpass.getuser()
+    table, row = _decided(folder, settings, uid, who) if withdraw else _row(folder, settings.dataset, uid)
+    words: list[dict[str, str]] = [{"action": "accept"}] * accept + [{"action": "withdraw"}] * withdraw
     if reject is not None:
         words.append({"action": "reject", "reason": " ".join(reject.split())})
     words += [fix_of(row, *_assignment(text)) for text in fix or ()]
     if comment is not None:
         words.append({"action": "comment", "comment": comment})
     check = partial(check_row, settings.dataset)
-    new = decided(folder, settings.run_id, table, row, who or getpass.getuser(), words, check)
+    new = decided(folder, settings.run_id, table, row, who, words, check)
     print(f"{table}, {uid}: {', '.join(word['action'] for word in words)} by {new[0].who}")
 
 
@@ -220,18 +222,32 @@ def _matched(folder: Path, settings: Any, pattern: RefusedPattern) -> list[str]:
     return [row.id for row in rows if is_match(pattern, row)]
 
 
-def _row(folder: Path, dataset: str, uid: str) -> tuple[str, dict[str, Any]]:
-    """The first table with such a row, and the row."""
+def _row(folder: Path, dataset: str, uid: str, wanted: str = "") -> tuple[str, dict[str, Any]]:
+    """The first table with such a row, or the one that is wanted, and the row."""
     from inspector.table_index import TableIndex, tables_of
     from pipelines.curated_rows import decidable
 
     there = tables_of(folder)
-    for table in (name for name in decidable(dataset) if name in there):
+    for table in (name for name in decidable(dataset) if name in there and wanted in ("", name)):
         index = TableIndex(folder, table)
         number = index.find(uid, "id" if table == "inputs" else "uid")
         if number is not None:
             return table, index.row(number)
     raise InvalidInput(f"no row {uid} in {', '.join(decidable(dataset))}", file=folder)
+
+
+def _decided(folder: Path, settings: Any, uid: str, who: str) -> tuple[str, dict[str, Any]]:
+    """Table and row on which somebody decided: what is in the log can be taken back even if its row is not there."""
+    from inspector.decisions import of_run, read_decisions, standing
+
+    said = standing(of_run(read_decisions(folder), settings.run_id))
+    table = next((each.table for each in said if (each.uid, each.who) == (uid, who)), None)
+    if table is None:
+        raise InvalidInput(f"{who} decided nothing on a row {uid} that could be taken back", file=folder)
+    try:
+        return _row(folder, settings.dataset, uid, table)
+    except InvalidInput:
+        return table, {"uid": uid}
 
 
 def _assignment(text: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inspector.decisions import append, checked, merged, now, of_run, read_decisions, source_of
+from inspector.decisions import append, checked, merged, now, of_run, read_decisions, source_of, standing
 from schemas import Decision, InvalidInput, Ruling
 
 Check = Callable[[Mapping[str, Any], Ruling], None]
@@ -34,23 +34,37 @@ def decide(
 ) -> list[Decision]:  # fmt: skip
     """Write what somebody says of a row, all of it or none.
 
-    `words`: fields of `Decision`, at least `action`. Raises `InvalidInput` for a word that says too little, or that
-    together with what others said leaves no valid row; `OutputError` when the log cannot be written.
+    `words`: fields of `Decision`, at least `action`. Raises `InvalidInput` for a word that says too little, that takes
+    back what was not said, or that together with what others said leaves no valid row; `OutputError` when the log
+    cannot be written.
     """
     uid = row["uid"] if "uid" in row else row["id"]
+    takes_back = any(word["action"] == "withdraw" for word in words)  # even on a row that is not there any more
+    source_id = "" if takes_back else source_of(table, row)
     new = [
-        checked(
-            Decision(
-                run_id=run_id, table=table, uid=uid, who=who, when=now(), source_id=source_of(table, row), **word
-            )
-        )
+        checked(Decision(run_id=run_id, table=table, uid=uid, who=who, when=now(), source_id=source_id, **word))
         for word in words
-    ]  # fmt: skip
+    ]
     heard = [each for each in of_run(read_decisions(folder), run_id) if (each.table, each.uid) == (table, uid)]
-    for ruling in merged([*heard, *new]).rulings:
-        check(row, ruling)
+    if takes_back and not any(stance.who == who for stance in standing(heard)):
+        raise InvalidInput(f"{who} decided nothing on row {uid} of {table} that could be taken back", field="action")
+    if not (takes_back and _is_refused(row, heard, check)):  # what is wrong already has to be mended somewhere
+        _check(row, [*heard, *new], check)
     append(folder, new)
     return new
+
+
+def _check(row: Mapping[str, Any], words: Sequence[Decision], check: Check) -> None:
+    for ruling in merged(words).rulings:
+        check(row, ruling)
+
+
+def _is_refused(row: Mapping[str, Any], words: Sequence[Decision], check: Check) -> bool:
+    try:
+        _check(row, words, check)
+    except InvalidInput:
+        return True
+    return False
 
 
 def fix_of(row: Mapping[str, Any], field: str, text: str) -> dict[str, str]:

@@ -4,9 +4,10 @@ The log is `curation/decisions.jsonl`, one `Decision` a line. Several processes 
 left half-written is passed over, and the next append removes it.
 
 What holds for a row: each person's latest word counts, comments aside. A fix says that the row is good once it is
-fixed; fixes of different fields add up; an acceptance keeps one's earlier fixes, a rejection takes them back. One
-rejection outweighs all acceptances. Of two values for one field the later one holds. Where people differ, that is a
-conflict and is listed. The order of the lines of different people does not matter, nor does a line that comes twice.
+fixed; fixes of different fields add up; an acceptance keeps one's earlier fixes, a rejection takes them back. Who
+withdraws has decided nothing on the row, as if never heard. One rejection outweighs all acceptances. Of two values for
+one field the later one holds. Where people differ, that is a conflict and is listed. The order of the lines of
+different people does not matter, nor does a line that comes twice.
 """
 
 from __future__ import annotations
@@ -89,12 +90,17 @@ def read_decisions(path: Path) -> list[Decision]:
 
 
 def standing(decisions: Iterable[Decision]) -> list[Stance]:
-    """The latest word of each person on each row, by table, uid and name. Comments are no such word."""
+    """The latest word of each person on each row, by table, uid and name.
+
+    Comments are no such word, and who withdrew theirs has none.
+    """
     words: dict[tuple[str, str, str], list[Decision]] = defaultdict(list)
-    for each in decisions:
-        if each.action != "comment":
+    for each in sorted(decisions, key=lambda each: each.when):
+        if each.action == "withdraw":
+            words[each.table, each.uid, each.who].clear()
+        elif each.action != "comment":
             words[each.table, each.uid, each.who].append(each)
-    return [_stance(sorted(words[key], key=lambda each: each.when)) for key in sorted(words)]
+    return [_stance(words[key]) for key in sorted(words) if words[key]]
 
 
 def merged(decisions: Iterable[Decision]) -> Merged:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-DecisionAction = Literal["accept", "reject", "fix", "comment"]
+DecisionAction = Literal["accept", "reject", "fix", "comment", "withdraw"]
+"""`withdraw` takes back all that oneself had decided on the row; one's comments stay."""
 RulingAction = Literal["accept", "reject", "fix"]
 CuratedAction = Literal["accept", "reject", "fix", "follow"]
 """`follow`: the row went because one that it was made of was rejected or fixed."""

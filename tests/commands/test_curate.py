@@ -70,6 +70,39 @@ def test_decide_stats_apply(finished_run: FinishedRun, tmp_path: Path) -> None: 
         run("decide", tmp_path / "curated", uids[2], "--accept")
 
 
+def test_a_person_takes_back_what_was_said(finished_run: FinishedRun, tmp_path: Path) -> None:  # noqa: F811
+    folder, rows = finished_run.folder, rows_of(finished_run.folder)
+    uid = rows[0].uid
+    run("decide", folder, uid, "--reject", "dull", "--who", "ann")
+    run("decide", folder, uid, "--fix", "question=Who then?", "--who", "ben")
+    run("decide", folder, rows[1].uid, "--accept", "--who", "ben")
+    assert "withdraw, comment by ann" in run("decide", folder, uid, "--withdraw", "--comment", "sorry", "--who", "ann")
+    shown = run("stats", folder)
+    assert "ann" not in shown and "differ" not in shown
+    run("apply", folder, "--out", tmp_path / "curated")
+    assert rows_of(tmp_path / "curated")[0].question == "Who then?" and verify_run(tmp_path / "curated").is_clean
+    for row in rows[:2]:
+        run("decide", folder, row.uid, "--withdraw", "--who", "ben")
+    with pytest.raises(InvalidInput, match="nobody decided"):
+        run("apply", folder, "--out", tmp_path / "again")
+    with pytest.raises(InvalidInput, match="ann decided nothing on a row"):
+        run("decide", folder, uid, "--withdraw", "--who", "ann")
+
+
+def test_a_word_on_a_row_that_is_not_there_can_be_taken_back(finished_run: FinishedRun, tmp_path: Path) -> None:  # noqa: F811
+    folder, row = finished_run.folder, rows_of(finished_run.folder)[0]
+    run("decide", folder, row.uid, "--accept", "--who", "ann")
+    line = (folder / LOG).read_text()
+    (folder / LOG).write_text(
+        line + line.replace(row.uid, "gone").replace("accept", "reject").replace('reason": "', 'reason": "dull')
+    )
+    with pytest.raises(InvalidInput, match="a decision on row gone of mcts_trajectories, which is not in this run"):
+        run("apply", folder, "--out", tmp_path / "curated")
+    run("decide", folder, "gone", "--withdraw", "--comment", "of another run", "--who", "ann")
+    run("apply", folder, "--out", tmp_path / "curated")
+    assert verify_run(tmp_path / "curated").is_clean
+
+
 def test_a_pattern_is_refused_shown_and_taken_back(finished_run: FinishedRun) -> None:  # noqa: F811
     folder, row = finished_run.folder, rows_of(finished_run.folder)[0]
     asked = ["refuse", folder, "--field", "question", "--pattern", f"^{re.escape(row.question)}", "--who", "ann"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from inspector.deciding import decide, fix_of, parts_of, value_at
-from inspector.decisions import read_decisions
+from inspector.decisions import read_decisions, standing
 from schemas import InvalidInput, Ruling
 
 ROW = {
@@ -52,6 +52,33 @@ def test_words_that_do_not_fit_with_earlier_ones_are_not_written(tmp_path: Path)
     with pytest.raises(InvalidInput, match="must not be empty"):
         say(tmp_path, {"action": "accept"}, {"action": "reject", "reason": " "})
     assert [each.value for each in read_decisions(tmp_path)] == ['"Lübeck"']
+
+
+def test_one_takes_back_what_was_said_and_what_others_said_has_to_hold_without_it(tmp_path: Path) -> None:
+    def only_together(row: Mapping[str, Any], ruling: Ruling) -> None:
+        if {fix.field for fix in ruling.fixes} == {"num_hops"}:
+            raise InvalidInput("not without the answer", field="num_hops")
+
+    say(tmp_path, {"action": "comment", "comment": "see step 2"})
+    for who in ("ann", "ben"):
+        with pytest.raises(InvalidInput, match=f"{who} decided nothing on row u"):
+            say(tmp_path, {"action": "withdraw"}, who=who)
+    say(tmp_path, fix_of(ROW, "answer", "Lübeck"))
+    say(tmp_path, fix_of(ROW, "num_hops", "3"), check=only_together, who="ben")
+    with pytest.raises(InvalidInput, match="not without the answer"):
+        say(tmp_path, {"action": "withdraw"}, check=only_together)
+    say(tmp_path, {"action": "withdraw"}, {"action": "comment", "comment": "mine"}, check=only_together, who="ben")
+    assert [each.who for each in standing(read_decisions(tmp_path))] == ["ann"]
+    say(tmp_path, {"action": "withdraw"}, check=only_together)
+    assert standing(read_decisions(tmp_path)) == [] and len(read_decisions(tmp_path)) == 6
+
+
+def test_what_leaves_no_valid_row_can_be_taken_back(tmp_path: Path) -> None:
+    for field, value, who in (("answer", "Lübeck", "ann"), ("num_hops", "3", "ben"), ("question_id", "r", "cleo")):
+        say(tmp_path, fix_of(ROW, field, value), who=who)
+    for who in ("ann", "ben"):
+        say(tmp_path, {"action": "withdraw"}, check=no_two_fixes, who=who)
+    assert [each.who for each in standing(read_decisions(tmp_path))] == ["cleo"]
 
 
 def test_a_fix_is_text_where_the_row_has_text() -> None:

@@ -44,7 +44,7 @@ words = st.builds(
     ),
     st.sampled_from(PEOPLE),
     st.integers(0, 3),  # so that many come at the same time
-    st.sampled_from(["accept", "reject", "fix"]),
+    st.sampled_from(["accept", "reject", "fix", "withdraw"]),
     st.sampled_from("12"),
     st.sampled_from(["answer", "question"]),
     st.integers(0, 1),
@@ -70,7 +70,8 @@ def test_a_log_merged_with_itself_says_the_same(log: list[Decision]) -> None:
 def test_one_rejection_outweighs_and_every_difference_is_listed(log: list[Decision]) -> None:
     found = merged(log)
     stances = standing(log)
-    assert len(stances) == len({(each.uid, each.who) for each in log})
+    last = {(each.uid, each.who): each.action for each in sorted(log, key=lambda each: each.when)}
+    assert [(each.uid, each.who) for each in stances] == sorted(key for key in last if last[key] != "withdraw")
     for ruling in found.rulings:
         of_row = [each for each in stances if each.uid == ruling.uid]
         rejecting = [each for each in of_row if each.action == "reject"]
@@ -92,6 +93,21 @@ def test_fixes_add_up_stay_with_an_acceptance_and_go_with_a_rejection() -> None:
     assert ruled(fix("ann", 1, "a", 1), said("ann", 2, "accept")) == ("fix", {"a": 1})
     assert ruled(fix("ann", 1, "a", 1), said("ann", 2, "reject"), said("ann", 3, "accept")) == ("accept", {})
     assert ruled(fix("ann", 1, "a", 1), said("ben", 2, "reject")) == ("reject", {})
+
+
+def test_who_withdraws_was_never_heard() -> None:
+    log = [said("ann", 1, "reject"), fix("ben", 2, "a", 1), said("ann", 3, "comment", comment="see there")]
+    assert ruled(*log)[0] == "reject" and ruled(*log, said("ann", 4, "withdraw")) == ruled(log[1])
+    assert merged([*log, said("ann", 4, "withdraw")]).conflicts == ()
+    assert ruled(*log, said("ann", 0, "withdraw"))[0] == "reject"
+    assert merged([fix("ann", 1, "a", 1), said("ann", 2, "withdraw")]) == Merged(rulings=(), conflicts=())
+    assert ruled(fix("ann", 1, "a", 1), said("ann", 2, "withdraw"), said("ann", 3, "accept")) == ("accept", {})
+
+
+@given(logs, st.sampled_from(PEOPLE))
+def test_a_log_with_all_of_one_person_withdrawn_is_the_log_of_the_others(log: list[Decision], who: str) -> None:
+    taken_back = [said(who, 9, "withdraw", uid=uid) for uid in "12"]
+    assert merged([*log, *taken_back]) == merged(each for each in log if each.who != who)
 
 
 def test_of_two_values_for_a_field_the_later_one_holds_and_they_are_a_conflict() -> None:
