@@ -205,6 +205,11 @@ def made_of(messages: Sequence[Message], row: BundleQuestion) -> dict[str, Any]:
     }
 
 
+def asks_its_question(episode: SearchEpisode) -> bool:
+    """Does the conversation ask what the row says?"""
+    return [turn.content for turn in episode.messages[1:2]] == [r_search.user_turn(episode.question)]
+
+
 def _reward_of(messages: Sequence[Message], row: BundleQuestion) -> RSearchReward:
     """0.25 for the format, 0.25 for the plan, 0.5 for the answer (R-Search, 3.4), of a conversation as it stands."""
     golds = () if row.correct_options else (row.answer,)

@@ -55,6 +55,21 @@ def user_turn(question: str) -> str:
     return question + react.USER_SUFFIX
 
 
+def answer_in(ending: Message) -> str:
+    """The final answer of the last turn; empty when there is none."""
+    return react.final_answer(ending.content)
+
+
+def with_answer(ending: Message, answer: str) -> Message:
+    """The last turn with another final answer. Raises `MalformedReply` for a turn that breaks the grammar."""
+    return replace(ending, content=react.render_answer(thought_in(ending), answer))
+
+
+def thought_in(turn: Message) -> str:
+    """Of a turn of the agent. Raises `MalformedReply` for one that breaks the grammar."""
+    return react.parse_turn(turn.content).thought
+
+
 def untold(row: Trajectory) -> str:
     """What a row's conversation says otherwise than its fields, in one line; empty when it says the same.
 

@@ -18,7 +18,7 @@ from filters.bundles import (
     unsupported_quote,
 )
 from generators.document_bundles import complexity_of
-from generators.r_search_episodes import made_of
+from generators.r_search_episodes import asks_its_question, made_of
 from generators.textualize import episode_sft_row
 from pipelines.bundles_config import BundleRunConfig
 from pipelines.bundling.duplicates import exact_key
@@ -27,7 +27,6 @@ from pipelines.curriculum import in_order
 from pipelines.intake import INPUTS
 from pipelines.row_checks import RowChecks
 from pipelines.stages import cleaning, embedding, episodes, grouping, questions, selection
-from protocols.r_search import user_turn
 from schemas import (
     Bundle,
     BundleInput,
@@ -207,7 +206,7 @@ class BundleRowChecks(RowChecks):
         different = next((name for name, value in made.items() if getattr(episode, name) != value), None)
         if different:
             yield f"{different} is not what follows from its question and conversation"
-        elif [turn.content for turn in episode.messages[1:2]] != [user_turn(episode.question)]:
+        elif not asks_its_question(episode):
             yield "its conversation asks another question"
 
 

@@ -17,15 +17,13 @@ from dataclasses import replace
 
 from filters import answer_correctness, answer_leaked, bundles, kg_questions, malformed_tags
 from filters.bundles import bad_options, contaminated, evidence
-from generators.textualize import untold, user_turn
-from protocols import react
+from generators.textualize import answer_in, thought_in, untold, user_turn, with_answer
 from rewards import mcts_reward, mentions, normalize_answer, same_answer, score_answer
 from schemas import (
     BundleQuestion,
     FilterScore,
     InvalidInput,
     KgQuestion,
-    Message,
     Trajectory,
     Verdict,
     estimate_tokens,
@@ -109,7 +107,7 @@ def _with_turns(row: Trajectory, old: Trajectory) -> Trajectory:
     """Question and final answer stand in the conversation, unless its turns were fixed: then these are to say them."""
     if len(row.messages) != len(old.messages):
         raise InvalidInput("no turn can be added or left out: the searches are those of the run", field="messages")
-    messages, ending = list(row.messages), row.messages[-1].content
+    messages = list(row.messages)
     if messages[1] == old.messages[1]:
         messages[1] = replace(messages[1], content=user_turn(row.question))
     for number, (new, was) in enumerate(zip(messages, old.messages, strict=True)):
@@ -118,10 +116,9 @@ def _with_turns(row: Trajectory, old: Trajectory) -> Trajectory:
             raise InvalidInput(problem, field="messages")
     final_answer = row.final_answer
     if final_answer == old.final_answer:
-        final_answer = react.final_answer(ending)
-    elif ending == old.messages[-1].content:
-        thought = react.parse_turn(ending).thought
-        messages[-1] = replace(messages[-1], content=react.render_answer(thought, final_answer))
+        final_answer = answer_in(messages[-1])
+    elif messages[-1] == old.messages[-1]:
+        messages[-1] = with_answer(messages[-1], final_answer)
     return replace(row, messages=tuple(messages), final_answer=final_answer)
 
 
@@ -146,7 +143,7 @@ def _rewritten(row: Trajectory, old: Trajectory) -> Iterator[str]:
     for number, (new, was) in enumerate(zip(row.messages, old.messages, strict=True)):
         if new.role != "assistant" or new == was:
             continue
-        thought, before, is_last = _thought(new), _thought(was), number == len(row.messages) - 1
+        thought, before, is_last = thought_in(new), thought_in(was), number == len(row.messages) - 1
         for step in row.steps:
             told = (step.answer, row.final_answer) if is_last and step is row.steps[-1] else (step.answer,)
             if mentions(before, step.answer) and not any(mentions(thought, each) for each in told):
@@ -154,10 +151,6 @@ def _rewritten(row: Trajectory, old: Trajectory) -> Iterator[str]:
         early = [gold for gold in golds if mentions(thought, gold)]
         if early and not is_last and not any(mentions(before, gold) for gold in golds):
             yield f"turn {number} says {early[0]!r} before it was found"
-
-
-def _thought(message: Message) -> str:
-    return react.parse_turn(message.content).thought
 
 
 def _check_question(question: str, old: str, golds: Sequence[str]) -> None:
