@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import getpass
 from collections import Counter
+from collections.abc import Iterator
 from enum import StrEnum
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from commands.options import RunFolder
-from schemas import FileEntry, InvalidInput, PatternDecision, RefusedPattern
+from schemas import FileEntry, InvalidInput, PatternDecision, RefusedPattern, Ruling
 
 if TYPE_CHECKING:
     from inspector.decisions import Merged
@@ -20,9 +22,10 @@ if TYPE_CHECKING:
 DECIDE_EPILOG = """Examples:\n
     trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --accept\n
     trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --reject "the second search finds nothing of use"\n
-    trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --fix answer="Kiel" --fix final_answer="Kiel"\n
-    trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --fix messages.3.content="I search for its mayor."\n
-    trailforge curate decide datasets_out/demo 2hop__sample_001 --reject "it has two answers"     the question itself"""
+    trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --fix question="Of which city is Ada Berg mayor?"\n
+    trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --fix 'answer_aliases=["Kiel, Germany"]'\n
+    trailforge curate decide datasets_out/demo 2hop__sample_001 --reject "it has two answers"     the question itself\n
+    trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --withdraw"""
 REFUSE_EPILOG = """Examples:\n
     trailforge curate refuse datasets_out/demo --field question --pattern '(?i)who sang' --reason "songs are dull"\n
     trailforge curate refuse datasets_out/spring --field publisher --pattern '^tabloid' --reason "mostly gossip"\n
@@ -32,6 +35,9 @@ REFUSE_EPILOG = """Examples:\n
 APPLY_EPILOG = """Examples:\n
     trailforge curate apply datasets_out/demo --out datasets_out/demo-curated\n
     trailforge verify datasets_out/demo-curated"""
+MERGE_EPILOG = """Examples:\n
+    trailforge curate merge datasets_out/demo ann/decisions.jsonl ben/decisions.jsonl\n
+    trailforge curate merge datasets_out/demo /mnt/other/datasets_out/demo"""
 STATS_EPILOG = """Examples:\n
     trailforge curate stats datasets_out/demo"""
 app = typer.Typer(no_args_is_help=True, help="Decide on rows of a finished run, and make the curated data set of it.")
@@ -61,6 +67,7 @@ def decide(
         list[str] | None,
         typer.Option(help="The row is good with this field changed. Repeatable.", metavar="FIELD=VALUE"),
     ] = None,
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take back all that one decided on the row.")] = False,
     comment: Annotated[str | None, typer.Option(help="A remark, which decides nothing.", metavar="TEXT")] = None,
     who: Annotated[str | None, typer.Option(help="Who decides. Default: the user's name.")] = None,
 ) -> None:
@@ -70,19 +77,19 @@ def decide(
     from pipelines.curated_rows import check_row
 
     settings = _settings(folder)
-    if accept + (reject is not None) + bool(fix) > 1 or not (accept or fix or reject is not None or comment):
-        raise typer.BadParameter("give one of --accept, --reject, --fix, --comment; a comment may go with each")
-    table, row = _row(folder, settings.dataset, uid)
-    words: list[dict[str, str]] = []
-    if accept:
-        words.append({"action": "accept"})
+    chosen = accept + withdraw + (reject is not None) + bool(fix)
+    if chosen > 1 or not (chosen or comment):
+        raise typer.BadParameter("give one of --accept, --reject, --fix, --withdraw, --comment; a comment may go along")
+    who = who or getpass.getuser()
+    table, row = _decided(folder, settings, uid, who) if withdraw else _row(folder, settings.dataset, uid)
+    words: list[dict[str, str]] = [{"action": "accept"}] * accept + [{"action": "withdraw"}] * withdraw
     if reject is not None:
         words.append({"action": "reject", "reason": " ".join(reject.split())})
     words += [fix_of(row, *_assignment(text)) for text in fix or ()]
     if comment is not None:
         words.append({"action": "comment", "comment": comment})
     check = partial(check_row, settings.dataset)
-    new = decided(folder, settings.run_id, table, row, who or getpass.getuser(), words, check)
+    new = decided(folder, settings.run_id, table, row, who, words, check)
     print(f"{table}, {uid}: {', '.join(word['action'] for word in words)} by {new[0].who}")
 
 
@@ -133,12 +140,12 @@ def apply(
     from pipelines import curation
     from pipelines.files import sha256_of
 
-    settings = _settings(folder)
+    settings, path = _settings(folder), folder / LOG
+    digest = sha256_of(path) if path.is_file() else ""  # before it is read: what is said meanwhile is another log
     decisions = read_decisions(folder)
-    path = folder / LOG
     if not decisions:
         raise InvalidInput("no decisions; `trailforge curate decide` makes some", file=path)
-    log = FileEntry(path=str(path), rows=len(decisions), sha256=sha256_of(path))
+    log = FileEntry(path=str(path), rows=len(decisions), sha256=digest)
     heard = merged(of_run(decisions, settings.run_id))
     manifest = curation.apply(folder, out, heard.rulings, log)
     (books,) = [line for line in manifest.stages if line.name == "curate"]
@@ -147,6 +154,24 @@ def apply(
     if heard.conflicts:
         print(f"People differ on {len(heard.conflicts)} of them; trailforge curate stats {folder}")
     print(f"Rows: {out}   Check them: trailforge verify {out}")
+
+
+@app.command(epilog=MERGE_EPILOG)
+def merge(
+    folder: RunFolder,
+    logs: Annotated[list[Path], typer.Argument(help="Logs of decisions, or copies of the run.", metavar="LOG…")],
+) -> None:
+    """Take in what people said of this run elsewhere, each word once; what of it can then not be applied is listed."""
+    from inspector.decisions import merged, of_run, read_decisions, take_in
+
+    settings = _settings(folder)
+    new, others = take_in(folder, settings.run_id, logs)
+    people = ", ".join(sorted({each.who for each in new}))
+    print(f"{len(new):,} new words{f' by {people}' * bool(new)}; {others:,} on other runs are left out")
+    heard = merged(of_run(read_decisions(folder), settings.run_id))
+    _print_unfit(folder, settings.dataset, heard)
+    if heard.conflicts:
+        print(f"People differ on {len(heard.conflicts)} of them; trailforge curate stats {folder}")
 
 
 @app.command(epilog=STATS_EPILOG)
@@ -181,6 +206,7 @@ def stats(folder: RunFolder) -> None:
         console.print(
             Text(f"differ: {conflict.table}, {conflict.uid}{' ' * bool(conflict.field)}{conflict.field}: {sides}")
         )
+    _print_unfit(folder, settings.dataset, heard)
     for pattern in refused_patterns(read_patterns(folder)):
         console.print(Text(f"refused: {pattern.field} matches {pattern.pattern!r} ({pattern.detail})"))
     if len(of_this) < len(decisions):
@@ -220,18 +246,62 @@ def _matched(folder: Path, settings: Any, pattern: RefusedPattern) -> list[str]:
     return [row.id for row in rows if is_match(pattern, row)]
 
 
-def _row(folder: Path, dataset: str, uid: str) -> tuple[str, dict[str, Any]]:
-    """The first table with such a row, and the row."""
+def _print_unfit(folder: Path, dataset: str, heard: Merged) -> None:
+    """What keeps `apply` from its work: who said it takes it back, or somebody rejects the row."""
+    unfit = list(islice(_unfit(folder, dataset, heard), _MOST_CONFLICTS))
+    for ruling, problem in unfit:
+        print(f"cannot be applied: {ruling.table}, {ruling.uid} ({', '.join(ruling.who)}): {problem}")
+    if unfit:
+        print(f"Take it back: trailforge curate decide {folder} {unfit[0][0].uid} --withdraw --who NAME")
+
+
+def _unfit(folder: Path, dataset: str, heard: Merged) -> Iterator[tuple[Ruling, str]]:
+    """Rulings on rows that are not there, and fixes that leave no valid row."""
+    from inspector.table_index import TableIndex, tables_of
+    from pipelines.curated_rows import check_row
+
+    there = tables_of(folder)
+    for table in sorted({ruling.table for ruling in heard.rulings}):
+        rulings = [ruling for ruling in heard.rulings if ruling.table == table]
+        index = TableIndex(folder, table) if table in there else None
+        column = "id" if table == "inputs" else "uid"
+        numbers = index.find_all({ruling.uid for ruling in rulings}, column) if index else {}
+        for ruling in rulings:
+            if index is None or ruling.uid not in numbers:
+                yield ruling, "no such row in this run"
+                continue
+            try:
+                check_row(dataset, index.row(numbers[ruling.uid]) if ruling.action == "fix" else {}, ruling)
+            except InvalidInput as error:
+                yield ruling, str(error)
+
+
+def _row(folder: Path, dataset: str, uid: str, wanted: str = "") -> tuple[str, dict[str, Any]]:
+    """The first table with such a row, or the one that is wanted, and the row."""
     from inspector.table_index import TableIndex, tables_of
     from pipelines.curated_rows import decidable
 
     there = tables_of(folder)
-    for table in (name for name in decidable(dataset) if name in there):
+    for table in (name for name in decidable(dataset) if name in there and wanted in ("", name)):
         index = TableIndex(folder, table)
         number = index.find(uid, "id" if table == "inputs" else "uid")
         if number is not None:
             return table, index.row(number)
     raise InvalidInput(f"no row {uid} in {', '.join(decidable(dataset))}", file=folder)
+
+
+def _decided(folder: Path, settings: Any, uid: str, who: str) -> tuple[str, dict[str, Any]]:
+    """Table and row on which somebody decided: what is in the log can be taken back even if its row is not there."""
+    from inspector.decisions import of_run, read_decisions, standing
+
+    said = standing(of_run(read_decisions(folder), settings.run_id))
+    table = next((each.table for each in said if (each.uid, each.who) == (uid, who)), None)
+    if table is None:
+        raise InvalidInput(f"{who} decided nothing on a row {uid} that could be taken back", file=folder)
+    try:
+        return _row(folder, settings.dataset, uid, table)
+    except InvalidInput:
+        return table, {"uid": uid}
 
 
 def _assignment(text: str) -> tuple[str, str]:

@@ -4,9 +4,11 @@ The log is `curation/decisions.jsonl`, one `Decision` a line. Several processes 
 left half-written is passed over, and the next append removes it.
 
 What holds for a row: each person's latest word counts, comments aside. A fix says that the row is good once it is
-fixed; fixes of different fields add up; an acceptance keeps one's earlier fixes, a rejection takes them back. One
-rejection outweighs all acceptances. Of two values for one field the later one holds. Where people differ, that is a
-conflict and is listed. The order of the lines of different people does not matter, nor does a line that comes twice.
+fixed; fixes of different fields add up; an acceptance keeps one's earlier fixes, a rejection takes them back. Who
+withdraws has decided nothing on the row, as if never heard. One rejection outweighs all acceptances. Of two values for
+one field the later one holds, and a field is also what it is a part of: a later fix of `messages` replaces one of
+`messages.2.content`, a later fix of the part changes the whole. Where people differ, that is a conflict and is listed.
+The order of the lines of different people does not matter, nor does a line that comes twice.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class Stance:
     action: RulingAction
     reason: str
     fixes: tuple[Fix, ...]
-    """By field; none where the row is rejected."""
+    """By field, the whole before its parts; none where the row is rejected."""
     source_id: str
 
     @property
@@ -88,13 +90,39 @@ def read_decisions(path: Path) -> list[Decision]:
     return read_records(path / LOG if path.is_dir() else path, Decision, checked)
 
 
+def take_in(folder: Path, run_id: str, logs: Sequence[Path]) -> tuple[list[Decision], int]:
+    """Write to a run's log what other logs say of the run and it does not yet; this, and how much was on other runs.
+
+    Each of `logs` is a log or the folder of a run. Raises `InvalidInput` as `read_decisions`, and for what is not
+    there; then nothing is written.
+    """
+    known, new, others = set(read_decisions(folder)), list[Decision](), 0
+    for path in logs:
+        if not path.exists():
+            raise InvalidInput("no such file or folder", file=path)
+        for each in read_decisions(path):
+            if each.run_id != run_id:
+                others += 1
+            elif each not in known:
+                known.add(each)
+                new.append(each)
+    if new:
+        append(folder, new)
+    return new, others
+
+
 def standing(decisions: Iterable[Decision]) -> list[Stance]:
-    """The latest word of each person on each row, by table, uid and name. Comments are no such word."""
+    """The latest word of each person on each row, by table, uid and name.
+
+    Comments are no such word, and who withdrew theirs has none.
+    """
     words: dict[tuple[str, str, str], list[Decision]] = defaultdict(list)
-    for each in decisions:
-        if each.action != "comment":
+    for each in sorted(decisions, key=lambda each: each.when):
+        if each.action == "withdraw":
+            words[each.table, each.uid, each.who].clear()
+        elif each.action != "comment":
             words[each.table, each.uid, each.who].append(each)
-    return [_stance(sorted(words[key], key=lambda each: each.when)) for key in sorted(words)]
+    return [_stance(words[key]) for key in sorted(words) if words[key]]
 
 
 def merged(decisions: Iterable[Decision]) -> Merged:
@@ -145,10 +173,10 @@ def source_of(table: str, row: Mapping[str, Any]) -> str:
 def _stance(words: Sequence[Decision]) -> Stance:
     """Of one person's words on one row, in the order of time."""
     last = words[-1]
-    fixes: dict[str, Fix] = {}
+    fixes: list[Fix] = []
     for word in words:
         if word.action == "fix":
-            fixes[word.field] = Fix(field=word.field, value=word.value, who=word.who)
+            fixes.append(Fix(field=word.field, value=word.value, who=word.who, when=word.when))
         elif word.action == "reject":
             fixes.clear()
     action: RulingAction = "reject" if last.action == "reject" else "fix" if fixes else "accept"
@@ -159,7 +187,7 @@ def _stance(words: Sequence[Decision]) -> Stance:
         when=last.when,
         action=action,
         reason=last.reason if action == "reject" else "",
-        fixes=tuple(fixes[name] for name in sorted(fixes)),
+        fixes=_holding(fixes),
         source_id=last.source_id,
     )
 
@@ -168,8 +196,8 @@ def _ruling(stances: Sequence[Stance]) -> Ruling:
     """What holds for one row."""
     in_time = sorted(stances, key=lambda each: (each.when, each.who))
     against = [each for each in in_time if not each.is_kept]
-    latest = {fix.field: fix for each in in_time for fix in each.fixes}
-    fixes = () if against else tuple(latest[name] for name in sorted(latest))
+    said = sorted((fix for each in stances for fix in each.fixes), key=lambda fix: (fix.when, fix.who))
+    fixes = () if against else _holding(said)
     return Ruling(
         table=stances[0].table,
         uid=stances[0].uid,
@@ -182,15 +210,43 @@ def _ruling(stances: Sequence[Stance]) -> Ruling:
     )
 
 
+def _holding(fixes: Iterable[Fix]) -> tuple[Fix, ...]:
+    """Of fixes in the order of time those that later ones leave, by field: the whole before its parts."""
+    held: dict[str, Fix] = {}
+    for fix in fixes:
+        held = {field: each for field, each in held.items() if not _is_in(field, fix.field)} | {fix.field: fix}
+    return tuple(held[field] for field in sorted(held, key=lambda field: field.split(".")))
+
+
 def _conflicts(stances: Sequence[Stance]) -> Iterator[Conflict]:
     """Where those who decided on one row differ."""
     table, uid = stances[0].table, stances[0].uid
     if len({each.is_kept for each in stances}) > 1:
         yield Conflict(table=table, uid=uid, field="", sides=tuple((each.who, each.action) for each in stances))
-    values: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for each in stances:
-        for fix in each.fixes:
-            values[fix.field].append((each.who, fix.value))
-    for field in sorted(values):
-        if len({json.dumps(json.loads(value), sort_keys=True) for _, value in values[field]}) > 1:
-            yield Conflict(table=table, uid=uid, field=field, sides=tuple(values[field]))
+    for field in sorted({fix.field for each in stances for fix in each.fixes}):
+        values = [(each.who, value) for each in stances for value in _wanted(each, field)]
+        if len({json.dumps(json.loads(value), sort_keys=True) for _, value in values}) > 1:
+            yield Conflict(table=table, uid=uid, field=field, sides=tuple(values))
+
+
+def _wanted(stance: Stance, field: str) -> list[str]:
+    """What somebody's fix of a field, or else of the nearest thing that it is a part of, makes of it, as JSON.
+
+    None without such a fix. Where the fixed thing has no such part, `null`.
+    """
+    around = [fix for fix in stance.fixes if _is_in(field, fix.field)]
+    if not around:
+        return []
+    nearest = max(around, key=lambda fix: len(fix.field))
+    if nearest.field == field:
+        return [nearest.value]
+    at = json.loads(nearest.value)
+    for step in field.removeprefix(f"{nearest.field}.").split("."):
+        at = {str(number): each for number, each in enumerate(at)} if isinstance(at, list) else at
+        at = at.get(step) if isinstance(at, dict) else None
+    return [json.dumps(at, ensure_ascii=False)]
+
+
+def _is_in(field: str, other: str) -> bool:
+    """Is a field another one, or a part of it?"""
+    return f"{field}.".startswith(f"{other}.")

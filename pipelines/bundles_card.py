@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipelines.bundles_config import BundleRunConfig
 from pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
-from pipelines.licences import of_documents, section
+from pipelines.licences import of_documents, plain, section
 from pipelines.plots import FUNNEL, funnel, write_figure
 from pipelines.stages import grouping
 from schemas import Bundle, BundleQuestion, Manifest, read_rows
@@ -27,7 +27,7 @@ def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
     sources = of_documents(folder)
     write_figure(folder / FUNNEL, funnel(manifest.stages))
     sections = [
-        front_matter(manifest, _DATA_TABLES, ["multi-hop", "search-plans", "r-search"], sources),
+        front_matter(manifest, _DATA_TABLES, ["multi-hop", "search-plans", "r-search"], sources, config.card),
         f"# {manifest.run_id}\n",
         _summary(manifest, config, bundles, questions),
         funnel_table(manifest.stages),
@@ -35,7 +35,7 @@ def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
         _bundles(bundles),
         _questions(questions),
         f"## Cost\n\n{cost_table(manifest)}\n",
-        section(manifest.model, sources),
+        section(manifest.model, sources, config.card),
         _limits(config),
         _examples(questions),
     ]
@@ -77,7 +77,7 @@ def _bundles(bundles: Sequence[Bundle]) -> str:
         *(f"| {size} | {count} |" for size, count in sorted(sizes.items())),
         "\n| source | documents in bundles |",
         "|---|---:|",
-        *(f"| {source} | {count} |" for source, count in sources.most_common()),
+        *(f"| {plain(source)} | {count} |" for source, count in sources.most_common()),
     ]
     lines += [f"\n![Documents and bundles]({grouping.MAP})", f"\n![Sizes of bundles]({grouping.SIZES})"]
     return "\n".join(lines) + "\n"
@@ -113,9 +113,9 @@ def _examples(questions: Sequence[BundleQuestion]) -> str:
         first.setdefault(row.type, row)
     parts = ["## One question of each type\n"] if first else []
     for kind, row in sorted(first.items()):
-        parts.append(f"### {kind} (`{row.uid}`)\n\n{short(row.question)}\n")
-        parts += [f"- {letter}. {option}" for letter, option in zip("ABCDEFG", row.options, strict=False)]
-        parts.append(f"\nAnswer: {', '.join(row.correct_options) or row.answer}\n")
-        parts += [f"> {short(hop.evidence)} (`{hop.document_id}`)\n" for hop in row.hops]
+        parts.append(f"### {kind} (`{row.uid}`)\n\n{plain(short(row.question))}\n")
+        parts += [f"- {letter}. {plain(option)}" for letter, option in zip("ABCDEFG", row.options, strict=False)]
+        parts.append(f"\nAnswer: {', '.join(row.correct_options) or plain(row.answer)}\n")
+        parts += [f"> {plain(short(hop.evidence))} ({plain(hop.document_id)})\n" for hop in row.hops]
         parts.append(f"```text\n{short(row.dag_text)}\n```\n")
     return "\n".join(parts)

@@ -19,7 +19,7 @@ from filters.bundles import (
     unsupported_quote,
 )
 from generators.document_bundles import complexity_of
-from generators.r_search_episodes import reward_of
+from generators.r_search_episodes import asks_its_question, made_of
 from generators.textualize import episode_sft_row
 from pipelines.bundles_config import BundleRunConfig
 from pipelines.bundling.duplicates import exact_key
@@ -204,9 +204,12 @@ class BundleRowChecks(RowChecks):
         verdict = episodes.against(episode, row, self.config)
         if verdict is not None:
             yield f"filter {verdict.reason} rejects it: {verdict.detail}"
-        found = reward_of(episode.messages, row)
-        if found != episode.reward:
-            yield f"reward {episode.reward.total}, its conversation says {found.total}"
+        made = made_of(episode.messages, row)
+        different = next((name for name, value in made.items() if getattr(episode, name) != value), None)
+        if different:
+            yield f"{different} is not what follows from its question and conversation"
+        elif not asks_its_question(episode):
+            yield "its conversation asks another question"
 
 
 def _named(item: BundleInput) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -9,10 +9,11 @@ from typing import Any
 
 import yaml
 
+from pipelines.config import CardConfig
 from pipelines.curated_rows import TABLE as CURATED
 from pipelines.intake import INPUTS
-from pipelines.licences import Source, front, shown
-from schemas import DECISIONS_LOG, PATTERNS_LOG, FileEntry, Manifest, StageCount
+from pipelines.licences import Source, front, plain, shown
+from schemas import DECISIONS_LOG, PATTERNS_LOG, Count, FileEntry, Manifest, StageCount
 
 LONGEST_EXAMPLE = 700
 """Characters of a text in an example."""
@@ -24,9 +25,12 @@ EMBEDDED_LIMIT = (
 _LOGS = frozenset(log.split("/")[-1] for log in (DECISIONS_LOG, PATTERNS_LOG))
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
 _LARGEST = "10M<n<100M"
+_MOST_REASONS = 20
 
 
-def front_matter(manifest: Manifest, tables: Sequence[str], tags: Sequence[str], sources: Sequence[Source]) -> str:
+def front_matter(
+    manifest: Manifest, tables: Sequence[str], tags: Sequence[str], sources: Sequence[Source], said: CardConfig
+) -> str:
     """What hubs read: a configuration for each table that has rows, of which the first is what one loads unasked."""
     rows = Counter[str]()
     for file in manifest.files:
@@ -41,7 +45,7 @@ def front_matter(manifest: Manifest, tables: Sequence[str], tags: Sequence[str],
     content = {
         "pretty_name": manifest.run_id,
         **front(sources),
-        "language": ["en"],
+        "language": list(said.languages),
         "size_categories": [_size(rows[present[0]] if present else 0)],
         "task_categories": ["question-answering", "text-generation"],
         "tags": ["search-agent", *tags, "trailforge"],
@@ -66,10 +70,16 @@ def funnel_table(stages: Iterable[StageCount]) -> str:
     """The books as a section."""
     lines = ["## Funnel\n", "| stage | in | accepted | rejected | failed |", "|---|---:|---:|---|---|"]
     for line in stages:
-        rejected = ", ".join(f"{c.reason} {c.count}" for c in line.rejected)
-        failed = ", ".join(f"{c.reason} {c.count}" for c in line.failed)
+        rejected, failed = _reasons(line.rejected), _reasons(line.failed)
         lines.append(f"| {line.name} | {line.inputs} | {line.accepted} | {rejected} | {failed} |")
     return "\n".join(lines) + "\n"
+
+
+def _reasons(counts: Sequence[Count]) -> str:
+    """The first ones; those that people gave may be all different."""
+    told = [f"{plain(short(each.reason))} {each.count}" for each in counts[:_MOST_REASONS]]
+    rest = sum(each.count for each in counts[_MOST_REASONS:])
+    return ", ".join([*told, f"for other reasons {rest}"] if rest else told)
 
 
 def cost_table(manifest: Manifest) -> str:

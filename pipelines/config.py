@@ -110,6 +110,20 @@ class OutputConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CardConfig:
+    """What the card says that the run cannot tell of itself. Licences as hubs name them (`apache-2.0`), or in words."""
+
+    model_licence: str = ""
+    """Of the model, where it is not the embedded one; empty: not told, as those below."""
+    questions_licence: str = ""
+    corpus_licence: str = ""
+    """Of the corpus that is searched."""
+    graph_licence: str = ""
+    languages: tuple[str, ...] = ("en",)
+    """ISO 639-1 codes of what rows are written in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig(ABC):
     """What the runs of all datasets have in common: everything about a run but its input and its folder."""
 
@@ -120,6 +134,7 @@ class RunConfig(ABC):
     ledger: str = ""
     """URL of a ledger that all workers share (`postgresql://user@host/database`); empty: a file in the run's folder."""
     seed: int = 0
+    card: CardConfig = field(default_factory=CardConfig)
     redo: int = 0
     """How often the run has asked for cut replies anew (`--redo truncated`)."""
 
@@ -134,9 +149,10 @@ class RunConfig(ABC):
         return replace(self.model.client(self.caps), redo=self.redo)
 
     def deciding(self) -> dict[str, Any]:
-        """What decides the rows: all but where model and ledger are, how much runs at a time, how much may be spent."""
+        """What decides the rows: all but where model and ledger are, how much runs and may be spent, and the card."""
         content = to_dict(self)
         del content["caps"]
+        del content["card"]
         for name in ("url", "max_in_flight", "timeout_s", "stall_s"):
             del content["model"][name]
         for name in ("questions_in_flight", "worker_start_s", "worker_silence_s"):

@@ -234,8 +234,9 @@ def _section(run_id: str, changes: Iterable[CuratedRow]) -> str:
         [
             "\n## Curation\n",
             f"Made of the run `{run_id}` by {len(people)} curator{'s' if len(people) != 1 else ''}; `{TABLE}` tells",
-            "each decision. A fixed row has a uid of its own; filter scores and figures of its search are those of the",
-            "row that it is derived from.\n",
+            "each decision. A fixed row has a uid of its own. Its conversation, gold answer and rewards agree;",
+            "figures of its search are those of the row that it is derived from; scores that a model or other rows",
+            "gave to another wording are left out.\n",
             "| rows | count |",
             "|---|---:|",
             *lines,

@@ -46,19 +46,23 @@ def card(
 ) -> str:
     """The card as Markdown; its plots are written beside it."""
     figures = _figures(rows, rejected)
-    sources = [*of_questions(folder), *over_corpus(config.retrieval), *of_graph(config.kg_hash)]
+    sources = [
+        *of_questions(folder, config.card),
+        *over_corpus(config.retrieval, config.card),
+        *of_graph(config.kg_hash, config.card),
+    ]
     parts = {name: (figures.rewards[name], figures.rejected[name]) for name in _PARTS}
     write_figure(folder / FUNNEL, funnel(manifest.stages))
     write_figure(folder / REWARDS, distributions(parts))
     sections = [
-        front_matter(manifest, _DATA_TABLES, ["knowledge-graph", "dynasearcher"], sources),
+        front_matter(manifest, _DATA_TABLES, ["knowledge-graph", "dynasearcher"], sources, config.card),
         f"# {manifest.run_id}\n",
         _summary(manifest, config, figures),
         funnel_table(manifest.stages),
         f"![What each stage let through]({FUNNEL})\n",
         _rewards(figures),
         f"## Cost\n\n{cost_table(manifest)}\n",
-        section(manifest.model, sources),
+        section(manifest.model, sources, config.card),
         _limits(config),
         _examples(figures, next(iter(_pairs(folder)), None)),
     ]

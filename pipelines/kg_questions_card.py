@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
 from pipelines.kg_config import KgQuestionRunConfig
-from pipelines.licences import of_graph, section
+from pipelines.licences import of_graph, plain, section
 from pipelines.plots import FUNNEL, funnel, write_figure
 from schemas import KgQuestion, Manifest
 
@@ -33,17 +33,17 @@ def card(folder: Path, manifest: Manifest, config: KgQuestionRunConfig, rows: It
         figures.forms[row.shape, row.hops] += 1
         figures.relations.update({fact.triple.relation_label for fact in row.chain.facts})
         figures.examples.setdefault(row.shape, row)
-    sources = of_graph(config.kg_hash)
+    sources = of_graph(config.kg_hash, config.card)
     write_figure(folder / FUNNEL, funnel(manifest.stages))
     sections = [
-        front_matter(manifest, _DATA_TABLES, ["multi-hop", "knowledge-graph"], sources),
+        front_matter(manifest, _DATA_TABLES, ["multi-hop", "knowledge-graph"], sources, config.card),
         f"# {manifest.run_id}\n",
         _summary(manifest, config, figures),
         funnel_table(manifest.stages),
         f"![What each stage let through]({FUNNEL})\n",
         _tables(figures),
         f"## Cost\n\n{cost_table(manifest)}\n",
-        section(manifest.model, sources),
+        section(manifest.model, sources, config.card),
         _limits(config),
         *(_example(row) for _, row in sorted(figures.examples.items())),
     ]
@@ -56,7 +56,7 @@ def _summary(manifest: Manifest, config: KgQuestionRunConfig, figures: _Figures)
             "Questions made of facts of a knowledge graph, with the facts, the gold decomposition and the number of",
             "entities that satisfy each question (1). `questions.jsonl` has them as the other generators take them.\n",
             f"- Rows: {figures.forms.total()} questions, written by {config.writer.kind}",
-            f"- Graph: {config.kg_hash[:12]}, as of {config.as_of or 'a date that was not given'}",
+            f"- Graph: {config.kg_hash[:12]}, as of {plain(config.as_of) or 'a date that was not given'}",
             *origin_lines(manifest, "Paths of", config.seed),
         ]
     )
@@ -67,7 +67,7 @@ def _tables(figures: _Figures) -> str:
     lines += [f"| {shape} | {hops} | {count} |" for (shape, hops), count in sorted(figures.forms.items())]
     most = figures.relations.most_common(_MOST_RELATIONS)
     lines += [f"\n## Relations\n\nThe most frequent of {len(figures.relations)}.\n"]
-    lines += ["| relation | questions |", "|---|---:|", *(f"| {name} | {count} |" for name, count in most)]
+    lines += ["| relation | questions |", "|---|---:|", *(f"| {plain(name)} | {count} |" for name, count in most)]
     return "\n".join(lines) + "\n"
 
 
@@ -86,13 +86,16 @@ def _limits(config: KgQuestionRunConfig) -> str:
 
 
 def _example(row: KgQuestion) -> str:
-    hops = [f"{number}. {hop.question} **{hop.answer}**" for number, hop in enumerate(row.decomposition, start=1)]
+    hops = [
+        f"{number}. {plain(hop.question)} **{plain(hop.answer)}**"
+        for number, hop in enumerate(row.decomposition, start=1)
+    ]
     facts = "\n".join(row.path)
     return "\n".join(
         [
             f"## One question: {row.shape} (`{row.uid}`)\n",
-            f"{short(row.question)}\n",
-            f"Answer: {row.answer}\n",
+            f"{plain(short(row.question))}\n",
+            f"Answer: {plain(row.answer)}\n",
             *hops,
             f"\n```text\n{short(facts)}\n```\n",
         ]

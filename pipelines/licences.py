@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from inference.servers import embedded_licence
+from pipelines.config import CardConfig
 from pipelines.intake import INPUTS
 from retrieval import RetrievalConfig
 
@@ -25,7 +26,8 @@ _HUB_IDS = frozenset(
     "cc-by-nc-sa-4.0 cc-by-nd-4.0 cc-by-nc-nd-4.0 odc-by odbl pddl gfdl".split()
 )
 """Licences as hubs name them."""
-_MARKUP = re.compile(r"([\\`*_\[\]<>])")
+_MARKUP = re.compile(r"\A#|[\\`*\[\]<>~]|(?<![^\W_])_|_(?![^\W_])")
+"""Within a word `_` is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +48,16 @@ class Source:
         return name if name in _HUB_IDS else None
 
 
-def of_questions(folder: Path) -> list[Source]:
+def of_questions(folder: Path, said: CardConfig) -> list[Source]:
     """The benchmarks that a run's questions come from, by their form."""
     counts = Counter(name for (name,) in _columns(folder, "dataset"))
     return [
-        Source(name=f"questions ({name or 'of our own form'})", rows=count, note=_note(name))
+        Source(
+            name=f"questions ({name or 'of our own form'})",
+            rows=count,
+            licence=said.questions_licence,
+            note="" if said.questions_licence else _note(name),
+        )
         for name, count in sorted(counts.items())
     ]
 
@@ -70,22 +77,29 @@ def front(sources: Sequence[Source]) -> dict[str, Any]:
     return {"license": "other", "license_name": "those-of-the-sources"}
 
 
-def section(model: str, sources: Iterable[Source]) -> str:
+def section(model: str, sources: Iterable[Source], said: CardConfig) -> str:
     """Of the card."""
-    of_model = embedded_licence(model) or "not known here; its own card tells it"
-    lines = ["## Licences\n", "| what | rows | licence |", "|---|---:|---|", f"| model {model} |  | {of_model} |"]
+    of_model = plain(said.model_licence) or embedded_licence(model) or "not known here; its own card tells it"
+    lines = [
+        "## Licences\n",
+        "| what | rows | licence |",
+        "|---|---:|---|",
+        f"| model {plain(model)} |  | {of_model} |",
+    ]
     lines += map(_line, sources)
     return "\n".join(lines) + "\n"
 
 
-def over_corpus(retrieval: RetrievalConfig) -> list[Source]:
+def over_corpus(retrieval: RetrievalConfig, said: CardConfig) -> list[Source]:
     """The corpus that passages come from, where they are not those of the inputs."""
-    return [Source(name=f"passages of {shown(retrieval.corpus_index)}")] if retrieval.corpus_index else []
+    if not retrieval.corpus_index:
+        return []
+    return [Source(name=f"passages of {shown(retrieval.corpus_index)}", licence=said.corpus_licence)]
 
 
-def of_graph(digest: str) -> list[Source]:
+def of_graph(digest: str, said: CardConfig) -> list[Source]:
     """The knowledge graph whose manifest has this hash."""
-    return [Source(name=f"facts of the graph {digest[:12]}")]
+    return [Source(name=f"facts of the graph {digest[:12]}", licence=said.graph_licence)]
 
 
 def shown(path: str, parts: int = 2) -> str:
@@ -93,14 +107,14 @@ def shown(path: str, parts: int = 2) -> str:
     return "/".join(Path(path).parts[-parts:]) if Path(path).is_absolute() else path
 
 
+def plain(text: str) -> str:
+    """Anyone's text in a card: one line in which nothing is Markdown or HTML, and nothing ends a cell of a table."""
+    return _MARKUP.sub(r"\\\g<0>", " ".join(text.split()).replace("|", "/"))
+
+
 def _line(source: Source) -> str:
     rows = "" if source.rows is None else f"{source.rows}"
-    return f"| {_cell(source.name)} | {rows} | {_cell(source.licence) or 'not told'}{source.note} |"
-
-
-def _cell(text: str) -> str:
-    """Anyone's text in a table: one line in which nothing is Markdown or HTML."""
-    return _MARKUP.sub(r"\\\1", " ".join(text.split()).replace("|", "/"))
+    return f"| {plain(source.name)} | {rows} | {plain(source.licence) or 'not told'}{source.note} |"
 
 
 def _note(dataset: str) -> str:

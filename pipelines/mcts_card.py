@@ -29,17 +29,17 @@ class _Figures:
 def card(folder: Path, manifest: Manifest, config: MctsRunConfig, rows: Iterable[Trajectory]) -> str:
     """The card as Markdown; its plot is written beside it."""
     figures = _count(rows)
-    sources = [*of_questions(folder), *over_corpus(config.retrieval)]
+    sources = [*of_questions(folder, config.card), *over_corpus(config.retrieval, config.card)]
     write_figure(folder / FUNNEL, funnel(manifest.stages))
     sections = [
-        front_matter(manifest, _DATA_TABLES, ["mcts", "self-reflection"], sources),
+        front_matter(manifest, _DATA_TABLES, ["mcts", "self-reflection"], sources, config.card),
         f"# {manifest.run_id}\n",
         _summary(manifest, config, figures),
         funnel_table(manifest.stages),
         f"![What each stage let through]({FUNNEL})\n",
         _kinds(figures),
         f"## Cost\n\n{cost_table(manifest)}\n",
-        section(manifest.model, sources),
+        section(manifest.model, sources, config.card),
         _limits(config),
         _examples(figures),
     ]

@@ -25,6 +25,8 @@ FUNNEL = "plots/funnel.png"
 _DOTS_PER_INCH = 130
 _COLUMNS = 3
 _BINS = 20
+_LONGEST = 250
+"""Characters of a line in a figure."""
 
 
 def funnel(stages: Sequence[StageCount]) -> bytes:
@@ -41,7 +43,7 @@ def funnel(stages: Sequence[StageCount]) -> bytes:
             axes.barh(line, count / inputs, left=start, height=0.45, color=colour)
             start += count / inputs
         axes.text(1.02, line, f"{stage.accepted:,} of {stage.inputs:,}", va="center", fontsize=9, color=DARK)
-        axes.text(0, line + 0.42, _reasons(stage), va="center", fontsize=8, color=DARK)
+        axes.text(0, line + 0.42, _reasons(stage), va="center", fontsize=8, color=DARK, parse_math=False)
     axes.set_yticks(range(len(stages)), [stage.name.replace("_", " ") for stage in stages])
     axes.set(xticks=[], xlim=(0, 1.25), ylim=(len(stages) - 0.3, -0.4))
     axes.set_title("accepted (blue), rejected (orange), failed (red)", fontsize=11, loc="left")
@@ -105,7 +107,8 @@ def png_of(figure: Figure) -> bytes:
 
 def _reasons(stage: StageCount) -> str:
     each = sorted((*stage.rejected, *stage.failed), key=lambda count: (-count.count, count.reason))
-    return "   ".join(f"{count.reason.replace('_', ' ')} {count.count:,}" for count in each if count.count)
+    told = "   ".join(f"{count.reason.replace('_', ' ')} {count.count:,}" for count in each if count.count)
+    return told if len(told) <= _LONGEST else told[:_LONGEST] + " …"  # people give theirs in their own words
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-DecisionAction = Literal["accept", "reject", "fix", "comment"]
+DecisionAction = Literal["accept", "reject", "fix", "comment", "withdraw"]
+"""`withdraw` takes back all that oneself had decided on the row; one's comments stay."""
 RulingAction = Literal["accept", "reject", "fix"]
 CuratedAction = Literal["accept", "reject", "fix", "follow"]
 """`follow`: the row went because one that it was made of was rejected or fixed."""
@@ -83,6 +84,8 @@ class Fix:
     value: str
     """As JSON."""
     who: str
+    when: str = ""
+    """As in `Decision`; empty where only what holds is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +100,7 @@ class Ruling:
     detail: str = ""
     """Of a rejection: who gave which reason."""
     fixes: tuple[Fix, ...] = ()
-    """By field."""
+    """By field, the whole before its parts: in this order they are made."""
     who: tuple[str, ...] = ()
     """All who decided, by name."""
     source_id: str = ""

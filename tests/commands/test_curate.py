@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,69 @@ def test_decide_stats_apply(finished_run: FinishedRun, tmp_path: Path) -> None: 
     assert verify_run(tmp_path / "curated").is_clean
     with pytest.raises(InvalidInput, match="is a curated data set"):
         run("decide", tmp_path / "curated", uids[2], "--accept")
+
+
+def test_a_person_takes_back_what_was_said(finished_run: FinishedRun, tmp_path: Path) -> None:  # noqa: F811
+    folder, rows = finished_run.folder, rows_of(finished_run.folder)
+    uid = rows[0].uid
+    run("decide", folder, uid, "--reject", "dull", "--who", "ann")
+    run("decide", folder, uid, "--fix", "question=Who then?", "--who", "ben")
+    run("decide", folder, rows[1].uid, "--accept", "--who", "ben")
+    assert "withdraw, comment by ann" in run("decide", folder, uid, "--withdraw", "--comment", "sorry", "--who", "ann")
+    shown = run("stats", folder)
+    assert "ann" not in shown and "differ" not in shown
+    run("apply", folder, "--out", tmp_path / "curated")
+    assert rows_of(tmp_path / "curated")[0].question == "Who then?" and verify_run(tmp_path / "curated").is_clean
+    for row in rows[:2]:
+        run("decide", folder, row.uid, "--withdraw", "--who", "ben")
+    with pytest.raises(InvalidInput, match="nobody decided"):
+        run("apply", folder, "--out", tmp_path / "again")
+    with pytest.raises(InvalidInput, match="ann decided nothing on a row"):
+        run("decide", folder, uid, "--withdraw", "--who", "ann")
+
+
+def test_a_word_on_a_row_that_is_not_there_can_be_taken_back(finished_run: FinishedRun, tmp_path: Path) -> None:  # noqa: F811
+    folder, row = finished_run.folder, rows_of(finished_run.folder)[0]
+    run("decide", folder, row.uid, "--accept", "--who", "ann")
+    line = (folder / LOG).read_text()
+    (folder / LOG).write_text(
+        line + line.replace(row.uid, "gone").replace("accept", "reject").replace('reason": "', 'reason": "dull')
+    )
+    assert "cannot be applied: mcts_trajectories, gone (ann): no such row in this run" in run("stats", folder)
+    with pytest.raises(InvalidInput, match="a decision on row gone of mcts_trajectories, which is not in this run"):
+        run("apply", folder, "--out", tmp_path / "curated")
+    run("decide", folder, "gone", "--withdraw", "--comment", "of another run", "--who", "ann")
+    run("apply", folder, "--out", tmp_path / "curated")
+    assert verify_run(tmp_path / "curated").is_clean
+
+
+def test_two_logs_are_merged_and_what_does_not_go_together_is_mended(
+    finished_run: FinishedRun,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    folder, row = finished_run.folder, rows_of(finished_run.folder)[0]
+    turn = len(row.messages) - 1
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(folder, elsewhere)
+    told = row.messages[turn].content.replace("<think>", "<think>So. ")
+    run("decide", folder, row.uid, "--fix", f"final_answer=the {row.final_answer}", "--who", "ann")
+    run("decide", elsewhere, row.uid, "--fix", f"messages.{turn}.content={told}", "--who", "ben")
+    own = (folder / LOG).read_bytes()
+    line = json.dumps(json.loads(own) | {"run_id": "before"})
+    (elsewhere / LOG).write_bytes((elsewhere / LOG).read_bytes() + line.encode() + b'\n{"torn')
+    merged = run("merge", folder, elsewhere, elsewhere / LOG, folder)
+    assert merged.startswith("1 new words by ben; 2 on other runs are left out\n")
+    unfit = f"cannot be applied: mcts_trajectories, {row.uid} (ann, ben): "
+    assert unfit in merged and unfit in run("stats", folder)
+    assert "0 new words; 2 on other" in run("merge", folder, elsewhere / LOG, elsewhere)
+    with pytest.raises(InvalidInput, match="it ends with the answer"):
+        run("apply", folder, "--out", tmp_path / "curated")
+    run("decide", folder, row.uid, "--withdraw", "--who", "ann")
+    assert "cannot be applied" not in run("stats", folder)
+    run("apply", folder, "--out", tmp_path / "curated")
+    assert rows_of(tmp_path / "curated")[0].messages[turn].content == told and verify_run(tmp_path / "curated").is_clean
+    with pytest.raises(InvalidInput, match="no such file or folder"):
+        run("merge", folder, tmp_path / "none.jsonl")
 
 
 def test_a_pattern_is_refused_shown_and_taken_back(finished_run: FinishedRun) -> None:  # noqa: F811

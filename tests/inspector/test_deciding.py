@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from inspector.deciding import decide, fix_of, parts_of, value_at
-from inspector.decisions import read_decisions
+from inspector.decisions import read_decisions, standing
 from schemas import InvalidInput, Ruling
 
 ROW = {
@@ -54,11 +54,66 @@ def test_words_that_do_not_fit_with_earlier_ones_are_not_written(tmp_path: Path)
     assert [each.value for each in read_decisions(tmp_path)] == ['"Lübeck"']
 
 
+def test_one_takes_back_what_was_said_and_what_others_said_has_to_hold_without_it(tmp_path: Path) -> None:
+    def only_together(row: Mapping[str, Any], ruling: Ruling) -> None:
+        if {fix.field for fix in ruling.fixes} == {"num_hops"}:
+            raise InvalidInput("not without the answer", field="num_hops")
+
+    say(tmp_path, {"action": "comment", "comment": "see step 2"})
+    for who in ("ann", "ben"):
+        with pytest.raises(InvalidInput, match=f"{who} decided nothing on row u"):
+            say(tmp_path, {"action": "withdraw"}, who=who)
+    say(tmp_path, fix_of(ROW, "answer", "Lübeck"))
+    say(tmp_path, fix_of(ROW, "num_hops", "3"), check=only_together, who="ben")
+    with pytest.raises(InvalidInput, match="not without the answer"):
+        say(tmp_path, {"action": "withdraw"}, check=only_together)
+    say(tmp_path, {"action": "withdraw"}, {"action": "comment", "comment": "mine"}, check=only_together, who="ben")
+    assert [each.who for each in standing(read_decisions(tmp_path))] == ["ann"]
+    say(tmp_path, {"action": "withdraw"}, check=only_together)
+    assert standing(read_decisions(tmp_path)) == [] and len(read_decisions(tmp_path)) == 6
+
+
+def test_what_leaves_no_valid_row_can_be_taken_back(tmp_path: Path) -> None:
+    for field, value, who in (("answer", "Lübeck", "ann"), ("num_hops", "3", "ben"), ("question_id", "r", "cleo")):
+        say(tmp_path, fix_of(ROW, field, value), who=who)
+    for who in ("ann", "ben"):
+        say(tmp_path, {"action": "withdraw"}, check=no_two_fixes, who=who)
+    assert [each.who for each in standing(read_decisions(tmp_path))] == ["cleo"]
+
+
+def test_a_fix_that_changes_nothing_is_none(tmp_path: Path) -> None:
+    for field, text in (
+        ("answer", "Kiel"),
+        ("num_hops", "2"),
+        ("answer_aliases", '["a","b"]'),
+        ("messages.1.role", "assistant"),
+    ):
+        with pytest.raises(InvalidInput, match=f"'{field}': is that already"):
+            say(tmp_path, fix_of(ROW, field, text))
+    say(tmp_path, fix_of(ROW, "answer", "Lübeck"))
+    say(tmp_path, fix_of(ROW, "answer", "Kiel"), who="ben")
+    assert [json.loads(each.value) for each in read_decisions(tmp_path)] == ["Lübeck", "Kiel"]
+
+
+def test_what_is_no_text_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="not valid UTF-8"):
+        say(tmp_path, {"action": "reject", "reason": "\udcff bad"})
+    assert read_decisions(tmp_path) == []
+
+
 def test_a_fix_is_text_where_the_row_has_text() -> None:
     assert json.loads(fix_of(ROW, "messages.1.content", '"Here."')["value"]) == '"Here."'
     assert json.loads(fix_of(ROW, "num_hops", "3")["value"]) == 3
     assert value_at(ROW, "messages.0.role") == "user"
-    for field in ("nothing", "messages.2.content", "answer.0", "messages.role"):
+    for field in (
+        "nothing",
+        "messages.2.content",
+        "answer.0",
+        "messages.role",
+        "messages.²",
+        "messages.-1",
+        "messages.01",
+    ):
         with pytest.raises(InvalidInput, match="no such field"):
             fix_of(ROW, field, "x")
 

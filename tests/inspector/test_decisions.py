@@ -44,7 +44,7 @@ words = st.builds(
     ),
     st.sampled_from(PEOPLE),
     st.integers(0, 3),  # so that many come at the same time
-    st.sampled_from(["accept", "reject", "fix"]),
+    st.sampled_from(["accept", "reject", "fix", "withdraw"]),
     st.sampled_from("12"),
     st.sampled_from(["answer", "question"]),
     st.integers(0, 1),
@@ -70,7 +70,8 @@ def test_a_log_merged_with_itself_says_the_same(log: list[Decision]) -> None:
 def test_one_rejection_outweighs_and_every_difference_is_listed(log: list[Decision]) -> None:
     found = merged(log)
     stances = standing(log)
-    assert len(stances) == len({(each.uid, each.who) for each in log})
+    last = {(each.uid, each.who): each.action for each in sorted(log, key=lambda each: each.when)}
+    assert [(each.uid, each.who) for each in stances] == sorted(key for key in last if last[key] != "withdraw")
     for ruling in found.rulings:
         of_row = [each for each in stances if each.uid == ruling.uid]
         rejecting = [each for each in of_row if each.action == "reject"]
@@ -94,6 +95,21 @@ def test_fixes_add_up_stay_with_an_acceptance_and_go_with_a_rejection() -> None:
     assert ruled(fix("ann", 1, "a", 1), said("ben", 2, "reject")) == ("reject", {})
 
 
+def test_who_withdraws_was_never_heard() -> None:
+    log = [said("ann", 1, "reject"), fix("ben", 2, "a", 1), said("ann", 3, "comment", comment="see there")]
+    assert ruled(*log)[0] == "reject" and ruled(*log, said("ann", 4, "withdraw")) == ruled(log[1])
+    assert merged([*log, said("ann", 4, "withdraw")]).conflicts == ()
+    assert ruled(*log, said("ann", 0, "withdraw"))[0] == "reject"
+    assert merged([fix("ann", 1, "a", 1), said("ann", 2, "withdraw")]) == Merged(rulings=(), conflicts=())
+    assert ruled(fix("ann", 1, "a", 1), said("ann", 2, "withdraw"), said("ann", 3, "accept")) == ("accept", {})
+
+
+@given(logs, st.sampled_from(PEOPLE))
+def test_a_log_with_all_of_one_person_withdrawn_is_the_log_of_the_others(log: list[Decision], who: str) -> None:
+    taken_back = [said(who, 9, "withdraw", uid=uid) for uid in "12"]
+    assert merged([*log, *taken_back]) == merged(each for each in log if each.who != who)
+
+
 def test_of_two_values_for_a_field_the_later_one_holds_and_they_are_a_conflict() -> None:
     log = [fix("ben", 1, "a", {"x": 1, "y": 2}), fix("ann", 2, "a", 4)]
     assert ruled(*log) == ("fix", {"a": 4})
@@ -101,6 +117,35 @@ def test_of_two_values_for_a_field_the_later_one_holds_and_they_are_a_conflict()
     assert (conflict.field, conflict.sides) == ("a", (("ann", "4"), ("ben", '{"x": 1, "y": 2}')))
     alike = fix("ann", 2, "a", {"y": 2, "x": 1})
     assert merged([log[0], alike]).conflicts == ()
+
+
+def messages(*texts: str) -> list[dict[str, str]]:
+    return [{"content": text} for text in texts]
+
+
+@pytest.mark.parametrize("people", [("ann", "ben"), ("ben", "ann"), ("ann", "ann")])
+def test_a_later_fix_of_the_whole_replaces_one_of_its_part(people: tuple[str, str]) -> None:
+    part, whole = fix(people[0], 1, "m.1.content", "early"), fix(people[1], 2, "m", messages("a", "late"))
+    assert ruled(part, fix(people[0], 1, "m1", "x"), whole) == ("fix", {"m": messages("a", "late"), "m1": "x"})
+    (found,) = merged([part, whole]).conflicts or (None,)
+    if people[0] == people[1]:
+        assert found is None
+    else:
+        assert found is not None and found.field == "m.1.content"
+        assert dict(found.sides) == {people[0]: '"early"', people[1]: '"late"'}
+
+
+def test_a_later_fix_of_the_part_changes_the_whole_that_somebody_fixed() -> None:
+    whole, part = fix("ann", 1, "m", messages("a", "b")), fix("ben", 2, "m.10.content", "late")
+    (ruling,) = merged([part, whole]).rulings
+    assert [each.field for each in ruling.fixes] == ["m", "m.10.content"]
+    assert [c.sides for c in merged([part, whole]).conflicts] == [(("ann", "null"), ("ben", '"late"'))]
+    assert merged([whole, fix("ben", 2, "m.1.content", "b")]).conflicts == ()
+
+
+def test_a_fix_keeps_its_own_time() -> None:
+    log = [fix("ann", 1, "a", 1), fix("ben", 2, "a", 2), fix("ann", 3, "b", 3), said("ann", 4, "accept")]
+    assert ruled(*log) == ("fix", {"a": 2, "b": 3})
 
 
 def test_comments_decide_nothing_and_other_runs_are_told_apart() -> None:
@@ -157,6 +202,15 @@ def test_a_decision_that_says_too_little_is_not_written(tmp_path: Path, bad: Dec
     with pytest.raises(InvalidInput) as caught:
         append(tmp_path, [decision(), bad])
     assert caught.value.field == field and read_decisions(tmp_path) == []
+
+
+def test_many_records_at_once_are_written_and_too_long_a_line_is_not(tmp_path: Path) -> None:
+    many = [decision(uid=str(number), comment="x" * 1000) for number in range(1100)]
+    append(tmp_path, many)
+    assert read_decisions(tmp_path) == many
+    with pytest.raises(InvalidInput, match="more than 1,048,576 bytes in a line"):
+        append(tmp_path, [decision(comment="x" * (1 << 20))])
+    assert len(read_decisions(tmp_path)) == len(many)
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import yaml
 
 from pipelines.bundles_card import card
 from pipelines.config import ModelConfig
+from pipelines.licences import plain
 from schemas import Bundle, BundleQuestion, PlanNode, read_parquet, read_rows, write_parquet
 from tests.pipelines.bundles_support import CONFIG, FinishedBundles, config_with
 
@@ -97,7 +98,7 @@ def test_there_is_one_example_of_each_type_with_its_evidence_and_plan(
         first = next(row for row in questions if row.type == kind)
         example = text.split(f"### {kind} (`{first.uid}`)")[1].split("\n### ")[0]
         assert first.question in example and first.dag_text in example
-        assert all(f"> {hop.evidence} (`{hop.document_id}`)" in example for hop in first.hops)
+        assert all(f"> {plain(hop.evidence)} ({plain(hop.document_id)})" in example for hop in first.hops)
         assert all(f"- {letter}. {option}" in example for letter, option in zip("ABCDEF", first.options, strict=False))
         assert f"Answer: {', '.join(first.correct_options) or first.answer}\n" in example
 
@@ -135,3 +136,11 @@ def test_rows_of_the_embedded_model_are_said_not_to_be_for_training(finished_bun
     assert warning not in card(run.folder, run.manifest, CONFIG)
     steps = config_with(model=ModelConfig(url="embedded"), writer=replace(CONFIG.writer, kind="steps"))
     assert warning in card(run.folder, run.manifest, steps)
+
+
+def test_what_sources_and_models_wrote_is_no_markup(finished_bundles: FinishedBundles) -> None:
+    hops = rows(finished_bundles, "bundle_questions", BundleQuestion)[0].hops
+    wrote = "## Free: [login](https://x.example) <img src=https://x.example>"
+    text = rewritten(finished_bundles, question=wrote, hops=(replace(hops[0], evidence=wrote), *hops[1:]))
+    safe = r"\## Free: \[login\](https://x.example) \<img src=https://x.example\>"
+    assert f"\n\n{safe}\n" in text and f"> {safe} (" in text and "<img" not in text.replace(r"\<img", "")

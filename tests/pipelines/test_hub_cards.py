@@ -14,16 +14,19 @@ import pytest
 from huggingface_hub import DatasetCard
 
 from pipelines import kg_card
-from pipelines.card import front_matter
+from pipelines.accounting import stage
+from pipelines.card import front_matter, funnel_table
+from pipelines.config import CardConfig
 from pipelines.curation import apply
 from pipelines.finish import read_manifest
-from pipelines.licences import Source, front, of_documents, of_questions, over_corpus, section, shown
+from pipelines.licences import Source, front, of_documents, of_graph, of_questions, over_corpus, plain, section, shown
+from pipelines.plots import funnel
 from pipelines.pushing import checked_files
 from retrieval import RetrievalConfig
 from schemas import FileEntry, KgTrajectory, Question, Ruling, write_parquet
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FREE, FinishedKg
-from tests.pipelines.support import FinishedRun
+from tests.pipelines.support import CONFIG, FinishedRun, config_with
 from tests.support.rows import QUESTION
 
 
@@ -98,7 +101,7 @@ def test_a_curated_data_set_tells_its_decisions_apart_from_its_questions(origina
 )
 def test_the_size_is_that_of_the_first_table(original_run: FinishedRun, rows: int, size: str) -> None:
     files = (FileEntry(path="a/part-0.parquet", rows=rows, sha256=""), FileEntry(path="b/p", rows=5, sha256=""))
-    text = front_matter(replace(original_run.manifest, files=files), ["a"], [], [])
+    text = front_matter(replace(original_run.manifest, files=files), ["a"], [], [], CardConfig())
     assert f"- {size}\n" in text
 
 
@@ -118,14 +121,56 @@ def test_licences_of_documents_are_theirs_and_of_questions_those_of_their_benchm
     assert len(found) > 1 and sum(each.rows or 0 for each in found) == original_bundles.settings.items
     (tmp_path / "inputs").mkdir()
     write_parquet(tmp_path / "inputs" / "part-0.parquet", Question, [replace(QUESTION, dataset="musique")] * 2)
-    (asked,) = of_questions(tmp_path)
+    (asked,) = of_questions(tmp_path, CardConfig())
     assert asked.rows == 2 and asked.hub_id is None
-    told = section("smollm2-135m-instruct-q4_1", [Source(name="a|b\nc", rows=3, licence="MIT"), asked])
+    told = section("smollm2-135m-instruct-q4_1", [Source(name="a|b\nc", rows=3, licence="MIT"), asked], CardConfig())
     assert "| model smollm2-135m-instruct-q4_1 |  | Apache-2.0 |" in told and "| a/b c | 3 | MIT |" in told
     assert "CC BY 4.0 if it is the published one" in told
-    assert "| model gpt |  | not known here; its own card tells it |" in section("gpt", [])
-    over = over_corpus(RetrievalConfig(scope="corpus", corpus_index="/home/ann/indexes/wiki"))
-    assert [each.name for each in over] == ["passages of indexes/wiki"] and over_corpus(RetrievalConfig()) == []
+    assert "| model gpt |  | not known here; its own card tells it |" in section("gpt", [], CardConfig())
+    over = over_corpus(RetrievalConfig(scope="corpus", corpus_index="/home/ann/indexes/wiki"), CardConfig())
+    assert [each.name for each in over] == ["passages of indexes/wiki"]
+    assert over_corpus(RetrievalConfig(), CardConfig()) == []
+
+
+def test_a_preset_tells_licences_and_languages_and_decides_no_row(original_run: FinishedRun, tmp_path: Path) -> None:
+    said = CardConfig(
+        model_licence="apache-2.0", questions_licence="CC BY 4.0", corpus_licence="CC BY-SA 4.0",
+        graph_licence="CC0 1.0", languages=("de", "en"),
+    )  # fmt: skip
+    (tmp_path / "inputs").mkdir()
+    write_parquet(tmp_path / "inputs" / "part-0.parquet", Question, [replace(QUESTION, dataset="musique")])
+    corpus = RetrievalConfig(scope="corpus", corpus_index="wiki")
+    sources = [*of_questions(tmp_path, said), *over_corpus(corpus, said), *of_graph("f" * 64, said)]
+    assert [each.hub_id for each in sources] == ["cc-by-4.0", "cc-by-sa-4.0", "cc0-1.0"]
+    told = section("gpt", sources, said)
+    assert "| model gpt |  | apache-2.0 |" in told and "| questions (musique) | 1 | CC BY 4.0 |" in told
+    assert "language:\n- de\n- en\n" in front_matter(original_run.manifest, [], [], sources, said)
+    assert config_with(card=said).hash == CONFIG.hash
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("wrong_answer", "wrong_answer"),
+        ("a | b <script>1</script> [x](javascript:1)", r"a / b \<script\>1\</script\> \[x\](javascript:1)"),
+        ("\n## Free dataset:\n# `y` ~z~", r"\## Free dataset: # \`y\` \~z\~"),
+        ("_very_ *dull*", r"\_very\_ \*dull\*"),
+    ],
+)
+def test_what_others_wrote_is_no_markup_in_a_card(text: str, escaped: str) -> None:
+    assert plain(text) == escaped
+    books = stage("curate", inputs=2, accepted=1, rejected=[text])
+    assert f"| curate | 2 | 1 | {escaped} 1 |  |" in funnel_table([books])
+
+
+def test_of_many_reasons_the_first_are_told() -> None:
+    told = funnel_table([stage("curate", inputs=31, accepted=1, rejected=[f"reason {n:02d}" for n in range(30)])])
+    assert "reason 19 1, for other reasons 10 |" in told and "reason 20" not in told
+
+
+def test_a_reason_of_a_person_is_no_formula_in_the_figure() -> None:
+    books = stage("curate", inputs=2, accepted=1, rejected=["costs $5 and $x^" + "!" * 1000])
+    assert funnel([books]).startswith(b"\x89PNG")
 
 
 def test_paths_of_this_machine_are_no_part_of_a_card(folder_of: Mapping[str, Path], tmp_path: Path) -> None:
