@@ -15,6 +15,7 @@ from inspector.open_run import OpenRun
 from inspector.views.bundle_question import documents_of, show_bundle_head, show_bundle_question, show_documents
 from inspector.views.picking import go_to, pick
 from inspector.views.searching import searched
+from inspector.views.to_decide import show_link
 from inspector.visible_text import escaped
 from schemas import Bundle
 
@@ -92,6 +93,8 @@ def _show_asked(run: OpenRun, asked: AskedQuestion) -> None:
         _show_verdict("rejected", "Not in the data set", asked.rejected.reason, asked.rejected.detail)
     elif asked.fate == "candidate":
         _show_verdict("candidate", "A candidate: the run has not chosen among all candidates yet", "", "")
+    if asked.fate != "candidate":
+        show_link(*("rejected", asked.rejected.uid) if asked.rejected else ("bundle_questions", asked.row.uid))
     show_bundle_question(run, asked.row)
 
 
