@@ -135,12 +135,12 @@ def apply(
     from pipelines import curation
     from pipelines.files import sha256_of
 
-    settings = _settings(folder)
+    settings, path = _settings(folder), folder / LOG
+    digest = sha256_of(path) if path.is_file() else ""  # before it is read: what is said meanwhile is another log
     decisions = read_decisions(folder)
-    path = folder / LOG
     if not decisions:
         raise InvalidInput("no decisions; `trailforge curate decide` makes some", file=path)
-    log = FileEntry(path=str(path), rows=len(decisions), sha256=sha256_of(path))
+    log = FileEntry(path=str(path), rows=len(decisions), sha256=digest)
     heard = merged(of_run(decisions, settings.run_id))
     manifest = curation.apply(folder, out, heard.rulings, log)
     (books,) = [line for line in manifest.stages if line.name == "curate"]

@@ -19,9 +19,14 @@ _TAIL = 1 << 20
 def append_records(path: Path, records: Sequence[object]) -> None:
     """Write records at the end of a log and bring them to disk, all or none. The next append removes a half line.
 
-    Raises `OutputError` when the log cannot be written, `InvalidInput` for more than a mebibyte.
+    Raises `OutputError` when the log cannot be written, `InvalidInput` for more than a mebibyte, and for text that was
+    no UTF-8 when it was typed.
     """
-    lines = "".join(json.dumps(to_dict(each), ensure_ascii=False) + "\n" for each in records).encode()
+    text = "".join(json.dumps(to_dict(each), ensure_ascii=False) + "\n" for each in records)
+    try:
+        lines = text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"not valid UTF-8 ({text[error.start : error.end]!r})") from error
     if len(lines) > _TAIL:
         raise InvalidInput(f"more than {_TAIL:,} bytes at once", field="value")
     try:

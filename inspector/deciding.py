@@ -35,8 +35,8 @@ def decide(
     """Write what somebody says of a row, all of it or none.
 
     `words`: fields of `Decision`, at least `action`. Raises `InvalidInput` for a word that says too little, that takes
-    back what was not said, or that together with what others said leaves no valid row; `OutputError` when the log
-    cannot be written.
+    back what was not said or fixes what is right already, or that together with what others said leaves no valid row;
+    `OutputError` when the log cannot be written.
     """
     uid = row["uid"] if "uid" in row else row["id"]
     takes_back = any(word["action"] == "withdraw" for word in words)  # even on a row that is not there any more
@@ -46,12 +46,21 @@ def decide(
         for word in words
     ]
     heard = [each for each in of_run(read_decisions(folder), run_id) if (each.table, each.uid) == (table, uid)]
-    if takes_back and not any(stance.who == who for stance in standing(heard)):
+    stances = standing(heard)
+    if takes_back and not any(each.who == who for each in stances):
         raise InvalidInput(f"{who} decided nothing on row {uid} of {table} that could be taken back", field="action")
+    fixed = {fix.field.split(".")[0] for each in stances for fix in each.fixes}
+    for each in new:
+        if each.action == "fix" and each.field.split(".")[0] not in fixed and _stands_there(row, each):
+            raise InvalidInput("is that already", field=each.field)
     if not (takes_back and _is_refused(row, heard, check)):  # what is wrong already has to be mended somewhere
         _check(row, [*heard, *new], check)
     append(folder, new)
     return new
+
+
+def _stands_there(row: Mapping[str, Any], fix: Decision) -> bool:
+    return json.loads(fix.value) == value_at(row, fix.field)
 
 
 def _check(row: Mapping[str, Any], words: Sequence[Decision], check: Check) -> None:
@@ -80,11 +89,10 @@ def value_at(row: Mapping[str, Any], field: str) -> Any:
     """A field, or a part of it as `messages.3.content`. Raises `InvalidInput` when there is none."""
     at: Any = row
     for step in field.split("."):
-        at = dict(enumerate(at)) if isinstance(at, list) else at
-        key = int(step) if step.isdigit() else step
-        if not isinstance(at, dict) or key not in at:
+        at = {str(number): each for number, each in enumerate(at)} if isinstance(at, list) else at
+        if not isinstance(at, dict) or step not in at:
             raise InvalidInput("the row has no such field", field=field)
-        at = at[key]
+        at = at[step]
     return at
 
 

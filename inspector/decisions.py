@@ -6,8 +6,9 @@ left half-written is passed over, and the next append removes it.
 What holds for a row: each person's latest word counts, comments aside. A fix says that the row is good once it is
 fixed; fixes of different fields add up; an acceptance keeps one's earlier fixes, a rejection takes them back. Who
 withdraws has decided nothing on the row, as if never heard. One rejection outweighs all acceptances. Of two values for
-one field the later one holds. Where people differ, that is a conflict and is listed. The order of the lines of
-different people does not matter, nor does a line that comes twice.
+one field the later one holds, and a field is also what it is a part of: a later fix of `messages` replaces one of
+`messages.2.content`, a later fix of the part changes the whole. Where people differ, that is a conflict and is listed.
+The order of the lines of different people does not matter, nor does a line that comes twice.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Stance:
     action: RulingAction
     reason: str
     fixes: tuple[Fix, ...]
-    """By field; none where the row is rejected."""
+    """By field, the whole before its parts; none where the row is rejected."""
     source_id: str
 
     @property
@@ -151,10 +152,10 @@ def source_of(table: str, row: Mapping[str, Any]) -> str:
 def _stance(words: Sequence[Decision]) -> Stance:
     """Of one person's words on one row, in the order of time."""
     last = words[-1]
-    fixes: dict[str, Fix] = {}
+    fixes: list[Fix] = []
     for word in words:
         if word.action == "fix":
-            fixes[word.field] = Fix(field=word.field, value=word.value, who=word.who)
+            fixes.append(Fix(field=word.field, value=word.value, who=word.who, when=word.when))
         elif word.action == "reject":
             fixes.clear()
     action: RulingAction = "reject" if last.action == "reject" else "fix" if fixes else "accept"
@@ -165,7 +166,7 @@ def _stance(words: Sequence[Decision]) -> Stance:
         when=last.when,
         action=action,
         reason=last.reason if action == "reject" else "",
-        fixes=tuple(fixes[name] for name in sorted(fixes)),
+        fixes=_holding(fixes),
         source_id=last.source_id,
     )
 
@@ -174,8 +175,8 @@ def _ruling(stances: Sequence[Stance]) -> Ruling:
     """What holds for one row."""
     in_time = sorted(stances, key=lambda each: (each.when, each.who))
     against = [each for each in in_time if not each.is_kept]
-    latest = {fix.field: fix for each in in_time for fix in each.fixes}
-    fixes = () if against else tuple(latest[name] for name in sorted(latest))
+    said = sorted((fix for each in stances for fix in each.fixes), key=lambda fix: (fix.when, fix.who))
+    fixes = () if against else _holding(said)
     return Ruling(
         table=stances[0].table,
         uid=stances[0].uid,
@@ -188,15 +189,43 @@ def _ruling(stances: Sequence[Stance]) -> Ruling:
     )
 
 
+def _holding(fixes: Iterable[Fix]) -> tuple[Fix, ...]:
+    """Of fixes in the order of time those that later ones leave, by field: the whole before its parts."""
+    held: dict[str, Fix] = {}
+    for fix in fixes:
+        held = {field: each for field, each in held.items() if not _is_in(field, fix.field)} | {fix.field: fix}
+    return tuple(held[field] for field in sorted(held, key=lambda field: field.split(".")))
+
+
 def _conflicts(stances: Sequence[Stance]) -> Iterator[Conflict]:
     """Where those who decided on one row differ."""
     table, uid = stances[0].table, stances[0].uid
     if len({each.is_kept for each in stances}) > 1:
         yield Conflict(table=table, uid=uid, field="", sides=tuple((each.who, each.action) for each in stances))
-    values: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for each in stances:
-        for fix in each.fixes:
-            values[fix.field].append((each.who, fix.value))
-    for field in sorted(values):
-        if len({json.dumps(json.loads(value), sort_keys=True) for _, value in values[field]}) > 1:
-            yield Conflict(table=table, uid=uid, field=field, sides=tuple(values[field]))
+    for field in sorted({fix.field for each in stances for fix in each.fixes}):
+        values = [(each.who, value) for each in stances for value in _wanted(each, field)]
+        if len({json.dumps(json.loads(value), sort_keys=True) for _, value in values}) > 1:
+            yield Conflict(table=table, uid=uid, field=field, sides=tuple(values))
+
+
+def _wanted(stance: Stance, field: str) -> list[str]:
+    """What somebody's fix of a field, or else of the nearest thing that it is a part of, makes of it, as JSON.
+
+    None without such a fix. Where the fixed thing has no such part, `null`.
+    """
+    around = [fix for fix in stance.fixes if _is_in(field, fix.field)]
+    if not around:
+        return []
+    nearest = max(around, key=lambda fix: len(fix.field))
+    if nearest.field == field:
+        return [nearest.value]
+    at = json.loads(nearest.value)
+    for step in field.removeprefix(f"{nearest.field}.").split("."):
+        at = {str(number): each for number, each in enumerate(at)} if isinstance(at, list) else at
+        at = at.get(step) if isinstance(at, dict) else None
+    return [json.dumps(at, ensure_ascii=False)]
+
+
+def _is_in(field: str, other: str) -> bool:
+    """Is a field another one, or a part of it?"""
+    return f"{field}.".startswith(f"{other}.")

@@ -379,13 +379,20 @@ def _put(content: Any, path: str, value: Any) -> Any:
     *above, last = path.split(".")
     try:
         for step in above:
-            content = content[int(step)] if isinstance(content, list) else content[step]
-        key: Any = int(last) if isinstance(content, list) else last
+            content = content[_number(step)] if isinstance(content, list) else content[step]
+        key: Any = _number(last) if isinstance(content, list) else last
         old = content[key]
         content[key] = value
     except (KeyError, IndexError, ValueError, TypeError) as error:
         raise InvalidInput("the row has no such field", field=path) from error
     return old
+
+
+def _number(step: str) -> int:
+    """Of a part of a list. Raises `ValueError` for all that is not written as such: `-1`, `01`, `²`."""
+    if str(number := int(step)) != step or number < 0:
+        raise ValueError(step)
+    return number
 
 
 def _json(value: Any) -> str:

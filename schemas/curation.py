@@ -84,6 +84,8 @@ class Fix:
     value: str
     """As JSON."""
     who: str
+    when: str = ""
+    """As in `Decision`; empty where only what holds is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,7 @@ class Ruling:
     detail: str = ""
     """Of a rejection: who gave which reason."""
     fixes: tuple[Fix, ...] = ()
-    """By field."""
+    """By field, the whole before its parts: in this order they are made."""
     who: tuple[str, ...] = ()
     """All who decided, by name."""
     source_id: str = ""

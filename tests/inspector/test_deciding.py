@@ -81,11 +81,39 @@ def test_what_leaves_no_valid_row_can_be_taken_back(tmp_path: Path) -> None:
     assert [each.who for each in standing(read_decisions(tmp_path))] == ["cleo"]
 
 
+def test_a_fix_that_changes_nothing_is_none(tmp_path: Path) -> None:
+    for field, text in (
+        ("answer", "Kiel"),
+        ("num_hops", "2"),
+        ("answer_aliases", '["a","b"]'),
+        ("messages.1.role", "assistant"),
+    ):
+        with pytest.raises(InvalidInput, match=f"'{field}': is that already"):
+            say(tmp_path, fix_of(ROW, field, text))
+    say(tmp_path, fix_of(ROW, "answer", "Lübeck"))
+    say(tmp_path, fix_of(ROW, "answer", "Kiel"), who="ben")
+    assert [json.loads(each.value) for each in read_decisions(tmp_path)] == ["Lübeck", "Kiel"]
+
+
+def test_what_is_no_text_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="not valid UTF-8"):
+        say(tmp_path, {"action": "reject", "reason": "\udcff bad"})
+    assert read_decisions(tmp_path) == []
+
+
 def test_a_fix_is_text_where_the_row_has_text() -> None:
     assert json.loads(fix_of(ROW, "messages.1.content", '"Here."')["value"]) == '"Here."'
     assert json.loads(fix_of(ROW, "num_hops", "3")["value"]) == 3
     assert value_at(ROW, "messages.0.role") == "user"
-    for field in ("nothing", "messages.2.content", "answer.0", "messages.role"):
+    for field in (
+        "nothing",
+        "messages.2.content",
+        "answer.0",
+        "messages.role",
+        "messages.²",
+        "messages.-1",
+        "messages.01",
+    ):
         with pytest.raises(InvalidInput, match="no such field"):
             fix_of(ROW, field, "x")
 

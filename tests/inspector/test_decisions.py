@@ -119,6 +119,35 @@ def test_of_two_values_for_a_field_the_later_one_holds_and_they_are_a_conflict()
     assert merged([log[0], alike]).conflicts == ()
 
 
+def messages(*texts: str) -> list[dict[str, str]]:
+    return [{"content": text} for text in texts]
+
+
+@pytest.mark.parametrize("people", [("ann", "ben"), ("ben", "ann"), ("ann", "ann")])
+def test_a_later_fix_of_the_whole_replaces_one_of_its_part(people: tuple[str, str]) -> None:
+    part, whole = fix(people[0], 1, "m.1.content", "early"), fix(people[1], 2, "m", messages("a", "late"))
+    assert ruled(part, fix(people[0], 1, "m1", "x"), whole) == ("fix", {"m": messages("a", "late"), "m1": "x"})
+    (found,) = merged([part, whole]).conflicts or (None,)
+    if people[0] == people[1]:
+        assert found is None
+    else:
+        assert found is not None and found.field == "m.1.content"
+        assert dict(found.sides) == {people[0]: '"early"', people[1]: '"late"'}
+
+
+def test_a_later_fix_of_the_part_changes_the_whole_that_somebody_fixed() -> None:
+    whole, part = fix("ann", 1, "m", messages("a", "b")), fix("ben", 2, "m.10.content", "late")
+    (ruling,) = merged([part, whole]).rulings
+    assert [each.field for each in ruling.fixes] == ["m", "m.10.content"]
+    assert [c.sides for c in merged([part, whole]).conflicts] == [(("ann", "null"), ("ben", '"late"'))]
+    assert merged([whole, fix("ben", 2, "m.1.content", "b")]).conflicts == ()
+
+
+def test_a_fix_keeps_its_own_time() -> None:
+    log = [fix("ann", 1, "a", 1), fix("ben", 2, "a", 2), fix("ann", 3, "b", 3), said("ann", 4, "accept")]
+    assert ruled(*log) == ("fix", {"a": 2, "b": 3})
+
+
 def test_comments_decide_nothing_and_other_runs_are_told_apart() -> None:
     assert merged([said("ann", 1, "comment", comment="see there")]) == Merged(rulings=(), conflicts=())
     assert of_run([decision(), decision(run_id="other")], "run") == [decision()]
