@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 DECIDE_EPILOG = """Examples:\n
     trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --accept\n
     trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --reject "the second search finds nothing of use"\n
-    trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --fix answer="Kiel" --fix final_answer="Kiel"\n
-    trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --fix messages.3.content="I search for its mayor."\n
+    trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --fix question="Of which city is Ada Berg mayor?"\n
+    trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --fix 'answer_aliases=["Kiel, Germany"]'\n
     trailforge curate decide datasets_out/demo 2hop__sample_001 --reject "it has two answers"     the question itself\n
     trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --withdraw"""
 REFUSE_EPILOG = """Examples:\n

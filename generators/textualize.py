@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from generators.prompts import load_connectives
 from mcts.plan import references
 from protocols import kg_search, r_search, react
-from rewards import mentions, score_answer, score_choice
+from rewards import mentions, same_answer, score_answer, score_choice
 from schemas import (
     ChatMessage,
     ErrorType,
     KgTrajectory,
+    MalformedReply,
     Message,
     Provenance,
     SearchEpisode,
@@ -47,6 +48,39 @@ class Story:
 def tell(story: Story, *, seed: str) -> tuple[Message, ...]:
     """The conversation of a story."""
     return _Narrator(story, random.Random(seed)).tell()
+
+
+def user_turn(question: str) -> str:
+    """How a conversation asks its question."""
+    return question + react.USER_SUFFIX
+
+
+def untold(row: Trajectory) -> str:
+    """What a row's conversation says otherwise than its fields, in one line; empty when it says the same.
+
+    Held against each other are the question, each search with what it found, and the final answer, which has to be
+    what the last step found. The thoughts are free.
+    """
+    if row.messages[:2] != _opening(row.question):
+        return "it does not begin with the rules and the row's question"
+    searched = [step for n, step in enumerate(row.steps) if not _rereads(row.reflection_error, row.steps, n)]
+    turns, ending = row.messages[2:-1], row.messages[-1].content
+    if len(turns) != 2 * len(searched):
+        return f"it has {len(turns) // 2} searches, the row {len(searched)}"
+    for number, (asking, found, step) in enumerate(zip(turns[::2], turns[1::2], searched, strict=True), start=1):
+        try:
+            query = react.parse_turn(asking.content).query
+        except MalformedReply as error:
+            return f"search {number}: {error}"
+        if query != step.query.strip():
+            return f"search {number} asks {query!r}, its step {step.query!r}"
+        if found.content != react.render_passages(step.passages):
+            return f"search {number} found other passages than its step"
+    if react.final_answer(ending) != row.final_answer.strip():
+        return f"it ends with the answer {react.final_answer(ending)!r}, the row with {row.final_answer!r}"
+    if not (row.steps and same_answer(row.final_answer, row.steps[-1].answer)):
+        return f"its last step found {row.steps[-1].answer if row.steps else ''!r}, its answer is {row.final_answer!r}"
+    return ""
 
 
 def sft_rows(trajectory: Trajectory, *, per_turn: bool) -> list[SftRow]:
@@ -125,13 +159,10 @@ class _Narrator:
 
     def tell(self) -> tuple[Message, ...]:
         steps = self._story.steps
-        messages = [
-            Message(role="system", content=react.SYSTEM_PROMPT, train=False),
-            Message(role="user", content=self._story.question + react.USER_SUFFIX, train=False),
-        ]
-        thought = self._opening()
+        messages = [*_opening(self._story.question)]
+        thought = self._first_thought()
         for position, step in enumerate(steps):
-            if not self._rereads(position):
+            if not _rereads(self._story.error, steps, position):
                 thought = [*thought, *self._ask(position)]
                 messages += [
                     _assistant(react.render_search(" ".join(thought), step.query)),
@@ -145,15 +176,11 @@ class _Narrator:
         messages.append(_assistant(react.render_answer(" ".join(thought), self._story.answer)))
         return tuple(messages)
 
-    def _opening(self) -> list[str]:
+    def _first_thought(self) -> list[str]:
         plan = self._story.first_plan
         if len(plan) == 1:
             return [self._say("open_single")]
         return [self._say("open_plan", plan=_listing(plan))]
-
-    def _rereads(self, position: int) -> bool:
-        """A mended reasoning error reads the same passages again: there is no new search."""
-        return self._story.error == "reasoning" and position > 0 and self._story.steps[position - 1].is_mistake
 
     def _ask(self, position: int) -> list[str]:
         """Name the sub-question, resolve what it refers to, and say so if the query is worded otherwise."""
@@ -186,6 +213,18 @@ class _Narrator:
 
     def _say(self, role: str, **fields: str) -> str:
         return self._rng.choice(self._pools[role]).format(**fields)
+
+
+def _opening(question: str) -> tuple[Message, ...]:
+    return (
+        Message(role="system", content=react.SYSTEM_PROMPT, train=False),
+        Message(role="user", content=user_turn(question), train=False),
+    )
+
+
+def _rereads(error: ErrorType | None, steps: Sequence[Step], position: int) -> bool:
+    """A mended reasoning error reads the same passages again: there is no new search."""
+    return error == "reasoning" and position > 0 and steps[position - 1].is_mistake
 
 
 def _listing(plan: Sequence[str]) -> str:

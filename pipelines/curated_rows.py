@@ -19,11 +19,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from filters import answer_correctness, answer_leaked, bundles, kg_questions, malformed_tags
-from filters.bundles import bad_options
-from filters.kg_questions import bridge_named, malformed, start_missing, ungrounded_name
 from generators.textualize import sft_rows
-from rewards import score_answer
+from pipelines import refitting
 from schemas import (
     AppliedFix,
     BundleQuestion,
@@ -39,8 +36,6 @@ from schemas import (
     SearchEpisode,
     SftRow,
     Trajectory,
-    Verdict,
-    estimate_tokens,
     from_dict,
     read_rows,
     to_dict,
@@ -58,7 +53,7 @@ Place = tuple[str, str]
 """A table, and the uid of one of its rows."""
 
 
-def _no_refit(row: Any) -> Any:
+def _no_refit(row: Any, old: Any) -> Any:
     return row
 
 
@@ -75,32 +70,10 @@ class Product:
     """Sources and rows of other products without which a row makes no sense."""
     fixable: tuple[str, ...] = ()
     """Fields that a person may set: those from which no figure follows that only the run can measure again."""
-    refit: Callable[[Any], Any] = _no_refit
-    """A row with what follows from its fixed fields. Raises `InvalidInput` when a filter rejects it then."""
+    refit: Callable[[Any, Any], Any] = _no_refit
+    """The row with its fixes, and as the run made it -> with what follows; see `refitting`."""
     sft: Callable[[Any, bool], list[SftRow]] = _no_sft
     """SFT rows of a fixed row; with those of single turns or without."""
-
-
-def _passing(*checks: Callable[[Any], Verdict]) -> Callable[[Any], Any]:
-    """A row as it is, when these filters keep it: those that judge a row alone and ask no model."""
-
-    def refit(row: Any) -> Any:
-        for check in checks:
-            verdict = check(row)
-            if not verdict.keep:
-                raise InvalidInput(f"filter {verdict.reason} rejects it then: {verdict.detail}")
-        return row
-
-    return refit
-
-
-_passing_trajectory = _passing(answer_correctness.check, malformed_tags.check, answer_leaked.check)
-
-
-def _refit_trajectory(row: Trajectory) -> Trajectory:
-    reward = score_answer(row.final_answer, (row.answer, *row.answer_aliases))
-    tokens = sum(estimate_tokens(message.content) for message in row.messages)
-    return _passing_trajectory(replace(row, reward=reward, token_estimate=tokens))
 
 
 _SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -120,7 +93,7 @@ _PRODUCTS: Mapping[str, Mapping[str, Product]] = MappingProxyType(
                 record=Trajectory,
                 made_of=lambda row: (("inputs", row.question_id),),
                 fixable=("question", "answer", "answer_aliases", "final_answer", "messages"),
-                refit=_refit_trajectory,
+                refit=refitting.trajectory,
                 sft=lambda row, per_turn: sft_rows(row, per_turn=per_turn),
             ),
         },
@@ -134,13 +107,7 @@ _PRODUCTS: Mapping[str, Mapping[str, Product]] = MappingProxyType(
                 record=KgQuestion,
                 made_of=lambda row: (("inputs", row.chain.id),),
                 fixable=("question", "answer_aliases", "decomposition"),
-                refit=_passing(
-                    malformed.check,
-                    kg_questions.answer_in_question.check,
-                    bridge_named.check,
-                    start_missing.check,
-                    ungrounded_name.check,
-                ),
+                refit=refitting.kg_question,
             )
         },
         "document_bundles": {
@@ -151,7 +118,7 @@ _PRODUCTS: Mapping[str, Mapping[str, Product]] = MappingProxyType(
                     *(("inputs", hop.document_id) for hop in row.hops),
                 ),
                 fixable=("question", "answer", "options", "correct_options"),
-                refit=_passing(bad_options.check, bundles.answer_in_question.check),
+                refit=refitting.bundle_question,
             ),
             "episodes": Product(record=SearchEpisode, made_of=lambda row: (("bundle_questions", row.question_id),)),
         },
@@ -209,7 +176,7 @@ def fixed(row: Any, ruling: Ruling, product: Product) -> tuple[Any, tuple[Applie
     text = _json([[fix.field, json.loads(fix.value)] for fix in ruling.fixes])
     content["uid"] = hashlib.sha256(f"{row.uid}\0{text}".encode()).hexdigest()[:16]
     try:
-        return product.refit(from_dict(product.record, content)), tuple(applied)
+        return product.refit(from_dict(product.record, content), row), tuple(applied)
     except InvalidInput as error:
         problem = f"the fix of {row.uid} leaves no valid row: {error.problem}"
         raise InvalidInput(problem, field=error.field) from error

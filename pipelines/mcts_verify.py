@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from filters import first_rejection, judge_trajectory
-from generators.textualize import sft_rows
+from generators.textualize import sft_rows, untold
 from pipelines.config import MctsRunConfig
 from pipelines.intake import INPUTS
 from pipelines.mcts_trajectories import DATASET
@@ -43,6 +43,8 @@ class MctsRowChecks(RowChecks):
             verdict = first_rejection(judge_trajectory(row, question, earlier[row.question_id], self.config.filters))
             if verdict is not None:
                 self.problem(name, row.uid, f"filter {verdict.reason} rejects it: {verdict.detail}")
+            if problem := untold(row):
+                self.problem(name, row.uid, f"its conversation is not that of its fields: {problem}")
             if row.reward != score_answer(row.final_answer, question.golds):
                 self.problem(name, row.uid, "its reward is not that of its final answer")
             earlier[row.question_id].append(row)

@@ -286,13 +286,10 @@ def test_what_cannot_be_applied_is_said_and_leaves_nothing(original_run: Finishe
 
 def test_one_turn_can_be_fixed(original_run: FinishedRun, tmp_path: Path) -> None:
     row = rows_of(original_run.folder, "mcts_trajectories", Trajectory)[0]
-    apply(
-        original_run.folder,
-        tmp_path / "out",
-        [fix("mcts_trajectories", row.uid, **{"messages.1.content": "Say it."})],
-        LOG,
-    )
-    assert rows_of(tmp_path / "out", "mcts_trajectories", Trajectory)[0].messages[1].content == "Say it."
+    told = row.messages[2].content.replace("<think>", "<think>Let me see. ")
+    one_turn = fix("mcts_trajectories", row.uid, **{"messages.2.content": told})
+    apply(original_run.folder, tmp_path / "out", [one_turn], LOG)
+    assert rows_of(tmp_path / "out", "mcts_trajectories", Trajectory)[0].messages[2].content == told
     assert problems(tmp_path / "out") == ""
 
 
