@@ -79,13 +79,17 @@ def _show_chosen(run: OpenRun, bundle: Bundle) -> None:
         st.caption("It has no question.")
         return
     numbers = list(range(len(asked)))
-    with choice:
+    with choice, st.container(horizontal=True, vertical_alignment="bottom"):
         number = st.segmented_control(
             "Its questions", numbers, default=0, required=True, key=f"questions.{bundle.uid}",
             format_func=lambda number: f"{number + 1} · {asked[number].fate}",
             help="Kept questions are in the data set. Rejected ones say which filter put them aside.",
         )  # fmt: skip
-    _show_asked(run, asked[number or 0])
+        shown = asked[number or 0]
+        if shown.fate != "candidate":
+            table, uid = ("rejected", shown.rejected.uid) if shown.rejected else ("bundle_questions", shown.row.uid)
+            show_link(table, uid, what="question")
+    _show_asked(run, shown)
 
 
 def _show_asked(run: OpenRun, asked: AskedQuestion) -> None:
@@ -93,8 +97,6 @@ def _show_asked(run: OpenRun, asked: AskedQuestion) -> None:
         _show_verdict("rejected", "Not in the data set", asked.rejected.reason, asked.rejected.detail)
     elif asked.fate == "candidate":
         _show_verdict("candidate", "A candidate: the run has not chosen among all candidates yet", "", "")
-    if asked.fate != "candidate":
-        show_link(*("rejected", asked.rejected.uid) if asked.rejected else ("bundle_questions", asked.row.uid))
     show_bundle_question(run, asked.row)
 
 

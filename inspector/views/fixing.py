@@ -62,8 +62,8 @@ def show_fix(fixing: Fixing, where: DeltaGenerator) -> None:
 
 
 _HELP = (
-    "Lists and numbers as JSON. A click beside the field, or Ctrl and Enter, shows old and new side by side; "
-    "change further fields before you save when they belong together, such as the final answer and the last turn."
+    "Lists and numbers as JSON. A click beside the field, or Ctrl and Enter, shows old and new side by side. "
+    "Fields that belong together can be changed one after the other and saved at once."
 )
 
 

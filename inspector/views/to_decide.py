@@ -19,10 +19,10 @@ def offer(page: Any, tables: Sequence[str]) -> None:
     st.session_state[_TO] = page, frozenset(tables)
 
 
-def show_link(table: str, uid: str, place: Any = st) -> None:
+def show_link(table: str, uid: str, place: Any = st, *, what: str = "row") -> None:
     """The link, where people decide on rows of this table."""
     page, tables = st.session_state.get(_TO, (None, frozenset()))
     if table in tables:
         place.page_link(
-            page, label="Decide on this row", icon=":material/gavel:", query_params={TABLE: table, ROW: uid},
+            page, label=f"Decide on this {what}", icon=":material/gavel:", query_params={TABLE: table, ROW: uid},
         )  # fmt: skip
