@@ -129,12 +129,14 @@ def _show_rows(run: OpenRun, curation: Curation, heard: _Heard) -> None:
 
 
 def _arrive(run: OpenRun, curation: Curation) -> None:
-    """Where the address names a row, go to it; once, for what a person then does leads to other rows."""
+    """Where the address names a row or a table, go to it; once, for what a person then does leads to other rows."""
     if st.session_state.get(ARRIVED):
         return
     st.session_state[ARRIVED] = True
     uid, asked = st.query_params.get(ROW), st.query_params.get(TABLE)
     if not uid:
+        if asked in curation.tables and asked in run.tables:
+            st.session_state[_CHOSEN_TABLE] = asked
         return
     for table in curation.tables:
         if asked in (None, table) and run.find(table, uid) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,11 @@ from typing import Any
 import pytest
 
 from inspector.deciding import Curation
-from inspector.decisions import append, now, read_decisions, standing
+from inspector.decisions import append, merged, now, read_decisions, standing
 from inspector.open_run import OpenRun
 from inspector.views import queue as queues
 from pipelines.curated_rows import check_row
-from schemas import Decision, Trajectory, write_parquet
+from schemas import Decision, RejectedRow, Trajectory, write_parquet
 from tests.support.rows import trajectory
 
 pytest.importorskip("streamlit")
@@ -293,8 +294,6 @@ def test_what_others_said_is_seen_and_can_be_asked_for(run: OpenRun) -> None:
     ids=str,
 )
 def test_the_list_holds_what_is_asked_for(run: OpenRun, wanted: Mapping[str, Any], numbers: list[int]) -> None:
-    from inspector.decisions import merged, standing
-
     say(run, "b", "ann", "accept")
     say(run, "b", "ben", "reject", reason="odd")
     say(run, "c", "ann", "accept")
@@ -304,3 +303,39 @@ def test_the_list_holds_what_is_asked_for(run: OpenRun, wanted: Mapping[str, Any
     assert list(found) == numbers
     random = queues.Wanted(table=TABLE, mode=queues.RANDOM, hide_decided=False)
     assert sorted(queues.queue(run, random, "ann", [], merged([]))) == [0, 1, 2, 3]
+
+
+def test_no_order_runs_dry_before_the_table_does(tmp_path: Path) -> None:
+    divided = '{"filters": [{"passed": true}, {"passed": false}]}'
+    rows = [
+        RejectedRow(uid=str(n), stage="filter", reason="ab"[n % 2], score=n, detail="", payload=divided)
+        for n in range(500)
+    ]
+    (tmp_path / "rejected").mkdir()
+    write_parquet(tmp_path / "rejected" / "part-00000.parquet", RejectedRow, rows)
+    run = OpenRun(
+        folder=tmp_path, run_id="run", dataset=TABLE, config={}, sources=(), manifest=None, books=(),
+        tables=("rejected",),
+    )  # fmt: skip
+    words = [
+        Decision(run_id="run", table="rejected", uid=str(n), who="ann", when=now(), action="accept")
+        for n in range(500) if n not in (3, 8)
+    ]  # fmt: skip
+    stances, heard = standing(words), merged(words)
+    assert queues.modes_of(run, "rejected") == list(queues.MODES)
+    assert [(kind.value, kind.rows) for kind in queues.kinds_of(run, "rejected")] == [("a", 250), ("b", 250)]
+    for mode in (queues.IN_ORDER, queues.RANDOM, queues.LOWEST, queues.FILTERS_DIFFER):
+        asked = queues.Wanted(table="rejected", mode=mode, number="score")
+        assert sorted(queues.queue(run, asked, "ann", stances, heard)) == [3, 8]
+        asked = replace(asked, kind=queues.Kind(column="reason", value="a", rows=250))
+        assert queues.queue(run, asked, "ann", stances, heard).tolist() == [8]
+    everybody = [
+        queues.queue(run, queues.Wanted(table="rejected", mode=queues.RANDOM, hide_decided=False), who, [], heard)
+        for who in ("ann", "ben")
+    ]
+    assert everybody[0].tolist() == everybody[1].tolist() != list(range(500))
+
+
+def test_orders_that_a_table_cannot_have_are_not_offered(run: OpenRun) -> None:
+    assert queues.FILTERS_DIFFER not in queues.modes_of(run, TABLE) and queues.LOWEST in queues.modes_of(run, TABLE)
+    assert queues.kinds_of(run, TABLE) == []  # all rows are alike
