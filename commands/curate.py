@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import getpass
 from collections import Counter
+from collections.abc import Iterator
 from enum import StrEnum
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from commands.options import RunFolder
-from schemas import FileEntry, InvalidInput, PatternDecision, RefusedPattern
+from schemas import FileEntry, InvalidInput, PatternDecision, RefusedPattern, Ruling
 
 if TYPE_CHECKING:
     from inspector.decisions import Merged
@@ -33,6 +35,9 @@ REFUSE_EPILOG = """Examples:\n
 APPLY_EPILOG = """Examples:\n
     trailforge curate apply datasets_out/demo --out datasets_out/demo-curated\n
     trailforge verify datasets_out/demo-curated"""
+MERGE_EPILOG = """Examples:\n
+    trailforge curate merge datasets_out/demo ann/decisions.jsonl ben/decisions.jsonl\n
+    trailforge curate merge datasets_out/demo /mnt/other/datasets_out/demo"""
 STATS_EPILOG = """Examples:\n
     trailforge curate stats datasets_out/demo"""
 app = typer.Typer(no_args_is_help=True, help="Decide on rows of a finished run, and make the curated data set of it.")
@@ -151,6 +156,24 @@ def apply(
     print(f"Rows: {out}   Check them: trailforge verify {out}")
 
 
+@app.command(epilog=MERGE_EPILOG)
+def merge(
+    folder: RunFolder,
+    logs: Annotated[list[Path], typer.Argument(help="Logs of decisions, or copies of the run.", metavar="LOG…")],
+) -> None:
+    """Take in what people said of this run elsewhere, each word once; what of it can then not be applied is listed."""
+    from inspector.decisions import merged, of_run, read_decisions, take_in
+
+    settings = _settings(folder)
+    new, others = take_in(folder, settings.run_id, logs)
+    people = ", ".join(sorted({each.who for each in new}))
+    print(f"{len(new):,} new words{f' by {people}' * bool(new)}; {others:,} on other runs are left out")
+    heard = merged(of_run(read_decisions(folder), settings.run_id))
+    _print_unfit(folder, settings.dataset, heard)
+    if heard.conflicts:
+        print(f"People differ on {len(heard.conflicts)} of them; trailforge curate stats {folder}")
+
+
 @app.command(epilog=STATS_EPILOG)
 def stats(folder: RunFolder) -> None:
     """Say how much is decided, by whom, and how far people agree with each other and with the filters."""
@@ -183,6 +206,7 @@ def stats(folder: RunFolder) -> None:
         console.print(
             Text(f"differ: {conflict.table}, {conflict.uid}{' ' * bool(conflict.field)}{conflict.field}: {sides}")
         )
+    _print_unfit(folder, settings.dataset, heard)
     for pattern in refused_patterns(read_patterns(folder)):
         console.print(Text(f"refused: {pattern.field} matches {pattern.pattern!r} ({pattern.detail})"))
     if len(of_this) < len(decisions):
@@ -220,6 +244,36 @@ def _matched(folder: Path, settings: Any, pattern: RefusedPattern) -> list[str]:
     compiled(pattern.pattern)
     rows = read_rows([folder / shard.input for shard in settings.shards], record)
     return [row.id for row in rows if is_match(pattern, row)]
+
+
+def _print_unfit(folder: Path, dataset: str, heard: Merged) -> None:
+    """What keeps `apply` from its work: who said it takes it back, or somebody rejects the row."""
+    unfit = list(islice(_unfit(folder, dataset, heard), _MOST_CONFLICTS))
+    for ruling, problem in unfit:
+        print(f"cannot be applied: {ruling.table}, {ruling.uid} ({', '.join(ruling.who)}): {problem}")
+    if unfit:
+        print(f"Take it back: trailforge curate decide {folder} {unfit[0][0].uid} --withdraw --who NAME")
+
+
+def _unfit(folder: Path, dataset: str, heard: Merged) -> Iterator[tuple[Ruling, str]]:
+    """Rulings on rows that are not there, and fixes that leave no valid row."""
+    from inspector.table_index import TableIndex, tables_of
+    from pipelines.curated_rows import check_row
+
+    there = tables_of(folder)
+    for table in sorted({ruling.table for ruling in heard.rulings}):
+        rulings = [ruling for ruling in heard.rulings if ruling.table == table]
+        index = TableIndex(folder, table) if table in there else None
+        column = "id" if table == "inputs" else "uid"
+        numbers = index.find_all({ruling.uid for ruling in rulings}, column) if index else {}
+        for ruling in rulings:
+            if index is None or ruling.uid not in numbers:
+                yield ruling, "no such row in this run"
+                continue
+            try:
+                check_row(dataset, index.row(numbers[ruling.uid]) if ruling.action == "fix" else {}, ruling)
+            except InvalidInput as error:
+                yield ruling, str(error)
 
 
 def _row(folder: Path, dataset: str, uid: str, wanted: str = "") -> tuple[str, dict[str, Any]]:

@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from generators import search_thoughts
 from generators.document_bundles import asked
@@ -167,13 +167,6 @@ class _Work:
         said = "\0".join([row.uid, *(message.content for message in messages)])
         return SearchEpisode(
             uid=hashlib.sha256(said.encode()).hexdigest()[:16],
-            question_id=row.uid,
-            question=asked(row),
-            type=row.type,
-            answer=gold_answer(row),
-            answer_aliases=(),
-            options=row.options,
-            correct_options=row.correct_options,
             origin=origin,
             thought=turn.thought or "",
             plan_text=nl_dag.render(plan) if turn.plan else "",
@@ -181,12 +174,9 @@ class _Work:
             plan_edges=plan.edges,
             searches=tuple(map(_search, results)),
             messages=tuple(messages),
-            final_answer=r_search.final_answer(r_search.episode_text(messages)),
             num_tool_calls=sum(result.status != "skipped" for result in results),
-            num_hops=len(row.hops),
-            token_estimate=sum(estimate_tokens(message.content) for message in messages),
             evidence_found=_found_evidence(row, results),
-            reward=reward_of(messages, row),
+            **made_of(messages, row),
             provenance=Provenance(
                 run_id=self.context.run_id,
                 source_id=f"bundle_questions:{row.uid}",
@@ -198,7 +188,24 @@ class _Work:
         )
 
 
-def reward_of(messages: Sequence[Message], row: BundleQuestion) -> RSearchReward:
+def made_of(messages: Sequence[Message], row: BundleQuestion) -> dict[str, Any]:
+    """The fields of an episode that follow from its question and its conversation."""
+    return {
+        "question_id": row.uid,
+        "question": asked(row),
+        "type": row.type,
+        "answer": gold_answer(row),
+        "answer_aliases": (),
+        "options": row.options,
+        "correct_options": row.correct_options,
+        "final_answer": r_search.final_answer(r_search.episode_text(messages)),
+        "num_hops": len(row.hops),
+        "token_estimate": sum(estimate_tokens(message.content) for message in messages),
+        "reward": _reward_of(messages, row),
+    }
+
+
+def _reward_of(messages: Sequence[Message], row: BundleQuestion) -> RSearchReward:
     """0.25 for the format, 0.25 for the plan, 0.5 for the answer (R-Search, 3.4), of a conversation as it stands."""
     golds = () if row.correct_options else (row.answer,)
     return r_search.score(r_search.episode_text(messages), correct_options=row.correct_options, golds=golds)

@@ -19,16 +19,10 @@ _TAIL = 1 << 20
 def append_records(path: Path, records: Sequence[object]) -> None:
     """Write records at the end of a log and bring them to disk, all or none. The next append removes a half line.
 
-    Raises `OutputError` when the log cannot be written, `InvalidInput` for more than a mebibyte, and for text that was
-    no UTF-8 when it was typed.
+    Raises `OutputError` when the log cannot be written, `InvalidInput` for a line of more than a mebibyte, and for text
+    that was no UTF-8 when it was typed.
     """
-    text = "".join(json.dumps(to_dict(each), ensure_ascii=False) + "\n" for each in records)
-    try:
-        lines = text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInput(f"not valid UTF-8 ({text[error.start : error.end]!r})") from error
-    if len(lines) > _TAIL:
-        raise InvalidInput(f"more than {_TAIL:,} bytes at once", field="value")
+    lines = b"".join(map(_line, records))
     try:
         path.parent.mkdir(exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -57,6 +51,17 @@ def read_records(path: Path, record: type[T], checked: Callable[[T], T]) -> list
     *lines, tail = content.split(b"\n")
     lines += [tail] if _is_whole(tail) else []
     return [_parsed(line, path, number, record, checked) for number, line in enumerate(lines, start=1) if line.strip()]
+
+
+def _line(record: object) -> bytes:
+    text = json.dumps(to_dict(record), ensure_ascii=False) + "\n"
+    try:
+        line = text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"not valid UTF-8 ({text[error.start : error.end]!r})") from error
+    if len(line) > _TAIL:
+        raise InvalidInput(f"more than {_TAIL:,} bytes in a line", field="value")
+    return line
 
 
 def _write_at_end(descriptor: int, lines: bytes) -> None:

@@ -90,6 +90,27 @@ def read_decisions(path: Path) -> list[Decision]:
     return read_records(path / LOG if path.is_dir() else path, Decision, checked)
 
 
+def take_in(folder: Path, run_id: str, logs: Sequence[Path]) -> tuple[list[Decision], int]:
+    """Write to a run's log what other logs say of the run and it does not yet; this, and how much was on other runs.
+
+    Each of `logs` is a log or the folder of a run. Raises `InvalidInput` as `read_decisions`, and for what is not
+    there; then nothing is written.
+    """
+    known, new, others = set(read_decisions(folder)), list[Decision](), 0
+    for path in logs:
+        if not path.exists():
+            raise InvalidInput("no such file or folder", file=path)
+        for each in read_decisions(path):
+            if each.run_id != run_id:
+                others += 1
+            elif each not in known:
+                known.add(each)
+                new.append(each)
+    if new:
+        append(folder, new)
+    return new, others
+
+
 def standing(decisions: Iterable[Decision]) -> list[Stance]:
     """The latest word of each person on each row, by table, uid and name.
 

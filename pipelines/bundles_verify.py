@@ -18,7 +18,7 @@ from filters.bundles import (
     unsupported_quote,
 )
 from generators.document_bundles import complexity_of
-from generators.r_search_episodes import reward_of
+from generators.r_search_episodes import made_of
 from generators.textualize import episode_sft_row
 from pipelines.bundles_config import BundleRunConfig
 from pipelines.bundling.duplicates import exact_key
@@ -27,6 +27,7 @@ from pipelines.curriculum import in_order
 from pipelines.intake import INPUTS
 from pipelines.row_checks import RowChecks
 from pipelines.stages import cleaning, embedding, episodes, grouping, questions, selection
+from protocols.r_search import user_turn
 from schemas import (
     Bundle,
     BundleInput,
@@ -202,9 +203,12 @@ class BundleRowChecks(RowChecks):
         verdict = episodes.against(episode, row, self.config)
         if verdict is not None:
             yield f"filter {verdict.reason} rejects it: {verdict.detail}"
-        found = reward_of(episode.messages, row)
-        if found != episode.reward:
-            yield f"reward {episode.reward.total}, its conversation says {found.total}"
+        made = made_of(episode.messages, row)
+        different = next((name for name, value in made.items() if getattr(episode, name) != value), None)
+        if different:
+            yield f"{different} is not what follows from its question and conversation"
+        elif [turn.content for turn in episode.messages[1:2]] != [user_turn(episode.question)]:
+            yield "its conversation asks another question"
 
 
 def _named(item: BundleInput) -> tuple[tuple[str, ...], tuple[str, ...]]:

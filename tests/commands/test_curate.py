@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -96,11 +97,41 @@ def test_a_word_on_a_row_that_is_not_there_can_be_taken_back(finished_run: Finis
     (folder / LOG).write_text(
         line + line.replace(row.uid, "gone").replace("accept", "reject").replace('reason": "', 'reason": "dull')
     )
+    assert "cannot be applied: mcts_trajectories, gone (ann): no such row in this run" in run("stats", folder)
     with pytest.raises(InvalidInput, match="a decision on row gone of mcts_trajectories, which is not in this run"):
         run("apply", folder, "--out", tmp_path / "curated")
     run("decide", folder, "gone", "--withdraw", "--comment", "of another run", "--who", "ann")
     run("apply", folder, "--out", tmp_path / "curated")
     assert verify_run(tmp_path / "curated").is_clean
+
+
+def test_two_logs_are_merged_and_what_does_not_go_together_is_mended(
+    finished_run: FinishedRun,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    folder, row = finished_run.folder, rows_of(finished_run.folder)[0]
+    turn = len(row.messages) - 1
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(folder, elsewhere)
+    told = row.messages[turn].content.replace("<think>", "<think>So. ")
+    run("decide", folder, row.uid, "--fix", f"final_answer=the {row.final_answer}", "--who", "ann")
+    run("decide", elsewhere, row.uid, "--fix", f"messages.{turn}.content={told}", "--who", "ben")
+    own = (folder / LOG).read_bytes()
+    line = json.dumps(json.loads(own) | {"run_id": "before"})
+    (elsewhere / LOG).write_bytes((elsewhere / LOG).read_bytes() + line.encode() + b'\n{"torn')
+    merged = run("merge", folder, elsewhere, elsewhere / LOG, folder)
+    assert merged.startswith("1 new words by ben; 2 on other runs are left out\n")
+    unfit = f"cannot be applied: mcts_trajectories, {row.uid} (ann, ben): "
+    assert unfit in merged and unfit in run("stats", folder)
+    assert "0 new words; 2 on other" in run("merge", folder, elsewhere / LOG, elsewhere)
+    with pytest.raises(InvalidInput, match="it ends with the answer"):
+        run("apply", folder, "--out", tmp_path / "curated")
+    run("decide", folder, row.uid, "--withdraw", "--who", "ann")
+    assert "cannot be applied" not in run("stats", folder)
+    run("apply", folder, "--out", tmp_path / "curated")
+    assert rows_of(tmp_path / "curated")[0].messages[turn].content == told and verify_run(tmp_path / "curated").is_clean
+    with pytest.raises(InvalidInput, match="no such file or folder"):
+        run("merge", folder, tmp_path / "none.jsonl")
 
 
 def test_a_pattern_is_refused_shown_and_taken_back(finished_run: FinishedRun) -> None:  # noqa: F811

@@ -204,6 +204,15 @@ def test_a_decision_that_says_too_little_is_not_written(tmp_path: Path, bad: Dec
     assert caught.value.field == field and read_decisions(tmp_path) == []
 
 
+def test_many_records_at_once_are_written_and_too_long_a_line_is_not(tmp_path: Path) -> None:
+    many = [decision(uid=str(number), comment="x" * 1000) for number in range(1100)]
+    append(tmp_path, many)
+    assert read_decisions(tmp_path) == many
+    with pytest.raises(InvalidInput, match="more than 1,048,576 bytes in a line"):
+        append(tmp_path, [decision(comment="x" * (1 << 20))])
+    assert len(read_decisions(tmp_path)) == len(many)
+
+
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "curation").write_text("in the way")
     with pytest.raises(OutputError, match="cannot write"):

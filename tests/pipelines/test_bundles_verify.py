@@ -19,8 +19,10 @@ from pipelines.verify import verify_run
 from schemas import (
     BundleHop,
     BundleInput,
+    Message,
     PlanEdge,
     RejectedRow,
+    SearchEpisode,
     SourceDocument,
     read_rows,
 )
@@ -271,19 +273,26 @@ def test_a_forged_curriculum_is_found(finished_bundles: FinishedBundles, edit: E
     assert "the rows are not in the order of their complexity and stage" in found
 
 
+def _asking(row: SearchEpisode) -> tuple[Message, ...]:
+    """Its conversation with another question of the same length."""
+    return (row.messages[0], replace(row.messages[1], content=row.messages[1].content.swapcase()), *row.messages[2:])
+
+
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        (lambda row: {"reward": replace(row.reward, total=0.9)}, "reward 0.9, its conversation says 1"),
+        (lambda row: {"reward": replace(row.reward, total=0.9)}, "reward is not what follows from its question"),
         (lambda row: {"searches": row.searches[:1]}, "filter evidence_not_found rejects it"),
         (lambda row: {"question_id": "none"}, "its question 'none' is not there"),
         (lambda row: {"messages": row.messages[:-1]}, "filter malformed rejects it"),
         (lambda row: {"messages": row.messages[:2]}, "filter malformed rejects it"),
         (lambda row: {"messages": ()}, "filter malformed rejects it"),
         (lambda row: {"messages": (*row.messages[:-1], replace(row.messages[-1], content="<answer>no</answer>"))},
-         "its conversation says 0.5"),
+         "final_answer is not what follows from its question"),
+        (lambda row: {"answer": "no"}, "answer is not what follows from its question"),
+        (lambda row: {"messages": _asking(row)}, "its conversation asks another question"),
     ],
-    ids=["reward", "searches", "question", "no answer", "no search", "nothing", "wrong answer"],
+    ids=["reward", "searches", "question", "no answer", "no search", "nothing", "wrong answer", "gold", "asked"],
 )  # fmt: skip
 def test_a_forged_episode_is_found(
     finished_bundles: FinishedBundles, changes: Callable[[Any], dict[str, Any]], found: str

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from pipelines import curated_rows
+from pipelines.curated_rows import Product
 from pipelines.curation import apply
 from pipelines.datasets import dataset_of, is_curated
 from pipelines.files import sha256_of
@@ -19,6 +21,7 @@ from pipelines.intake import read_settings
 from pipelines.status import read_status
 from pipelines.verify import verify_run
 from schemas import (
+    AppliedFix,
     BundleQuestion,
     ContrastivePair,
     CuratedRow,
@@ -263,6 +266,30 @@ def test_a_change_behind_its_back_is_found(
         told = problems(tmp_path / "out")
     except InvalidInput as error:
         told = str(error)
+    assert re.search(found, told), told
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ({"question": "Who founded Rome?"}, "not what people left of what the run made"),
+        ({"answer": "Kiel", "final_answer": "Kiel"}, "its last step found .*, its answer is 'Kiel'"),
+    ],
+)
+def test_a_fix_that_only_some_fields_tell_is_found(
+    original_run: FinishedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, str], found: str
+) -> None:
+    def trusting(row: Trajectory, ruling: Ruling, product: Product) -> tuple[Trajectory, tuple[AppliedFix, ...]]:
+        was = tuple(
+            AppliedFix(field=each.field, old_value="", new_value=each.value, who=each.who) for each in ruling.fixes
+        )
+        return replace(row, uid="fixed", **values), was
+
+    row = rows_of(original_run.folder, "mcts_trajectories", Trajectory)[0]
+    with monkeypatch.context() as unchecked:
+        unchecked.setattr(curated_rows, "fixed", trusting)
+        apply(original_run.folder, tmp_path / "out", [fix("mcts_trajectories", row.uid, **values)], LOG)
+    told = problems(tmp_path / "out")
     assert re.search(found, told), told
 
 
