@@ -195,9 +195,9 @@ def _peak(pid: int) -> float:
 _ACTS: dict[str, Callable[[TableIndex], object]] = {
     "open and count": len,
     "row in the middle": lambda index: index.row(len(index) // 2)["uid"],
-    "20 rows by chance, read": lambda index: len([index.row(n) for n in index.at_random(20, 0)]),
+    "20 rows by chance, read": lambda index: len([index.row(n) for n in index.shuffled(0)[:20]]),
     "row by its uid, the last": lambda index: index.find(f"{len(index) - 1:016x}"),
-    "the 100 lowest by reward.f1": lambda index: len(index.lowest("reward.f1", 100)),
+    "the 100 lowest by reward.f1": lambda index: len(index.ascending("reward.f1")[:100]),
     "rows of one kind": lambda index: len(index.matching("kind", "correct")),
     "search for a frequent word": lambda index: len(index.search("WORD77 ").rows),
     "search for what is nowhere, 2 s": lambda index: index.search("no such text").searched,

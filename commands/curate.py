@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from inspector.decisions import Merged
 
 DECIDE_EPILOG = """Examples:\n
-    trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --accept\n
-    trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --reject "the second search finds nothing of use"\n
-    trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --fix question="Of which city is Ada Berg mayor?"\n
-    trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --fix 'answer_aliases=["Kiel, Germany"]'\n
-    trailforge curate decide datasets_out/demo 2hop__sample_001 --reject "it has two answers"     the question itself\n
-    trailforge curate decide datasets_out/demo 1f0c4a5be2d97a63 --withdraw"""
+    trailforge curate decide datasets_out/demo UID --accept\n
+    trailforge curate decide datasets_out/demo UID --reject "the second search finds nothing of use"\n
+    trailforge curate decide datasets_out/demo UID --fix question="Of which city is Ada Berg mayor?"\n
+    trailforge curate decide datasets_out/demo UID --fix 'answer_aliases=["Kiel, Germany"]'\n
+    trailforge curate decide datasets_out/demo 2hop__sample_01 --reject "it has two answers"     the question itself\n
+    trailforge curate decide datasets_out/demo UID --withdraw"""
 REFUSE_EPILOG = """Examples:\n
     trailforge curate refuse datasets_out/demo --field question --pattern '(?i)who sang' --reason "songs are dull"\n
     trailforge curate refuse datasets_out/spring --field publisher --pattern '^tabloid' --reason "mostly gossip"\n

@@ -24,14 +24,16 @@ def inspect(
     folder: RunFolder,
     host: Annotated[str, typer.Option(help="Address to listen on; only loopback without a password.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8501,
-    who: Annotated[str | None, typer.Option(help="Name of who decides. Default: the user's name.")] = None,
+    who: Annotated[
+        str | None, typer.Option(help="Name of who decides. Default: the user's; where others come in, the page asks.")
+    ] = None,
     behind_proxy: Annotated[
         bool, typer.Option("--behind-proxy", help="A proxy in front asks who people are; ask for no password.")
     ] = False,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
 ) -> None:
     """Look at the rows of a finished or a running data set in a browser, and decide on them."""
-    from inspector.server import check_port, check_reach, serve
+    from inspector.server import check_port, check_reach, is_shared, serve
     from pipelines.intake import read_settings
 
     if read_settings(folder) is None:
@@ -41,7 +43,9 @@ def inspect(
     if open_:
         address = f"[{host}]" if ":" in host else host
         threading.Timer(2.0, webbrowser.open, (f"http://{address}:{port}",)).start()
-    serve(_PAGE, [str(folder.resolve()), who or getpass.getuser()], host=host, port=port)
+    if who is None:
+        who = "" if is_shared(host, is_behind_proxy=behind_proxy) else getpass.getuser()
+    serve(_PAGE, [str(folder.resolve()), who], host=host, port=port, is_behind_proxy=behind_proxy)
 
 
 def register(root: typer.Typer) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from generators.prompts import CONNECTIVES, Sentences
 from mcts.plan import references
 from protocols import kg_search, r_search, react
-from rewards import mentions, normalize_answer, same_answer, score_answer, score_choice, states
+from rewards import normalize_answer, same_answer, score_answer, score_choice, states
 from schemas import (
     ChatMessage,
     ErrorType,

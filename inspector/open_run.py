@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -96,9 +96,16 @@ class OpenRun:
             )
         return getattr(schemas, record)
 
-    def counts(self, name: str, column: str) -> Counter[str]:
-        """How many rows have each value of a text column, or of a part of one as `provenance.model`; most first."""
-        return self.once(("counts", name, column), lambda: Counter(dict(self.table(name).counts(column).most_common())))
+    def counts(self, name: str, columns: Sequence[str]) -> dict[str, Counter[str]]:
+        """How many rows have each value of text columns; most first. The table is read once for all of them."""
+        with self._lock:
+            unknown = [column for column in columns if ("counts", name, column) not in self._read]
+        if unknown:
+            found = self.table(name).counts(unknown)
+            with self._lock:
+                for column, count in found.items():
+                    self._read.setdefault(("counts", name, column), Counter(dict(count.most_common())))
+        return {column: self._read["counts", name, column] for column in columns}
 
     def told(self, name: str, column: str, field: str) -> Counter[str]:
         """How many rows have which text in a field of the objects that a column holds as JSON."""
@@ -112,20 +119,24 @@ class OpenRun:
         """A number of each row; see `TableIndex.values`."""
         return self.once(("values", name, path), lambda: self.table(name).values(path))
 
-    def lowest(self, name: str, path: str, count: int) -> list[int]:
-        """The rows in which a number is lowest; see `TableIndex.lowest`."""
-        return self.once(("lowest", name, path, str(count)), lambda: self.table(name).lowest(path, count))
+    def ascending(self, name: str, path: str) -> np.ndarray:
+        """The rows from the lowest to the highest of a number; see `TableIndex.ascending`."""
+        return self.once(("ascending", name, path), lambda: self.table(name).ascending(path))
 
-    def disputed(self, name: str, count: int) -> list[int]:
-        """The rows whose filters are most divided; none in tables that do not tell what single filters said."""
+    def shuffled(self, name: str) -> np.ndarray:
+        """All rows in a random order, the same one for everybody."""
+        return self.once(("shuffled", name), lambda: self.table(name).shuffled(seed=0))
 
-        def read() -> list[int]:
+    def disputed(self, name: str) -> np.ndarray:
+        """The rows over which filters are divided; none in tables that do not tell what single filters said."""
+
+        def read() -> np.ndarray:
             try:
-                return self.table(name).disputed(count)
+                return self.table(name).disputed()
             except InvalidInput:
-                return []
+                return np.array([], np.int64)
 
-        return self.once(("disputed", name, str(count)), read)
+        return self.once(("disputed", name), read)
 
     def search(self, name: str, words: str) -> Found:
         """The first rows with a text; see `TableIndex.search`. It may have ended before the table did: `search_on`."""
@@ -139,10 +150,6 @@ class OpenRun:
         with self._lock:
             whole = Found(rows=rows, searched=found.searched, is_complete=found.is_complete)
             self._read["search", name, words] = whole
-
-    def holds(self, name: str, number: int, words: str) -> bool:
-        """Whether a row has a text, upper and lower case alike."""
-        return any(words.casefold() in text.casefold() for text in _texts(self.row(name, number)))
 
     def numbers(self, name: str) -> list[str]:
         """What rows can be ordered by; see `TableIndex.numbers`."""
@@ -168,16 +175,6 @@ class OpenRun:
             return None
         column = column or self.key_of(name)
         return self.once(("find", name, column, value), lambda: self.table(name).find(value, column))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from _texts(list(value.values()))
-    elif isinstance(value, list):
-        for each in value:
-            yield from _texts(each)
 
 
 def stamp_of(folder: Path) -> tuple[tuple[str, int], ...]:

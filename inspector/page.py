@@ -20,11 +20,13 @@ from inspector.views import (
     decide,
     door,
     fields,
+    fixing,
     kg,
     kg_episode,
     overview,
     side_by_side,
     sources,
+    to_decide,
     trajectories,
 )
 from inspector.visible_text import visible
@@ -40,7 +42,7 @@ STYLE = """
 """
 _PARTS = (
     *(conversation, fields, sources, trajectories, checks, side_by_side),
-    *(bundle_question, bundles, kg_episode, decide),
+    *(bundle_question, bundles, kg_episode, decide, fixing),
 )
 _STYLE = "".join(part.STYLE for part in _PARTS)
 
@@ -83,12 +85,16 @@ def show_page(run: OpenRun, curation: Curation) -> None:
     st.html(f"<style>{STYLE}{_STYLE}</style>")
     if not door.is_open():
         return
-    shown = [
-        st.Page(partial(_guarded, view.show, run), title=view.title, icon=view.icon, url_path=view.name)
+    shown = {
+        view.name: st.Page(partial(_guarded, view.show, run), title=view.title, icon=view.icon, url_path=view.name)
         for view in views(curation).values()
         if not view.tables or view.tables & set(run.tables)
-    ]
-    st.navigation(shown, position="top").run()
+    }
+    to_decide.offer(shown["decide"], curation.tables)
+    chosen = st.navigation(list(shown.values()), position="top")
+    if chosen.url_path != "decide":
+        st.session_state.pop(to_decide.ARRIVED, None)
+    chosen.run()
 
 
 def _guarded(show: Callable[[OpenRun], Any], run: OpenRun) -> None:

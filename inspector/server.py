@@ -25,6 +25,16 @@ _OPTIONS = {
 """Nothing reports home, no widget takes files, errors go to the terminal and not to the browser."""
 
 
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""Names of this machine for itself. On a page that asks for no password a browser must have asked for one of them: the
+name of a page elsewhere can be made to lead here, too (DNS rebinding)."""
+
+
+def is_shared(host: str, *, is_behind_proxy: bool) -> bool:
+    """Whether others than this machine's user are meant to reach the page."""
+    return is_behind_proxy or not _is_loopback(host)
+
+
 def check_reach(host: str, *, is_behind_proxy: bool) -> None:
     """Raises `InvalidInput` when others could reach the page and nothing asks who they are."""
     if _is_loopback(host) or is_behind_proxy or os.environ.get(PASSWORD):
@@ -48,13 +58,19 @@ def check_port(host: str, port: int) -> None:
         ) from error
 
 
-def serve(script: Path, arguments: Sequence[str], *, host: str, port: int) -> None:
+def serve(script: Path, arguments: Sequence[str], *, host: str, port: int, is_behind_proxy: bool = False) -> None:
     """Serve a script of Streamlit until the process is stopped. Raises `InvalidInput` where Streamlit is missing."""
     try:
+        from streamlit import net_util
         from streamlit.web import bootstrap
     except ModuleNotFoundError as error:
         raise InvalidInput("the page needs the extra: pip install 'trailforge[inspector]'") from error
+    # Whether a page of another origin may connect, Streamlit decides by the address that this machine has outside,
+    # too, and asks a host in the internet for it.
+    net_util.get_external_ip = lambda: None
     flags = {**_OPTIONS, "server_address": host, "server_port": port, "browser_serverAddress": host}
+    if not is_shared(host, is_behind_proxy=is_behind_proxy):
+        flags["server_allowedHosts"] = [*_LOOPBACK, host]
     bootstrap.load_config_options(flags)
     bootstrap.run(str(script), False, list(arguments), flags)
 

@@ -7,7 +7,6 @@ columns that it needs, a row group at a time, so memory holds one row group and 
 from __future__ import annotations
 
 import json
-import random
 import time
 from bisect import bisect_right
 from collections import Counter, OrderedDict
@@ -118,17 +117,17 @@ class TableIndex:
                 values[first : first + len(array)] = _numbers(array, parts, path)
         return values
 
-    def lowest(self, path: str, count: int) -> list[int]:
-        """The rows in which a number, as in `values`, is lowest, the lowest first. Rows without come not at all."""
+    def ascending(self, path: str) -> np.ndarray:
+        """Rows from the lowest to the highest of a number, as in `values`; rows without come not at all."""
         values = self.values(path)
-        order = np.argsort(values, kind="stable")[:count]
-        return [int(number) for number in order if not np.isnan(values[number])]
+        order = np.argsort(values, kind="stable")
+        return order[: len(order) - np.count_nonzero(np.isnan(values))]
 
-    def at_random(self, count: int, seed: int) -> list[int]:
-        """So many rows, each as likely as any other, in a random order; all when there are fewer."""
-        return random.Random(seed).sample(range(len(self)), min(count, len(self)))
+    def shuffled(self, seed: int) -> np.ndarray:
+        """All rows in a random order: its first so many are a sample."""
+        return np.random.default_rng(seed).permutation(len(self))
 
-    def disputed(self, count: int) -> list[int]:
+    def disputed(self) -> np.ndarray:
         """Rows that some filters pass and others do not: first those over which they are most evenly divided.
 
         Rows that were accepted passed all; those of `rejected/` that tell what every filter said are what this finds.
@@ -140,16 +139,19 @@ class TableIndex:
         for first, batch in self._batches([column]):
             shares = _shares_of_filters(batch.column(0)) if column == FILTERS else _shares_of_payloads(batch.column(0))
             divided += [(abs(share - 0.5), first + row) for row, share in shares if 0 < share < 1]
-        return [number for _, number in sorted(divided)[:count]]
+        return np.array([number for _, number in sorted(divided)], np.int64)
 
-    def counts(self, column: str) -> Counter[str]:
-        """How many rows have each value of a text column; rows without one do not count."""
-        self._check_column(column)
-        total: Counter[str] = Counter()
-        for _, batch in self._batches([column]):
-            for each in pc.value_counts(batch.column(0)).to_pylist():
-                total[each["values"]] += each["counts"]
-        del total[None]
+    def counts(self, columns: Sequence[str]) -> dict[str, Counter[str]]:
+        """How many rows have each value of text columns, in one reading; rows without one do not count."""
+        total: dict[str, Counter[str]] = {column: Counter() for column in columns}
+        for column in columns:
+            self._check_column(column)
+        for _, batch in self._batches(columns):
+            for column, values in zip(batch.schema.names, batch.columns, strict=True):
+                for each in pc.value_counts(values).to_pylist():
+                    total[column][each["values"]] += each["counts"]
+        for each in total.values():
+            del each[None]
         return total
 
     def told(self, column: str, field: str) -> Counter[str]:

@@ -15,6 +15,7 @@ from inspector.open_run import OpenRun
 from inspector.views.bundle_question import documents_of, show_bundle_head, show_bundle_question, show_documents
 from inspector.views.picking import go_to, pick
 from inspector.views.searching import searched
+from inspector.views.to_decide import show_link
 from inspector.visible_text import escaped
 from schemas import Bundle
 
@@ -78,13 +79,17 @@ def _show_chosen(run: OpenRun, bundle: Bundle) -> None:
         st.caption("It has no question.")
         return
     numbers = list(range(len(asked)))
-    with choice:
+    with choice, st.container(horizontal=True, vertical_alignment="bottom"):
         number = st.segmented_control(
             "Its questions", numbers, default=0, required=True, key=f"questions.{bundle.uid}",
             format_func=lambda number: f"{number + 1} · {asked[number].fate}",
             help="Kept questions are in the data set. Rejected ones say which filter put them aside.",
         )  # fmt: skip
-    _show_asked(run, asked[number or 0])
+        shown = asked[number or 0]
+        if shown.fate != "candidate":
+            table, uid = ("rejected", shown.rejected.uid) if shown.rejected else ("bundle_questions", shown.row.uid)
+            show_link(table, uid, what="question")
+    _show_asked(run, shown)
 
 
 def _show_asked(run: OpenRun, asked: AskedQuestion) -> None:

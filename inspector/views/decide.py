@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
-from inspector.agreement import between_people, with_filters
-from inspector.deciding import Curation, decide, fix_of, parts_of, value_at
+from inspector.deciding import Curation, decide, fix_of
 from inspector.decisions import LOG, Merged, Stance, merged, of_run, read_decisions, standing
 from inspector.open_run import OpenRun
 from inspector.views import queue as queues
 from inspector.views import rows as row_views
+from inspector.views.agreement import show_agreement
+from inspector.views.fixing import Fixing, show_fix
 from inspector.views.overview import PRODUCTS
 from inspector.views.searching import searched
+from inspector.views.to_decide import ARRIVED, ROW, TABLE
 from inspector.visible_text import escaped, visible
-from schemas import Decision, TrailforgeError
+from schemas import Decision, InvalidInput, TrailforgeError
 
 REASONS = (
     "wrong answer",
@@ -31,9 +32,12 @@ REASONS = (
 )
 """What is most often wrong, on the keys 1 to 5."""
 _HEIGHT = 720
-_AGAIN, _LAST, _PLACE, _NAME, _PROBLEM = (f"decide.{name}" for name in ("again", "last", "place", "name", "problem"))
-"""In the session: table and uid of the row that is looked at again instead of the list's, and of the one decided last;
-the place in the list; the person's name, which has to outlive visits to other views; why a word was not saved."""
+_LONGEST_KIND = 60
+_AGAIN, _DONE, _PLACE, _NAME, _PROBLEM = (f"decide.{name}" for name in ("again", "done", "place", "name", "problem"))
+"""In the session: table and uid of the row that is looked at instead of the list's; those of the rows decided so far,
+in their order; the place in the list; the person's name, which has to outlive visits to other views; why a word was not
+saved."""
+_CHOSEN_TABLE = "decide.table"
 STYLE = """
 .said { font-size: .8rem; opacity: .85; overflow-wrap: anywhere; margin: .15rem 0; }
 .said.accept b { color: #2e9e5b; } .said.reject b { color: #d1453b; } .said.fix b { color: #2a6fdb; }
@@ -50,8 +54,12 @@ class _Seat:
     who: str
     row: Mapping[str, Any]
     uid: str
+    number: int
+    """In the table."""
     place: int
     """In the list."""
+    stance: Stance | None
+    """What this person has decided on the row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,19 +77,27 @@ def show(run: OpenRun, curation: Curation) -> None:
         st.info("This data set is curated: decide on rows of the run that it was made of.")
         return
     heard = _heard(run)
+    _arrive(run, curation)
     rows, agreement = st.tabs(["Rows", "Progress and agreement"])
     with rows:
         _show_rows(run, curation, heard)
     with agreement:
-        _show_agreement(run, curation, heard.stances, heard.merged)
+        show_agreement(run, curation.tables, heard.stances, heard.merged)
 
 
 def _show_rows(run: OpenRun, curation: Curation, heard: _Heard) -> None:
-    who, wanted = _wanted(run, curation)
-    if wanted is None or not who:
-        st.info("No table has rows to decide on." if wanted is None else "Give your name: decisions are kept under it.")
+    order = [*PRODUCTS, *curation.tables]  # what the run is for comes first
+    tables = sorted((name for name in curation.tables if name in run.tables), key=order.index)
+    if not tables:
+        st.info("No table has rows to decide on.")
         return
-    if wanted.mode == queues.IN_ORDER and wanted.words.strip():
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        who = _who(curation)
+        wanted = _wanted(run, tables) if who else None
+    if wanted is None:
+        st.info("Give your name first: decisions are kept under it, and agreement is counted between names.")
+        return
+    if wanted.words.strip():
         searched(run, wanted.table, wanted.words)
     numbers = queues.queue(run, wanted, who, heard.stances, heard.merged)
     _show_progress(run, wanted, who, heard, len(numbers))
@@ -89,20 +105,53 @@ def _show_rows(run: OpenRun, curation: Curation, heard: _Heard) -> None:
     again = st.session_state.get(_AGAIN)
     number = run.find(*again) if again else None
     if number is None and not len(numbers):
-        st.success("Nothing is left in this list. Choose another one above.")
+        _show_nothing(run, wanted)
         return
-    number = numbers[place] if number is None else number
+    number = int(numbers[place]) if number is None else number
     row = run.row(wanted.table, number)
     uid = row[run.key_of(wanted.table)]
-    seat = _Seat(run=run, curation=curation, wanted=wanted, who=who, row=row, uid=uid, place=place)
+    mine = (wanted.table, uid, who)
+    stance = next((each for each in heard.stances if (each.table, each.uid, each.who) == mine), None)
+    seat = _Seat(
+        run=run, curation=curation, wanted=wanted, who=who, row=row, uid=uid, number=number, place=place, stance=stance
+    )
+    st.query_params.update({TABLE: wanted.table, ROW: uid})
     left, right = st.columns([3, 1.15], gap="medium")
+    change = left.container()
     with left, st.container(height=_HEIGHT, key="decide_row"):
         row_views.show_row(run, wanted.table, number)
     with right:
-        _show_steps(place, len(numbers))
+        _show_problem()
+        _show_steps(seat, len(numbers))
         _show_choices(seat)
-        _show_fix(seat)
+        _show_fix(seat, change)
         _show_said([each for each in heard.decisions if (each.table, each.uid) == (wanted.table, uid)])
+
+
+def _arrive(run: OpenRun, curation: Curation) -> None:
+    """Where the address names a row or a table, go to it; once, for what a person then does leads to other rows."""
+    if st.session_state.get(ARRIVED):
+        return
+    st.session_state[ARRIVED] = True
+    uid, asked = st.query_params.get(ROW), st.query_params.get(TABLE)
+    if not uid:
+        if asked in curation.tables and asked in run.tables:
+            st.session_state[_CHOSEN_TABLE] = asked
+        return
+    for table in curation.tables:
+        if asked in (None, table) and run.find(table, uid) is not None:
+            st.session_state[_CHOSEN_TABLE] = table
+            st.session_state[_AGAIN] = table, uid
+            return
+    st.warning("The row of this address is not in this run, or people do not decide on rows of its table.")
+
+
+def _show_nothing(run: OpenRun, wanted: queues.Wanted) -> None:
+    """Why the list is empty."""
+    if wanted.mode == queues.FILTERS_DIFFER and not len(run.disputed(wanted.table)):
+        st.info("Of no row here it is told that some filters pass it and others do not. Choose another order above.")
+    else:
+        st.success("Nothing is left in this list. Choose another one above.")
 
 
 def _show_progress(run: OpenRun, wanted: queues.Wanted, who: str, heard: _Heard, left: int) -> None:
@@ -111,41 +160,61 @@ def _show_progress(run: OpenRun, wanted: queues.Wanted, who: str, heard: _Heard,
     st.progress(min(done / total, 1.0), text=f"{done:,} of {total:,} rows decided by you; {left:,} in this list")
 
 
-def _wanted(run: OpenRun, curation: Curation) -> tuple[str, queues.Wanted | None]:
-    """The line above the rows: who decides, on what, in which order."""
-    order = [*PRODUCTS, *curation.tables]  # what the run is for comes first
-    tables = sorted((name for name in curation.tables if name in run.tables), key=order.index)
-    if not tables:
-        return "", None
-    columns = st.columns([1.2, 1.5, 1.5, 1.5, 1.5, 1], vertical_alignment="bottom")
+def _who(curation: Curation) -> str:
+    """The name under which a person decides. Where several share the page none is given beforehand."""
     name = st.session_state.get(_NAME) or st.query_params.get("who", curation.who)
-    who = columns[0].text_input("You are", name, key="decide.who").strip()
+    who = st.text_input("You are", name, key="decide.who", placeholder="your name", width=130).strip()
     st.session_state[_NAME] = who
-    table = columns[1].selectbox("Table", tables, key="decide.table", on_change=_restart)
-    mode = columns[2].selectbox(
-        "Order", list(queues.MODES), key="decide.mode", on_change=_restart,
-        help="\n".join(f"- **{name}**: {told}" for name, told in queues.MODES.items()),
+    if curation.who and who != curation.who:
+        st.query_params["who"] = who
+    else:
+        st.query_params.pop("who", None)  # an address that is sent to a colleague must not say who they are
+    return who
+
+
+def _wanted(run: OpenRun, tables: Sequence[str]) -> queues.Wanted:
+    """The line above the rows: on what to decide, in which order."""
+    table = st.selectbox("Table", tables, key=_CHOSEN_TABLE, on_change=_restart)
+    modes = queues.modes_of(run, table)
+    mode = st.selectbox(
+        "Order", modes, key=f"decide.mode.{table}", on_change=_restart,
+        help="\n".join(f"- **{name}**: {queues.MODES[name]}" for name in modes),
     )  # fmt: skip
     number = ""
     if mode == queues.LOWEST:
-        number = columns[3].selectbox("By", run.numbers(table), key=f"decide.number.{table}", on_change=_restart) or ""
-    words = columns[4].text_input("Search in all texts", key="decide.words", on_change=_restart)
-    hide = columns[5].toggle("Hide decided", value=True, key="decide.hide", on_change=_restart)
-    if who != curation.who:
-        st.query_params["who"] = who
-    else:
-        st.query_params.pop("who", None)
-    return who, queues.Wanted(table=table, mode=mode, number=number, words=words, hide_decided=hide)
+        number = st.selectbox("By", run.numbers(table), key=f"decide.number.{table}", on_change=_restart)
+    kinds = queues.kinds_of(run, table)
+    kind = None
+    if kinds:
+        kind = st.selectbox(
+            "Only", [None, *kinds], key=f"decide.kind.{table}", on_change=_restart, format_func=_told,
+            help="Rows of one kind, or with one value of another column.",
+        )  # fmt: skip
+    words = st.text_input("Search in all texts", key="decide.words", on_change=_restart)
+    hide = st.toggle("Hide decided", value=True, key="decide.hide", on_change=_restart)
+    return queues.Wanted(table=table, mode=mode, number=number, kind=kind, words=words, hide_decided=hide)
 
 
-def _show_steps(place: int, count: int) -> None:
+def _told(kind: queues.Kind | None) -> str:
+    if kind is None:
+        return "all rows"
+    return f"{kind.column.replace('_', ' ')}: {visible(kind.value[:_LONGEST_KIND])} ({kind.rows:,})"
+
+
+def _show_steps(seat: _Seat, count: int) -> None:
+    place, last = seat.place, _decided_last(seat)
     back, forward = st.columns(2)
     back.button("Previous", shortcut="k", disabled=place == 0, on_click=_go, args=(place - 1,), width="stretch")
     forward.button("Next", shortcut="j", disabled=place >= count - 1, on_click=_go, args=(place + 1,), width="stretch")
-    last = st.session_state.get(_LAST)
     st.button(
-        "Back to the row decided last", shortcut="u", disabled=last is None, on_click=_look_again, width="stretch",
-        help="What you say then counts in place of what you said before.",
+        "Back to the row decided last", shortcut="u", disabled=last is None, on_click=_look_again, args=(last,),
+        width="stretch", help="What you say then counts in place of what you said before.",
+    )  # fmt: skip
+    mine = (seat.wanted.table, seat.uid) if seat.stance else last
+    st.button(
+        f"Take back: {seat.stance.action}" if seat.stance else "Undo my last decision", shortcut="z",
+        disabled=mine is None, on_click=_take_back, args=(seat, mine), key=f"decide.undo.{seat.uid}", width="stretch",
+        help="The row is undecided again, its fixes are gone, and it is shown. Comments and what others said stay.",
     )  # fmt: skip
 
 
@@ -171,107 +240,54 @@ def _show_choices(seat: _Seat) -> None:
             st.form_submit_button(name, on_click=_say_typed, args=(seat, key, action, field))
 
 
-def _show_fix(seat: _Seat) -> None:
-    """Change one field: the row is then good."""
+def _show_fix(seat: _Seat, where: Any) -> None:
+    """Change fields: the row is then good."""
     fixable = seat.curation.fixable(seat.wanted.table)
     if not fixable:
         return
-    with st.expander("Fix a field"):
-        field = st.selectbox("Field", parts_of(seat.row, fixable), key=f"decide.field.{seat.uid}")
-        value = value_at(seat.row, field)
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        key = f"decide.value.{seat.uid}.{field}"
-        st.text_area("Value", text, key=key, height=140, help="Lists and numbers as JSON.")
-        st.button("Save the fix", on_click=_say_fix, args=(seat, field, key), key=f"{key}.save", width="stretch")
+    standing = {fix.field: fix.value for fix in seat.stance.fixes} if seat.stance else {}
+    fixing = Fixing(
+        place=(seat.wanted.table, seat.uid), row=seat.row, fixable=fixable, standing=standing,
+        save=partial(_say_fixes, seat),
+    )  # fmt: skip
+    show_fix(fixing, where)
 
 
-def _show_said(decisions: Sequence[Decision]) -> None:
-    """What was said of the row so far, and whether the last word could be kept."""
+def _show_problem() -> None:
+    """Why the last word could not be kept."""
     problem = st.session_state.pop(_PROBLEM, None)
     if problem:
         st.error("Not saved:")
         st.code(problem, language=None, wrap_lines=True)
+
+
+def _show_said(decisions: Sequence[Decision]) -> None:
+    """What was said of the row so far."""
     for each in reversed(decisions):
         what = each.reason or each.comment or (f"{each.field} = {each.value}" if each.field else "")
         told = f"{each.when[:16].replace('T', ' ')} {each.who}"
         st.html(f'<div class="said {each.action}"><b>{each.action}</b> {escaped(what)} · {escaped(told)}</div>')
 
 
-def _show_agreement(run: OpenRun, curation: Curation, stances: Sequence[Stance], heard: Merged) -> None:
-    if not stances:
-        st.info("Nobody has decided on a row yet.")
-        return
-    said = Counter((each.table, each.action) for each in heard.rulings)
-    left, right = st.columns(2, gap="large")
-    with left:
-        st.subheader("Progress")
-        st.dataframe(
-            [
-                {
-                    "table": name, "rows": run.size(name), "accepted": said[name, "accept"],
-                    "fixed": said[name, "fix"], "rejected": said[name, "reject"],
-                }
-                for name in curation.tables if run.size(name)
-            ],
-            hide_index=True,
-        )  # fmt: skip
-        st.subheader(
-            "Between people and filters", help="Rows of the tables passed all filters; those of rejected/ did not."
-        )
-        st.dataframe(
-            [
-                {
-                    "who": visible(each.who),
-                    "filters kept": each.accepted, "kept too": _share(each.accepted_too, each.accepted),
-                    "filters rejected": each.rejected, "rejected too": _share(each.rejected_too, each.rejected),
-                }
-                for each in with_filters(stances)
-            ],
-            hide_index=True,
-        )  # fmt: skip
-    with right:
-        st.subheader("Between people", help="Cohen's kappa: 1 is full agreement, 0 what chance gives.")
-        pairs = [
-            {
-                "two people": visible(" and ".join(each.people)), "rows of both": each.rows,
-                "agree": _share(each.same, each.rows), "kappa": each.kappa,
-            }
-            for each in between_people(stances)
-        ]  # fmt: skip
-        if pairs:
-            st.dataframe(pairs, hide_index=True, column_config={"kappa": st.column_config.NumberColumn(format="%.2f")})
-        else:
-            st.info("No row has been decided by two people.")
-        st.subheader("Where people differ")
-        st.dataframe(
-            [
-                {"table": each.table, "row": visible(each.uid), "field": visible(each.field),
-                 "said": visible(", ".join(f"{who}: {what}" for who, what in each.sides))}
-                for each in heard.conflicts
-            ],
-            hide_index=True,
-        )  # fmt: skip
-    st.caption("The curated data set is made of these decisions by:")
-    st.code(f"trailforge curate apply {run.folder} --out {run.folder}-curated", language="bash")
-
-
 def _say(seat: _Seat, word: Mapping[str, str]) -> None:
-    """Write a word; where the row does not leave the list by it, go on to the next one."""
+    _say_all(seat, [word])
+
+
+def _say_all(seat: _Seat, words: Sequence[Mapping[str, str]]) -> bool:
+    """Write words; where the row does not leave the list by them, go on to the next one. Whether they are written."""
     run, wanted = seat.run, seat.wanted
-    try:
-        decide(run.folder, run.run_id, wanted.table, seat.row, seat.who, [word], seat.curation.check)
-    except TrailforgeError as error:
-        st.session_state[_PROBLEM] = visible(str(error))
-        return
-    st.toast(f"{word['action']}: saved")
-    if word["action"] == "comment":
-        return
+    if not _written(seat, seat.row, words):
+        return False
+    if words[0]["action"] == "comment":
+        return True
     heard = _heard(run)
     left = queues.queue(run, wanted, seat.who, heard.stances, heard.merged)
     was_again = st.session_state.pop(_AGAIN, None)
-    if was_again is None and run.find(wanted.table, seat.uid) in left:
+    if was_again is None and seat.number in left:
         st.session_state[_PLACE] = seat.place + 1
-    st.session_state[_LAST] = wanted.table, seat.uid
+    place = wanted.table, seat.uid
+    st.session_state[_DONE] = [each for each in st.session_state.get(_DONE, []) if each != place] + [place]
+    return True
 
 
 def _say_typed(seat: _Seat, key: str, action: str, field: str) -> None:
@@ -280,8 +296,37 @@ def _say_typed(seat: _Seat, key: str, action: str, field: str) -> None:
         _say(seat, {"action": action, field: text})
 
 
-def _say_fix(seat: _Seat, field: str, key: str) -> None:
-    _say(seat, fix_of(seat.row, field, st.session_state[key]))
+def _say_fixes(seat: _Seat, changes: Sequence[tuple[str, str]]) -> bool:
+    try:
+        return _say_all(seat, [fix_of(seat.row, field, text) for field, text in changes])
+    except InvalidInput as error:
+        st.session_state[_PROBLEM] = visible(str(error))
+        return False
+
+
+def _take_back(seat: _Seat, place: tuple[str, str]) -> None:
+    """One's own word on this row, or on the one decided last, which is then shown."""
+    number = seat.run.find(*place)
+    if number is not None and _written(seat, seat.run.row(place[0], number), [{"action": "withdraw"}]):
+        st.session_state[_AGAIN] = place
+
+
+def _written(seat: _Seat, row: Mapping[str, Any], words: Sequence[Mapping[str, str]]) -> bool:
+    """Whether the words are in the log now; why not, is said on the page."""
+    run = seat.run
+    try:
+        decide(run.folder, run.run_id, seat.wanted.table, row, seat.who, words, seat.curation.check)
+    except TrailforgeError as error:
+        st.session_state[_PROBLEM] = visible(str(error))
+        return False
+    st.toast("taken back" if words[0]["action"] == "withdraw" else f"{words[0]['action']}: saved")
+    return True
+
+
+def _decided_last(seat: _Seat) -> tuple[str, str] | None:
+    """The row that this person decided last on this visit, and whose decision still stands."""
+    decided = {(each.table, each.uid) for each in _heard(seat.run).stances if each.who == seat.who}
+    return next((place for place in reversed(st.session_state.get(_DONE, [])) if place in decided), None)
 
 
 def _heard(run: OpenRun) -> _Heard:
@@ -305,14 +350,10 @@ def _go(place: int) -> None:
     st.session_state.pop(_AGAIN, None)
 
 
-def _look_again() -> None:
-    st.session_state[_AGAIN] = st.session_state[_LAST]
+def _look_again(place: tuple[str, str]) -> None:
+    st.session_state[_AGAIN] = place
 
 
 def _restart() -> None:
     _go(0)
-    st.session_state.pop(_LAST, None)
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.0%}" if whole else "–"
+    st.session_state.pop(_DONE, None)

@@ -95,7 +95,7 @@ def _show_rejections(run: OpenRun) -> str | None:
 def _show_rejected(run: OpenRun, reason: str) -> None:
     with st.container(border=True):
         st.html(f"<b>Rejected: {escaped(reason)}</b>")
-        if "rejected" not in run.tables or reason not in run.counts("rejected", "reason"):
+        if "rejected" not in run.tables or reason not in run.counts("rejected", ["reason"])["reason"]:
             st.info("These items were counted and have no row of their own: see the stage in the card.")
             return
         number = pick(run, "rejected", ("uid", "stage", "score", "detail"), kind="reason", only=reason)
@@ -110,10 +110,10 @@ def _show_kinds(run: OpenRun, table: str) -> None:
     if not columns:
         return
     st.subheader("Yield by kind", help="What passed all filters, and what the filters rejected, where that is told.")
-    for place, name in zip(st.columns(len(columns)), columns, strict=True):
+    counts = run.counts(table, columns)
+    for place, (name, kept) in zip(st.columns(len(columns)), counts.items(), strict=True):
         with place:
             st.caption(name.replace("_", " "))
-            kept = run.counts(table, name)
             parts: dict[str, tuple[str, Mapping[str, int]]] = {"kept": (figures.KEPT, kept)}
             if 0 < run.size("rejected") <= _MOST_PAYLOADS:
                 parts["rejected"] = (figures.GONE, run.told("rejected", "payload", name))

@@ -14,11 +14,11 @@ from streamlit.delta_generator import DeltaGenerator
 
 from inspector.open_run import OpenRun
 from inspector.views.searching import searched
+from inspector.views.to_decide import ROW, show_link
 from inspector.visible_text import visible
 
 PAGE = 25
 """Rows in the list at a time."""
-ROW = "row"
 _LONGEST_CELL = 160
 
 
@@ -45,7 +45,9 @@ def pick(
     first = place // PAGE * PAGE
     rows = [run.row(table, number) for number in numbers[first : first + PAGE]]
     _show_list(table, rows, columns, first, place, height)
-    st.query_params[ROW] = str(rows[place - first][run.key_of(table)])
+    uid = str(rows[place - first][run.key_of(table)])
+    show_link(table, uid, line)
+    st.query_params[ROW] = uid
     return numbers[place]
 
 
@@ -116,7 +118,7 @@ def _filtered(run: OpenRun, table: str, kind: str, only: str, line: DeltaGenerat
     """Numbers of the rows that the filters above the list leave; these stand in the line, which wraps."""
     value = only or None
     if kind and not only:
-        counts = run.counts(table, kind)
+        counts = run.counts(table, [kind])[kind]
         value = line.selectbox(
             kind, [None, *counts], key=f"{table}.kind",
             format_func=lambda each: "all" if each is None else f"{each} ({counts[each]:,})",

@@ -14,11 +14,10 @@ from inspector.views.conversation import show_conversation
 from inspector.views.picking import pick
 from inspector.views.reading import ORIGINS, chip, show_head, show_parts, show_provenance, show_steps
 from inspector.views.tabs import Tab, show_tabs
+from inspector.views.to_decide import TABLE
 from schemas import Message, SftRow, Trajectory, TrajectoryReward
 
 STYLE = reading.STYLE + mended.STYLE + search_trees.STYLE + episodes.STYLE
-TABLE = "table"
-"""In the page's address: the table whose row is shown."""
 _REWARD = {
     "total": "the reward by which the row was kept",
     "exact_match": "the final answer is a gold answer, after normalisation",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import re
 import shutil
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from inspector.decisions import read_decisions
-from schemas import SourceDocument, read_rows, write_parquet
+from schemas import BundleQuestion, SourceDocument, read_rows, write_parquet
 from tests.end_to_end.support import Made, free_port, trailforge
 from tests.support.browser import Visit, browsing, inspecting
 
@@ -89,6 +90,47 @@ def test_ten_decisions_by_keyboard_outlive_the_server(browser: Any, demo_bundles
     assert all(each.reason for each in found if each.action == "reject")
     made = trailforge("curate", "apply", folder, "--out", tmp_path / "curated")
     assert made.code == 0, made.err
+
+
+def test_from_a_view_to_the_decision_and_back(browser: Any, demo_bundles: Made, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(demo_bundles.out, folder)
+    row = next(iter(read_rows(sorted((folder / "bundle_questions").glob("*.parquet")), BundleQuestion)))
+    with inspecting(folder, "--who", "ann") as url:
+        visit = Visit(browser, url)
+        visit.go("bundles")
+        visit.page.get_by_role("link", name="Decide on this row").click()
+        visit.page.get_by_text(re.compile(r"^0 of \d+ rows decided by you")).first.wait_for(timeout=20_000)
+        assert "table=bundles&row=" in visit.page.url
+        visit.go(f"decide?row={row.uid}")
+        visit.page.get_by_text("Fix fields").click(timeout=20_000)
+        visit.page.get_by_role("textbox", name="Value").fill(f"Please tell me: {row.question}")
+        visit.page.locator(".st-key-decide_row").click(position={"x": 5, "y": 5})
+        visit.page.get_by_text("What the fix changes").wait_for(timeout=20_000)
+        assert visit.page.locator(".change mark.added").inner_text().startswith("Please tell me")
+        visit.settle()
+        assert read_decisions(folder) == []
+        press(visit, "s", 1)
+        press(visit, "z", 0)
+        assert visit.problems() == []
+    assert [(each.uid, each.action) for each in read_decisions(folder)] == [(row.uid, "fix"), (row.uid, "withdraw")]
+
+
+def test_no_page_elsewhere_may_connect(demo_kg_questions: Made) -> None:
+    def asked(url: str, host: str, origin: str) -> int:
+        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
+        headers = {"Host": host, "Origin": origin, "Connection": "Upgrade", "Upgrade": "websocket"}
+        key = {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+        connection.request("GET", "/_stcore/stream", headers=headers | key)
+        return connection.getresponse().status
+
+    with inspecting(demo_kg_questions.out) as url:
+        assert asked(url, "localhost", "http://localhost") == 101
+        assert asked(url, "localhost", "https://example.org") == 403
+        assert asked(url, "example.org", "https://example.org") == 403  # its name made to lead here
+    with inspecting(demo_kg_questions.out, "--behind-proxy") as url:
+        assert asked(url, "example.org", "https://example.org") == 101
+        assert asked(url, "127.0.0.1", "https://example.org") == 403
 
 
 def press(visit: Visit, key: str, count: int) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from inspector.server import PASSWORD, check_port, check_reach
+from inspector.server import PASSWORD, check_port, check_reach, is_shared, serve
 from schemas import InvalidInput, OutputError
 
 
@@ -33,3 +36,45 @@ def test_a_port_in_use_is_said_before_anything_starts() -> None:
             check_port("127.0.0.1", taken.getsockname()[1])
     with pytest.raises(OutputError, match=r"cannot listen on no\.such\.host"):
         check_port("no.such.host.invalid", 80)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
+    """What Streamlit is started with."""
+    bootstrap = pytest.importorskip("streamlit.web.bootstrap")
+    flags: dict[str, Any] = {}
+    monkeypatch.setattr(bootstrap, "load_config_options", flags.update)
+    monkeypatch.setattr(bootstrap, "run", lambda *given: None)
+    net_util = pytest.importorskip("streamlit.net_util")
+    monkeypatch.setattr(net_util, "get_external_ip", net_util.get_external_ip)  # is as it was after the test
+    return flags
+
+
+@pytest.mark.parametrize(
+    ("host", "is_behind_proxy", "hosts"),
+    [
+        ("127.3.2.1", False, ["localhost", "127.0.0.1", "::1", "127.3.2.1"]),
+        ("127.0.0.1", True, None),
+        ("0.0.0.0", False, None),
+    ],
+)
+def test_a_page_without_password_is_reached_by_the_names_of_this_machine(
+    host: str, is_behind_proxy: bool, hosts: list[str] | None, started: Mapping[str, Any]
+) -> None:
+    serve(Path("page.py"), [], host=host, port=8501, is_behind_proxy=is_behind_proxy)
+    assert started.get("server_allowedHosts") == hosts
+    assert is_shared(host, is_behind_proxy=is_behind_proxy) == (hosts is None)
+
+
+def test_an_origin_elsewhere_makes_the_server_ask_nobody(
+    started: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streamlit import net_util
+    from streamlit.web.server import server_util
+
+    asked: list[str] = []
+    monkeypatch.setattr(net_util, "_make_blocking_http_get", lambda url, timeout=1: asked.append(url))
+    assert not server_util.is_url_from_allowed_origins("https://example.org") and asked  # Streamlit by itself
+    asked.clear()
+    serve(Path("page.py"), [], host="127.0.0.1", port=8501)
+    assert not server_util.is_url_from_allowed_origins("https://example.org") and not asked

@@ -1,8 +1,8 @@
 """The pictures of the page in `docs/`, in Chromium.
 
-    python -m tests.support.screenshots TRAJECTORIES BUNDLES EPISODES --out docs/inspector
+    python -m tests.support.screenshots TRAJECTORIES BUNDLES EPISODES GRAPH_QUESTIONS --out docs/inspector
 
-The three folders are runs of the demo. Decisions of two made-up people are added to a copy of the first.
+The four folders are runs of the demo. Decisions of two made-up people are added to a copy of the first.
 """
 
 from __future__ import annotations
@@ -10,57 +10,104 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from inspector.decisions import append, now
 from inspector.table_index import TableIndex
-from schemas import Decision, Trajectory, read_rows
+from schemas import ContrastivePair, Decision, RejectedRow, Trajectory, read_rows
 from tests.support.browser import Visit, browsing, inspecting
+
+
+class Shot(NamedTuple):
+    """A picture."""
+
+    name: str
+    path: str
+    """Of the page's address."""
+    tab: str = ""
+    """Chosen before the picture is taken."""
+    act: Callable[[Visit], None] | None = None
+    """Done before it is taken."""
 
 
 def main() -> None:
     """All of them, anew."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path, nargs=3)
+    parser.add_argument("runs", type=Path, nargs=4)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    trajectories, bundles, episodes = options.runs
+    trajectories, bundles, episodes, questions = options.runs
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, browsing() as browser:
         decided = Path(scratch) / "demo"
         shutil.copytree(trajectories, decided)
         _decide(decided)
-        reflective = next(row for row in _trajectories(trajectories) if row.reflection_error == "retrieval")
-        address = f"trajectories?row={reflective.uid}"
-        for folder, name, path, tab in (
-            (decided, "overview", "", None),
-            (decided, "trajectories", address, None),
-            (decided, "mended", address, "Wrong and mended"),
-            (decided, "tree", address, "Search tree"),
-            (decided, "decide", "decide", None),
-            (decided, "agreement", "decide", "Progress and agreement"),
-            (bundles, "bundles", "bundles", None),
-            (episodes, "kg", "kg", None),
+        for folder, shots in (
+            (decided, _of_trajectories(trajectories)),
+            (bundles, (Shot("bundles", "bundles"), Shot("episodes", "trajectories?table=episodes"))),
+            (episodes, _of_episodes(episodes)),
+            (questions, (Shot("graph_questions", "kg"),)),
         ):
-            _take(browser, folder, options.out / f"{name}.png", path, tab)
+            with inspecting(folder, "--who", "ann") as url:
+                for shot in shots:
+                    _take(browser, url, shot, options.out)
 
 
-def _take(browser: Any, folder: Path, out: Path, path: str, tab: str | None) -> None:
-    with inspecting(folder, "--who", "ann") as url:
-        visit = Visit(browser, url)
-        visit.go(path)
-        visit.page.wait_for_timeout(1500)
-        if tab:
-            visit.page.get_by_role("tab", name=tab).click()
-            visit.settle()
-            visit.page.wait_for_timeout(1500)
-        visit.page.screenshot(path=out)
-        visit.page.close()
+def _of_trajectories(folder: Path) -> tuple[Shot, ...]:
+    rows = _rows(folder, "mcts_trajectories", Trajectory)
+    reflective = next(row for row in rows if row.reflection_error == "retrieval")
+    undecided = rows[-1]
+    rejected = next(row for row in _rows(folder, "rejected", RejectedRow) if row.stage == "filter")
+    address = f"trajectories?row={reflective.uid}"
+    return (
+        Shot("overview", ""),
+        Shot("trajectories", address, "Conversation"),
+        Shot("mended", address, "Wrong and mended"),
+        Shot("tree", address, "Search tree"),
+        Shot("training_rows", "trajectories?table=sft"),
+        Shot("rejected", f"decide?table=rejected&row={rejected.uid}"),
+        Shot("decide", "decide"),
+        Shot(
+            "fix",
+            f"decide?table=mcts_trajectories&row={undecided.uid}",
+            act=lambda visit: _type_a_fix(visit, undecided),
+        ),
+        Shot("agreement", "decide", "Progress and agreement"),
+    )
 
 
-def _trajectories(folder: Path) -> list[Trajectory]:
-    return list(read_rows(sorted((folder / "mcts_trajectories").glob("*.parquet")), Trajectory))
+def _of_episodes(folder: Path) -> tuple[Shot, ...]:
+    good = _rows(folder, "pairs", ContrastivePair)[0].good_uid
+    return Shot("kg", "kg"), Shot("pair", f"kg?row={good}", "Contrast with a bad episode")
+
+
+def _take(browser: Any, url: str, shot: Shot, out: Path) -> None:
+    visit = Visit(browser, url)
+    visit.go(shot.path)
+    visit.page.wait_for_timeout(1500)
+    if shot.tab:
+        visit.page.get_by_role("tab", name=shot.tab).click()
+    if shot.act:
+        shot.act(visit)
+    visit.settle()
+    visit.page.wait_for_timeout(1500)
+    visit.page.screenshot(path=out / f"{shot.name}.png")
+    visit.page.close()
+
+
+def _type_a_fix(visit: Visit, row: Trajectory) -> None:
+    """Another wording of the question, which is not saved."""
+    visit.page.get_by_text("Fix fields").click()
+    visit.page.get_by_role("textbox", name="Value").fill(f"Please tell me: {row.question}")
+    visit.page.locator(".st-key-decide_row").click(position={"x": 5, "y": 5})
+    visit.page.get_by_text("What the fix changes").wait_for()
+    visit.page.get_by_text("What the fix changes").scroll_into_view_if_needed()
+
+
+def _rows(folder: Path, table: str, record: type) -> list[Any]:
+    return list(read_rows(sorted((folder / table).glob("*.parquet")), record))
 
 
 def _decide(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,11 @@ from typing import Any
 import pytest
 
 from inspector.deciding import Curation
-from inspector.decisions import append, now, read_decisions
+from inspector.decisions import append, merged, now, read_decisions, standing
 from inspector.open_run import OpenRun
 from inspector.views import queue as queues
 from pipelines.curated_rows import check_row
-from schemas import Decision, Trajectory, write_parquet
+from schemas import Decision, RejectedRow, Trajectory, write_parquet
 from tests.support.rows import trajectory
 
 pytest.importorskip("streamlit")
@@ -22,6 +23,7 @@ from streamlit.testing.v1 import AppTest
 
 TABLE = "mcts_trajectories"
 UIDS = ("a", "b", "c", "d")
+FIXABLE = ("question", "answer", "answer_aliases", "final_answer", "messages")
 
 
 def page(run, curation) -> None:
@@ -42,9 +44,7 @@ def run(tmp_path: Path) -> OpenRun:
 
 
 def curation_of(who: str) -> Curation:
-    return Curation(
-        tables=("inputs", TABLE), fixable=lambda table: ("question", "answer"), check=partial(check_row, TABLE), who=who
-    )
+    return Curation(tables=("inputs", TABLE), fixable=lambda table: FIXABLE, check=partial(check_row, TABLE), who=who)
 
 
 def opened(run: OpenRun, who: str = "ann") -> Any:
@@ -119,7 +119,7 @@ def test_all_rows_on_which_people_differ_come_by(run: OpenRun) -> None:
         say(run, uid, "ben", "accept")
         say(run, uid, "ann", "reject", reason="odd")
     app = opened(run)
-    app.selectbox(key="decide.mode").select(queues.PEOPLE_DIFFER).run()
+    app.selectbox(key=f"decide.mode.{TABLE}").select(queues.PEOPLE_DIFFER).run()
     for _ in UIDS:
         press(app, "Accept")
     assert [uid for uid, *_ in said(run)][-4:] == list(UIDS) and "Nothing is left" in app.success[0].value
@@ -134,7 +134,7 @@ def test_the_row_decided_last_is_found_again_where_new_files_came(run: OpenRun) 
     )
     assert grown.row(TABLE, 0)["uid"] == "z"
     later = AppTest.from_function(page, args=(grown, curation_of("ann")), default_timeout=60)
-    later.session_state["decide.last"] = app.session_state["decide.last"]
+    later.session_state["decide.done"] = app.session_state["decide.done"]
     later.run()
     press(later, "Back to the row decided last")
     press(later, "wrong answer")
@@ -152,14 +152,112 @@ def test_a_fix_is_saved_only_when_the_row_stays_valid(run: OpenRun) -> None:
     app.text_area(key="decide.value.a.question").input(" ").run()
     press(app, "Save the fix")
     assert said(run) == [] and app.error[0].value == "Not saved:"
+    press(app, "Discard")
+    assert not changes_of(app)
     app.selectbox(key="decide.field.a").select("answer").run()
     app.text_area(key="decide.value.a.answer").input("Elsewhere").run()
     press(app, "Save the fix")
     assert said(run) == [] and "wrong_answer" in app.code[0].value
-    app.selectbox(key="decide.field.a").select("question").run()
-    app.text_area(key="decide.value.a.question").input("Which one is it?").run()
+    press(app, "Discard")
+    app.selectbox(key="decide.field.a").select("answer_aliases").run()
+    app.text_area(key="decide.value.a.answer_aliases").input('["another"]').run()
     press(app, "Save the fix")
-    assert said(run) == [("a", "fix", '"Which one is it?"')] and not app.error
+    assert said(run) == [("a", "fix", '["another"]')] and not app.error
+
+
+def test_fields_that_belong_together_are_seen_old_and_new_and_saved_at_once(run: OpenRun) -> None:
+    app = opened(run)
+    aliases, question = '["Wien", "<b>Vindobona</b> & more"]', "In which town was the director of Metropolis born?"
+    for field, text in {"question": question, "answer_aliases": aliases}.items():
+        app.selectbox(key="decide.field.a").select(field).run()
+        app.text_area(key=f"decide.value.a.{field}").input(text).run()
+        assert said(run) == []
+    app.selectbox(key="decide.field.a").select("question").run()
+    assert app.text_area(key="decide.value.a.question").value == question
+    (shown,) = changes_of(app)
+    assert shown.count('class="change"') == 2 and "<b>" not in shown and "&lt;" in shown and "&amp;" in shown
+    assert '<mark class="gone">city</mark>' in shown and '<mark class="added">town</mark>' in shown
+    press(app, "Save the fix")
+    assert said(run) == [("a", "fix", aliases), ("a", "fix", f'"{question}"')], app.code[0].value
+    assert not changes_of(app) and app.button(key="decide.accept.b")
+    press(app, "Back to the row decided last")
+    assert app.text_area(key="decide.value.a.question").value == question  # what holds by one's own word
+
+
+def test_what_is_typed_after_the_change_was_shown_is_shown_before_it_is_saved(run: OpenRun) -> None:
+    app = opened(run)
+    area = (
+        app.selectbox(key="decide.field.a")
+        .select("answer_aliases")
+        .run()
+        .text_area(key="decide.value.a.answer_aliases")
+    )
+    area.input('["one"]').run()
+    app.text_area(key="decide.value.a.answer_aliases").input('["two"]')  # not left yet when the button is clicked
+    press(app, "Save the fix")
+    assert said(run) == [] and "two" in changes_of(app)[0]
+    press(app, "Save the fix")
+    assert said(run) == [("a", "fix", '["two"]')]
+
+
+def changes_of(app: Any) -> list[str]:
+    return [each.body for each in app.get("html") if 'class="change"' in each.body]
+
+
+def test_a_decision_is_taken_back_by_who_made_it(run: OpenRun) -> None:
+    say(run, "a", "ben", "reject", reason="odd")
+    app = opened(run)
+    assert app.button(key="decide.undo.a").disabled
+    press(app, "Accept")
+    press(app, "wrong answer")
+    press(app, "Undo my last decision")
+    assert said(run)[-1] == ("b", "withdraw", "") and app.button(key="decide.accept.b")
+    press(app, "Undo my last decision")
+    assert said(run)[-1] == ("a", "withdraw", "") and app.button(key="decide.accept.a")
+    assert app.button(key="decide.undo.a").disabled
+    assert [(each.uid, each.who) for each in standing(read_decisions(run.folder))] == [("a", "ben")]
+    press(app, "Accept")
+    press(app, "Back to the row decided last")
+    press(app, "Take back: accept")
+    press(app, "Accept")
+    assert [uid for uid, *_ in said(run)][-3:] == ["a", "a", "a"] and app.button(key="decide.accept.b")
+
+
+def test_undo_pressed_twice_takes_back_one_decision(run: OpenRun) -> None:
+    app = opened(run)
+    press(app, "Accept")
+    press(app, "Accept")
+    undo = app.button(key="decide.undo.c")
+    press(app, "Undo my last decision")
+    as_it_was = app._tree.get_widget_states()
+    as_it_was.widgets.append(undo.click()._widget_state)
+    app._run(as_it_was)
+    assert [(uid, action) for uid, action, _ in said(run)] == [("a", "accept"), ("b", "accept"), ("b", "withdraw")]
+
+
+def test_an_address_leads_to_a_row_once(run: OpenRun) -> None:
+    app = AppTest.from_function(page, args=(run, curation_of("ann")), default_timeout=60)
+    app.query_params["row"] = "c"
+    app.run()
+    assert app.query_params == {"table": TABLE, "row": "c"}
+    press(app, "Accept")
+    assert said(run) == [("c", "accept", "")] and app.query_params["row"] == "a"
+    app.query_params["row"] = "c"  # as a slow browser sends it again
+    app.run()
+    assert app.query_params["row"] == "a"
+    other = AppTest.from_function(page, args=(run, curation_of("ann")), default_timeout=60)
+    other.query_params.update({"table": "trees", "row": "c"})
+    other.run()
+    assert "not in this run" in other.warning[0].value and other.button(key="decide.accept.a")
+
+
+def test_where_people_share_the_page_each_gives_a_name(run: OpenRun) -> None:
+    app = opened(run, who="")
+    assert not app.button and "name" in app.info[0].value
+    app.text_input(key="decide.who").input("ben").run()
+    press(app, "Accept")
+    assert read_decisions(run.folder)[-1].who == "ben"
+    assert "who" not in app.query_params  # the address may be sent to a colleague
 
 
 def test_what_others_said_is_seen_and_can_be_asked_for(run: OpenRun) -> None:
@@ -167,7 +265,7 @@ def test_what_others_said_is_seen_and_can_be_asked_for(run: OpenRun) -> None:
     say(run, "c", "ann", "reject", reason="odd")
     app = opened(run)
     assert app.get("progress")[0].proto.text.startswith("1 of 4 rows decided by you; 3 in this list")
-    app.selectbox(key="decide.mode").select(queues.PEOPLE_DIFFER).run()
+    app.selectbox(key=f"decide.mode.{TABLE}").select(queues.PEOPLE_DIFFER).run()
     assert any("odd" in each.body for each in app.get("html")) and any("ben" in each.body for each in app.get("html"))
     press(app, "Accept")
     assert said(run)[-1] == ("c", "accept", "")
@@ -187,12 +285,15 @@ def test_what_others_said_is_seen_and_can_be_asked_for(run: OpenRun) -> None:
         ({"words": "no such words"}, []),
         ({"mode": queues.RANDOM, "words": "no such words"}, []),
         ({"mode": queues.LOWEST, "number": "token_estimate", "words": "WHO"}, [0, 3]),
+        ({"kind": queues.Kind(column="kind", value="correct", rows=4)}, [0, 3]),
+        ({"kind": queues.Kind(column="kind", value="reflective", rows=0)}, []),
+        ({"kind": queues.Kind(column="uid", value="c", rows=1), "hide_decided": False, "words": "WHO"}, [2]),
+        ({"mode": queues.DECIDED, "kind": queues.Kind(column="uid", value="c", rows=1)}, [2]),
+        ({"mode": queues.PEOPLE_DIFFER, "words": "no such words"}, []),
     ],
     ids=str,
 )
 def test_the_list_holds_what_is_asked_for(run: OpenRun, wanted: Mapping[str, Any], numbers: list[int]) -> None:
-    from inspector.decisions import merged, standing
-
     say(run, "b", "ann", "accept")
     say(run, "b", "ben", "reject", reason="odd")
     say(run, "c", "ann", "accept")
@@ -202,3 +303,39 @@ def test_the_list_holds_what_is_asked_for(run: OpenRun, wanted: Mapping[str, Any
     assert list(found) == numbers
     random = queues.Wanted(table=TABLE, mode=queues.RANDOM, hide_decided=False)
     assert sorted(queues.queue(run, random, "ann", [], merged([]))) == [0, 1, 2, 3]
+
+
+def test_no_order_runs_dry_before_the_table_does(tmp_path: Path) -> None:
+    divided = '{"filters": [{"passed": true}, {"passed": false}]}'
+    rows = [
+        RejectedRow(uid=str(n), stage="filter", reason="ab"[n % 2], score=n, detail="", payload=divided)
+        for n in range(500)
+    ]
+    (tmp_path / "rejected").mkdir()
+    write_parquet(tmp_path / "rejected" / "part-00000.parquet", RejectedRow, rows)
+    run = OpenRun(
+        folder=tmp_path, run_id="run", dataset=TABLE, config={}, sources=(), manifest=None, books=(),
+        tables=("rejected",),
+    )  # fmt: skip
+    words = [
+        Decision(run_id="run", table="rejected", uid=str(n), who="ann", when=now(), action="accept")
+        for n in range(500) if n not in (3, 8)
+    ]  # fmt: skip
+    stances, heard = standing(words), merged(words)
+    assert queues.modes_of(run, "rejected") == list(queues.MODES)
+    assert [(kind.value, kind.rows) for kind in queues.kinds_of(run, "rejected")] == [("a", 250), ("b", 250)]
+    for mode in (queues.IN_ORDER, queues.RANDOM, queues.LOWEST, queues.FILTERS_DIFFER):
+        asked = queues.Wanted(table="rejected", mode=mode, number="score")
+        assert sorted(queues.queue(run, asked, "ann", stances, heard)) == [3, 8]
+        asked = replace(asked, kind=queues.Kind(column="reason", value="a", rows=250))
+        assert queues.queue(run, asked, "ann", stances, heard).tolist() == [8]
+    everybody = [
+        queues.queue(run, queues.Wanted(table="rejected", mode=queues.RANDOM, hide_decided=False), who, [], heard)
+        for who in ("ann", "ben")
+    ]
+    assert everybody[0].tolist() == everybody[1].tolist() != list(range(500))
+
+
+def test_orders_that_a_table_cannot_have_are_not_offered(run: OpenRun) -> None:
+    assert queues.FILTERS_DIFFER not in queues.modes_of(run, TABLE) and queues.LOWEST in queues.modes_of(run, TABLE)
+    assert queues.kinds_of(run, TABLE) == []  # all rows are alike

@@ -1,0 +1,138 @@
+"""Fixes of a row: typed field by field, seen as old and new text side by side, then saved all at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from inspector.deciding import parts_of, value_at
+from inspector.text_diff import Span, differences, windows
+from inspector.visible_text import escaped, marked
+
+STYLE = """
+.change { display: grid; grid-template-columns: 1fr 1fr; column-gap: .8rem; margin: .2rem 0 .5rem; }
+.change > div { padding: .3rem .7rem; border-radius: 4px; white-space: pre-wrap; overflow-wrap: anywhere; min-width: 0;
+                font-size: .92rem; max-height: 15rem; overflow-y: auto; background: rgba(128,128,128,.07); }
+.change > .name { grid-column: 1 / 3; padding: 0; background: none; font-size: .8rem; opacity: .75; }
+.change > .old { border-left: 4px solid #d1453b; } .change > .new { border-left: 4px solid #2e9e5b; }
+.change mark { color: inherit; border-radius: 3px; padding: 0 .1rem; }
+.change mark.gone { background: rgba(209,69,59,.32); } .change mark.added { background: rgba(46,158,91,.38); }
+.change .cut { opacity: .6; font-size: .8rem; }
+"""
+_EDITS = "decide.edits"
+"""In the session: by table and uid of a row what was typed and is not saved yet, by field."""
+_AROUND = 160
+"""Characters around a change that are shown."""
+
+Place = tuple[str, str]
+"""Table and uid of a row."""
+Save = Callable[[Sequence[tuple[str, str]]], bool]
+"""Takes fields with their new texts; whether they are saved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixing:
+    """A row before the person who may change it."""
+
+    place: Place
+    row: Mapping[str, Any]
+    fixable: Sequence[str]
+    standing: Mapping[str, str]
+    """This person's fixes of it that hold: by field the value as JSON."""
+    save: Save
+
+
+def show_fix(fixing: Fixing, where: DeltaGenerator) -> None:
+    """The field to type in; in `where` what the change comes to, with the button that saves it."""
+    uid = fixing.place[1]
+    edits = edits_of(fixing.place)
+    with st.expander("Fix fields", expanded=bool(edits), key=f"decide.fixing.{uid}"):
+        field = st.selectbox("Field", parts_of(fixing.row, fixing.fixable), key=f"decide.field.{uid}")
+        key = f"decide.value.{uid}.{field}"
+        st.session_state.setdefault(key, edits.get(field, _now(fixing, field)))
+        st.text_area("Value", key=key, height=170, on_change=_keep, args=(fixing, field, key), help=_HELP)
+    if edits:
+        with where.container(border=True, key="decide_change"):
+            _show_changes(fixing, edits, field, key)
+
+
+_HELP = (
+    "Lists and numbers as JSON. A click beside the field, or Ctrl and Enter, shows old and new side by side. "
+    "Fields that belong together can be changed one after the other and saved at once."
+)
+
+
+def edits_of(place: Place) -> dict[str, str]:
+    """What is typed for a row and not saved, by field."""
+    return st.session_state.setdefault(_EDITS, {}).setdefault(place, {})
+
+
+def _show_changes(fixing: Fixing, edits: Mapping[str, str], field: str, key: str) -> None:
+    told, save, drop = st.columns([3, 1, 1], vertical_alignment="center")
+    told.html("<b>What the fix changes</b>: old on the left, new on the right. Nothing is saved yet.")
+    shown = tuple(sorted(edits.items()))
+    uid = fixing.place[1]
+    save.button(
+        "Save the fix", key=f"decide.save.{uid}", type="primary", shortcut="s", width="stretch",
+        on_click=_save, args=(fixing, shown, field, key),
+    )  # fmt: skip
+    drop.button("Discard", key=f"decide.discard.{uid}", width="stretch", on_click=_discard, args=(fixing, field, key))
+    st.html("".join(_change(name, _now(fixing, name), text) for name, text in shown))
+
+
+def _change(name: str, old: str, new: str) -> str:
+    gone, added = differences(old, new)
+    return (
+        f'<div class="change"><div class="name">{escaped(name)}</div>'
+        f'<div class="old">{_part(old, gone, "gone")}</div><div class="new">{_part(new, added, "added")}</div></div>'
+    )
+
+
+def _part(text: str, spans: Sequence[Span], kind: str) -> str:
+    """What is around the changes of a text; how much is left out between."""
+    parts, at = [], 0
+    for begin, end in windows(len(text), spans, _AROUND):
+        parts.append(_cut(begin - at))
+        inside = [(max(a, begin) - begin, min(b, end) - begin, kind) for a, b in spans if a < end and b > begin]
+        parts.append(marked(text[begin:end], inside))
+        at = end
+    return "".join(parts) + _cut(len(text) - at)
+
+
+def _cut(count: int) -> str:
+    return f'<span class="cut"> … {count:,} characters … </span>' if count else ""
+
+
+def _now(fixing: Fixing, field: str) -> str:
+    """A field as it stands, this person's earlier fix of it included; what is no text as JSON."""
+    held = fixing.standing.get(field)
+    value = value_at(fixing.row, field) if held is None else json.loads(held)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _keep(fixing: Fixing, field: str, key: str) -> None:
+    """What was typed, until it is saved: the field itself is gone as soon as another one is chosen."""
+    edits, text = edits_of(fixing.place), st.session_state[key]
+    if text == _now(fixing, field):
+        edits.pop(field, None)
+    else:
+        edits[field] = text
+
+
+def _save(fixing: Fixing, shown: tuple[tuple[str, str], ...], field: str, key: str) -> None:
+    """Save what was shown; what was typed after that is shown first."""
+    _keep(fixing, field, key)
+    if tuple(sorted(edits_of(fixing.place).items())) != shown:
+        st.toast("The text has changed since: look at the change, then save it.")
+    elif fixing.save(shown):
+        _discard(fixing, field, key)
+
+
+def _discard(fixing: Fixing, field: str, key: str) -> None:
+    st.session_state[_EDITS].pop(fixing.place, None)
+    st.session_state.pop(key, None)
