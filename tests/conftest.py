@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,9 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 def pytest_unconfigure() -> None:
-    """Remove Prefect's home."""
+    """Stop Prefect's private server, which the processes of pytest-xdist would leave behind, and remove its home."""
+    if "flows" in sys.modules:
+        sys.modules["flows"].stop_server()
     logging.raiseExceptions = False  # its server says goodbye at exit, to a stream that pytest has closed
     _prefect_home.cleanup()
 
