@@ -221,12 +221,9 @@ def register(root: typer.Typer) -> None:
 def _settings(folder: Path) -> Any:
     """Of the run, which must be finished and as it was made."""
     from pipelines.datasets import is_curated
-    from pipelines.finish import read_manifest
-    from pipelines.intake import read_settings
+    from pipelines.finish import finished_run
 
-    settings = read_settings(folder)
-    if settings is None or read_manifest(folder) is None:
-        raise InvalidInput("holds no finished run", file=folder)
+    _, settings = finished_run(folder)
     if is_curated(settings):
         raise InvalidInput("is a curated data set; decide on rows of the run that it was made of", file=folder)
     return settings

@@ -46,7 +46,7 @@ def kg_trajectories(
 
     def work(settings: Settings, config: KgRunConfig) -> None:
         with ready_server(config, arguments) as served:
-            run_shards(out, settings, served, preset, arguments)
+            run_shards(out, settings, served, arguments)
 
     return carried_out(
         out,
@@ -60,9 +60,9 @@ def kg_trajectories(
 
 
 @task(name="run-shards", retries=2, retry_delay_seconds=10, retry_condition_fn=is_mendable)
-def run_shards(out: Path, settings: Settings, config: KgRunConfig, preset: str, arguments: tuple[str, ...]) -> None:
+def run_shards(out: Path, settings: Settings, config: KgRunConfig, arguments: tuple[str, ...]) -> None:
     """Run every shard without a receipt: a retry repeats only what is missing."""
-    work = KgWork(folder=str(out.absolute()), run_id=settings.run_id, config=config, preset=preset)
+    work = KgWork(folder=str(out.absolute()), run_id=settings.run_id, config=config)
 
     def run() -> None:
         run_pipeline(work, out, settings.shards, arguments, config.schedule.patience)

@@ -160,6 +160,7 @@ def serve(config: VllmConfig, name: str, log: Path | None, tell: Callable[[str],
     """Run it in the foreground until Ctrl-C. Raises `ServerUnavailable` when it does not come up, or ends by itself."""
     log = log or _new_log()
     server = VllmServer(config, name, log)
+    _refuse_missing(server.command[0])
     tell(f"command: {server.command_line}")
     tell(f"log:     {log}")
     tell("loading, which may take minutes; Ctrl-C ends it")

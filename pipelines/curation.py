@@ -23,8 +23,8 @@ from pipelines.curated_rows import NAME, SFT, STAGE, TABLE, Curator, products_of
 from pipelines.dataset import Dataset
 from pipelines.datasets import CURATION, dataset_of, is_curated
 from pipelines.files import exclusive, output_errors, remove_temporary_files, write_atomically, write_text
-from pipelines.finish import CARD, MANIFEST, manifest_of, read_manifest
-from pipelines.intake import SETTINGS, Settings, read_settings
+from pipelines.finish import CARD, MANIFEST, finished_run, manifest_of
+from pipelines.intake import SETTINGS, Settings
 from pipelines.shards import Receipt, file_entry, write_receipt, write_table
 from pipelines.stages import kg_selection
 from schemas import (
@@ -184,9 +184,7 @@ class _Curation:
 
 
 def _finished(folder: Path) -> tuple[Manifest, Settings]:
-    manifest, settings = read_manifest(folder), read_settings(folder)
-    if manifest is None or settings is None:
-        raise InvalidInput("holds no finished run (no manifest.json); run the command that made it again", file=folder)
+    manifest, settings = finished_run(folder)
     if is_curated(settings):
         raise InvalidInput("is a curated data set; decide on rows of the run that it was made of", file=folder)
     return manifest, settings

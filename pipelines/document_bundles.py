@@ -116,9 +116,11 @@ def run(
             grouping.group(folder, documents, config.bundles, config.seed, output.bundles_per_shard, arguments)
         case selection.NAME:
             selection.select(folder, shards[questions.NAME], config)
+        case questions.NAME:
+            work = questions.QuestionWork(folder=str(folder), run_id=settings.run_id, config=config, preset=preset)
+            run_pipeline(work, folder, shards[name], arguments, config.schedule.patience)
         case _:
-            kind = questions.QuestionWork if name == questions.NAME else episodes.EpisodeWork
-            work = kind(folder=str(folder), run_id=settings.run_id, config=config, preset=preset)
+            work = episodes.EpisodeWork(folder=str(folder), run_id=settings.run_id, config=config)
             run_pipeline(work, folder, shards[name], arguments, config.schedule.patience)
 
 

@@ -11,7 +11,7 @@ from inference import Usage
 from pipelines.accounting import add_up, check_balance
 from pipelines.dataset import Dataset
 from pipelines.files import write_text
-from pipelines.intake import INPUTS, Settings
+from pipelines.intake import INPUTS, Settings, read_settings
 from pipelines.shards import Receipt
 from schemas import (
     InvalidInput,
@@ -40,6 +40,16 @@ def finish_run(folder: Path, settings: Settings, dataset: Dataset, *, seconds: f
 def manifest_of(folder: Path, settings: Settings, dataset: Dataset, *, seconds: float) -> Manifest:
     """What the receipts add up to. Raises `CountMismatch` when there is none for some shard."""
     return _manifest(settings, dataset.receipts(folder, settings), dataset, seconds)
+
+
+def finished_run(folder: Path) -> tuple[Manifest, Settings]:
+    """Manifest and settings of a finished run. Raises `InvalidInput` when the folder holds none."""
+    if not folder.is_dir():
+        raise InvalidInput("no such folder", file=folder)
+    manifest, settings = read_manifest(folder), read_settings(folder)
+    if manifest is None or settings is None:
+        raise InvalidInput("holds no finished run (no manifest.json); run the command that made it again", file=folder)
+    return manifest, settings
 
 
 def read_manifest(folder: Path) -> Manifest | None:

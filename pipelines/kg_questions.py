@@ -84,6 +84,7 @@ class WritingWork(ModelWork):
     """Puts paths into words and measures the questions."""
 
     config: KgQuestionRunConfig
+    preset: str
 
     item = FactChain
     tables = MappingProxyType({selection.CANDIDATES: KgQuestion, "rejected": RejectedRow})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -17,15 +16,16 @@ from filters import FilterConfig, first_rejection, judge_trajectory
 from generators.mcts_trajectories import Context, Generated, expected_hops, generate
 from generators.rehearsal import StageEstimate, rehearse
 from generators.textualize import sft_rows
-from inference import ModelClient, open_ledger
+from inference import ModelClient
 from pipelines.accounting import stage
 from pipelines.config import MctsRunConfig, ScheduleConfig
-from pipelines.dataset import LEDGER, Dataset, Stage
+from pipelines.dataset import Dataset, Stage
 from pipelines.intake import Settings, take_in_questions
 from pipelines.mcts_card import card
 from pipelines.shards import ItemResult
 from pipelines.sources import read_questions
 from pipelines.sources.refused import NONE, Refusals
+from pipelines.stages.model_work import ModelSession, ModelWork, rejected_row
 from retrieval import Retrieval, open_retrieval
 from schemas import (
     InvalidInput,
@@ -123,11 +123,9 @@ async def estimate(source: Path, config: MctsRunConfig, limit: int | None, refus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MctsWork:
-    """What a worker needs to know. Picklable; see `shards.Work`."""
+class MctsWork(ModelWork):
+    """Searches plans for questions."""
 
-    folder: str
-    run_id: str
     config: MctsRunConfig
     tail: frozenset[int] = frozenset()
     """Positions in the input of the questions that are searched last."""
@@ -136,29 +134,19 @@ class MctsWork:
     tables = TABLES
     stage = SEARCH
 
-    @property
-    def items_in_flight(self) -> int:
-        """Questions at a time."""
-        return self.config.schedule.questions_in_flight
-
     async def open(self) -> MctsSession:
-        """Connect to ledger, model and index; fails at once when one of them is not there."""
-        ledger = open_ledger(self.config.ledger, Path(self.folder) / LEDGER, run=self.run_id)
-        client = ModelClient(self.config.client, ledger)
-        try:
-            await client.check()
-            return MctsSession(self, client, open_retrieval(self.config.retrieval))
-        except BaseException:
-            await client.aclose()
-            raise
+        """Connect; fails at once when model or index is not there."""
+        retrieval = open_retrieval(self.config.retrieval)
+        return MctsSession(self, await self.client(), retrieval)
 
 
-class MctsSession:
-    """A worker's connections, and what it has done so far."""
+class MctsSession(ModelSession):
+    """Searches one question after the other."""
 
     def __init__(self, work: MctsWork, client: ModelClient, retrieval: Retrieval) -> None:
+        super().__init__(client)
         config = work.config
-        self._work, self._client, self._retrieval = work, client, retrieval
+        self._work = work
         self._context = Context(
             run_id=work.run_id,
             model=config.model.name,
@@ -168,7 +156,6 @@ class MctsSession:
             client=client,
             retrieval=retrieval,
         )
-        self._done: Counter[str] = Counter()
 
     async def run(self, item: Question, position: int) -> ItemResult:
         """Search one question, filter its trajectories, keep the books."""
@@ -176,20 +163,8 @@ class MctsSession:
         in_tail = position in self._work.tail
         generated = await generate(item, self._context, parallel=schedule.tail_parallel if in_tail else 1)
         result = rows_of(item, generated, self._work.config)
-        self._done["items"] += 1
-        self._done["prompt_tokens"] += result.usage.prompt_tokens
-        self._done["completion_tokens"] += result.usage.completion_tokens
-        for row in result.rows[DATASET]:
-            self._done[row.reflection_error or row.kind] += 1
+        self.count(result, *(row.reflection_error or row.kind for row in result.rows[DATASET]))
         return result
-
-    def counters(self) -> dict[str, int]:
-        """Questions, accepted rows by kind, calls, tokens."""
-        return dict(self._done) | self._client.told
-
-    async def close(self) -> None:
-        """Close client and ledger."""
-        await self._client.aclose()
 
 
 def rows_of(question: Question, generated: Generated, config: MctsRunConfig) -> ItemResult:
@@ -207,9 +182,9 @@ def rows_of(question: Question, generated: Generated, config: MctsRunConfig) -> 
         ),
         _filter_books(len(generated.candidates), len(accepted), [v for _, v in rejected]),
     )
-    out = [_rejected_row("filter", row.uid, verdict, to_dict(row)) for row, verdict in rejected]
+    out = [rejected_row("filter", row.uid, verdict, to_dict(row)) for row, verdict in rejected]
     if unsolved:
-        out.append(_rejected_row("solve", question.id, _unsolved(tree), {"question_id": question.id}))
+        out.append(rejected_row("solve", question.id, _unsolved(tree), {"question_id": question.id}))
     return ItemResult(
         rows={
             DATASET: accepted,
@@ -250,15 +225,4 @@ def _unsolved(tree: SearchTree) -> Verdict:
         f"{tree.rollouts[-1].answer!r}, gold {tree.answer!r}"
         if tree.rollouts
         else "no rollout",
-    )
-
-
-def _rejected_row(stage_name: str, uid: str, verdict: Verdict, payload: object) -> RejectedRow:
-    return RejectedRow(
-        uid=uid,
-        stage=stage_name,
-        reason=verdict.reason,
-        score=verdict.score,
-        detail=verdict.detail,
-        payload=json.dumps(payload, ensure_ascii=False),
     )

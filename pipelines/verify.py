@@ -9,8 +9,8 @@ from pipelines.accounting import check_balance
 from pipelines.dataset import Dataset
 from pipelines.datasets import dataset_of, row_checks_of
 from pipelines.files import sha256_of
-from pipelines.finish import MANIFEST, manifest_of, read_manifest
-from pipelines.intake import INPUTS, Settings, read_settings
+from pipelines.finish import MANIFEST, finished_run, manifest_of
+from pipelines.intake import INPUTS, Settings
 from pipelines.row_checks import Report
 from schemas import CountMismatch, FileEntry, InvalidInput, Manifest, check_row_count, iter_parquet, to_dict
 
@@ -20,9 +20,7 @@ _OF_THE_PROCESS = {"seconds", "trailforge_version"}
 
 def verify_run(folder: Path) -> Report:
     """Check a run; differences go into the report. Raises `InvalidInput` when the folder holds no finished run."""
-    manifest, settings = read_manifest(folder), read_settings(folder)
-    if manifest is None or settings is None:
-        raise InvalidInput("holds no finished run (no manifest.json); run the command that made it again", file=folder)
+    manifest, settings = finished_run(folder)
     report, dataset = Report(), dataset_of(settings)
     record_of = {INPUTS: dataset.item, **dataset.tables}
     sound = [e for e in manifest.files if _check_file(e, folder, record_of, report)]

@@ -21,7 +21,6 @@ class ModelWork:
     folder: str
     run_id: str
     config: RunConfig
-    preset: str
 
     @property
     def items_in_flight(self) -> int:

@@ -26,6 +26,7 @@ class QuestionWork(ModelWork):
     """Writes and measures the questions of bundles."""
 
     config: BundleRunConfig
+    preset: str
 
     item = BundleInput
     tables = MappingProxyType({TABLE: BundleQuestion, "rejected": RejectedRow})

@@ -88,7 +88,7 @@ class Site:
         if command == "kg-trajectories":
             settings = kg_trajectories.take_in(self.folder / "questions.jsonl", out, config, None)
             write_settings(out, settings)
-            work = kg_trajectories.KgWork(folder=str(out), run_id=settings.run_id, config=config, preset=preset)
+            work = kg_trajectories.KgWork(folder=str(out), run_id=settings.run_id, config=config)
             run_pipeline(work, out, settings.shards, IN_PROCESS)
         else:
             settings, _ = kg_questions.take_in(out, config)

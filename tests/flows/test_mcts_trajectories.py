@@ -17,7 +17,8 @@ from flows import mcts_trajectories as module
 from flows.mcts_trajectories import configured, mcts_trajectories
 from pipelines.dataset import LEDGER
 from pipelines.finish import MANIFEST
-from schemas import InvalidInput, Manifest, ServerUnavailable
+from pipelines.mcts_trajectories import MctsSession, MctsWork
+from schemas import InvalidInput, Manifest, ProviderError, ServerUnavailable
 from tests.support.model_server import fail_next, running, stats
 from tests.support.world import write_questions
 
@@ -101,11 +102,28 @@ def test_a_server_that_fails_for_a_while_costs_a_retry_and_no_row(
     inputs: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "run_shards", module.run_shards.with_options(retry_delay_seconds=0))
+    opened, open_work = [], MctsWork.open
+
+    async def open_at_the_second_try(work: MctsWork) -> MctsSession:
+        opened.append(work)
+        if len(opened) == 1:
+            raise ServerUnavailable("it loads its weights")
+        return await open_work(work)
+
     with running() as url:
         calm = run(inputs, tmp_path / "calm", url)
-        fail_next(url, *[{"status": 401}] * 3)
+        monkeypatch.setattr(MctsWork, "open", open_at_the_second_try)
         shaken = run(inputs, tmp_path / "shaken", url)
+    assert len(opened) > 1
     assert [(f.path, f.sha256) for f in shaken.files] == [(f.path, f.sha256) for f in calm.files]
+
+
+def test_a_refused_key_is_not_tried_again(inputs: tuple[Path, str], tmp_path: Path) -> None:
+    with running() as url:
+        fail_next(url, *[{"status": 401}] * 500)
+        with pytest.raises(ProviderError, match="the key is refused"):
+            run(inputs, tmp_path / "out", url)
+        assert stats(url)["calls"] <= 8  # one try has so many in flight
 
 
 def test_a_server_that_is_not_there_ends_the_run_at_once_without_a_manifest(

@@ -106,9 +106,7 @@ def begin_trajectories(folder: Path, source: Path, config: KgRunConfig) -> Setti
 def search_shards(folder: Path, settings: Settings, shards: Sequence[Shard]) -> None:
     """Run some shards. `ModelWork.client` has to be `scripted_client`."""
     config: KgRunConfig = KG.configuration(settings)
-    run_pipeline(
-        KgWork(folder=str(folder), run_id=settings.run_id, config=config, preset="test"), folder, shards, IN_PROCESS
-    )
+    run_pipeline(KgWork(folder=str(folder), run_id=settings.run_id, config=config), folder, shards, IN_PROCESS)
 
 
 def make_trajectories(folder: Path, source: Path, config: KgRunConfig) -> tuple[Settings, Manifest]:

@@ -227,7 +227,7 @@ def test_a_folder_that_is_not_finished_is_refused(finished_run: FinishedRun, nam
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="none: holds no finished run"):
+    with pytest.raises(InvalidInput, match="none: no such folder"):
         verify_run(tmp_path / "none")
 
 
