@@ -34,7 +34,7 @@ IN_FLIGHT = PER_WORKER * cluster.POOLS
 MOMENTS = (0.05, 0.4, 0.8)
 """Of the kills, as shares of all calls."""
 PRESET = f"""
-model: {{name: scripted, max_in_flight: {PER_WORKER}, stall_s: 15}}
+model: {{name: scripted, max_in_flight: {PER_WORKER}, stall_s: 8}}
 retrieval: {{kind: bm25}}
 schedule: {{questions_in_flight: 6, tail_questions: 4, worker_start_s: 120, worker_silence_s: 8}}
 output: {{shard_size: 2}}
