@@ -201,17 +201,23 @@ def show(
     epilog="""Examples:\n
     trailforge status datasets_out/musique\n
     trailforge status datasets_out/musique --watch\n
-    trailforge status datasets_out/musique --json""",
+    trailforge status datasets_out/musique --json\n
+    trailforge status datasets_out/nightly                      every window in it""",
 )
 def status(
     folder: RunFolder,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh until no process works on the run.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for machines.")] = False,
 ) -> None:
-    """Say how a run stands: what is done, what it took, whether it runs, and what to do next."""
+    """Say how a run, or each window of a nightly root, stands: what is done, what it took, and what to do next."""
     from inspector.terminal import refreshed
     from pipelines.status import follow, read_status, told
+    from pipelines.window_status import windows_of
 
+    if windows := windows_of(folder):
+        for window in windows:
+            print(json.dumps(dataclasses.asdict(window)) if as_json else "\n".join(window.told))
+        return
     each = follow(folder) if watch else iter([read_status(folder)])
     if as_json:
         for now in each:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import contextlib
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -63,29 +65,41 @@ def nightly_command(
     from flows.nightly import nightly
     from inference import Caps
 
-    window = nightly(
-        documents=documents,
-        out=out,
-        day=day.date() if day else None,
-        window_days=window_days,
-        bundles_preset=bundles_preset,
-        mcts_preset=mcts_preset,
-        kg_preset=kg_preset,
-        kg=kg,
-        model=model,
-        model_name=model_name,
-        most_documents=most_documents,
-        most_questions=most_questions,
-        distractors=distractors,
-        benchmarks=benchmark,
-        verdicts=verdicts,
-        bands=bands,
-        caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
-        keep_windows=keep_windows,
-        curated=curated,
-        seed=seed,
-    )
-    print("\n".join(window.told))
+    due = day.date() if day else datetime.now(UTC).date()
+    with _shown(out, due):
+        nightly(
+            documents=documents,
+            out=out,
+            day=due if day else None,
+            window_days=window_days,
+            bundles_preset=bundles_preset,
+            mcts_preset=mcts_preset,
+            kg_preset=kg_preset,
+            kg=kg,
+            model=model,
+            model_name=model_name,
+            most_documents=most_documents,
+            most_questions=most_questions,
+            distractors=distractors,
+            benchmarks=benchmark,
+            verdicts=verdicts,
+            bands=bands,
+            caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
+            keep_windows=keep_windows,
+            curated=curated,
+            seed=seed,
+        )
+
+
+@contextlib.contextmanager
+def _shown(root: Path, day: date) -> Iterator[None]:
+    """At the end, and before an error, say how the window stands."""
+    from pipelines.window_status import windows_of
+
+    try:
+        yield
+    finally:
+        print("\n".join(line for window in windows_of(root) if window.day == day.isoformat() for line in window.told))
 
 
 def retain_command(

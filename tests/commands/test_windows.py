@@ -1,4 +1,4 @@
-"""`trailforge retain` and `check-bands`."""
+"""`trailforge retain`, `check-bands`, and `status` of a root of windows."""
 
 from __future__ import annotations
 
@@ -31,6 +31,18 @@ def test_a_dry_run_says_what_would_go(tmp_path: Path) -> None:
     assert said[1].endswith("2026-11-20: would go") and len(list(tmp_path.iterdir())) == 3
     assert run("retain", tmp_path, "--keep", 1).splitlines()[1].endswith("2026-11-20: removed")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["2026-11-19", "2026-11-21"]
+
+
+def test_status_tells_of_every_window_of_a_root(tmp_path: Path) -> None:
+    for day in ("2026-11-20", "2026-11-21"):
+        (tmp_path / day).mkdir()
+        (tmp_path / day / "plan.json").write_text("{}")
+    assert run("status", tmp_path).splitlines()[0] == "2026-11-20: unreadable"
+    said = [json.loads(line) for line in run("status", tmp_path, "--json").splitlines()]
+    assert [(each["day"], each["state"]) for each in said] == [
+        ("2026-11-20", "unreadable"),
+        ("2026-11-21", "unreadable"),
+    ]
 
 
 def test_a_finished_run_is_held_against_bands(tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+"""How the windows of a root stand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipelines import windows
+from pipelines.files import exclusive
+from pipelines.window_status import windows_of
+from pipelines.windows import Made, Window, WindowPlan
+from schemas import StageCount
+
+PLAN = WindowPlan(
+    day="2026-11-20", window_days=1, documents=("d.jsonl",), bundles_preset="r-search", mcts_preset="msearcher",
+    kg_preset="dynasearcher", kg="", model_name=None, benchmarks=(), most_documents=None, most_questions=None,
+    distractors=16, seed=0,
+)  # fmt: skip
+BOOKS = StageCount(name="window", inputs=3, accepted=3)
+DONE = Window(
+    day=PLAN.day, first_day=PLAN.first_day, documents=BOOKS, questions=BOOKS, breaches=(),
+    datasets=(Made(dataset="mcts_trajectories", folder="mcts", rows=12, calls=34),),
+)  # fmt: skip
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A complete window, one that was begun, and one whose plan is something else."""
+    windows.begin(tmp_path, PLAN)
+    windows.finish(tmp_path / PLAN.day, DONE)
+    windows.begin(tmp_path, replace(PLAN, day="2026-11-21"))
+    (tmp_path / "2026-11-21" / "bundles").mkdir()
+    windows.begin(tmp_path, replace(PLAN, day="2026-11-22"))
+    (tmp_path / "2026-11-22" / windows.PLAN).write_text("{}")
+    (tmp_path / "curated").mkdir()
+    return tmp_path
+
+
+def test_each_window_says_how_it_stands(root: Path) -> None:
+    done, begun, other = windows_of(root)
+    assert (done.state, done.window) == ("complete", DONE) and "12 rows, 34 calls" in "\n".join(done.told)
+    assert (begun.state, begun.runs) == ("stopped", {"bundles": "empty"})
+    assert begun.told[0] == "2026-11-21: stopped" and "goes on" in begun.told[-1]
+    assert other.state == "unreadable" and "plan.json was not written by this trailforge" in other.next
+
+
+def test_one_that_is_held_is_running(root: Path) -> None:
+    with exclusive(root / "2026-11-21"):
+        assert [window.state for window in windows_of(root)] == ["complete", "running", "unreadable"]
+
+
+def test_a_folder_without_windows_has_none(tmp_path: Path) -> None:
+    (tmp_path / "2026-11-20").mkdir()
+    assert windows_of(tmp_path) == [] == windows_of(tmp_path / "none")
