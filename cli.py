@@ -313,21 +313,26 @@ def main(arguments: list[str] | None = None) -> None:
         _end(f"error: {error}", error.exit_code)
     except KeyboardInterrupt:
         _end("stopped; the same command goes on from here", _INTERRUPTED)
-    except RuntimeError:  # Prefect's, of no kind of its own, when its server does not answer
-        if (silent := _silent_prefect()) is None:
+    except RuntimeError as error:  # Prefect's, of no kind of its own, when its server does not answer
+        if (silent := _silent_prefect(error)) is None:
             raise
         _end(f"error: {silent}", silent.exit_code)
 
 
-def _silent_prefect() -> TrailforgeError | None:
-    """What to do about a Prefect server that flows need and cannot reach; None when it answers."""
+def _silent_prefect(error: RuntimeError) -> TrailforgeError | None:
+    """What to do about a Prefect server that flows need and cannot reach; None when that is not what is wrong."""
     if "flows" not in sys.modules:
         return None
     from flows.doctor import prefect_server
     from schemas.errors import ServerUnavailable
 
     found = prefect_server()
-    return ServerUnavailable(f"Prefect: {found.detail}; {found.mend}") if found.mend else None
+    if found.mend:
+        return ServerUnavailable(f"Prefect: {found.detail}; {found.mend}")
+    if "ephemeral Prefect API server" not in str(error):
+        return None
+    mend = "start one (`prefect server start`) and name it in PREFECT_API_URL, or try from another folder"
+    return ServerUnavailable(f"Prefect: its private server did not start (a file here may hide a module); {mend}")
 
 
 def _quiet() -> None:

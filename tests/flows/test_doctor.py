@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from prefect.settings import Settings
 
+from cli import _silent_prefect
 from flows.doctor import examine, prefect_server, telemetry
 from pipelines.doctor import Finding
 from tests.end_to_end.support import PRESET, ROOT, trailforge
@@ -101,3 +102,9 @@ def test_a_command_whose_prefect_server_is_away_says_so_in_a_line(tmp_path: Path
     ended = trailforge(*given, environment={"PREFECT_API_URL": f"{NOBODY}/api"})
     mend = "start it (`prefect server start`), or unset PREFECT_API_URL"
     assert (ended.code, ended.error_line) == (4, f"error: Prefect: {NOBODY}/api does not answer; {mend}")
+
+
+def test_a_private_server_that_does_not_start_is_a_line_and_other_errors_stay() -> None:
+    late = RuntimeError("Timed out while attempting to connect to ephemeral Prefect API server.")
+    assert "its private server did not start" in str(_silent_prefect(late))
+    assert _silent_prefect(RuntimeError("something else")) is None
