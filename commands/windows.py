@@ -112,7 +112,8 @@ def retain_command(
     from flows.verdicts import awaits_curation
     from pipelines.retention import fates, retain
 
-    for fate in (fates if dry_run else retain)(root, keep, is_open=awaits_curation, curated=curated or []):
+    decided = fates(root, keep, is_open=awaits_curation, curated=curated or [])
+    for fate in decided if dry_run else retain(root, decided):
         gone = "would go" if dry_run else "removed"
         print(f"{fate.folder}: {f'stays: {fate.kept_for}' if fate.kept_for else gone}")
 

@@ -166,7 +166,8 @@ def _each(folders: Sequence[Path], own: WindowPlan, means: Means) -> tuple[list[
 def _retain(root: Path, keep: int, curated: Sequence[Path], *, spare: Sequence[str]) -> list[TrailforgeError]:
     """Remove old windows; what went wrong."""
     try:
-        for fate in retention.retain(root, keep, is_open=awaits_curation, curated=curated, spare=spare):
+        decided = retention.fates(root, keep, is_open=awaits_curation, curated=curated, spare=spare)
+        for fate in retention.retain(root, decided):
             get_run_logger().info("%s: %s", fate.folder, fate.kept_for or "removed")
     except TrailforgeError as error:
         get_run_logger().error("retention: %s", error)

@@ -73,18 +73,11 @@ def check_keep(keep: int) -> None:
         raise InvalidInput("has to be 1 or more", field="keep")
 
 
-def retain(
-    root: Path,
-    keep: int,
-    *,
-    is_open: Callable[[Path], bool],
-    curated: Sequence[Path] = (),
-    spare: Sequence[str] = (),
-) -> list[Fate]:
+def retain(root: Path, decided: Sequence[Fate]) -> list[Fate]:
     """Remove what `fates` lets go; what became of each. A window is moved aside whole before it is deleted."""
     for leftover in root.glob(f"{_REMOVED}*"):  # of a removal that was killed
         shutil.rmtree(leftover, ignore_errors=True)
-    return [_settled(fate) for fate in fates(root, keep, is_open=is_open, curated=curated, spare=spare)]
+    return [_settled(fate) for fate in decided]
 
 
 def _settled(fate: Fate) -> Fate:

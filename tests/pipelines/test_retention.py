@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,12 @@ from tests.pipelines.support import FinishedRun
 from tests.support.files import contents
 
 fates = partial(retention.fates, is_open=lambda _: True)
-retain = partial(retention.retain, is_open=lambda _: True)
 DAYS = [f"2026-11-{day}" for day in range(10, 16)]
 ROWS = "sft/part-0.parquet"
+
+
+def retain(root: Path, keep: int, **options: Any) -> list[retention.Fate]:
+    return retention.retain(root, fates(root, keep, **options))
 
 
 @pytest.fixture
