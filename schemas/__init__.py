@@ -64,6 +64,7 @@ from schemas.errors import (
     Stalled,
     TrailforgeError,
 )
+from schemas.json_text import parse_json
 from schemas.kg import EntityMatch, KgEntity, KgStats, KgTriple, MatchKind, RelationMatch
 from schemas.kg_question import FactChain, KgFact, KgNode, KgQuestion, KgShape, KgWriter
 from schemas.kg_trajectory import (
@@ -217,6 +218,7 @@ __all__ = [
     "from_dict",
     "from_table",
     "iter_parquet",
+    "parse_json",
     "read_parquet",
     "read_rows",
     "sync",
