@@ -190,7 +190,7 @@ def _raise(errors: Sequence[TrailforgeError], breaches: Sequence[str]) -> None:
 def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
     """Make what is missing of a window. A complete one stays as it is, and nobody is told of it again."""
     with exclusive(folder):
-        remove_temporary_files(folder, deep=False)
+        remove_temporary_files(folder, windows.FILES.__contains__)
         windows.keep_plan(folder, plan)
         done = windows.read_window(folder)
         if done is not None:

@@ -21,9 +21,11 @@ from inference.servers import EmbeddedServer
 from pipelines.card import cost_table
 from pipelines.config import RunConfig
 from pipelines.dataset import Dataset, Stage
-from pipelines.files import exclusive, remove_temporary_files
-from pipelines.finish import drop_run, finish_run, read_manifest
-from pipelines.intake import Settings, discard_staged, read_settings, refuse_other_run, write_settings
+from pipelines.datasets import dataset_of
+from pipelines.files import exclusive
+from pipelines.finish import finish_run, read_manifest
+from pipelines.intake import INPUTS, Settings, discard_staged, read_settings, refuse_other_run, write_settings
+from pipelines.own_files import drop_rows, refuse_strangers, remove_leftovers
 from pipelines.progress import begin_progress
 from pipelines.runners import check_runner
 from pipelines.shards import missing_shards, receipt_path
@@ -67,16 +69,18 @@ def with_redo(out: Path, config: C, is_asked: bool) -> C:
 
 
 def prepare(out: Path, config: RunConfig, take_in: Callable[[], Settings], replace_run: bool) -> Settings:
-    """Take the input in; a folder with another run is refused, or emptied but for its ledger."""
+    """Take the input in. The same run goes on, with every shard that is finished; another one is refused.
+
+    `replace_run`: the rows of another one go, its ledger stays.
+    """
     try:
-        settings = take_in()
-        earlier = read_settings(out)
+        settings, earlier = take_in(), read_settings(out)
         if earlier is not None and earlier.run_id == settings.run_id and read_manifest(out) is not None:
             return earlier  # finished: not a byte of it changes
-        if earlier is not None and (replace_run or _is_redo_of(earlier, settings, config)):
-            drop_run(out)
-            settings = take_in()
-        refuse_other_run(out, settings)
+        if earlier is not None and earlier.run_id != settings.run_id:
+            if not (replace_run or _is_redo_of(earlier, settings, config)):
+                refuse_other_run(out, settings)
+            drop_rows(out, dataset_of(earlier))
         write_settings(out, settings)
         return settings
     finally:
@@ -108,8 +112,9 @@ def carried_out(
     `work` gets the configuration with which the input was taken in.
     """
     started = time.monotonic()
+    refuse_strangers(out, dataset)
     with exclusive(out):
-        remove_temporary_files(out)
+        remove_leftovers(out, dataset)
         config = with_redo(out, config, redo_truncated)
         settings = prepare(out, config, lambda: take_in(config), replace_run)
         finished = read_manifest(out)
@@ -172,7 +177,11 @@ def publish(manifest: Manifest) -> None:
 
 
 def _is_redo_of(earlier: Settings, settings: Settings, config: RunConfig) -> bool:
-    """The same input and settings, but that cut replies are asked for once more."""
-    before = replace(config, redo=max(0, config.redo - 1))
-    same_input = [source.sha256 for source in earlier.sources] == [source.sha256 for source in settings.sources]
-    return before.hash == earlier.config_hash and same_input
+    """The same items and settings, but that cut replies are asked for once more."""
+    number = json.loads(earlier.config).get("redo", 0)
+    as_before = replace(config, redo=number).hash == earlier.config_hash
+    return config.redo > number and as_before and _items_of(earlier) == _items_of(settings)
+
+
+def _items_of(settings: Settings) -> list[str]:
+    return [entry.sha256 for entry in settings.files if entry.path.startswith(f"{INPUTS}/")]

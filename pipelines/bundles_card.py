@@ -43,7 +43,7 @@ def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
 
 
 def _rows(folder: Path, table: str, record: type) -> Iterable:
-    return read_rows(sorted((folder / table).glob("*.parquet")), record)
+    return read_rows(sorted((folder / table).glob("part-*.parquet")), record)
 
 
 def _summary(

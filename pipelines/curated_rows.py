@@ -268,7 +268,7 @@ class Undo:
 
     def __init__(self, folder: Path) -> None:
         """Memory holds `curated/`."""
-        self.rows: list[CuratedRow] = list(read_rows(sorted((folder / TABLE).glob("*.parquet")), CuratedRow))
+        self.rows: list[CuratedRow] = list(read_rows(sorted((folder / TABLE).glob("part-*.parquet")), CuratedRow))
         self._at: dict[tuple[str, str], dict[int, CuratedRow]] = defaultdict(dict)
         for row in self.rows:
             if row.position is not None and row.action != "accept":

@@ -22,7 +22,7 @@ from pipelines.accounting import check_balance, stage
 from pipelines.curated_rows import NAME, SFT, STAGE, TABLE, Curator, products_of
 from pipelines.dataset import Dataset
 from pipelines.datasets import CURATION, dataset_of, is_curated
-from pipelines.files import exclusive, output_errors, remove_temporary_files, write_atomically, write_text
+from pipelines.files import exclusive, output_errors, write_atomically, write_text
 from pipelines.finish import CARD, MANIFEST, finished_run, manifest_of
 from pipelines.intake import SETTINGS, Settings
 from pipelines.shards import Receipt, file_entry, write_receipt, write_table
@@ -64,7 +64,6 @@ def apply(folder: Path, out: Path, rulings: Sequence[Ruling], log: FileEntry) ->
         try:
             _clear(staged)
             made = _Curation(folder, staged, manifest, settings, Curator(settings.dataset, rulings)).make(log)
-            remove_temporary_files(staged)
             with output_errors(out):
                 os.replace(staged, out)
         except BaseException:
@@ -137,7 +136,7 @@ class _Curation:
         return write_table(self._out, SFT, Path(entry.path).stem, SftRow, list(rows))
 
     def _lines(self) -> FileEntry | None:
-        rows = list(read_rows(sorted((self._out / kg_selection.TABLE).glob("*.parquet")), KgQuestion))
+        rows = list(read_rows(sorted((self._out / kg_selection.TABLE).glob("part-*.parquet")), KgQuestion))
         if not rows:
             return None
         path = self._out / kg_selection.JSONL

@@ -46,6 +46,10 @@ class Dataset:
     """In the order in which they run."""
     card: Callable[[Path, Manifest, Settings], str]
     """The card as Markdown; its plots are written beside it."""
+    beside: Mapping[str, str]
+    """Files that are no rows, as figures are: by folder, what their names match."""
+    lists: tuple[str, ...] = ()
+    """Files in the run's folder itself that hold some of its rows in another form."""
 
     def receipts(self, folder: Path, settings: Settings) -> list[Receipt]:
         """Of all stages. Raises `CountMismatch` when one is missing."""

@@ -151,4 +151,5 @@ BUNDLES = Dataset(
     counted=(questions.TABLE, "type"),
     stages=stages_of,
     card=_card,
+    beside={"plots": r"(funnel|documents|bundles)\.png", grouping.WORK: grouping.WORK_FILES},
 )

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -16,7 +17,8 @@ from schemas import OutputError, sync
 
 LOCK = ".lock"
 """File of a folder by which one process holds it."""
-_TEMPORARY = ".tmp-"
+_TEMPORARY = re.compile(r"\.(.+)\.tmp-[0-9a-f]{8}", re.DOTALL)
+"""Name of the temporary file of a file, whose own name is the group."""
 _MENDS = {
     errno.ENOSPC: "the disk is full; free some space and run the same command again",
     errno.EDQUOT: "the disk quota is used up; free some space and run the same command again",
@@ -40,7 +42,7 @@ def output_errors(path: Path) -> Iterator[None]:
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a temporary file, bring it to disk, and give it its name. After a kill: all of it or nothing."""
-    temporary = path.with_name(f".{path.name}{_TEMPORARY}{uuid.uuid4().hex[:8]}")
+    temporary = path.with_name(f".{path.name}.tmp-{uuid.uuid4().hex[:8]}")
     with output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -57,10 +59,29 @@ def write_text(path: Path, text: str) -> None:
     write_atomically(path, lambda temporary: _write_text(temporary, text))
 
 
-def remove_temporary_files(folder: Path, *, deep: bool = True) -> None:
-    """Remove what a killed process left half-written. Only under the folder's lock. `deep`: in its folders, too."""
-    for leftover in (folder.rglob if deep else folder.glob)(f".*{_TEMPORARY}*"):
-        leftover.unlink(missing_ok=True)
+def plain_files(folder: Path) -> list[Path]:
+    """The files right in a folder, in order: no links, and none of a folder that is a link or is not there."""
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    with os.scandir(folder) as entries:
+        return sorted(Path(entry.path) for entry in entries if entry.is_file(follow_symlinks=False))
+
+
+def unfinished_name(name: str) -> str | None:
+    """The name that a temporary file of `write_atomically` would have got; None for the name of another file."""
+    found = _TEMPORARY.fullmatch(name)
+    return found[1] if found else None
+
+
+def remove_temporary_files(folder: Path, is_ours: Callable[[str], bool]) -> None:
+    """Remove what a killed process left half-written right in this folder. Only under the folder's lock.
+
+    `is_ours`: whether files of a name are written by us.
+    """
+    for path in plain_files(folder):
+        name = unfinished_name(path.name)
+        if name is not None and is_ours(name):
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -24,8 +23,6 @@ from schemas import (
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
-_KEPT = frozenset({"ledger", "curation"})
-"""Folders of what was paid for, in money or in people's time."""
 
 
 def finish_run(folder: Path, settings: Settings, dataset: Dataset, *, seconds: float) -> Manifest:
@@ -67,15 +64,6 @@ def read_manifest(folder: Path) -> Manifest | None:
             f"manifest of schema version {found}; this trailforge reads {version_of(Manifest)}", file=path
         )
     return from_dict(Manifest, content)
-
-
-def drop_run(folder: Path) -> None:
-    """Remove rows, receipts and manifest of a run; keep its ledger and what people decided on it."""
-    for name in (MANIFEST, CARD, "run.json"):
-        (folder / name).unlink(missing_ok=True)
-    for path in folder.iterdir():
-        if path.is_dir() and path.name not in _KEPT:
-            shutil.rmtree(path)
 
 
 def _manifest(settings: Settings, receipts: list[Receipt], dataset: Dataset, seconds: float) -> Manifest:

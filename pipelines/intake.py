@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import shutil
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pipelines.accounting import stage
-from pipelines.files import output_errors, sha256_of, write_atomically, write_text
+from pipelines.files import output_errors, plain_files, sha256_of, unfinished_name, write_atomically, write_text
 from pipelines.shards import Shard, file_entry
 from pipelines.sources import InvalidRow, read_questions
 from pipelines.sources.documents import documents_by_file
@@ -37,7 +38,8 @@ from schemas import (
 SETTINGS = "run.json"
 INPUTS = "inputs"
 INVALID_ROWS = "rejected/part-inputs.parquet"
-_STAGED = ".intake"
+STAGED = ".intake"
+_OF_INPUTS = r"part-\d{5,}-[0-9a-f]{12}\.parquet"
 _MOST_INVALID = 0.05
 _NOUNS: Mapping[type, str] = MappingProxyType(
     {Question: "questions", SourceDocument: "documents", FactChain: "paths of the wanted forms"}
@@ -140,12 +142,12 @@ def write_settings(folder: Path, settings: Settings) -> None:
     known = [folder / entry.path for entry in settings.files]
     with output_errors(folder):
         for path in known:
-            staged = folder / _STAGED / path.relative_to(folder)
+            staged = folder / STAGED / path.relative_to(folder)
             if staged.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 staged.replace(path)
-        for path in [*(folder / INPUTS).glob("*.parquet"), folder / INVALID_ROWS]:
-            if path not in known:  # of an intake that was killed just here
+        for path in _taken_in(folder):
+            if path not in known:  # of another run, or of an intake that was killed just here
                 path.unlink(missing_ok=True)
     discard_staged(folder)
     write_text(folder / SETTINGS, json.dumps(to_dict(settings), indent=1))
@@ -153,7 +155,25 @@ def write_settings(folder: Path, settings: Settings) -> None:
 
 def discard_staged(folder: Path) -> None:
     """Forget an intake that was not put in its place."""
-    shutil.rmtree(folder / _STAGED, ignore_errors=True)
+    staged = folder / STAGED
+    if staged.is_symlink():
+        return
+    for path in _taken_in(staged):
+        path.unlink(missing_ok=True)
+    for emptied in (staged / INPUTS, (staged / INVALID_ROWS).parent, staged):
+        with contextlib.suppress(OSError):  # it is not there, or not empty
+            emptied.rmdir()
+
+
+def _taken_in(root: Path) -> list[Path]:
+    """Files of intakes, with those that a kill left half-written."""
+    aside = root / INVALID_ROWS
+    return [
+        path
+        for folder, names in ((root / INPUTS, _OF_INPUTS), (aside.parent, re.escape(aside.name)))
+        for path in plain_files(folder)
+        if re.fullmatch(names, unfinished_name(path.name) or path.name)
+    ]
 
 
 def read_settings(folder: Path) -> Settings | None:
@@ -173,6 +193,8 @@ def refuse_other_run(folder: Path, settings: Settings) -> None:
     if earlier is None or earlier.run_id == settings.run_id:
         return
     what = "other verdicts" if earlier.refusals != settings.refusals else "other input"
+    if earlier.limit != settings.limit:
+        what += f" (limit: {earlier.limit} -> {settings.limit})"
     if earlier.config_hash != settings.config_hash:
         what = _differences(earlier, settings)
     raise OutputError(
@@ -242,7 +264,7 @@ class _Intake:
         name = f"part-{len(self._shards):05d}-{digest}"
         root, path = self._folder, f"{INPUTS}/{name}.parquet"
         if not (root / path).exists():
-            root = self._folder / _STAGED
+            root = self._folder / STAGED
             write_atomically(root / path, lambda temporary: write_parquet(temporary, self._record, items))
         entry = file_entry(root, root / path, len(items))
         self._files.append(entry)
@@ -268,7 +290,7 @@ class _Intake:
         rows = [*(_rejected(row) for row in self._invalid), *self._left_out]
         if not rows:
             return []
-        root = self._folder / _STAGED
+        root = self._folder / STAGED
         write_atomically(root / INVALID_ROWS, lambda temporary: write_parquet(temporary, RejectedRow, rows))
         return [file_entry(root, root / INVALID_ROWS, len(rows))]
 

@@ -135,7 +135,7 @@ def _limits(config: KgRunConfig) -> str:
 
 
 def _pairs(folder: Path) -> Iterable[ContrastivePair]:
-    return read_rows(sorted((folder / "pairs").glob("*.parquet")), ContrastivePair)
+    return read_rows(sorted((folder / "pairs").glob("part-*.parquet")), ContrastivePair)
 
 
 def _examples(figures: _Figures, pair: ContrastivePair | None) -> str:

@@ -147,7 +147,7 @@ async def question_of(chain: FactChain, context: KgQuestionContext, config: KgQu
 
 
 def _card(folder: Path, manifest: Manifest, settings: Settings) -> str:
-    rows = read_rows(sorted((folder / DATASET).glob("*.parquet")), KgQuestion)
+    rows = read_rows(sorted((folder / DATASET).glob("part-*.parquet")), KgQuestion)
     return card(folder, manifest, KG_QUESTIONS.configuration(settings), rows)
 
 
@@ -162,4 +162,6 @@ KG_QUESTIONS = Dataset(
     counted=(selection.CANDIDATES, "shape"),
     stages=stages_of,
     card=_card,
+    beside={"plots": r"funnel\.png"},
+    lists=(selection.JSONL,),
 )

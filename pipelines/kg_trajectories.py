@@ -61,8 +61,8 @@ def take_in(source: Path, folder: Path, config: KgRunConfig, limit: int | None, 
 
 
 def _card(folder: Path, manifest: Manifest, settings: Settings) -> str:
-    rows = read_rows(sorted((folder / DATASET).glob("*.parquet")), KgTrajectory)
-    rejected = read_rows(sorted((folder / "rejected").glob("*.parquet")), RejectedRow)
+    rows = read_rows(sorted((folder / DATASET).glob("part-*.parquet")), KgTrajectory)
+    rejected = read_rows(sorted((folder / "rejected").glob("part-*.parquet")), RejectedRow)
     episodes = (row for row in rejected if row.stage == FILTER)
     return card(folder, manifest, KG.configuration(settings), rows, episodes)
 
@@ -76,6 +76,7 @@ KG = Dataset(
     counted=(DATASET, "origin"),
     stages=lambda folder, settings: [Stage(name=SEARCH, unit="questions", shards=settings.shards)],
     card=_card,
+    beside={"plots": r"(funnel|rewards)\.png"},
 )
 
 

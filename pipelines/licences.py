@@ -124,6 +124,6 @@ def _note(dataset: str) -> str:
 
 def _columns(folder: Path, *names: str) -> Iterable[tuple[str, ...]]:
     """These columns of the run's inputs, row by row."""
-    for path in sorted((folder / INPUTS).glob("*.parquet")):
+    for path in sorted((folder / INPUTS).glob("part-*.parquet")):
         table = pq.read_table(path, columns=list(names))
         yield from zip(*(table[name].to_pylist() for name in names), strict=True)

@@ -53,7 +53,7 @@ TABLES: Mapping[str, type] = {
 
 
 def _card(folder: Path, manifest: Manifest, settings: Settings) -> str:
-    rows = read_rows(sorted((folder / DATASET).glob("*.parquet")), Trajectory)
+    rows = read_rows(sorted((folder / DATASET).glob("part-*.parquet")), Trajectory)
     return card(folder, manifest, MCTS.configuration(settings), rows)
 
 
@@ -66,6 +66,7 @@ MCTS = Dataset(
     counted=(DATASET, "reflection_error", "kind"),
     stages=lambda folder, settings: [Stage(name=SEARCH, unit="questions", shards=settings.shards)],
     card=_card,
+    beside={"plots": r"funnel\.png"},
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import time
 import uuid
 from collections import Counter
@@ -15,8 +16,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.files import plain_files
+
 FOLDER = "progress"
 _BEGUN = "begun"
+NAMES = r"attempt|begun|\d+-[0-9a-f]{8}(\.left)?\.(json|new)"
+"""What the names of the files there match."""
 OPERATIONAL = frozenset(
     ("items", "prompt_tokens", "completion_tokens", "paid_calls", "ledger_hits", "retries", "in_flight")
 ) | {"servers_waited_for"}
@@ -91,8 +96,9 @@ class Begun:
 def begin_progress(run_folder: Path, finished: Iterable[str]) -> None:
     """Forget the counters of earlier processes, and note which shards they had finished. A courtesy, as all here."""
     folder = run_folder / FOLDER
-    for path in folder.glob("*"):
-        path.unlink(missing_ok=True)
+    for path in plain_files(folder):
+        if re.fullmatch(NAMES, path.name):
+            path.unlink(missing_ok=True)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / _BEGUN).write_text(json.dumps({"at": time.time(), "finished": sorted(finished)}))

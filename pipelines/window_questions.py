@@ -79,4 +79,4 @@ class Neighbours:
 
 
 def _files(run: Path, table: str) -> list[Path]:
-    return sorted((run / table).glob("*.parquet"))
+    return sorted((run / table).glob("part-*.parquet"))

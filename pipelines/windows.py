@@ -26,6 +26,7 @@ from schemas import FileEntry, InvalidInput, OutputError, SourceDocument, StageC
 
 PLAN, TAKEN, DONE = "plan.json", "taken.json", "window.json"
 DOCUMENTS, QUESTIONS, VERDICTS = "documents.jsonl.gz", "questions.jsonl.gz", "verdicts"
+FILES = frozenset({PLAN, TAKEN, DONE, DOCUMENTS, QUESTIONS})
 BUNDLES, MCTS, KG = "bundles", "mcts", "kg"
 RUNS = (BUNDLES, MCTS, KG)
 """Run folders of a window."""

@@ -13,6 +13,8 @@ from pipelines.files import write_text
 from schemas import TrailforgeError, errors
 
 ERRORS = "errors"
+NAMES = r"[0-9a-f]{8}\.json"
+"""What the names of the notes match."""
 T = TypeVar("T")
 
 

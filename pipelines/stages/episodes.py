@@ -43,7 +43,7 @@ class EpisodeWork(ModelWork):
 
     async def open(self) -> EpisodeSession:
         """Connect; the documents are read whole, since any of them may be found."""
-        paths = sorted((Path(self.folder) / DOCUMENTS).glob("*.parquet"))
+        paths = sorted((Path(self.folder) / DOCUMENTS).glob("part-*.parquet"))
         documents = [] if self.config.tools.kind == "web" else list(read_rows(paths, SourceDocument))
         return EpisodeSession(self, await self.client(), open_tools(self.config.tools, documents))
 

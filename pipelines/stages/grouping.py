@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import shutil
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -19,7 +20,7 @@ from pipelines.bundling.clustering import Documents, PartBundles, Plan, bundle_p
 from pipelines.bundling.config import BundleConfig, Bundling
 from pipelines.bundling.measures import cohesion, document_frequencies, theme_words
 from pipelines.bundling.plots import bundle_sizes, map_of_documents
-from pipelines.files import output_errors, write_text
+from pipelines.files import output_errors, plain_files, unfinished_name, write_text
 from pipelines.plots import write_figure
 from pipelines.shards import Receipt, Shard, file_entry, missing_shards, run_beam, write_receipt, write_table
 from pipelines.stages.embedding import TABLE as EMBEDDINGS
@@ -41,7 +42,9 @@ NAME = "bundle"
 TABLE, INPUTS = "bundles", "bundle_inputs"
 REJECTED = "part-bundles"
 MAP, SIZES = "plots/documents.png", "plots/bundles.png"
-_WORK = "work/bundling"
+WORK = "work/bundling"
+WORK_FILES = rf"({'|'.join(each.name for each in fields(Documents))})\.npy|part-\d+\.json"
+"""What the names of the files there match."""
 _THEME_WORDS = 5
 
 
@@ -93,8 +96,17 @@ def group(
         rejected=[row.reason for row in left],
     )
     everything = tuple(entry for entry in (*files, rejected, *plots) if entry is not None)
-    shutil.rmtree(folder / "work", ignore_errors=True)  # before the receipt: after it nobody comes back here
+    _discard_work(folder / WORK)  # before the receipt: after it nobody comes back here
     write_receipt(folder, Receipt(shard=shard.name, files=everything, stages=(books,), usage=Usage(), shards=shards))
+
+
+def _discard_work(work: Path) -> None:
+    for path in plain_files(work):
+        if re.fullmatch(WORK_FILES, unfinished_name(path.name) or path.name):
+            path.unlink(missing_ok=True)
+    for emptied in (work, work.parent):
+        with contextlib.suppress(OSError):  # something of a stranger is in it
+            emptied.rmdir()
 
 
 def _vectors(folder: Path, shards: Sequence[Shard]) -> np.ndarray:
@@ -126,7 +138,7 @@ def _bundle_parts(
     folder: Path, planned: Plan, config: BundleConfig, seed: int, beam_options: Sequence[str]
 ) -> list[PartBundles]:
     """Each part on a worker, which finds the documents in the run's folder and leaves its bundles there."""
-    work = folder / _WORK
+    work = folder / WORK
     with output_errors(work):
         work.mkdir(parents=True, exist_ok=True)
         for each in fields(Documents):

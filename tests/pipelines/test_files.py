@@ -83,17 +83,27 @@ def test_a_write_killed_halfway_leaves_the_old_file_and_one_that_is_removed_late
     killed = subprocess.run([sys.executable, "-c", script, str(path)], cwd=Path(__file__).parents[2])
     assert killed.returncode == -9
     assert path.read_text() == "old" and len(names(path.parent)) == 2
-    remove_temporary_files(tmp_path)
+    remove_temporary_files(path.parent, lambda name: name == "file.txt")
     assert names(path.parent) == ["file.txt"] and path.read_text() == "old"
 
 
-def test_only_temporary_files_are_removed(tmp_path: Path) -> None:
-    for name in (".hidden", "a.tmp-1", "rows/part-00000.parquet", "rows/.part-00000.parquet.tmp-0a1b2c3d"):
+def test_only_temporary_files_of_our_names_are_removed(tmp_path: Path) -> None:
+    people = (
+        ".hidden",
+        "a.tmp-1",
+        ".rows.tmp-mine",
+        ".rows.tmp-0a1b2c3d4",
+        ".notes.tmp-0a1b2c3d",
+        "in/.rows.tmp-0a1b2c3d",
+    )
+    for name in (*people, ".rows.tmp-0a1b2c3d"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
-    remove_temporary_files(tmp_path)
-    assert names(tmp_path) == [".hidden", "a.tmp-1", "rows"]
-    assert names(tmp_path / "rows") == ["part-00000.parquet"]
+    (tmp_path / ".rows.tmp-00000000").mkdir()
+    (tmp_path / ".rows.tmp-11111111").symlink_to(tmp_path / ".hidden")
+    remove_temporary_files(tmp_path, lambda name: name == "rows")
+    left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
+    assert left == {*people, "in", ".rows.tmp-00000000", ".rows.tmp-11111111"}
 
 
 def test_a_second_holder_of_the_folder_is_refused(tmp_path: Path) -> None:

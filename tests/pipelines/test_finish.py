@@ -1,4 +1,4 @@
-"""The end of a run: the manifest comes last and says what is there; a dropped run leaves its ledger."""
+"""The end of a run: the manifest comes last and says what is there."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines import finish
-from pipelines.finish import MANIFEST, drop_run, finish_run, read_manifest
+from pipelines.finish import MANIFEST, finish_run, read_manifest
 from pipelines.mcts_trajectories import MCTS
 from pipelines.shards import receipt_path
 from schemas import CountMismatch, InvalidInput, OutputError
 from tests.pipelines.support import CONFIG, FinishedRun, edit_manifest
-from tests.support.files import contents, digest
+from tests.support.files import contents
 
 
 def again(run: FinishedRun) -> None:
@@ -109,15 +109,6 @@ def test_books_that_do_not_balance_keep_the_run_open(finished_run: FinishedRun) 
     into = next(line.inputs for line in finished_run.manifest.stages if line.name == "filter")
     with pytest.raises(CountMismatch, match=f"stage filter: {into} in, {into - 1} accounted for"):
         again(finished_run)
-    assert read_manifest(finished_run.folder) is None
-
-
-def test_a_dropped_run_leaves_its_ledger_alone(finished_run: FinishedRun) -> None:
-    ledger = finished_run.folder / "ledger" / "calls.sqlite"
-    ledger.parent.mkdir()
-    ledger.write_bytes(b"paid")
-    drop_run(finished_run.folder)
-    assert contents(finished_run.folder) == {"ledger/calls.sqlite": digest(b"paid")}
     assert read_manifest(finished_run.folder) is None
 
 

@@ -188,7 +188,7 @@ def test_the_folder_of_other_questions_is_refused(finished_run: FinishedRun) -> 
 
 def test_the_folder_of_another_limit_is_refused(finished_run: FinishedRun) -> None:
     settings = take_in(finished_run.source, finished_run.folder, CONFIG, 3)
-    with pytest.raises(OutputError, match="holds a run with other input"):
+    with pytest.raises(OutputError, match=r"holds a run with other input \(limit: None -> 3\)"):
         refuse_other_run(finished_run.folder, settings)
 
 

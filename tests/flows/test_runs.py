@@ -1,0 +1,269 @@
+"""What a flow does to a folder: a stopped run goes on, people's files stay, strangers' folders are refused.
+
+Every test starts the flow itself, as the command does.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from flows.document_bundles import document_bundles
+from flows.kg_questions import kg_questions
+from flows.kg_trajectories import kg_trajectories
+from flows.mcts_trajectories import mcts_trajectories
+from pipelines.datasets import dataset_of
+from pipelines.finish import CARD, MANIFEST, finished_run, read_manifest
+from pipelines.intake import SETTINGS
+from pipelines.shards import read_receipt, receipt_path
+from pipelines.verify import verify_run
+from schemas import Manifest, OutputError
+from tests.pipelines.kg_support import questions_file, searched_graph
+from tests.support.bundle_rows import sample_documents
+from tests.support.bundle_world import write_documents
+from tests.support.files import contents
+from tests.support.kg_agent import paths_store
+from tests.support.model_server import running, stats
+from tests.support.world import write_questions
+
+pytestmark = pytest.mark.slow
+
+MODEL = "model: {name: scripted, max_in_flight: 8}\n"
+PRESETS = {
+    "mcts_trajectories": "retrieval: {kind: bm25}\noutput: {shard_size: 3}\n",
+    "document_bundles": """
+content: {min_words: 20, min_characters: 100}
+bundles: {method: greedy, min_cosine: 0.25}
+episodes: {plan: sampled, samples: 3}
+output: {documents_per_shard: 3, bundles_per_shard: 1, questions_per_shard: 2}
+""",
+    "kg_trajectories": "generator: {episodes: 3, top_k: 2}\nretrieval: {kind: bm25}\noutput: {shard_size: 2}\n",
+    "kg_questions": """
+count: 12
+paths:
+  {max_degree: 9, max_fan_out: 4, min_functionality: 0.0, min_triples: 1, open_ended: [], many_tails: [],
+    one_head: [likes, helps, follows, fears], symmetric: [], max_attempts: 40}
+output: {shard_size: 4}
+""",
+}
+DATASETS = tuple(PRESETS)
+NOTES = {
+    "notes.md": "ours is better",
+    "exports/set.parquet": "rows for a friend",
+    "mcts_trajectories/mine.parquet": "a person's",
+    "plots/mine.png": "a drawing",
+    "shards/list.json": "[]",
+    ".draft.tmp-mine": "a draft",
+    "exports/.draft.tmp-0a1b2c3d": "another",
+}
+"""People's, by path in a run's folder."""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A finished run of every data set, which no test changes, and how it is made."""
+
+    folder: Path
+    flows: dict[str, Callable[..., Manifest]]
+    urls: dict[str, str]
+
+    def copy(self, name: str, out: Path) -> Path:
+        """The run of a data set, to do with it what one likes."""
+        shutil.copytree(self.folder / name, out)
+        return out
+
+    def run(self, name: str, out: Path, **options: object) -> Manifest:
+        """The same command again."""
+        return self.flows[name](out=out, **options)
+
+    def calls(self, name: str) -> int:
+        """That the model server has answered so far."""
+        return stats(self.urls[name])["calls"]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    folder = tmp_path_factory.mktemp("runs")
+    write_questions(folder / "questions.jsonl", 8)
+    documents = sample_documents()
+    write_documents(folder / "documents.jsonl", [*documents[:4], *documents[16:20]])
+    questions_file(folder / "kg.jsonl", count=6, broken_row=None)
+    searched_graph(folder / "searched", 6)
+    paths_store(folder / "paths")
+    for name, preset in PRESETS.items():
+        (folder / f"{name}.yaml").write_text(MODEL + preset)
+    with ExitStack() as servers:
+        of_kg = servers.enter_context(running(kg=1))
+        urls = {
+            "mcts_trajectories": servers.enter_context(running()),
+            "document_bundles": servers.enter_context(running(bundles=1)),
+            "kg_trajectories": of_kg,
+            "kg_questions": of_kg,
+        }
+        given = {name: {"preset": str(folder / f"{name}.yaml"), "model": url} for name, url in urls.items()}
+        flows: dict[str, Callable[..., Manifest]] = {
+            "mcts_trajectories": partial(mcts_trajectories, folder / "questions.jsonl", **given["mcts_trajectories"]),
+            "document_bundles": partial(document_bundles, [folder / "documents.jsonl"], **given["document_bundles"]),
+            "kg_trajectories": partial(
+                kg_trajectories, folder / "kg.jsonl", kg=folder / "searched", **given["kg_trajectories"]
+            ),
+            "kg_questions": partial(kg_questions, kg=folder / "paths", **given["kg_questions"]),
+        }
+        lab = Lab(folder, flows, urls)
+        for name in DATASETS:
+            lab.run(name, folder / name)
+        yield lab
+
+
+def stop(out: Path) -> list[Path]:
+    """Make a finished run one that was killed while the last shard of its first stage ran.
+
+    Gives the receipts and the files of all shards that were finished.
+    """
+    _, settings = finished_run(out)
+    stages = dataset_of(settings).stages(out, settings)
+    last = list(stages[0].shards or ())[-1]
+    for entry in read_receipt(out, last).files:
+        (out / entry.path).unlink()
+    for name in (MANIFEST, CARD, f"shards/{last.name}.json"):
+        (out / name).unlink()
+    shards = [shard for stage in stages for shard in stage.shards or () if receipt_path(out, shard).exists()]
+    files = {out / entry.path for shard in shards for entry in read_receipt(out, shard).files}
+    assert len(shards) > 1 and all(path.exists() for path in files)
+    return sorted({*files, *(receipt_path(out, shard) for shard in shards)})
+
+
+def marks(paths: list[Path]) -> dict[Path, tuple[int, int]]:
+    """Inode and time of change of each: a file that was written anew has others."""
+    return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in paths}
+
+
+def put_notes(out: Path) -> None:
+    """Files of people in a run's folder."""
+    for name, text in NOTES.items():
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_text(text)
+
+
+def notes(out: Path) -> dict[str, str]:
+    """Those of `NOTES` that are still as they were put."""
+    return {name: (out / name).read_text() for name in NOTES if (out / name).exists()}
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_a_run_that_was_stopped_runs_no_finished_shard_again(lab: Lab, tmp_path: Path, name: str) -> None:
+    out = lab.copy(name, tmp_path / "out")
+    put_notes(out)
+    leftover = out / "inputs" / ".part-00000-0123456789ab.parquet.tmp-0a1b2c3d"
+    leftover.write_text("half")
+    before, calls = marks(stop(out)), lab.calls(name)
+    lab.run(name, out)
+    assert marks(list(before)) == before, "a finished shard was made again"
+    assert lab.calls(name) == calls and not leftover.exists() and notes(out) == NOTES
+    whole = {path: text for path, text in contents(lab.folder / name).items() if path.endswith((".parquet", ".json"))}
+    rows = {path for path in whole if path.split("/")[0] not in ("progress", MANIFEST)}
+    assert {path.split("/")[0] for path in rows} >= {name, "inputs", "shards"} - {"document_bundles"}
+    assert {path: contents(out)[path] for path in rows} == {path: whole[path] for path in rows}
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_another_limit_is_refused_and_leaves_the_run_alone(lab: Lab, tmp_path: Path, is_finished: bool) -> None:
+    out = lab.copy("mcts_trajectories", tmp_path / "out")
+    if not is_finished:
+        stop(out)
+    before = contents(out)
+    with pytest.raises(OutputError, match=r"other input \(limit: None -> 3\); give another --out, or --replace"):
+        lab.run("mcts_trajectories", out, limit=3)
+    assert contents(out) == before
+    with pytest.raises(OutputError, match="redo: 0 -> 1"):
+        lab.run("mcts_trajectories", out, limit=3, redo_truncated=True)
+    assert contents(out) == before
+
+
+def test_replace_drops_what_the_run_wrote_and_nothing_else(lab: Lab, tmp_path: Path) -> None:
+    out = lab.copy("mcts_trajectories", tmp_path / "out")
+    put_notes(out)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "part-00000-0123456789ab.parquet").write_text("a person's")
+    (out / "links").symlink_to(tmp_path / "elsewhere")
+    manifest = lab.run("mcts_trajectories", out, limit=3, replace_run=True)
+    assert notes(out) == NOTES and (out / "links").is_symlink()
+    assert contents(tmp_path / "elsewhere").keys() == {"part-00000-0123456789ab.parquet"}
+    assert [line.inputs for line in manifest.stages if line.name == "read"] == [3]
+    strays = [problem for problem in verify_run(out).problems if "mine.parquet" not in problem]
+    assert strays == [], "rows of the earlier run are left"
+
+
+def test_replace_goes_on_with_a_run_that_has_these_settings(lab: Lab, tmp_path: Path) -> None:
+    out = lab.copy("mcts_trajectories", tmp_path / "out")
+    before = marks(stop(out))
+    lab.run("mcts_trajectories", out, replace_run=True)
+    assert marks(list(before)) == before
+
+
+def test_a_replacement_that_was_killed_goes_on(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed between the removal of the rows and the new `run.json`, beside files of people."""
+    out = lab.copy("mcts_trajectories", tmp_path / "out")
+    put_notes(out)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("flows.runs.write_settings", killed)
+        lab.run("mcts_trajectories", out, limit=3, replace_run=True)
+    assert not list(out.glob("trees/*")) and (out / SETTINGS).exists()
+    lab.run("mcts_trajectories", out, limit=3, replace_run=True)
+    assert notes(out) == NOTES and read_manifest(out) is not None
+
+
+@pytest.mark.parametrize("name", DATASETS)
+@pytest.mark.parametrize(
+    "path", ["deep/.draft.tmp-mine", "inputs/people.parquet", ".intake/plan.txt", "errors/mine.json"]
+)
+def test_a_folder_that_holds_other_things_is_refused_and_left_alone(
+    lab: Lab, tmp_path: Path, name: str, path: str
+) -> None:
+    out = tmp_path / "out"
+    (out / path).parent.mkdir(parents=True)
+    (out / path).write_text("a person's")
+    with pytest.raises(OutputError, match=rf"holds no run \(no run.json\) but other things, such as {path}"):
+        lab.run(name, out)
+    assert contents(out).keys() == {path}
+
+
+def test_a_table_that_is_a_link_is_refused_and_what_it_points_to_stays(lab: Lab, tmp_path: Path) -> None:
+    out = lab.copy("mcts_trajectories", tmp_path / "out")
+    elsewhere = tmp_path / "elsewhere"
+    (out / "inputs").rename(elsewhere)
+    (out / "inputs").symlink_to(elsewhere)
+    before = contents(elsewhere)
+    for more in ({}, {"limit": 3, "replace_run": True}):
+        with pytest.raises(OutputError, match="inputs is a link"):
+            lab.run("mcts_trajectories", out, **more)
+        assert contents(elsewhere) == before
+
+
+def test_a_folder_with_the_name_of_a_temporary_file_is_nothing_to_stumble_over(lab: Lab, tmp_path: Path) -> None:
+    out = lab.copy("mcts_trajectories", tmp_path / "out")
+    stop(out)
+    odd = out / ".kgs.tmp-12ab34cd"
+    odd.mkdir()
+    (out / "trees" / ".part-00000-0123456789ab.parquet.tmp-0a1b2c3d").mkdir()
+    (odd / "triples.txt").write_text("a build's")
+    lab.run("mcts_trajectories", out)
+    assert (odd / "triples.txt").exists()
+
+
+def test_a_ledger_alone_is_a_folder_to_begin_in(lab: Lab, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(lab.folder / "mcts_trajectories" / "ledger", out / "ledger")
+    calls = lab.calls("mcts_trajectories")
+    lab.run("mcts_trajectories", out)
+    assert lab.calls("mcts_trajectories") == calls
