@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-vllm lint types check bench golden lock clean
+.PHONY: help install demo test test-vllm kills lint types check bench golden lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ $(VLLM_WEIGHTS): $(VLLM_STAMP) tests/support/gguf_to_safetensors.py | $(STAMP)
 	@weights="$$($(BIN)/python -c 'from inference.servers import SMOLLM2; print(SMOLLM2.weights())')" \
 	  && $(VLLM_VENV)/bin/python tests/support/gguf_to_safetensors.py "$$weights" $(@D)
 	@touch $@
+
+kills: install  ## kill -9 of real runs, 20 a data set, and go on: half an hour; ARGS="kg-questions --kills 5 --seed 1"
+	@$(BIN)/python -m tests.end_to_end.kills $(ARGS)
 
 lint: install  ## ruff: rules and format
 	@$(BIN)/ruff check .

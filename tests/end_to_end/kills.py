@@ -4,8 +4,8 @@
 
 makes a data set undisturbed, then again in runs that are killed a few times each and go on by the same command, and
 prints a row per data set. The command runs in a process group of its own, with Prefect, Beam and a scripted model
-behind HTTP. A moment is a state of the undisturbed run (calls asked, shards finished), drawn by the time that it spent
-there; some kills hit a process that has not worked yet. `tests/end_to_end/test_killed.py` is the short form.
+behind HTTP. A moment is a state that the undisturbed run passed through (calls asked, shards finished), and a short
+while; every fifth kill hits a process that has done nothing yet. `tests/end_to_end/test_killed.py` is the short form.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -224,7 +225,7 @@ class Site:
         return (self.folder / f"{out.name}.log").read_text()[-3000:]
 
     def finish(self, out: Path) -> list[Moment]:
-        """Run to the end; the states that it passed through, at even intervals."""
+        """Run to the end; the states that it passed through."""
         process, passed = self.start(out), []
         until = time.monotonic() + _LONGEST_S
         try:
@@ -265,16 +266,15 @@ class Site:
         try:
             while moment is not None and not _has_come(self.moment(out), moment, before):
                 if process.poll() is not None:
-                    assert process.returncode == 0, self.log(out)
-                    return None
+                    break
                 assert time.monotonic() < until, self.log(out)
                 time.sleep(_POLL_S)
             time.sleep(delay)
-            has_ended = process.poll() is not None
         finally:
             end_group(process)
+        assert process.returncode in (0, -signal.SIGKILL), self.log(out)
         self.settle()
-        if has_ended or read_manifest(out) is not None:
+        if process.returncode == 0 or read_manifest(out) is not None:
             return None
         assert not out.exists() or read_status(out).state in ("stopped", "empty"), read_status(out)
         in_flight = len(self.asked()) - asked - (calls_kept(out) - kept)
@@ -319,10 +319,10 @@ def kill_runs(site: Site, *, kills: int, per_run: int, seed: int, say: Callable[
 
 
 def draw_moments(rng: random.Random, passed: Sequence[Moment], kills: int) -> list[Moment | None]:
-    """Of each of so many equal parts of the time between the first and the last receipt one state, and every fifth kill
-    of a process that has done nothing yet.
+    """One of each of so many equal parts of the states between the first and the last receipt; None, every fifth time:
+    a process that has done nothing yet.
     """
-    between = [moment for moment in passed if 0 < moment.receipts < passed[-1].receipts]
+    between = [moment for moment in dict.fromkeys(passed) if 0 < moment.receipts < passed[-1].receipts]
     idle = kills // 5
     edges = [round(part * len(between) / (kills - idle)) for part in range(kills - idle + 1)]
     moments: list[Moment | None] = [rng.choice(between[a:b]) for a, b in itertools.pairwise(edges)]
@@ -375,11 +375,13 @@ def stage_of(out: Path, dataset: Dataset) -> str:
 
 
 def calls_kept(out: Path) -> int:
-    """In the ledger of a run that no process holds."""
+    """In the ledger of a killed run: in a copy of it, since who opens one mends what the kill left."""
     if not (out / LEDGER).exists():
         return 0
-    with closing(sqlite3.connect(out / LEDGER)) as ledger:
-        return ledger.execute("SELECT count(*) FROM calls").fetchone()[0]
+    with tempfile.TemporaryDirectory() as name:
+        copied = shutil.copytree((out / LEDGER).parent, Path(name) / "ledger") / Path(LEDGER).name
+        with closing(sqlite3.connect(copied)) as ledger:
+            return ledger.execute("SELECT count(*) FROM calls").fetchone()[0]
 
 
 def _has_come(now: Moment, moment: Moment, before: Moment) -> bool:
@@ -437,18 +439,20 @@ def differing(whole: Path, out: Path, dataset: Dataset) -> list[str]:
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
-HEAD = (
-    "| data set | kills | some shards finished, some under way | files finished at a kill | made again "
-    "| calls of a run | in flight at kills | paid again | rows lost | rows doubled | other problems |\n"
-    "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+COLUMNS = (
+    *("data set", "kills", "killed in", "some shards finished, some under way", "shards of a run"),
+    *("files finished at kills", "of these made again", "calls of a run", "in flight at kills", "paid again"),
+    *("rows lost", "rows doubled", "other problems"),
 )
 
 
 def row_of(tally: Tally) -> str:
     """A data set's line of the table."""
+    stages = Counter(kill.stage or "finish" for kill in tally.kills)
     figures = (
-        len(tally.kills), tally.between, tally.kept, len(tally.changed), tally.calls, tally.in_flight, tally.repaid,
-        tally.lost, tally.doubled, len(tally.problems),
+        len(tally.kills), ", ".join(f"{name} {count}" for name, count in stages.items()), tally.between, tally.shards,
+        tally.kept, len(tally.changed), tally.calls, tally.in_flight, tally.repaid, tally.lost, tally.doubled,
+        len(tally.problems),
     )  # fmt: skip
     return f"| {tally.command} | {' | '.join(map(str, figures))} |"
 
@@ -474,7 +478,7 @@ def main() -> int:
                     tallies.append(
                         kill_runs(site, kills=options.kills, per_run=options.per_run, seed=options.seed, say=say)
                     )
-    print(HEAD, *map(row_of, tallies), sep="\n")
+    print(f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}", *map(row_of, tallies), sep="\n")
     wrong = [f"{tally.command}: {problem}" for tally in tallies for problem in tally.found()]
     wrong += [f"{t.command}: only {t.between} of {len(t.kills)} kills with some shards finished and some under way"
               for t in tallies if t.between < 0.75 * len(t.kills)]  # fmt: skip

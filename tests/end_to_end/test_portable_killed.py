@@ -1,6 +1,7 @@
 """Kill -9 of driver, worker and model server of a portable run with a shared ledger, then the same command.
 
-Nothing is lost, doubled or paid again that was acknowledged, and the bytes are those of an undisturbed local run.
+Nothing is lost, doubled or paid again that was acknowledged, what was finished at a kill is not made again, and the
+bytes are those of an undisturbed local run.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pipelines.dataset import LEDGER
 from pipelines.finish import read_manifest
 from pipelines.mcts_trajectories import TABLES
 from schemas import SearchTree, read_rows
+from tests.end_to_end.kills import Stamps, changed_files, finished_files
 from tests.support import cluster, postgres
 from tests.support.files import digests
 from tests.support.world import write_questions
@@ -117,12 +119,16 @@ class Site:
         self.model.forget()
         return self.folder / name
 
-    def check(self, out: Path, kills: int) -> None:
-        """0 rows lost, 0 doubled, the same bytes, and paid again at most what was in flight."""
+    def check(self, out: Path, *kills: Stamps) -> None:
+        """0 rows lost, 0 doubled, the same bytes, paid again at most what was in flight. Of each kill: what had been
+        finished then, which is as it was.
+        """
         asked = self.model.asked()
         repaid = len(asked) - len(set(asked))
-        print(f"{out.name}: {kills} kills, {self.calls} calls, repaid {repaid}, in flight at most {kills * IN_FLIGHT}")
-        assert repaid <= kills * IN_FLIGHT
+        most = len(kills) * IN_FLIGHT
+        print(f"{out.name}: {len(kills)} kills, {self.calls} calls, repaid {repaid}, in flight at most {most}")
+        assert repaid <= most
+        assert any(kills) and not [name for finished in kills for name in changed_files(out, finished)]
         assert len(set(asked)) == self.calls, "the disturbed run asked other things"
         assert rows(out) == rows(self.whole)
         trees = Counter(tree.question_id for tree in read_rows(sorted(out.glob("trees/*.parquet")), SearchTree))
@@ -175,40 +181,44 @@ def workers(site: Site, tmp_path: Path) -> Iterator[cluster.Cluster]:
 
 
 def test_the_driver_is_killed(site: Site, workers: cluster.Cluster) -> None:
-    out = site.begin("driver_killed")
+    out, kills = site.begin("driver_killed"), []
     for moment in MOMENTS:
         process = site.start(out, workers)
         site.has_asked(moment, process)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        kills.append(finished_files(out))
     assert site.start(out, workers).wait(300) == 0, site.log(out) + workers.log()
-    site.check(out, len(MOMENTS))
+    site.check(out, *kills)
 
 
 def test_a_worker_is_killed_and_the_command_goes_on_by_itself(site: Site, workers: cluster.Cluster) -> None:
-    out = site.begin("worker_killed")
+    out, kills = site.begin("worker_killed"), []
     process = site.start(out, workers)
-    for moment in MOMENTS[:2]:  # as often as a run tries again
+    for moment in MOMENTS[::2]:  # as often as a run tries again
         site.has_asked(moment, process)
         os.kill(workers.workers()[-1], signal.SIGKILL)
+        kills.append(finished_files(out))
     assert process.wait(300) == 0, site.log(out) + workers.log()
-    site.check(out, 2)
+    site.check(out, *kills)
 
 
 def test_the_model_server_is_killed(site: Site, workers: cluster.Cluster) -> None:
     """Back within a few seconds, it is waited for; the second time it stays away, and the command ends."""
-    out = site.begin("model_killed")
+    out, kills = site.begin("model_killed"), []
     process = site.start(out, workers)
     site.has_asked(MOMENTS[0], process)
     site.model.kill()
+    kills.append(finished_files(out))
     time.sleep(1)
     site.model.start()
     site.has_asked(MOMENTS[1], process)
     site.model.kill()
+    kills.append(finished_files(out))
     assert process.wait(300) == 3, site.log(out) + workers.log()
     site.model.start()
     assert site.start(out, workers).wait(300) == 0, site.log(out) + workers.log()
-    site.check(out, 2)
+    site.check(out, *kills)
 
 
 def rows(folder: Path) -> dict[str, str]:
