@@ -314,15 +314,16 @@ def kill_runs(site: Site, *, kills: int, per_run: int, seed: int, say: Callable[
         hits = [hit for moment in moments if (hit := _hit(site, out, moment, rng, say)) is not None]
         site.finish(out)
         _compare(site, whole, out, hits, tally)
+        say(f"{tally.command} {out.name}: ended; found so far: {'; '.join(tally.found()) or 'nothing'}")
         number += 1
     return tally
 
 
 def draw_moments(rng: random.Random, passed: Sequence[Moment], kills: int) -> list[Moment | None]:
-    """One of each of so many equal parts of the states between the first and the last receipt; None, every fifth time:
-    a process that has done nothing yet.
+    """One of each of so many equal parts of the states between the first and the last receipt but one (what comes later
+    may have ended before the kill); None, every fifth time: a process that has done nothing yet.
     """
-    between = [moment for moment in dict.fromkeys(passed) if 0 < moment.receipts < passed[-1].receipts]
+    between = [moment for moment in dict.fromkeys(passed) if 0 < moment.receipts < passed[-1].receipts - 1]
     idle = kills // 5
     edges = [round(part * len(between) / (kills - idle)) for part in range(kills - idle + 1)]
     moments: list[Moment | None] = [rng.choice(between[a:b]) for a, b in itertools.pairwise(edges)]
