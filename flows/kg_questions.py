@@ -15,6 +15,7 @@ from flows.configuration import configuration_of
 from flows.runs import carried_out, is_mendable, ready_server, run_shown
 from flows.verdicts import refusals
 from inference import Caps
+from pipelines.files import what_is_wrong
 from pipelines.intake import Settings, read_settings
 from pipelines.kg_config import KgQuestionRunConfig
 from pipelines.kg_questions import DATASET, KG_QUESTIONS, STAGES, WRITE, run, stages_of, take_in
@@ -79,7 +80,8 @@ def run_stage(
 def _sampled(out: Path, config: KgQuestionRunConfig, refused: Refusals) -> Settings:
     """The run's paths: sampled, unless the folder has those of the same configuration and verdicts."""
     earlier, asked = read_settings(out), (DATASET, config.hash, refused.hash)
-    if earlier is not None and (earlier.dataset, earlier.config_hash, earlier.refusals) == asked:
+    is_same = earlier is not None and (earlier.dataset, earlier.config_hash, earlier.refusals) == asked
+    if earlier is not None and is_same and not any(what_is_wrong(out, entry) for entry in earlier.files):
         return earlier
     settings, rejected = take_in(out, config, lambda paths: _counted(paths, config.count), refused)
     (books,) = settings.books

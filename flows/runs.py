@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -20,12 +20,21 @@ from flows.stopping import at_once
 from inference.servers import EmbeddedServer
 from pipelines.card import cost_table
 from pipelines.config import RunConfig
+from pipelines.damage import drop_damaged
 from pipelines.dataset import Dataset, Stage
 from pipelines.datasets import dataset_of
 from pipelines.files import exclusive
 from pipelines.finish import finish_run, read_manifest
-from pipelines.intake import INPUTS, Settings, discard_staged, read_settings, refuse_other_run, write_settings
-from pipelines.own_files import drop_rows, refuse_strangers, remove_leftovers
+from pipelines.intake import (
+    INPUTS,
+    Settings,
+    config_of,
+    discard_staged,
+    read_settings,
+    refuse_other_run,
+    write_settings,
+)
+from pipelines.own_files import drop_rows, refuse_strangers, remove_leftovers, remove_orphans
 from pipelines.progress import begin_progress
 from pipelines.runners import check_runner
 from pipelines.shards import missing_shards, receipt_path
@@ -63,21 +72,26 @@ def with_redo(out: Path, config: C, is_asked: bool) -> C:
         if is_asked:
             raise InvalidInput("holds no run, so there are no replies to ask for anew; leave out --redo", file=out)
         return config
-    number = json.loads(earlier.config).get("redo", 0)
+    number = config_of(earlier).get("redo", 0)
     begins = is_asked and (number == 0 or read_manifest(out) is not None)
     return replace(config, redo=number + begins)
 
 
-def prepare(out: Path, config: RunConfig, take_in: Callable[[], Settings], replace_run: bool) -> Settings:
+def prepare(
+    out: Path, config: RunConfig, dataset: Dataset, take_in: Callable[[], Settings], replace_run: bool
+) -> Settings:
     """Take the input in. The same run goes on, with every shard that is finished; another one is refused.
 
-    `replace_run`: the rows of another one go, its ledger stays.
+    `replace_run`: the rows of another one go, its ledger stays. A run is finished when it has a manifest after that:
+    where files of it are damaged, which is said, it has none.
     """
     try:
         settings, earlier = take_in(), read_settings(out)
-        if earlier is not None and earlier.run_id == settings.run_id and read_manifest(out) is not None:
-            return earlier  # finished: not a byte of it changes
-        if earlier is not None and earlier.run_id != settings.run_id:
+        if earlier is not None and earlier.run_id == settings.run_id:
+            is_damaged = drop_damaged(out, dataset, earlier, _tell)
+            if not is_damaged and read_manifest(out) is not None:
+                return earlier  # not a byte of it changes
+        elif earlier is not None:
             if not (replace_run or _is_redo_of(earlier, settings, config)):
                 refuse_other_run(out, settings)
             drop_rows(out, dataset_of(earlier))
@@ -116,11 +130,12 @@ def carried_out(
     with exclusive(out):
         remove_leftovers(out, dataset)
         config = with_redo(out, config, redo_truncated)
-        settings = prepare(out, config, lambda: take_in(config), replace_run)
+        settings = prepare(out, config, dataset, lambda: take_in(config), replace_run)
         finished = read_manifest(out)
         if finished is not None and finished.run_id == settings.run_id:
             return finished
         work(settings, config)
+        remove_orphans(out, dataset, settings)
         manifest = finish_run(out, settings, dataset, seconds=time.monotonic() - started)
     publish(manifest)
     return manifest
@@ -176,9 +191,13 @@ def publish(manifest: Manifest) -> None:
     create_markdown_artifact(markdown=cost_table(manifest), key=f"{stem}-cost", description=manifest.run_id)
 
 
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def _is_redo_of(earlier: Settings, settings: Settings, config: RunConfig) -> bool:
     """The same items and settings, but that cut replies are asked for once more."""
-    number = json.loads(earlier.config).get("redo", 0)
+    number = config_of(earlier).get("redo", 0)
     as_before = replace(config, redo=number).hash == earlier.config_hash
     return config.redo > number and as_before and _items_of(earlier) == _items_of(settings)
 

@@ -23,7 +23,7 @@ from pipelines.curated_rows import NAME, SFT, STAGE, TABLE, Curator, products_of
 from pipelines.dataset import Dataset
 from pipelines.datasets import CURATION, dataset_of, is_curated
 from pipelines.files import exclusive, output_errors, write_atomically, write_text
-from pipelines.finish import CARD, MANIFEST, finished_run, manifest_of
+from pipelines.finish import finished_run, manifest_of, write_end
 from pipelines.intake import SETTINGS, Settings
 from pipelines.shards import Receipt, file_entry, write_receipt, write_table
 from pipelines.stages import kg_selection
@@ -92,9 +92,7 @@ class _Curation:
         manifest = manifest_of(self._out, settings, dataset, seconds=self._manifest.seconds)
         check_balance(manifest.stages)
         card = dataset.card(self._out, manifest, settings)
-        write_text(self._out / CARD, card + _section(self._settings.run_id, self._changes))
-        write_text(self._out / MANIFEST, json.dumps(to_dict(manifest), indent=1))
-        return manifest
+        return write_end(self._out, manifest, dataset, card + _section(self._settings.run_id, self._changes))
 
     def _write_products(self) -> None:
         for table, product in self._products.items():

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipelines.config import RunConfig, read_config
-from pipelines.intake import Settings
-from pipelines.shards import Receipt, Shard, read_receipt, receipt_path
+from pipelines.intake import Settings, config_of
+from pipelines.shards import Receipt, Shard, finished_receipt
 from schemas import CountMismatch, Manifest
 
 LEDGER = "ledger/calls.sqlite"
@@ -57,12 +57,28 @@ class Dataset:
         for stage in self.stages(folder, settings):
             if stage.shards is None:
                 raise CountMismatch(f"stage {stage.name} has not begun")
-            missing = [shard.name for shard in stage.shards if not receipt_path(folder, shard).exists()]
+            receipts = {shard.name: finished_receipt(folder, shard) for shard in stage.shards}
+            missing = [name for name, receipt in receipts.items() if receipt is None]
             if missing:
                 raise CountMismatch(f"{len(missing)} of {len(stage.shards)} shards have no receipt, first {missing[0]}")
-            found += [read_receipt(folder, shard) for shard in stage.shards]
+            found += [receipt for receipt in receipts.values() if receipt is not None]
         return found
 
     def configuration(self, settings: Settings) -> Any:
-        """The configuration that a run was made with, of the class `config`."""
-        return read_config(self.config, json.loads(settings.config), source="run.json")
+        """The configuration that a run was made with, of the class `config`. Raises `OutputError` as `config_of`."""
+        return read_config(self.config, config_of(settings), source="run.json")
+
+
+def following(
+    folder: Path, shards: Sequence[Shard] | None, made: Callable[[list[Receipt]], tuple[Shard, ...]]
+) -> tuple[Shard, ...] | None:
+    """What follows from the receipts of these shards; None while one is missing."""
+    receipts = [finished_receipt(folder, shard) for shard in shards or ()]
+    finished = [receipt for receipt in receipts if receipt is not None]
+    return None if shards is None or len(finished) < len(receipts) else made(finished)
+
+
+def digest_of(receipts: Iterable[Receipt]) -> str:
+    """Of all files that these shards made, and of what they made them of: see `Shard.made_of`."""
+    made = sorted(f"{r.made_of} {entry.path} {entry.sha256}" for r in receipts for entry in r.files)
+    return hashlib.sha256("\n".join(made).encode()).hexdigest()

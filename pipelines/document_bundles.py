@@ -9,14 +9,14 @@ the others as Beam pipelines of their own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pipelines.bundles_card import card
 from pipelines.bundles_config import BundleRunConfig
-from pipelines.dataset import Dataset, Stage
+from pipelines.dataset import Dataset, Stage, digest_of, following
 from pipelines.intake import Settings, take_in_documents
-from pipelines.shards import Shard, read_receipt, receipt_path, run_pipeline
+from pipelines.shards import run_pipeline
 from pipelines.sources.refused import NONE, Refusals
 from pipelines.stages import cleaning, embedding, episodes, grouping, questions, selection
 from schemas import (
@@ -80,8 +80,8 @@ def take_in(
 def stages_of(folder: Path, settings: Settings) -> list[Stage]:
     """All stages in their order, with the shards that are known so far."""
     config: BundleRunConfig = BUNDLES.configuration(settings)
-    cleaned = _next(folder, settings.shards, lambda receipts: cleaning.next_shards(receipts, embedding.NAME))
-    together = None if cleaned is None else (grouping.only_shard(cleaned),)
+    cleaned = following(folder, settings.shards, lambda made: cleaning.next_shards(made, embedding.NAME))
+    together = following(folder, cleaned, lambda made: (grouping.only_shard(cleaned or (), digest_of(made)),))
     stages = [
         Stage(name=cleaning.NAME, unit="documents", shards=settings.shards),
         Stage(name=embedding.NAME, unit="documents", shards=cleaned),
@@ -89,13 +89,13 @@ def stages_of(folder: Path, settings: Settings) -> list[Stage]:
     ]
     if not config.questions:
         return stages
-    bundles = _made_by(folder, together)
-    selecting = None if bundles is None else (selection.only_shard(bundles),)
+    bundles = following(folder, together, lambda made: made[0].shards)
+    selecting = following(folder, bundles, lambda made: (selection.only_shard(bundles or (), digest_of(made)),))
     return [
         *stages,
         Stage(name=questions.NAME, unit="bundles", shards=bundles),
         Stage(name=selection.NAME, unit="bundles", shards=selecting),
-        Stage(name=episodes.NAME, unit="questions", shards=_made_by(folder, selecting)),
+        Stage(name=episodes.NAME, unit="questions", shards=following(folder, selecting, lambda made: made[0].shards)),
     ]
 
 
@@ -113,29 +113,16 @@ def run(
             embedding.embed(folder, shards[name], config.encoder, arguments)
         case grouping.NAME:
             documents = shards[embedding.NAME]
-            grouping.group(folder, documents, config.bundles, config.seed, output.bundles_per_shard, arguments)
+            per_shard, made_of = output.bundles_per_shard, next(iter(shards[name])).made_of
+            grouping.group(folder, documents, config.bundles, config.seed, per_shard, arguments, made_of)
         case selection.NAME:
-            selection.select(folder, shards[questions.NAME], config)
+            selection.select(folder, shards[questions.NAME], config, next(iter(shards[name])).made_of)
         case questions.NAME:
             work = questions.QuestionWork(folder=str(folder), run_id=settings.run_id, config=config, preset=preset)
             run_pipeline(work, folder, shards[name], arguments, config.schedule.patience)
         case _:
             work = episodes.EpisodeWork(folder=str(folder), run_id=settings.run_id, config=config)
             run_pipeline(work, folder, shards[name], arguments, config.schedule.patience)
-
-
-def _next(
-    folder: Path, shards: Sequence[Shard] | None, following: Callable[[list], tuple[Shard, ...]]
-) -> tuple[Shard, ...] | None:
-    """What follows from the receipts of these shards; None while one is missing."""
-    if shards is None or any(not receipt_path(folder, shard).exists() for shard in shards):
-        return None
-    return following([read_receipt(folder, shard) for shard in shards])
-
-
-def _made_by(folder: Path, shards: Sequence[Shard] | None) -> tuple[Shard, ...] | None:
-    """The shards that a stage of one shard has made."""
-    return _next(folder, shards, lambda receipts: receipts[0].shards)
 
 
 def _card(folder: Path, manifest: Manifest, settings: Settings) -> str:

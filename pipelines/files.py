@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from schemas import OutputError, sync
+from schemas import FileEntry, OutputError, sync
 
 LOCK = ".lock"
 """File of a folder by which one process holds it."""
@@ -115,6 +115,14 @@ def sha256_of(path: Path) -> str:
     """Hex digest of a file's bytes."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def what_is_wrong(folder: Path, entry: FileEntry) -> str:
+    """Why a file of a folder is not the one of its entry; empty when it is. Reads it to its end."""
+    path = folder / entry.path
+    if not path.is_file():
+        return "is missing"
+    return "" if sha256_of(path) == entry.sha256 else "is not as it was written (its sha256 differs)"
 
 
 def _locked(descriptor: int) -> bool:

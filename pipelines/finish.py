@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from inference import Usage
 from pipelines.accounting import add_up, check_balance
 from pipelines.dataset import Dataset
-from pipelines.files import write_text
+from pipelines.files import plain_files, write_text
 from pipelines.intake import INPUTS, Settings, read_settings
-from pipelines.shards import Receipt
+from pipelines.shards import Receipt, file_entry
 from schemas import (
     InvalidInput,
     Manifest,
     SchemaVersion,
     from_dict,
+    parse_json,
     to_dict,
     version_of,
 )
@@ -29,7 +32,16 @@ def finish_run(folder: Path, settings: Settings, dataset: Dataset, *, seconds: f
     """Write card and manifest once all shards are done. Raises `CountMismatch` when the books do not balance."""
     manifest = manifest_of(folder, settings, dataset, seconds=seconds)
     check_balance(manifest.stages)
-    write_text(folder / CARD, dataset.card(folder, manifest, settings))
+    return write_end(folder, manifest, dataset, dataset.card(folder, manifest, settings))
+
+
+def write_end(folder: Path, manifest: Manifest, dataset: Dataset, card: str) -> Manifest:
+    """Write the card, and then the manifest, which knows it and its figures."""
+    write_text(folder / CARD, card)
+    known = {entry.path for entry in manifest.files}
+    figures = [path for inner, names in dataset.beside.items() for path in _named(folder / inner, names)]
+    entries = (file_entry(folder, path, 0) for path in (folder / CARD, *figures))
+    manifest = replace(manifest, card=tuple(entry for entry in entries if entry.path not in known))
     write_text(folder / MANIFEST, json.dumps(to_dict(manifest), indent=1))
     return manifest
 
@@ -55,15 +67,19 @@ def read_manifest(folder: Path) -> Manifest | None:
     if not path.is_file():
         return None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InvalidInput(f"not valid JSON ({error})", file=path) from error
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"not valid JSON ({error}); the command of the run writes it again", file=path) from error
     found = content.get("schema_version") if isinstance(content, dict) else None
-    if found != version_of(Manifest):
+    if found not in (version_of(Manifest), *Manifest.ALSO_READ):
         raise InvalidInput(
             f"manifest of schema version {found}; this trailforge reads {version_of(Manifest)}", file=path
         )
     return from_dict(Manifest, content)
+
+
+def _named(folder: Path, names: str) -> list[Path]:
+    return [path for path in plain_files(folder) if re.fullmatch(names, path.name)]
 
 
 def _manifest(settings: Settings, receipts: list[Receipt], dataset: Dataset, seconds: float) -> Manifest:

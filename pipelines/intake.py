@@ -15,7 +15,15 @@ from types import MappingProxyType
 from typing import Any
 
 from pipelines.accounting import stage
-from pipelines.files import output_errors, plain_files, sha256_of, unfinished_name, write_atomically, write_text
+from pipelines.files import (
+    output_errors,
+    plain_files,
+    sha256_of,
+    unfinished_name,
+    what_is_wrong,
+    write_atomically,
+    write_text,
+)
 from pipelines.shards import Shard, file_entry
 from pipelines.sources import InvalidRow, read_questions
 from pipelines.sources.documents import documents_by_file
@@ -31,6 +39,7 @@ from schemas import (
     SourceKind,
     StageCount,
     from_dict,
+    parse_json,
     to_dict,
     write_parquet,
 )
@@ -177,14 +186,27 @@ def _taken_in(root: Path) -> list[Path]:
 
 
 def read_settings(folder: Path) -> Settings | None:
-    """The settings of the run in this folder; None when there is none."""
+    """The settings of the run in this folder; None when there is none. Raises `OutputError` for what is none."""
     path = folder / SETTINGS
     if not path.is_file():
         return None
     try:
-        return from_dict(Settings, json.loads(path.read_text(encoding="utf-8")))
-    except (TypeError, ValueError, InvalidInput) as error:
+        settings = from_dict(Settings, parse_json(path.read_bytes()))
+        config_of(settings)
+    except (OSError, TypeError, ValueError, InvalidInput, OutputError) as error:
         raise OutputError(f"{path} was not written by this trailforge ({error}); give another --out") from error
+    return settings
+
+
+def config_of(settings: Settings) -> dict[str, Any]:
+    """The configuration of a run as plain values. Raises `OutputError` when it is none."""
+    try:
+        content = parse_json(settings.config)
+    except ValueError as error:
+        raise OutputError(f"{SETTINGS}: its configuration is no JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise OutputError(f"{SETTINGS}: its configuration is no JSON object")
+    return content
 
 
 def refuse_other_run(folder: Path, settings: Settings) -> None:
@@ -211,6 +233,9 @@ class _Intake:
     ) -> None:
         self._sources, self._folder, self._record, self._config_hash = sources, folder, record, config_hash
         self._refused = refused
+        earlier = read_settings(folder)
+        self._known = {entry.path: entry for entry in earlier.files} if earlier is not None else {}
+        """Files of the run that is in the folder."""
         self._invalid: list[InvalidRow] = []
         self._left_out: list[RejectedRow] = []
         self._shards: list[Shard] = []
@@ -262,11 +287,12 @@ class _Intake:
         content = json.dumps([to_dict(item) for item in items], sort_keys=True)
         digest = hashlib.sha256(f"{self._config_hash}\0{content}".encode()).hexdigest()[:12]
         name = f"part-{len(self._shards):05d}-{digest}"
-        root, path = self._folder, f"{INPUTS}/{name}.parquet"
-        if not (root / path).exists():
+        path = f"{INPUTS}/{name}.parquet"
+        entry = self._known.get(path)
+        if entry is None or what_is_wrong(self._folder, entry):
             root = self._folder / STAGED
             write_atomically(root / path, lambda temporary: write_parquet(temporary, self._record, items))
-        entry = file_entry(root, root / path, len(items))
+            entry = file_entry(root, root / path, len(items))
         self._files.append(entry)
         self._shards.append(Shard(name=name, input=entry.path, first=self._taken, rows=entry.rows))
 
@@ -324,7 +350,7 @@ def _rejected(row: InvalidRow) -> RejectedRow:
 
 def _differences(earlier: Settings, now: Settings) -> str:
     """The settings that differ, as `section.name: old -> new`."""
-    old, new = _flat(json.loads(earlier.config)), _flat(json.loads(now.config))
+    old, new = _flat(config_of(earlier)), _flat(config_of(now))
     changed = [f"{k}: {old.get(k)} -> {new.get(k)}" for k in sorted(old | new) if old.get(k) != new.get(k)]
     return "other settings (" + "; ".join(changed[:5]) + ")" if changed else "other prompts or schemas"
 

@@ -16,7 +16,7 @@ from generators.kg_paths import PathSampler
 from generators.kg_questions import KgQuestionContext, KgQuestionWork, seal
 from inference import ModelClient
 from pipelines.accounting import stage
-from pipelines.dataset import Dataset, Stage
+from pipelines.dataset import Dataset, Stage, digest_of, following
 from pipelines.intake import Settings, take_in_paths
 from pipelines.kg_config import KgQuestionRunConfig
 from pipelines.kg_questions_card import card
@@ -60,10 +60,11 @@ def take_in(
 
 def stages_of(folder: Path, settings: Settings) -> list[Stage]:
     """Both stages."""
-    selecting = selection.only_shard(settings.shards)
+    written = settings.shards
+    selecting = following(folder, written, lambda made: (selection.only_shard(written, digest_of(made)),))
     return [
-        Stage(name=WRITE, unit="questions", shards=settings.shards),
-        Stage(name=selection.NAME, unit="questions", shards=(selecting,)),
+        Stage(name=WRITE, unit="questions", shards=written),
+        Stage(name=selection.NAME, unit="questions", shards=selecting),
     ]
 
 
@@ -73,7 +74,8 @@ def run(
     """Run what of a stage is missing; the stages before it are finished."""
     folder = folder.absolute()  # workers may stand elsewhere
     if name == selection.NAME:
-        selection.select(folder, settings.shards, config.output.shard_size)
+        shard = next(iter(stages_of(folder, settings)[-1].shards or ()))
+        selection.select(folder, settings.shards, config.output.shard_size, shard.made_of)
         return
     work = WritingWork(folder=str(folder), run_id=settings.run_id, config=config, preset=preset)
     run_pipeline(work, folder, settings.shards, arguments, config.schedule.patience)

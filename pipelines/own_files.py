@@ -15,8 +15,8 @@ from pipelines import progress, worker_errors
 from pipelines.dataset import Dataset
 from pipelines.files import LOCK, output_errors, plain_files, unfinished_name
 from pipelines.finish import CARD, MANIFEST
-from pipelines.intake import INPUTS, INVALID_ROWS, SETTINGS, STAGED
-from pipelines.shards import RECEIPTS
+from pipelines.intake import INPUTS, INVALID_ROWS, SETTINGS, STAGED, Settings
+from pipelines.shards import RECEIPTS, receipt_path
 from schemas import OutputError
 
 KEPT = frozenset({"ledger", "curation"})
@@ -48,6 +48,20 @@ def remove_leftovers(folder: Path, dataset: Dataset) -> None:
     with output_errors(folder):
         for path in own_files(folder, dataset):
             if unfinished_name(path.name) is not None:
+                path.unlink(missing_ok=True)
+
+
+def remove_orphans(folder: Path, dataset: Dataset, settings: Settings) -> None:
+    """Remove rows and receipts of shards that the run no longer has, once all that it has are finished."""
+    stages = dataset.stages(folder, settings)
+    shards = [shard for stage in stages for shard in stage.shards or ()]
+    known = {receipt_path(folder, shard) for shard in shards}
+    known |= {folder / e.path for r in dataset.receipts(folder, settings) for e in r.files}
+    known |= {folder / entry.path for entry in settings.files}
+    with output_errors(folder):
+        for path in own_files(folder, dataset):
+            is_of_a_shard = path.parent.name == RECEIPTS or path.suffix == ".parquet"
+            if is_of_a_shard and path not in known:
                 path.unlink(missing_ok=True)
 
 

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,10 +36,13 @@ from schemas import (
     ITEM_ERRORS,
     ClusterError,
     FileEntry,
+    InvalidInput,
+    OutputError,
     RejectedRow,
     StageCount,
     TrailforgeError,
     from_dict,
+    parse_json,
     read_parquet,
     to_dict,
     write_parquet,
@@ -62,6 +65,8 @@ class Shard:
     first: int
     """Position of the first item in the whole input."""
     rows: int
+    made_of: str = ""
+    """Digest of the files that earlier stages made it of; empty for what was read from outside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +79,8 @@ class Receipt:
     usage: Usage
     shards: tuple[Shard, ...] = ()
     """That the next stage is to run, where a stage makes those of another."""
+    made_of: str = ""
+    """That of the shard when it was run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,23 +160,6 @@ def run_pipeline(
             _run_elsewhere(pipeline, folder, patience)
     except Exception as error:
         raise noted_error(folder) or error from error
-
-
-def run_beam(folder: Path, beam_options: Sequence[str], build: Callable[[beam.Pipeline], None]) -> None:
-    """Run a pipeline that pays for nothing, to its end. Raises the first error that a `noting` function met."""
-    clear_errors(folder)
-    pipeline = beam.Pipeline(options=PipelineOptions(list(beam_options)))
-    build(pipeline)
-    try:
-        if not is_local(beam_options):
-            check_runner(beam_options)
-        pipeline.run().wait_until_finish()
-    except Exception as error:
-        found = noted_error(folder)
-        if found is None and not is_local(beam_options) and not isinstance(error, TrailforgeError):
-            what = telling_line(error)
-            found = ClusterError(f"the runner says: {what}; see its log, then run the same command again")
-        raise found or error from error
 
 
 def _run_elsewhere(pipeline: beam.Pipeline, folder: Path, patience: Patience) -> None:
@@ -309,15 +299,17 @@ def write_shard(work: Work, folder: Path, shard: Shard, results: Sequence[ItemRe
         files=tuple(entry for entry in files if entry is not None),
         stages=add_up(result.stages for result in results),
         usage=sum((result.usage for result in results), start=Usage()),
+        made_of=shard.made_of,
     )
     write_receipt(folder, receipt)
 
 
 def write_table(folder: Path, table: str, name: str, record: type, rows: Sequence[Any]) -> FileEntry | None:
-    """Write a shard's rows of a table; without rows nothing is written."""
-    if not rows:
-        return None
+    """Write a shard's rows of a table; without rows there is no file."""
     path = folder / table / f"{name}.parquet"
+    if not rows:
+        path.unlink(missing_ok=True)  # of an earlier try
+        return None
     write_atomically(path, lambda temporary: write_parquet(temporary, record, rows))
     return file_entry(folder, path, len(rows))
 
@@ -335,7 +327,7 @@ def write_parts(
         entry = write_table(folder, table, name, record, batch)
         assert entry is not None
         files.append(entry)
-        shards.append(Shard(name=name, input=entry.path, first=first, rows=len(batch)))
+        shards.append(Shard(name=name, input=entry.path, first=first, rows=len(batch), made_of=entry.sha256))
     return tuple(files), tuple(shards)
 
 
@@ -346,12 +338,28 @@ def write_receipt(folder: Path, receipt: Receipt) -> None:
 
 def missing_shards(folder: Path, shards: Sequence[Shard]) -> list[Shard]:
     """Those that are not finished."""
-    return [shard for shard in shards if not receipt_path(folder, shard).exists()]
+    return [shard for shard in shards if finished_receipt(folder, shard) is None]
+
+
+def finished_receipt(folder: Path, shard: Shard) -> Receipt | None:
+    """The receipt of a shard; None when it is not finished, or was made of other files than are there now."""
+    if not receipt_path(folder, shard).exists():
+        return None
+    receipt = read_receipt(folder, shard)
+    return receipt if receipt.made_of == shard.made_of or "" in (receipt.made_of, shard.made_of) else None
 
 
 def read_receipt(folder: Path, shard: Shard) -> Receipt:
-    """The receipt of a finished shard."""
-    return from_dict(Receipt, json.loads(receipt_path(folder, shard).read_text(encoding="utf-8")))
+    """The receipt of a shard that was run. Raises as `load_receipt`."""
+    return load_receipt(receipt_path(folder, shard))
+
+
+def load_receipt(path: Path) -> Receipt:
+    """A receipt. Raises `OutputError` for one that cannot be read."""
+    try:
+        return from_dict(Receipt, parse_json(path.read_bytes()))
+    except (OSError, ValueError, TypeError, InvalidInput) as error:
+        raise OutputError(f"{path} is no receipt ({error}); the same command again makes its shard again") from error
 
 
 def receipt_path(folder: Path, shard: Shard) -> Path:

@@ -22,7 +22,7 @@ from pipelines.files import is_held
 from pipelines.finish import read_manifest
 from pipelines.intake import Settings, read_settings
 from pipelines.progress import read_begun, read_progress, row_kinds
-from pipelines.shards import Receipt, Shard, read_receipt, receipt_path
+from pipelines.shards import Receipt, finished_receipt
 from pipelines.worker_errors import ERRORS
 from schemas import InvalidInput, StageCount, TrailforgeError
 
@@ -185,11 +185,8 @@ def _status(folder: Path, settings: Settings, held: bool) -> RunStatus:
 
 def _receipts_so_far(folder: Path, stages: Iterable[Stage]) -> dict[str, Receipt]:
     """By shard, of those that are finished."""
-    return {shard.name: read_receipt(folder, shard) for stage in stages for shard in _finished(folder, stage)}
-
-
-def _finished(folder: Path, stage: Stage) -> list[Shard]:
-    return [shard for shard in stage.shards or () if receipt_path(folder, shard).exists()]
+    receipts = {shard.name: finished_receipt(folder, shard) for stage in stages for shard in stage.shards or ()}
+    return {name: receipt for name, receipt in receipts.items() if receipt is not None}
 
 
 def _next(state: State, folder: Path, settings: Settings | None = None) -> str:

@@ -14,7 +14,7 @@ from pipelines.intake import INPUTS, Settings
 from pipelines.row_checks import Report
 from schemas import CountMismatch, FileEntry, InvalidInput, Manifest, check_row_count, iter_parquet, to_dict
 
-_OF_THE_PROCESS = {"seconds", "trailforge_version"}
+_OF_THE_PROCESS = {"seconds", "trailforge_version", "card", "schema_version"}
 """What a manifest says of the process that wrote it; the rest follows from the receipts."""
 
 

@@ -70,7 +70,9 @@ class SchemaVersion:
 class Manifest:
     """A finished run, written last: `manifest.json`. A folder without one is not finished."""
 
-    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    SCHEMA_VERSION: ClassVar[str] = "1.2"
+    ALSO_READ: ClassVar[tuple[str, ...]] = ("1.1",)
+    """Earlier versions that are read, too."""
 
     run_id: str
     dataset: str
@@ -94,4 +96,6 @@ class Manifest:
     """None when no row was accepted."""
     cost_per_accepted_row: float | None
     trailforge_version: str
+    card: tuple[FileEntry, ...] = ()
+    """The dataset card and the figures in it that no receipt names; of version 1.1 not known."""
     schema_version: str = SCHEMA_VERSION

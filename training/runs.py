@@ -139,7 +139,7 @@ def _revived(path: Path, content: bytes, record: type[Record]) -> Record:
     except ValueError as error:
         raise InvalidInput(f"not valid JSON ({error})", file=path) from error
     found = value.get("schema_version") if isinstance(value, dict) else None
-    if found != version_of(record):
+    if found not in (version_of(record), *getattr(record, "ALSO_READ", ())):
         raise InvalidInput(
             f"{record.__name__} of schema version {found}; this trailforge reads {version_of(record)}", file=path
         )

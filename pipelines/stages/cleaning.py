@@ -34,7 +34,8 @@ from pipelines.bundling.duplicates import (
     verified,
 )
 from pipelines.bundling.normalise import line_keys, normalise_document, repeated_lines
-from pipelines.shards import Receipt, Shard, missing_shards, run_beam, write_receipt, write_table
+from pipelines.shards import Receipt, Shard, missing_shards, write_receipt, write_table
+from pipelines.stages.beam_work import run_beam
 from pipelines.worker_errors import noting
 from schemas import RejectedRow, SourceDocument, StageCount, Verdict, read_parquet, to_dict
 
@@ -115,7 +116,8 @@ def next_shards(receipts: Sequence[Receipt], suffix: str) -> tuple[Shard, ...]:
     for receipt in receipts:
         for entry in receipt.files:
             if entry.path.startswith(f"{TABLE}/"):
-                shards.append(Shard(name=f"{receipt.shard}-{suffix}", input=entry.path, first=first, rows=entry.rows))
+                name, of = f"{receipt.shard}-{suffix}", entry.sha256
+                shards.append(Shard(name=name, input=entry.path, first=first, rows=entry.rows, made_of=of))
                 first += entry.rows
     return tuple(shards)
 

@@ -11,7 +11,8 @@ import apache_beam as beam
 from inference import Usage
 from pipelines.accounting import stage
 from pipelines.bundles_config import EncoderConfig
-from pipelines.shards import Receipt, Shard, missing_shards, run_beam, write_receipt, write_table
+from pipelines.shards import Receipt, Shard, missing_shards, write_receipt, write_table
+from pipelines.stages.beam_work import run_beam
 from pipelines.worker_errors import noting
 from retrieval.dense import embedded_text
 from retrieval.encoder import Encoder
@@ -52,7 +53,8 @@ def _embed(shard: Shard, folder: str, config: EncoderConfig) -> str:
     ]
     entry = write_table(root, TABLE, shard.name, DocumentEmbedding, rows)
     books = stage(NAME, inputs=len(documents), accepted=len(documents))
-    write_receipt(root, Receipt(shard=shard.name, files=(entry,) if entry else (), stages=(books,), usage=Usage()))
+    files = (entry,) if entry else ()
+    write_receipt(root, Receipt(shard=shard.name, files=files, stages=(books,), usage=Usage(), made_of=shard.made_of))
     return shard.name
 
 

@@ -22,7 +22,8 @@ from pipelines.bundling.measures import cohesion, document_frequencies, theme_wo
 from pipelines.bundling.plots import bundle_sizes, map_of_documents
 from pipelines.files import output_errors, plain_files, unfinished_name, write_text
 from pipelines.plots import write_figure
-from pipelines.shards import Receipt, Shard, file_entry, missing_shards, run_beam, write_receipt, write_table
+from pipelines.shards import Receipt, Shard, file_entry, missing_shards, write_receipt, write_table
+from pipelines.stages.beam_work import run_beam
 from pipelines.stages.embedding import TABLE as EMBEDDINGS
 from pipelines.worker_errors import noting
 from schemas import (
@@ -59,9 +60,10 @@ class _Meta:
     """Path and row of each."""
 
 
-def only_shard(documents: Sequence[Shard]) -> Shard:
+def only_shard(documents: Sequence[Shard], made_of: str = "") -> Shard:
     """The one shard of this stage: all documents."""
-    return Shard(name="bundles", input="documents", first=0, rows=sum(shard.rows for shard in documents))
+    rows = sum(shard.rows for shard in documents)
+    return Shard(name="bundles", input="documents", first=0, rows=rows, made_of=made_of)
 
 
 def group(
@@ -71,12 +73,14 @@ def group(
     seed: int,
     bundles_per_shard: int,
     beam_options: Sequence[str],
+    made_of: str = "",
 ) -> None:
     """Write `bundles/`, `bundle_inputs/` and who is left over, unless that is done. Raises as `run_beam`.
 
-    `documents`: the shards that were embedded. Memory on the driver: the vectors twice, no texts but of one shard.
+    `documents`: the shards that were embedded. `made_of`: as of the stage's only shard. Memory on the driver: the
+    vectors twice, no texts but of one shard.
     """
-    shard = only_shard(documents)
+    shard = only_shard(documents, made_of)
     if not missing_shards(folder, [shard]):
         return
     check_packages()
@@ -97,7 +101,12 @@ def group(
     )
     everything = tuple(entry for entry in (*files, rejected, *plots) if entry is not None)
     _discard_work(folder / WORK)  # before the receipt: after it nobody comes back here
-    write_receipt(folder, Receipt(shard=shard.name, files=everything, stages=(books,), usage=Usage(), shards=shards))
+    write_receipt(
+        folder,
+        Receipt(
+            shard=shard.name, files=everything, stages=(books,), usage=Usage(), shards=shards, made_of=shard.made_of
+        ),
+    )
 
 
 def _discard_work(work: Path) -> None:
@@ -224,8 +233,10 @@ def _write(
         digest = hashlib.sha256(",".join(item.id for item in batch).encode()).hexdigest()[:12]
         name = f"part-{len(shards):05d}-{digest}"
         files.append(write_table(folder, TABLE, name, Bundle, [item.bundle for item in batch]))
-        files.append(write_table(folder, INPUTS, name, BundleInput, batch))
-        shards.append(Shard(name=name, input=f"{INPUTS}/{name}.parquet", first=first, rows=len(batch)))
+        entry = write_table(folder, INPUTS, name, BundleInput, batch)
+        assert entry is not None
+        files.append(entry)
+        shards.append(Shard(name=name, input=entry.path, first=first, rows=len(batch), made_of=entry.sha256))
     return files, tuple(shards)
 
 

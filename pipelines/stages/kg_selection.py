@@ -23,20 +23,24 @@ JSONL = "questions.jsonl"
 """The selected questions in our own form (`pipelines.sources.jsonl`)."""
 
 
-def only_shard(shards: Sequence[Shard]) -> Shard:
+def only_shard(shards: Sequence[Shard], made_of: str = "") -> Shard:
     """The one shard of this stage: the questions of all paths."""
-    return Shard(name="selection", input=CANDIDATES, first=0, rows=sum(shard.rows for shard in shards))
+    rows = sum(shard.rows for shard in shards)
+    return Shard(name="selection", input=CANDIDATES, first=0, rows=rows, made_of=made_of)
 
 
-def select(folder: Path, shards: Sequence[Shard], size: int) -> None:
-    """Write `kg_questions/`, `size` rows a file, `questions.jsonl`, and who is rejected, unless that is done."""
-    shard = only_shard(shards)
+def select(folder: Path, shards: Sequence[Shard], size: int, made_of: str = "") -> None:
+    """Write `kg_questions/`, `size` rows a file, `questions.jsonl`, and who is rejected, unless that is done.
+
+    `made_of`: as of the stage's only shard.
+    """
+    shard = only_shard(shards, made_of)
     if not missing_shards(folder, [shard]):
         return
     candidates = list(candidates_of(folder, shards))
     kept, rejected = sift(candidates)
     files, _ = write_parts(folder, TABLE, KgQuestion, kept, size)
-    (folder / JSONL).unlink(missing_ok=True)  # of a run that was here before
+    (folder / JSONL).unlink(missing_ok=True)  # of an earlier try
     if kept:
         write_text(folder / JSONL, "".join(map(line_of, kept)))
         files = (*files, file_entry(folder, folder / JSONL, len(kept)))
@@ -44,7 +48,10 @@ def select(folder: Path, shards: Sequence[Shard], size: int) -> None:
     entry = write_table(folder, "rejected", REJECTED, RejectedRow, left)
     books = stage(NAME, inputs=len(candidates), accepted=len(kept), rejected=[row.reason for row in left])
     everything = (*files, entry) if entry else files
-    write_receipt(folder, Receipt(shard=shard.name, files=everything, stages=(books,), usage=Usage()))
+    write_receipt(
+        folder,
+        Receipt(shard=shard.name, files=everything, stages=(books,), usage=Usage(), made_of=shard.made_of),
+    )
 
 
 def candidates_of(folder: Path, shards: Sequence[Shard]) -> Iterator[KgQuestion]:

@@ -27,14 +27,18 @@ TABLE = "bundle_questions"
 REJECTED = "part-selection"
 
 
-def only_shard(bundles: Sequence[Shard]) -> Shard:
+def only_shard(bundles: Sequence[Shard], made_of: str = "") -> Shard:
     """The one shard of this stage: the questions of all bundles."""
-    return Shard(name="selection", input=CANDIDATES, first=0, rows=sum(shard.rows for shard in bundles))
+    rows = sum(shard.rows for shard in bundles)
+    return Shard(name="selection", input=CANDIDATES, first=0, rows=rows, made_of=made_of)
 
 
-def select(folder: Path, bundles: Sequence[Shard], config: BundleRunConfig) -> None:
-    """Write `bundle_questions/`, easy ones first, and who is rejected, unless that is done."""
-    shard = only_shard(bundles)
+def select(folder: Path, bundles: Sequence[Shard], config: BundleRunConfig, made_of: str = "") -> None:
+    """Write `bundle_questions/`, easy ones first, and who is rejected, unless that is done.
+
+    `made_of`: as of the stage's only shard.
+    """
+    shard = only_shard(bundles, made_of)
     if not missing_shards(folder, [shard]):
         return
     candidates = list(candidates_of(folder, bundles))
@@ -45,7 +49,12 @@ def select(folder: Path, bundles: Sequence[Shard], config: BundleRunConfig) -> N
     entry = write_table(folder, "rejected", REJECTED, RejectedRow, left)
     books = stage(NAME, inputs=len(candidates), accepted=len(kept), rejected=[row.reason for row in left])
     everything = (*files, entry) if entry else files
-    write_receipt(folder, Receipt(shard=shard.name, files=everything, stages=(books,), usage=Usage(), shards=shards))
+    write_receipt(
+        folder,
+        Receipt(
+            shard=shard.name, files=everything, stages=(books,), usage=Usage(), shards=shards, made_of=shard.made_of
+        ),
+    )
 
 
 def candidates_of(folder: Path, bundles: Sequence[Shard]) -> Iterator[BundleQuestion]:

@@ -6,6 +6,7 @@ Every test starts the flow itself, as the command does.
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from flows.kg_questions import kg_questions
 from flows.kg_trajectories import kg_trajectories
 from flows.mcts_trajectories import mcts_trajectories
 from pipelines.datasets import dataset_of
+from pipelines.files import sha256_of
 from pipelines.finish import CARD, MANIFEST, finished_run, read_manifest
 from pipelines.intake import SETTINGS
 from pipelines.shards import read_receipt, receipt_path
@@ -267,3 +269,102 @@ def test_a_ledger_alone_is_a_folder_to_begin_in(lab: Lab, tmp_path: Path) -> Non
     calls = lab.calls("mcts_trajectories")
     lab.run("mcts_trajectories", out)
     assert lab.calls("mcts_trajectories") == calls
+
+
+def damage(path: Path, how: str) -> None:
+    """Do to a file what disks and people do."""
+    if how == "missing":
+        path.unlink()
+        return
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content[: len(content) // 2] if how == "cut" else content)
+
+
+def rows(folder: Path) -> dict[str, str]:
+    """Digests of the tables, figures and lists of a run."""
+    return {path: text for path, text in contents(folder).items() if path.endswith((".parquet", ".png", ".jsonl"))}
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "how"),
+    [
+        ("mcts_trajectories", "trees", "flipped"),
+        ("mcts_trajectories", "shards", "cut"),
+        ("mcts_trajectories", "inputs", "flipped"),
+        ("mcts_trajectories", "plots", "missing"),
+        ("document_bundles", "documents", "flipped"),
+        ("document_bundles", "bundles", "missing"),
+        ("document_bundles", "candidates", "cut"),
+        ("document_bundles", "bundle_questions", "flipped"),
+        ("kg_trajectories", "kg_trajectories", "flipped"),
+        ("kg_questions", "inputs", "flipped"),
+        ("kg_questions", "candidates", "flipped"),
+        ("kg_questions", "kg_questions", "missing"),
+    ],
+)
+def test_a_finished_run_with_a_damaged_file_is_mended_and_says_so(
+    lab: Lab, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str, table: str, how: str
+) -> None:
+    out = lab.copy(name, tmp_path / "out")
+    path = sorted((out / table).iterdir())[0]
+    whole, calls = rows(out), lab.calls(name)
+    others = marks([each for each in out.glob("*/*.parquet") if each.stem != path.stem])
+    damage(path, how)
+    lab.run(name, out)
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if str(path) in line and "made again" in line]
+    assert rows(out) == whole and verify_run(out).problems == []
+    assert lab.calls(name) == calls, "an answered call was paid again"
+    kept = {path: mark for path, mark in marks(list(others)).items() if mark == others[path]}
+    assert kept, f"all files were made again after: {line}"
+
+
+def test_a_stopped_run_makes_only_its_damaged_shard_again(
+    lab: Lab, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = lab.copy("mcts_trajectories", tmp_path / "out")
+    before = marks(stop(out))
+    tree = next(path for path in before if path.parent.name == "trees")
+    damage(tree, "flipped")
+    lab.run("mcts_trajectories", out)
+    assert f"{tree} is not as it was written (its sha256 differs): it is made again" in capfd.readouterr().err
+    made = {path for path, mark in marks(list(before)).items() if mark != before[path]}
+    assert {path.stem for path in made} == {tree.stem} and verify_run(out).problems == []
+
+
+def test_a_finished_run_whose_manifest_is_cut_is_finished_anew(lab: Lab, tmp_path: Path) -> None:
+    out = lab.copy("mcts_trajectories", tmp_path / "out")
+    before = marks(list(out.glob("*/*.parquet")))
+    damage(out / MANIFEST, "cut")
+    lab.run("mcts_trajectories", out)
+    assert verify_run(out).problems == [] and {p: m for p, m in marks(list(before)).items() if m != before[p]} == {}
+
+
+def test_a_card_that_somebody_changed_stays_and_is_spoken_of(
+    lab: Lab, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = lab.copy("mcts_trajectories", tmp_path / "out")
+    (out / CARD).write_text("ours is better")
+    lab.run("mcts_trajectories", out)
+    assert (out / CARD).read_text() == "ours is better"
+    assert "README.md is not as it was written" in capfd.readouterr().err
+    (out / CARD).unlink()
+    lab.run("mcts_trajectories", out)
+    assert contents(out)[CARD] == contents(lab.folder / "mcts_trajectories")[CARD]
+
+
+def test_a_whole_finished_run_is_read_once_and_stays_as_it_is(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = lab.copy("document_bundles", tmp_path / "out")
+    before, read = contents(out), Counter[Path]()
+
+    def counted(path: Path) -> str:
+        read[path] += 1
+        return sha256_of(path)
+
+    monkeypatch.setattr("pipelines.files.sha256_of", counted)
+    lab.run("document_bundles", out)
+    assert contents(out) == before and "made again" not in capfd.readouterr().err
+    assert {path for path in out.glob("*/*.parquet")} <= read.keys()
+    assert {path for path, times in read.items() if times > 1 and path.parent.name != "inputs"} == set()
