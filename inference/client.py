@@ -102,6 +102,7 @@ class ModelClient:
             "paid_calls": counters.paid_calls,
             "ledger_hits": counters.ledger_hits,
             "retries": counters.retries,
+            "disbelieved_usage": sum(endpoint.disbelieved for endpoint in self._endpoints.values()),
             "in_flight": counters.in_flight,
             "servers_waited_for": self.servers_waited_for,
         }

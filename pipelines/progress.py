@@ -19,7 +19,7 @@ FOLDER = "progress"
 _BEGUN = "begun"
 OPERATIONAL = frozenset(
     ("items", "prompt_tokens", "completion_tokens", "paid_calls", "ledger_hits", "retries", "in_flight")
-) | {"servers_waited_for"}
+) | {"servers_waited_for", "disbelieved_usage"}
 """Counters that are no rows. `items`: how many are done."""
 _LEFT = ".left.json"
 
