@@ -95,7 +95,7 @@ async def test_a_reply_that_drips_ends_with_the_time_of_the_call(talk: Talk) -> 
 
 async def test_a_reply_without_end_is_not_read_to_its_end() -> None:
     async with raw_server(flood) as url, client_of(url, max_attempts=2) as client:
-        with pytest.raises(ProviderError, match=r"no OpenAI-compatible reply.* \(it is larger than 16 MiB\)"):
+        with pytest.raises(ProviderError, match=r"no OpenAI-compatible reply.* \(it is larger than 8 MiB\)"):
             await asyncio.wait_for(client.complete(chat()), 15)
 
 
@@ -105,7 +105,7 @@ async def test_an_error_without_end_is_not_read_to_its_end() -> None:
         await pour(writer, 0.0, b" " * 65536)
 
     async with raw_server(talk) as url, client_of(url, max_attempts=1) as client:
-        with pytest.raises(ProviderError, match="larger than 16 MiB"):
+        with pytest.raises(ProviderError, match="larger than 8 MiB"):
             await asyncio.wait_for(client.complete(chat()), 15)
 
 
