@@ -102,6 +102,7 @@ class ModelClient:
             "paid_calls": counters.paid_calls,
             "ledger_hits": counters.ledger_hits,
             "retries": counters.retries,
+            "disbelieved_usage": sum(endpoint.disbelieved for endpoint in self._endpoints.values()),
             "in_flight": counters.in_flight,
             "servers_waited_for": self.servers_waited_for,
         }
@@ -169,7 +170,7 @@ class ModelClient:
         return await self._ledger.find(request.key) or await self._ledger.find_complete(request)
 
     async def _attempts(self, request: Request) -> Reply:
-        rng, attempt = random.Random(request.key), 1
+        attempt = 1
         while True:
             permit = await self._throttle.acquire(request.priority)
             try:
@@ -178,7 +179,7 @@ class ModelClient:
                 if failure.kind != "limited":
                     if attempt >= self._config.max_attempts:
                         raise self._endpoints[permit.lane.url].given_up(failure, attempt) from None  # as in `Endpoint`
-                    await asyncio.sleep(self._backoff(attempt, rng))
+                    await asyncio.sleep(self._backoff(attempt, request.key))
                     attempt += 1
             self.counters.retries += 1
 
@@ -215,7 +216,7 @@ class ModelClient:
         for flight in self._flights.values():
             flight.cancel()
 
-    def _backoff(self, attempt: int, rng: random.Random) -> float:
+    def _backoff(self, attempt: int, key: str) -> float:
         """Exponential with jitter, seconds."""
         ceiling = min(self._config.backoff_cap_s, self._config.backoff_s * 2 ** (attempt - 1))
-        return ceiling * (0.5 + rng.random() / 2)
+        return ceiling * (0.5 + random.Random(f"{key} {attempt}").random() / 2)

@@ -26,6 +26,8 @@ FORMAT = 1
 _PAGE_BYTES = 16_384
 _BUSY_MS = 60_000
 _MOST_PER_COMMIT = 256
+_compressors = threading.local()
+"""One per thread, kept: to make one costs more than to compress a call."""
 _FIND_COMPLETE = """
 SELECT key, value FROM calls WHERE key =
 (SELECT key FROM complete WHERE family = ? AND completion_tokens <= ? ORDER BY completion_tokens, key LIMIT 1)
@@ -293,7 +295,9 @@ def packed(request: Request, reply: Reply) -> bytes:
             "completion_tokens": reply.completion_tokens,
         },
     }
-    return zstandard.compress(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"), level=3)
+    if not hasattr(_compressors, "one"):
+        _compressors.one = zstandard.ZstdCompressor(level=3)
+    return _compressors.one.compress(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
 def unpacked(key: str, blob: bytes) -> Reply:

@@ -24,7 +24,7 @@ NAMES = r"attempt|begun|\d+-[0-9a-f]{8}(\.left)?\.(json|new)"
 """What the names of the files there match."""
 OPERATIONAL = frozenset(
     ("items", "prompt_tokens", "completion_tokens", "paid_calls", "ledger_hits", "retries", "in_flight")
-) | {"servers_waited_for"}
+) | {"servers_waited_for", "disbelieved_usage"}
 """Counters that are no rows. `items`: how many are done."""
 _LEFT = ".left.json"
 
