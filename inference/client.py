@@ -102,6 +102,7 @@ class ModelClient:
             "paid_calls": counters.paid_calls,
             "ledger_hits": counters.ledger_hits,
             "retries": counters.retries,
+            "damaged_calls": len(self._ledger.damaged) if self._ledger else 0,
             "in_flight": counters.in_flight,
             "servers_waited_for": self.servers_waited_for,
         }

@@ -19,8 +19,8 @@ FOLDER = "progress"
 _BEGUN = "begun"
 OPERATIONAL = frozenset(
     ("items", "prompt_tokens", "completion_tokens", "paid_calls", "ledger_hits", "retries", "in_flight")
-) | {"servers_waited_for"}
-"""Counters that are no rows. `items`: how many are done."""
+) | {"damaged_calls", "servers_waited_for"}
+"""Counters that are no rows. `items`: how many are done. `damaged_calls`: kept, but unreadable, and so made again."""
 _LEFT = ".left.json"
 
 
