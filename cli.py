@@ -28,6 +28,7 @@ from commands.options import (
     Verdicts,
 )
 from schemas.errors import InvalidInput, TrailforgeError
+from schemas.visible import visible
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -344,7 +345,7 @@ def _quiet() -> None:
 
 def _end(line: str, exit_code: int) -> None:
     """Print and leave at once: worker threads that still wait for a server must not hold the process."""
-    print(line, file=sys.stderr)
+    print(visible(line), file=sys.stderr)  # a server, a feed or a file may have had its say in it
     if "flows" in sys.modules:
         from flows import stop_server
 

@@ -100,9 +100,11 @@ def _status(counters: Counter[str]) -> str:
     tokens = counters["prompt_tokens"] + counters["completion_tokens"]
     anew = f", {counters['damaged_calls']:,} kept ones unreadable and made again" if counters["damaged_calls"] else ""
     waits = ", waiting for a model server that fails or is too busy" if counters["servers_waited_for"] else ""
+    counted = counters["disbelieved_usage"]
+    guessed = f" ({counted:,} replies counted here: their usage was missing or impossible)" if counted else ""
     return (
         f"{kinds} | calls {counters['paid_calls']:,} (+{counters['ledger_hits']:,} from ledger{anew}), "
-        f"{counters['in_flight']} in flight, {tokens / 1000:,.0f}k tokens{waits}"
+        f"{counters['in_flight']} in flight, {tokens / 1000:,.0f}k tokens{guessed}{waits}"
     )
 
 

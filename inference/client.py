@@ -103,6 +103,7 @@ class ModelClient:
             "ledger_hits": counters.ledger_hits,
             "retries": counters.retries,
             "damaged_calls": len(self._ledger.damaged) if self._ledger else 0,
+            "disbelieved_usage": sum(endpoint.disbelieved for endpoint in self._endpoints.values()),
             "in_flight": counters.in_flight,
             "servers_waited_for": self.servers_waited_for,
         }

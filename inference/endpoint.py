@@ -7,12 +7,15 @@ import json
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from inference.keys import KEY_VARIABLES, api_key, is_sendable
+from inference.charges import own_tokens, reported_tokens
+from inference.keys import KEY_VARIABLES, api_key
 from inference.request import Reply, Request
-from schemas import ContextOverflow, ProviderError, ServerUnavailable
+from inference.wire import Answer, Unanswered, Untaken, Wire
+from schemas import ContextOverflow, ProviderError, ServerUnavailable, parse_json
+from schemas.visible import visible
 
 Dialect = Literal["openai", "llama_cpp", "vllm"]
 """How a server takes grammars, and schemas for raw completions."""
@@ -47,70 +50,75 @@ class Endpoint:
 
     def __init__(self, url: str, *, model: str, dialect: Dialect, timeout_s: float) -> None:
         self.url, self._model, self._dialect = url, model, dialect
-        self._timeout_s = timeout_s
-        self._sdk: Any = None
+        self._wire = Wire(url, timeout_s=timeout_s)
+        self.disbelieved = 0
+        """Replies whose tokens we counted, because the server did not say them, or said what cannot be."""
 
     def open(self) -> None:
         """Make ready to send, which takes a moment the first time: before anything is timed."""
-        self._client()
+        self._wire.open()
 
     async def exchange(self, request: Request) -> Reply:
         """Send a request once. Raises `Failure`, or `ProviderError` and its kinds when no second try helps."""
-        import openai
-
-        body, client = self._body(request), self._client()
         is_text = isinstance(request.prompt, str)
         try:
-            response = await (client.completions if is_text else client.chat.completions).create(**body)
-            return (_completion_reply if is_text else _chat_reply)(response, request.key)
-        except openai.APIStatusError as error:
-            raise self._passing(error) or self._refusal(error) from None  # the cause may repeat the key
-        except (json.JSONDecodeError, openai.APIResponseValidationError) as error:
-            raise _unreadable() from error
-        except openai.APIConnectionError as error:
-            raise Failure("failed", _first_line(str(error.__cause__ or error)), None) from error
-        except (AttributeError, IndexError, TypeError) as error:  # the SDK passes on whatever came with a 200
-            raise _unreadable() from error
+            answer = await self._wire.send("/completions" if is_text else "/chat/completions", self._body(request))
+        except Unanswered as error:
+            raise Failure("failed", _first_line(str(error)), None) from error
+        except Untaken as error:
+            raise _unreadable(str(error)) from None
+        if not answer.is_success:
+            raise self._passing(answer) or self._refusal(answer)
+        try:
+            body = parse_json(answer.body)
+            choice = body["choices"][0]
+            reply = (_completion_reply if is_text else _chat_reply)(choice, request.key)
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+            raise _unreadable() from None
+        tokens = reported_tokens(body.get("usage"), request, reply)
+        self.disbelieved += tokens is None
+        prompt, completion = tokens or own_tokens(request, reply)
+        return replace(reply, prompt_tokens=prompt, completion_tokens=completion)
 
     async def models(self) -> list[str]:
         """Ids of the models that are served. Raises `ServerUnavailable` when nothing answers."""
-        import openai
-
         try:
-            page = await self._client().models.list()
-        except openai.APIConnectionError as error:
+            answer = await self._wire.send("/models")
+        except Unanswered as error:
             raise self._unavailable("nothing answers") from error
-        except openai.APIStatusError as error:
-            if error.status_code in (404, _LIMITED):
-                return []  # not every server lists its models, and one that is asked too much is there
-            raise self._refusal(error) from None  # the cause may repeat the key
-        except (AttributeError, TypeError, json.JSONDecodeError, openai.APIResponseValidationError) as error:
-            raise self._not_understood() from error
-        return [model.id for model in page.data]
+        except Untaken as error:
+            raise self._not_understood(str(error)) from None
+        if answer.status in (404, _LIMITED):
+            return []  # not every server lists its models, and one that is asked too much is there
+        if not answer.is_success:
+            raise self._refusal(answer)
+        try:
+            return [_text(model["id"]) for model in parse_json(answer.body)["data"]]
+        except (ValueError, KeyError, TypeError):
+            raise self._not_understood() from None
 
     async def close(self) -> None:
         """Close its connections."""
-        if self._sdk is not None:
-            await self._sdk.close()
-            self._sdk = None
+        await self._wire.close()
 
     def given_up(self, failure: Failure, attempts: int) -> ProviderError:
         """What to raise after the last attempt."""
         if failure.is_unreadable:
-            return self._not_understood()
+            return self._not_understood(failure.why)
         if failure.why.startswith("status "):
             return self._unavailable(f"{failure.why} after {attempts} attempts")
         return self._unavailable(f"no reply after {attempts} attempts ({failure.why})")
 
-    def _passing(self, error: Any) -> Failure | None:
+    def _passing(self, answer: Answer) -> Failure | None:
         """What a status that may pass means; None for one that no retry mends."""
-        status = error.status_code
+        status = answer.status
         if status not in _PASSING and status != _LIMITED and status < 500:
             return None
         kind = "limited" if status == _LIMITED else "overloaded" if status in _OVERLOADED else "failed"
-        return Failure(kind, f"status {status}", retry_after(error.response.headers))
+        return Failure(kind, f"status {status}", retry_after(answer.headers))
 
-    def _body(self, request: Request) -> dict[str, Any]:
+    def _body(self, request: Request) -> bytes:
+        """The request as JSON. Halves of surrogate pairs, which models write and UTF-8 cannot hold, become `?`."""
         sampling = request.sampling
         body: dict[str, Any] = {
             "model": request.model,
@@ -121,15 +129,13 @@ class Endpoint:
         }
         if sampling.stop:
             body["stop"] = list(sampling.stop)
-        extra: dict[str, Any] = json.loads(request.extra_body) if request.extra_body else {}
         if isinstance(request.prompt, str):
-            body["prompt"] = _sendable(request.prompt)
+            body["prompt"] = request.prompt
         else:
-            body["messages"] = [{"role": turn.role, "content": _sendable(turn.content)} for turn in request.prompt]
+            body["messages"] = [{"role": turn.role, "content": turn.content} for turn in request.prompt]
+        extra: dict[str, Any] = json.loads(request.extra_body) if request.extra_body else {}
         self._constrain(request, body, extra)
-        if extra:
-            body["extra_body"] = extra
-        return body
+        return json.dumps(body | extra, ensure_ascii=False).encode("utf-8", "replace")
 
     def _constrain(self, request: Request, body: dict[str, Any], extra: dict[str, Any]) -> None:
         """Schema and grammar, as the server wants them."""
@@ -150,40 +156,26 @@ class Endpoint:
             else:
                 extra |= {"structured_outputs": {"json": schema}} if dialect == "vllm" else {"json_schema": schema}
 
-    def _client(self) -> Any:
-        if self._sdk is None:
-            from openai import AsyncOpenAI, DefaultAioHttpClient
-
-            key = api_key() or "none"
-            if not is_sendable(key):
-                raise ProviderError(f"the API key holds characters that no key has; set {KEY_VARIABLES[0]} anew")
-            self._sdk = AsyncOpenAI(
-                base_url=self.url,
-                api_key=key,
-                max_retries=0,
-                timeout=self._timeout_s,
-                http_client=DefaultAioHttpClient(timeout=self._timeout_s),
-            )
-        return self._sdk
-
-    def _refusal(self, error: Any) -> ProviderError:
+    def _refusal(self, answer: Answer) -> ProviderError:
         """What a status that no retry mends means."""
-        text = _first_line(error.message)
-        if key := api_key():
-            text = text.replace(key, "<key>")  # some servers repeat what they were sent
-        where = f"{self.url}, model {self._model}"
-        if error.status_code == 400 and any(mark in str(error.body or text).lower() for mark in _OVERFLOW_MARKS):
-            return ContextOverflow(f"the prompt is too long for the model ({text})")
-        if error.status_code in (401, 403):
+        text, where = _message(answer.body), f"{self.url}, model {self._model}"
+        if answer.status == 400 and any(mark in text.lower() for mark in _OVERFLOW_MARKS):
+            return ContextOverflow(f"the prompt is too long for the model ({_first_line(text)})")
+        if 300 <= answer.status < 400:
+            target = _first_line(answer.headers.get("location", "nowhere"))
+            return ProviderError(f"{where}: it sends us on to {target}; give the URL where the model is")
+        if answer.status in (401, 403):
             return ProviderError(f"{where}: the key is refused; set {KEY_VARIABLES[0]}")
-        if error.status_code == 404:
-            return ProviderError(f"{where}: not found; check the URL (it ends in /v1) and --model-name ({text})")
-        return ProviderError(f"{where}: refused with status {error.status_code} ({text})")
+        if answer.status == 404:
+            return ProviderError(
+                f"{where}: not found; check the URL (it ends in /v1) and --model-name ({_first_line(text)})"
+            )
+        return ProviderError(f"{where}: refused with status {answer.status} ({_first_line(text)})")
 
-    def _not_understood(self) -> ProviderError:
+    def _not_understood(self, why: str = "") -> ProviderError:
         return ProviderError(
             f"{self.url}, model {self._model}: what it sends is no OpenAI-compatible reply; "
-            "check the URL (it ends in /v1)"
+            f"check the URL (it ends in /v1){why and f' ({why})'}"
         )
 
     def _unavailable(self, what: str) -> ServerUnavailable:
@@ -215,43 +207,55 @@ def _number(text: str | None) -> float | None:
     return max(0.0, number) if math.isfinite(number) else None
 
 
-def _sendable(text: str) -> str:
-    """Without halves of surrogate pairs, which models write in JSON escapes and UTF-8 cannot hold."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def split_reasoning(text: str) -> tuple[str, str]:
     """(reasoning, answer) of a chat reply that carries its thoughts in `<think>`; without thoughts, ("", text)."""
     head, mark, tail = text.partition("</think>")
     return (head.replace("<think>", "", 1).strip(), tail.strip()) if mark else ("", text)
 
 
-def _chat_reply(response: Any, key: str) -> Reply:
-    choice = response.choices[0]
-    thoughts = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None) or ""
-    inline, text = split_reasoning(choice.message.content or "")
-    return _reply(text, thoughts or inline, choice.finish_reason, response.usage, key)
+def _chat_reply(choice: dict[str, Any], key: str) -> Reply:
+    message = choice["message"]
+    thoughts = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
+    inline, text = split_reasoning(_text(message.get("content")))
+    return _reply(text, thoughts or inline, choice, key)
 
 
-def _completion_reply(response: Any, key: str) -> Reply:
-    choice = response.choices[0]
-    return _reply(choice.text or "", "", choice.finish_reason, response.usage, key)
+def _completion_reply(choice: dict[str, Any], key: str) -> Reply:
+    return _reply(_text(choice.get("text")), "", choice, key)
 
 
-def _reply(text: str, reasoning: str, finish_reason: str | None, usage: Any, key: str) -> Reply:
-    return Reply(
-        text=_sendable(text),
-        reasoning=_sendable(reasoning),
-        finish_reason=finish_reason or "",
-        prompt_tokens=usage.prompt_tokens if usage else 0,
-        completion_tokens=usage.completion_tokens if usage else 0,
-        key=key,
-    )
+def _reply(text: str, reasoning: str, choice: dict[str, Any], key: str) -> Reply:
+    ended = _text(choice.get("finish_reason"))
+    return Reply(text=text, reasoning=reasoning, finish_reason=ended, prompt_tokens=0, completion_tokens=0, key=key)
 
 
-def _unreadable() -> Failure:
-    return Failure("failed", "what it sends is no reply", None, is_unreadable=True)
+def _text(value: Any) -> str:
+    """A text that files take, empty for null. Raises `TypeError` for anything else."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise TypeError(f"expected a text, got {type(value).__name__}")
+    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+
+
+def _unreadable(why: str = "") -> Failure:
+    return Failure("failed", why, None, is_unreadable=True)
+
+
+def _message(body: bytes) -> str:
+    """What a server says of an error: all of it, for one that only its type tells, its message first."""
+    text = body.decode("utf-8", "replace")
+    try:
+        error = parse_json(text)
+        error = error.get("error", error)
+        told = error.get("message") if isinstance(error, dict) else error
+    except (ValueError, AttributeError):
+        told = None
+    return f"{told}\n{text}" if isinstance(told, str) and told else text
 
 
 def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[0][:200]
+    """Of a server's text: without control characters, and without our key, which some repeat."""
+    if key := api_key():
+        text = text.replace(key, "<key>")
+    return visible((text.strip().splitlines() or [""])[0][:200])

@@ -9,19 +9,10 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
-_CONTROLS = (
-    {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\n\t"}
-    | {0x7F: "\u2421"}
-    | dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
-)
-"""What is shown in place of C0 and C1 controls, and of those that turn the direction of writing."""
+from schemas.visible import visible
+
 LONGEST = 20_000
 """Characters of one text that a page shows; the rest is counted."""
-
-
-def visible(text: str) -> str:
-    """The text with a sign for each control character; one sign for one character, so places in it stay."""
-    return text.translate(_CONTROLS)
 
 
 def escaped(text: str, longest: int = LONGEST) -> str:

@@ -19,7 +19,7 @@ FOLDER = "progress"
 _BEGUN = "begun"
 OPERATIONAL = frozenset(
     ("items", "prompt_tokens", "completion_tokens", "paid_calls", "ledger_hits", "retries", "in_flight")
-) | {"damaged_calls", "servers_waited_for"}
+) | {"damaged_calls", "disbelieved_usage", "servers_waited_for"}
 """Counters that are no rows. `items`: how many are done. `damaged_calls`: kept, but unreadable, and so made again."""
 _LEFT = ".left.json"
 

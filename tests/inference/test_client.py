@@ -165,11 +165,12 @@ async def test_usage_is_read_from_the_reply(server: ModelServer) -> None:
     assert usage.cost == pytest.approx(0.0015)
 
 
-async def test_a_server_that_tells_no_usage_counts_as_none(server: ModelServer) -> None:
+async def test_a_server_that_tells_no_usage_is_charged_by_our_own_count(server: ModelServer) -> None:
     server.replies = [answer(usage=None)]
     async with client_of(server.url) as client:
         reply = await client.complete(chat())
-    assert (reply.prompt_tokens, reply.completion_tokens) == (0, 0)
+        assert client.told["disbelieved_usage"] == 1
+    assert (reply.prompt_tokens, reply.completion_tokens) == (28, 5)
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
