@@ -192,7 +192,7 @@ class ModelClient:
             reply = await self._endpoints[permit.lane.url].exchange(request)
         except Failure as failure:
             if failure.kind == "failed":
-                throttle.failed(permit, failure.why)
+                throttle.failed(permit, failure.why or "what it sends is no OpenAI-compatible reply")
             elif failure.kind == "overloaded":
                 throttle.overloaded(permit, failure.wait_s, failure.why)
             else:

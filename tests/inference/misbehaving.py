@@ -177,7 +177,7 @@ def changed(**changes: Any) -> Mode:
 
 
 def choice(**changes: Any) -> Mode:
-    """A good reply, but for these fields of its choice and, as far as they are there, of its message."""
+    """A good reply, but for these fields of its choice, and of the choice's message."""
 
     async def mode(call: Call) -> bool:
         honest = call.honest()
@@ -185,9 +185,7 @@ def choice(**changes: Any) -> Mode:
         if "content" in changes:
             first["message"]["content"] = first["text"] = changes["content"]
         first["message"] |= {name: value for name, value in changes.items() if name.startswith("reasoning")}
-        first |= {
-            name: value for name, value in changes.items() if name in ("finish_reason", "index", "message", "text")
-        }
+        first |= {name: value for name, value in changes.items() if name in ("finish_reason", "index")}
         honest["choices"][0] = {name: value for name, value in first.items() if value is not ...}
         await call.send(http(honest))
         return True

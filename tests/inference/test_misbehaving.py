@@ -116,7 +116,7 @@ STATUS = {
     "503, Retry-After absurd": stalled(status("503 Service Unavailable", "Retry-After: 99999999999999999999")),
     "599": down(status("599 Odd"), "status 599"),
     "204": unread(sends(b"HTTP/1.1 204 No Content\r\n\r\n")),
-    "304": refused(status("304 Not Modified"), "status 304"),
+    "304": refused(sends(b"HTTP/1.1 304 Not Modified\r\n\r\n"), "sends us on to nowhere"),
     "no status": down(sends(b"HTTP/1.1 abc\r\n\r\n", closes=True), "no reply after 2 attempts"),
 }
 
@@ -169,7 +169,7 @@ CHOICES = {
     "no object": replies(changed(object=None, created="never")),
     "another model": replies(changed(model="another")),
     "an odd model": replies(changed(model=[7])),
-    "more fields": replies(changed(choices_=[], usage_=math.nan, __class__="x", self=1)),
+    "more fields": replies(changed(choices_=[], usage_=math.nan, __class__="x")),
     "no finish_reason": replies(choice(finish_reason=...)),
     "finish_reason null": replies(choice(finish_reason=None)),
     "an unknown finish_reason": replies(choice(finish_reason="tired\x1b[2J")),
@@ -199,7 +199,7 @@ CONNECTIONS = {
     "100 for ever": down(bad.continues, "no reply after 2 attempts"),
     "HTTP/1.0": replies(bad.without_length),
     "in chunks of a byte": replies(bad.in_small_chunks),
-    "a length that is too small": unread(bad.with_length(-30)),
+    "a length that is too small": down(bad.with_length(-30), "no reply after 2 attempts"),
     "a length below nothing": down(bad.with_length(-10_000), "no reply after 2 attempts"),
     "a length that is none": down(body(bad.reply(), "Content-Length: many"), "no reply after 2 attempts"),
     "two lengths": down(body(bad.reply(), "Content-Length: 5", "Content-Length: 7"), "no reply after 2 attempts"),
@@ -325,6 +325,14 @@ async def test_a_redirect_to_another_server_is_not_followed_and_takes_no_prompt_
     for error in seen.ends:
         check_error(error, ProviderError, elsewhere.url)
     await check_ledger(tmp_path / "ledger.sqlite", [])
+
+
+async def test_a_server_that_sends_no_replies_for_too_long_is_not_said_to_be_silent(tmp_path: Path) -> None:
+    """Tries that are left do not matter: the run ends when nothing was answered for `stall_s`."""
+    async with bad.misbehaving(BODIES["HTML"].mode) as server:
+        seen = await asked(server, SqliteLedger(tmp_path / "ledger.sqlite"), max_attempts=10**6, stall_s=0.3)
+    for error in seen.ends:
+        check_error(error, Stalled, NO_REPLY)
 
 
 @pytest.mark.parametrize("mode", USAGES.values(), ids=USAGES.keys())
