@@ -171,7 +171,7 @@ class ModelClient:
         return await self._ledger.find(request.key) or await self._ledger.find_complete(request)
 
     async def _attempts(self, request: Request) -> Reply:
-        rng, attempt = random.Random(request.key), 1
+        attempt = 1
         while True:
             permit = await self._throttle.acquire(request.priority)
             try:
@@ -180,7 +180,7 @@ class ModelClient:
                 if failure.kind != "limited":
                     if attempt >= self._config.max_attempts:
                         raise self._endpoints[permit.lane.url].given_up(failure, attempt) from None  # as in `Endpoint`
-                    await asyncio.sleep(self._backoff(attempt, rng))
+                    await asyncio.sleep(self._backoff(attempt, request.key))
                     attempt += 1
             self.counters.retries += 1
 
@@ -217,7 +217,7 @@ class ModelClient:
         for flight in self._flights.values():
             flight.cancel()
 
-    def _backoff(self, attempt: int, rng: random.Random) -> float:
+    def _backoff(self, attempt: int, key: str) -> float:
         """Exponential with jitter, seconds."""
         ceiling = min(self._config.backoff_cap_s, self._config.backoff_s * 2 ** (attempt - 1))
-        return ceiling * (0.5 + rng.random() / 2)
+        return ceiling * (0.5 + random.Random(f"{key} {attempt}").random() / 2)

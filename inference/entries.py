@@ -7,6 +7,7 @@ tokens: neither may end a run, since a call that cannot be read can be made agai
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any, NamedTuple
 
 from inference.request import Reply, Request, family_of
@@ -20,6 +21,8 @@ MOST_TOKENS = 2**31 - 1
 _MOST_BYTES = 2**28
 """Unpacked. No server's reply is as long; what claims to be is not unpacked."""
 _TEXTS = ("text", "reasoning", "finish_reason")
+_compressors = threading.local()
+"""One per thread, kept: to make one costs more than to compress a call."""
 _COUNTS = ("prompt_tokens", "completion_tokens")
 
 
@@ -39,7 +42,9 @@ def packed(request: Request, reply: Reply) -> bytes:
         if not _is_count(count := getattr(reply, name)):
             raise OutputError(f"the ledger takes no reply whose {name} is {count!r:.40}: report this as a defect")
     content = {"request": request.content, "reply": {name: getattr(reply, name) for name in _TEXTS + _COUNTS}}
-    return zstandard.compress(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"), level=3)
+    if not hasattr(_compressors, "one"):
+        _compressors.one = zstandard.ZstdCompressor(level=3)
+    return _compressors.one.compress(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
 def unpacked(key: str, blob: object) -> Entry | None:

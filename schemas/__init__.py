@@ -1,18 +1,10 @@
 """The records that travel between stages, their Arrow schemas, and the errors. Imports nothing of ours."""
 
-from schemas.arrow import (
-    arrow_schema,
-    check_row_count,
-    from_dict,
-    from_table,
-    iter_parquet,
-    read_parquet,
-    read_rows,
-    to_dict,
-    to_table,
-    version_of,
-    write_parquet,
-)
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from schemas.bundle import (
     Bundle,
     BundleHop,
@@ -106,6 +98,29 @@ from schemas.trajectory import (
     TrajectoryReward,
 )
 from schemas.verdict import RejectedRow, Verdict
+
+if TYPE_CHECKING:
+    from schemas.arrow import (
+        arrow_schema,
+        check_row_count,
+        from_dict,
+        from_table,
+        iter_parquet,
+        read_parquet,
+        read_rows,
+        to_dict,
+        to_table,
+        version_of,
+        write_parquet,
+    )
+
+
+def __getattr__(name: str) -> Any:
+    """Load Arrow for those who read or write Parquet: half the memory of a process that only calls models."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("schemas.arrow"), name)
+
 
 __all__ = [
     "DECISIONS_LOG",

@@ -53,7 +53,7 @@ def test_a_run_meets_bad_servers_and_a_spoilt_ledger_stays_within_its_caps_and_e
         command = ["mcts-trajectories", "--questions", tmp_path / "questions.jsonl", "--out", out]
         command += ["--preset", tmp_path / "preset.yaml", "--model", server.url]
         for mode, code, says in (
-            (bad.after(20, refuses), 4, "refused with status 400"),
+            (bad.after(20, refuses), 4, "status 400"),
             (limits, 3, "no reply for 2 s"),
         ):
             server.mode, server.calls = mode, 0
