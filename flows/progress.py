@@ -98,7 +98,7 @@ def _watch(
 def _status(counters: Counter[str]) -> str:
     kinds = " ".join(f"{kind} {count}" for kind, count in sorted(row_kinds(counters).items())) or "no rows yet"
     tokens = counters["prompt_tokens"] + counters["completion_tokens"]
-    anew = f", {counters['damaged_calls']:,} kept ones unreadable and made again" if counters["damaged_calls"] else ""
+    anew = f", {counters['damaged_calls']:,} unreadable and made again" if counters["damaged_calls"] else ""
     waits = ", waiting for a model server that fails or is too busy" if counters["servers_waited_for"] else ""
     counted = counters["disbelieved_usage"]
     guessed = f" ({counted:,} replies counted here: their usage was missing or impossible)" if counted else ""

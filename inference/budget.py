@@ -77,10 +77,13 @@ class Budget:
 
     async def _set_aside(self, reservation: Reservation) -> None:
         async with self._turn:
-            while (over := await self._over(reservation.usage)) is not None:
-                if not self._open:
+            while True:
+                self._given_back.clear()  # before the ledger is asked, which may take a while
+                was_alone = not self._open
+                if (over := await self._over(reservation.usage)) is None:
+                    break
+                if was_alone:
                     raise BudgetExceeded(over)
-                self._given_back.clear()
                 await self._given_back.wait()
             self._open.add(reservation)
 

@@ -21,9 +21,9 @@ MOST_TOKENS = 2**31 - 1
 _MOST_BYTES = 2**28
 """Unpacked. No server's reply is as long; what claims to be is not unpacked."""
 _TEXTS = ("text", "reasoning", "finish_reason")
+_COUNTS = ("prompt_tokens", "completion_tokens")
 _compressors = threading.local()
 """One per thread, kept: to make one costs more than to compress a call."""
-_COUNTS = ("prompt_tokens", "completion_tokens")
 
 
 class Entry(NamedTuple):

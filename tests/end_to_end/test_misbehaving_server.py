@@ -65,6 +65,7 @@ def test_a_run_meets_bad_servers_and_a_spoilt_ledger_stays_within_its_caps_and_e
         server.mode, server.calls = without_usage, 0
         ended = trailforge(*command, "--max-tokens", 20_000)
         assert ended.code == 7 and "the cap on tokens is reached" in ended.error_line
+        assert ", 1 unreadable and made again)" in ended.err
         assert kept_calls(out) == held - 1 + server.calls, "the damaged one was paid again, and no other"
         assert trailforge(*command, "--max-tokens", 10_000_000).code == 0
         assert kept_calls(out) == held - 1 + server.calls
