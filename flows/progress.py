@@ -98,11 +98,12 @@ def _watch(
 def _status(counters: Counter[str]) -> str:
     kinds = " ".join(f"{kind} {count}" for kind, count in sorted(row_kinds(counters).items())) or "no rows yet"
     tokens = counters["prompt_tokens"] + counters["completion_tokens"]
+    anew = f", {counters['damaged_calls']:,} unreadable and made again" if counters["damaged_calls"] else ""
     waits = ", waiting for a model server that fails or is too busy" if counters["servers_waited_for"] else ""
     counted = counters["disbelieved_usage"]
     guessed = f" ({counted:,} replies counted here: their usage was missing or impossible)" if counted else ""
     return (
-        f"{kinds} | calls {counters['paid_calls']:,} (+{counters['ledger_hits']:,} from ledger), "
+        f"{kinds} | calls {counters['paid_calls']:,} (+{counters['ledger_hits']:,} from ledger{anew}), "
         f"{counters['in_flight']} in flight, {tokens / 1000:,.0f}k tokens{guessed}{waits}"
     )
 

@@ -16,12 +16,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from inference.request import Reply, Request
-from inference.usage import Prices, Usage
+from inference.usage import Prices, Usage, estimated_tokens
 from schemas import BudgetExceeded
-
-_BYTES_PER_TOKEN = 2
-"""Fewer than in any running text: a prompt is not longer than estimated."""
-_TOKENS_PER_TURN = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +41,9 @@ class Reservation:
         self.is_settled = False
 
     def settle(self, reply: Reply) -> None:
-        """It was answered."""
-        self.usage = Usage(calls=1, prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens)
+        """It was answered. More than the worst case counts as it is; less than nothing gives no other call room."""
+        tokens = max(0, reply.prompt_tokens), max(0, reply.completion_tokens)
+        self.usage = Usage(calls=1, prompt_tokens=tokens[0], completion_tokens=tokens[1])
         self.is_settled = True
 
 
@@ -80,10 +77,13 @@ class Budget:
 
     async def _set_aside(self, reservation: Reservation) -> None:
         async with self._turn:
-            while (over := await self._over(reservation.usage)) is not None:
-                if not self._open:
+            while True:
+                self._given_back.clear()  # before the ledger is asked, which may take a while
+                was_alone = not self._open
+                if (over := await self._over(reservation.usage)) is None:
+                    break
+                if was_alone:
                     raise BudgetExceeded(over)
-                self._given_back.clear()
                 await self._given_back.wait()
             self._open.add(reservation)
 
@@ -108,5 +108,4 @@ class Budget:
 def worst_case(request: Request) -> Usage:
     """The most that a call can use."""
     turns = [request.prompt] if isinstance(request.prompt, str) else [turn.content for turn in request.prompt]
-    prompt = sum(len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN + _TOKENS_PER_TURN for text in turns)
-    return Usage(calls=1, prompt_tokens=prompt, completion_tokens=request.sampling.max_tokens)
+    return Usage(calls=1, prompt_tokens=estimated_tokens(*turns), completion_tokens=request.sampling.max_tokens)

@@ -102,6 +102,7 @@ class ModelClient:
             "paid_calls": counters.paid_calls,
             "ledger_hits": counters.ledger_hits,
             "retries": counters.retries,
+            "damaged_calls": len(self._ledger.damaged) if self._ledger else 0,
             "disbelieved_usage": sum(endpoint.disbelieved for endpoint in self._endpoints.values()),
             "in_flight": counters.in_flight,
             "servers_waited_for": self.servers_waited_for,
@@ -191,7 +192,7 @@ class ModelClient:
             reply = await self._endpoints[permit.lane.url].exchange(request)
         except Failure as failure:
             if failure.kind == "failed":
-                throttle.failed(permit, failure.why)
+                throttle.failed(permit, failure.why or "what it sends is no OpenAI-compatible reply")
             elif failure.kind == "overloaded":
                 throttle.overloaded(permit, failure.wait_s, failure.why)
             else:

@@ -2,40 +2,46 @@
 
 SQLite in WAL mode with `synchronous=NORMAL`: a committed call survives kill -9 of every process that uses the file, and
 several processes of one machine may use it at once. (A power cut may take the last commits; the file stays sound.)
+An entry that cannot be read counts as absent: its call is made again, and its reply takes that place.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import queue
 import sqlite3
-import threading
 import time
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator, Set
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from inference.request import Reply, Request, family_of
+from inference.entries import FORMAT, Entry, is_complete, packed, unpacked
+from inference.request import Reply, Request
 from inference.usage import Usage
-from schemas import InvalidInput, OutputError
+from schemas import InvalidInput, OutputError, TrailforgeError
 
-FORMAT = 1
-"""Of what is kept under a key; see `packed`."""
 _PAGE_BYTES = 16_384
 _BUSY_MS = 60_000
 _MOST_PER_COMMIT = 256
-_compressors = threading.local()
-"""One per thread, kept: to make one costs more than to compress a call."""
-_FIND_COMPLETE = """
-SELECT key, value FROM calls WHERE key =
-(SELECT key FROM complete WHERE family = ? AND completion_tokens <= ? ORDER BY completion_tokens, key LIMIT 1)
+_MOST_SPENT = 2**63 - 1
+"""What a column takes; a sum that goes over it stays there."""
+_ENTRY = "SELECT key, CAST(value AS BLOB) FROM calls"
+_FIND = f"{_ENTRY} WHERE key = ?"
+_FIND_COMPLETE = f"""
+{_ENTRY} JOIN complete USING (key) WHERE family = ? AND completion_tokens <= ? ORDER BY completion_tokens, key
 """
 
 
 class Ledger(Protocol):
     """Keeps replies by the key of their request."""
+
+    @property
+    def damaged(self) -> Set[str]:
+        """Keys of the entries that were looked for here and could not be read."""
+        ...
 
     async def find(self, key: str) -> Reply | None:
         """The reply to an earlier call, or None."""
@@ -59,13 +65,28 @@ class Ledger(Protocol):
 
 
 @dataclass(slots=True)
-class _Entry:
-    key: str
-    family: str
+class _Write:
+    """A reply that waits to be kept, and who waits for it."""
+
     reply: Reply
+    family: str
     blob: bytes
     loop: asyncio.AbstractEventLoop
-    kept: asyncio.Future[bytes]
+    kept: asyncio.Future[Reply]
+
+    def end(self, outcome: Reply | TrailforgeError) -> None:
+        """Give it to who waits, if anyone still does."""
+
+        def resolve() -> None:
+            if self.kept.done():
+                return
+            if isinstance(outcome, Reply):
+                self.kept.set_result(outcome)
+            else:
+                self.kept.set_exception(outcome)
+
+        with suppress(RuntimeError):  # the loop is closed
+            self.loop.call_soon_threadsafe(resolve)
 
 
 class SqliteLedger:
@@ -73,9 +94,12 @@ class SqliteLedger:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.damaged: set[str] = set()
+        """See `Ledger`."""
         self._reader: sqlite3.Connection | None = None
-        self._writer: threading.Thread | None = None
-        self._waiting: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+        self._writer: sqlite3.Connection | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._waiting: deque[_Write] = deque()
 
     async def find(self, key: str) -> Reply | None:
         """See `Ledger`. A file is read faster than another thread is asked."""
@@ -83,33 +107,31 @@ class SqliteLedger:
 
     def get(self, key: str) -> Reply | None:
         """`find`, for who has no event loop."""
-        row = self._open().execute("SELECT value FROM calls WHERE key = ?", (key,)).fetchone()
-        return unpacked(key, row[0]) if row else None
+        return self._first(_FIND, key)
 
     async def find_complete(self, request: Request) -> Reply | None:
         """See `Ledger`."""
-        row = self._open().execute(_FIND_COMPLETE, (request.family, request.sampling.max_tokens)).fetchone()
-        return unpacked(*row) if row else None
+        return self._first(_FIND_COMPLETE, request.family, request.sampling.max_tokens)
 
     async def put(self, request: Request, reply: Reply) -> Reply:
         """See `Ledger`. Raises `OutputError` when it cannot be written."""
         self._open()
-        if self._writer is None:
-            self._writer = threading.Thread(target=self._write, name="trailforge-ledger", daemon=True)
-            self._writer.start()
         loop = asyncio.get_running_loop()
-        entry = _Entry(reply.key, request.family, reply, packed(request, reply), loop, loop.create_future())
-        self._waiting.put(entry)
-        kept = await entry.kept
-        return reply if kept is entry.blob else unpacked(reply.key, kept)
+        write = _Write(reply, request.family, packed(request, reply), loop, loop.create_future())
+        self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix="trailforge-ledger")
+        self._waiting.append(write)
+        self._thread.submit(self._commit_waiting)  # once for each, so that nobody is forgotten; most find nothing to do
+        return await write.kept
 
     def entries(self) -> int:
         """How many calls are kept."""
-        return self._open().execute("SELECT count(*) FROM calls").fetchone()[0]
+        with self._reading() as connection:
+            return connection.execute("SELECT count(*) FROM calls").fetchone()[0]
 
     async def spent(self) -> Usage:
         """See `Ledger`. A file belongs to one run: of what other processes pay, all that is in the file."""
-        calls, prompt, completion = self._open().execute("SELECT * FROM spent").fetchone()
+        with self._reading() as connection:
+            calls, prompt, completion = connection.execute("SELECT * FROM spent").fetchone()
         return Usage(calls=calls, prompt_tokens=prompt, completion_tokens=completion)
 
     def damage(self) -> str | None:
@@ -120,16 +142,21 @@ class SqliteLedger:
             found = str(error)
         return None if found == "ok" else found.splitlines()[-1]
 
+    def unreadable(self) -> set[str]:
+        """Keys of all entries that cannot be read. Reads all of them."""
+        with self._reading() as connection:
+            return {key for key, blob in connection.execute(_ENTRY) if unpacked(key, blob) is None}
+
     async def aclose(self) -> None:
         """See `Ledger`."""
         self.close()
 
     def close(self) -> None:
         """`aclose`, for who has no event loop."""
-        if self._writer is not None:
-            self._waiting.put(None)
-            self._writer.join()
-            self._writer = None
+        if self._thread is not None:
+            self._thread.shutdown()
+            self._thread = None
+        self._close_writer()
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -139,44 +166,54 @@ class SqliteLedger:
             self._reader = _connect(self.path)
         return self._reader
 
-    def _write(self) -> None:
-        connection, last = None, False
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        connection = self._open()
         try:
-            while not last and (first := self._waiting.get()) is not None:
-                batch = [first]
-                while len(batch) < _MOST_PER_COMMIT and not self._waiting.empty():
-                    entry = self._waiting.get()
-                    if entry is None:
-                        last = True
-                        break
-                    batch.append(entry)
-                try:
-                    connection = connection or _connect(self.path)
-                except (InvalidInput, OutputError) as error:
-                    for entry in batch:
-                        _resolve(entry, None, error)
-                else:
-                    self._commit(connection, batch)
-        finally:
-            if connection is not None:
-                connection.close()
-
-    def _commit(self, connection: sqlite3.Connection, batch: list[_Entry]) -> None:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            kept = [_insert(connection, entry) for entry in batch]
-            first = (entry for entry, blob in zip(batch, kept, strict=True) if blob is entry.blob)
-            _add_complete(connection, ((entry.family, entry.reply) for entry in first))
-            _add_spent(connection, [entry.reply for entry in batch])
-            connection.execute("COMMIT")
+            yield connection
         except sqlite3.Error as error:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            for entry in batch:
-                _resolve(entry, None, _output_error(self.path, error))
+            raise _output_error(self.path, error) from error
+
+    def _first(self, query: str, *values: object) -> Reply | None:
+        """Of the entries found the first that can be read; the ones before it are noted."""
+        with self._reading() as connection:
+            for key, blob in connection.execute(query, values):
+                if entry := unpacked(key, blob):
+                    return entry.reply
+                self.damaged.add(key)
+        return None
+
+    def _commit_waiting(self) -> None:
+        """Runs in the thread."""
+        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST_PER_COMMIT))]
+        try:
+            kept = self._commit(batch) if batch else []
+        except BaseException as error:  # whatever it is, nobody may wait for ever
+            self._close_writer()  # which rolls back
+            failure = error if isinstance(error, TrailforgeError) else _output_error(self.path, error)
+            for write in batch:
+                write.end(failure)
             return
-        for entry, blob in zip(batch, kept, strict=True):
-            _resolve(entry, blob, None)
+        for write, reply in zip(batch, kept, strict=True):
+            write.end(reply)
+
+    def _commit(self, batch: list[_Write]) -> list[Reply]:
+        """What the ledger holds for each from now on."""
+        if self._writer is None:
+            self._writer = _connect(self.path)
+        connection = self._writer
+        connection.execute("BEGIN IMMEDIATE")
+        kept = [_insert(connection, write) for write in batch]
+        first = (write for write, reply in zip(batch, kept, strict=True) if reply is write.reply)
+        _add_complete(connection, (Entry(write.reply, write.family) for write in first))
+        _add_spent(connection, [write.reply for write in batch])
+        connection.execute("COMMIT")
+        return kept
+
+    def _close_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -211,43 +248,53 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("CREATE TABLE IF NOT EXISTS meta (format INTEGER NOT NULL)")
     connection.execute("INSERT INTO meta SELECT ? WHERE NOT EXISTS (SELECT 1 FROM meta)", (FORMAT,))
     _check_format(connection, path)
+    if not _has_sound_books(connection):
+        _make_books(connection)
+
+
+def _has_sound_books(connection: sqlite3.Connection) -> bool:
+    """Earlier versions had none, or added up whatever servers said."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'spent'").fetchone():
-        _begin_books(connection)
+        return False
+    rows = connection.execute("SELECT * FROM spent").fetchall()
+    return len(rows) == 1 and all(isinstance(count, int) and count >= 0 for count in rows[0])
 
 
-def _begin_books(connection: sqlite3.Connection) -> None:
+def _make_books(connection: sqlite3.Connection) -> None:
     """Make the index of complete replies and the one row that says what was spent, from the calls that are there."""
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS complete (family TEXT NOT NULL, completion_tokens INTEGER NOT NULL, "
-        "key TEXT NOT NULL, PRIMARY KEY (family, completion_tokens, key)) WITHOUT ROWID"
-    )
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS spent "
-        "(calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL)"
-    )
-    if not connection.execute("SELECT 1 FROM spent").fetchone():
-        connection.execute("INSERT INTO spent VALUES (0, 0, 0)")
-        for key, blob in connection.execute("SELECT key, value FROM calls"):
-            content = unpacked_content(blob)
-            reply = Reply(key=key, **content["reply"])
-            _add_complete(connection, [(family_of(content["request"]), reply)])
-            _add_spent(connection, [reply])
+    if not _has_sound_books(connection):  # of several who open it the first makes them
+        connection.execute("DROP TABLE IF EXISTS complete")
+        connection.execute("DROP TABLE IF EXISTS spent")
+        connection.execute(
+            "CREATE TABLE complete (family TEXT NOT NULL, completion_tokens INTEGER NOT NULL, "
+            "key TEXT NOT NULL, PRIMARY KEY (family, completion_tokens, key)) WITHOUT ROWID"
+        )
+        connection.execute(
+            "CREATE TABLE spent "
+            "(calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL)"
+        )
+        connection.execute("INSERT INTO spent SELECT count(*), 0, 0 FROM calls")
+        for key, blob in connection.execute(_ENTRY):
+            if entry := unpacked(key, blob):
+                _add_complete(connection, [entry])
+                _add_spent(connection, [entry.reply], calls=0)
     connection.execute("COMMIT")
 
 
-def _add_complete(connection: sqlite3.Connection, replies: Iterable[tuple[str, Reply]]) -> None:
+def _add_complete(connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
     """Index replies that ended by themselves under their family."""
-    rows = [(family, reply.completion_tokens, reply.key) for family, reply in replies if is_complete(reply)]
+    rows = [(family, reply.completion_tokens, reply.key) for reply, family in entries if is_complete(reply)]
     connection.executemany("INSERT OR IGNORE INTO complete VALUES (?, ?, ?)", rows)
 
 
-def _add_spent(connection: sqlite3.Connection, replies: list[Reply]) -> None:
+def _add_spent(connection: sqlite3.Connection, replies: list[Reply], calls: int | None = None) -> None:
     """Calls count when they were paid for, also when another process had kept its reply before."""
+    sums = (sum(r.prompt_tokens for r in replies), sum(r.completion_tokens for r in replies))
     connection.execute(
-        "UPDATE spent SET calls = calls + ?, prompt_tokens = prompt_tokens + ?, "
-        "completion_tokens = completion_tokens + ?",
-        (len(replies), sum(r.prompt_tokens for r in replies), sum(r.completion_tokens for r in replies)),
+        f"UPDATE spent SET calls = calls + ?, prompt_tokens = min(prompt_tokens + ?, {_MOST_SPENT}), "
+        f"completion_tokens = min(completion_tokens + ?, {_MOST_SPENT})",
+        (len(replies) if calls is None else calls, *sums),
     )
 
 
@@ -259,67 +306,27 @@ def _check_format(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _insert(connection: sqlite3.Connection, entry: _Entry) -> bytes:
-    """The blob that the ledger holds under this key from now on."""
-    cursor = connection.execute("INSERT OR IGNORE INTO calls VALUES (?, ?)", (entry.key, entry.blob))
-    if cursor.rowcount:
-        return entry.blob
-    return connection.execute("SELECT value FROM calls WHERE key = ?", (entry.key,)).fetchone()[0]
+def _insert(connection: sqlite3.Connection, write: _Write) -> Reply:
+    """The reply that the ledger holds under this key from now on."""
+    key = write.reply.key
+    if connection.execute("INSERT OR IGNORE INTO calls VALUES (?, ?)", (key, write.blob)).rowcount:
+        return write.reply
+    if entry := unpacked(*connection.execute(_FIND, (key,)).fetchone()):
+        return entry.reply
+    connection.execute("UPDATE calls SET value = ? WHERE key = ?", (write.blob, key))
+    connection.execute("DELETE FROM complete WHERE key = ?", (key,))
+    return write.reply
 
 
-def _resolve(entry: _Entry, blob: bytes | None, error: Exception | None) -> None:
-    def resolve() -> None:
-        if entry.kept.done():
-            return
-        if error is not None:
-            entry.kept.set_exception(error)
-        else:
-            assert blob is not None
-            entry.kept.set_result(blob)
-
-    if not entry.loop.is_closed():
-        entry.loop.call_soon_threadsafe(resolve)
-
-
-def packed(request: Request, reply: Reply) -> bytes:
-    """Request and reply as they are kept, in whatever store."""
-    import zstandard
-
-    content = {
-        "request": request.content,
-        "reply": {
-            "text": reply.text,
-            "reasoning": reply.reasoning,
-            "finish_reason": reply.finish_reason,
-            "prompt_tokens": reply.prompt_tokens,
-            "completion_tokens": reply.completion_tokens,
-        },
-    }
-    if not hasattr(_compressors, "one"):
-        _compressors.one = zstandard.ZstdCompressor(level=3)
-    return _compressors.one.compress(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-
-
-def unpacked(key: str, blob: bytes) -> Reply:
-    """The reply of what `packed` made."""
-    return Reply(key=key, from_ledger=True, **unpacked_content(blob)["reply"])
-
-
-def unpacked_content(blob: bytes) -> dict[str, Any]:
-    """`request` and `reply` of what `packed` made."""
-    import zstandard
-
-    return json.loads(zstandard.decompress(blob).decode("utf-8", "surrogatepass"))
-
-
-def is_complete(reply: Reply) -> bool:
-    """The model ended it, and a longer `max_tokens` would not have changed it."""
-    return reply.finish_reason == "stop"
-
-
-def _output_error(path: Path, error: Exception) -> OutputError:
+def _output_error(path: Path, error: BaseException) -> OutputError:
     text = str(error)
-    mend = "give another --out"
     if "full" in text or "disk I/O" in text or getattr(error, "errno", None) == 28:
         mend = "the disk is full: free some space and run the same command again"
-    return OutputError(f"cannot write the ledger {path} ({text}): {mend}")
+    elif isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.OperationalError):
+        mend = f"put a copy of it in its place, or move {path.parent} away: its calls are then paid again"
+        return OutputError(f"the ledger {path} is damaged ({text}): {mend}")
+    elif isinstance(error, sqlite3.Error | OSError):
+        mend = "give another --out"
+    else:  # nothing is wrong with the disk
+        text, mend = f"{type(error).__name__}: {text}", "run the same command again; report it if it comes again"
+    return OutputError(f"cannot use the ledger {path} ({text}): {mend}")

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from inference.ledger import FORMAT, is_complete, packed, unpacked
+from inference.entries import FORMAT, is_complete, packed, unpacked
 from inference.request import Reply, Request
 from inference.usage import Usage
 from schemas import InvalidInput, OutputError
@@ -37,10 +37,10 @@ CREATE TABLE IF NOT EXISTS trailforge_spent (
     PRIMARY KEY (run, backend));
 INSERT INTO trailforge_ledger SELECT {FORMAT} WHERE NOT EXISTS (SELECT 1 FROM trailforge_ledger);
 """
-_FIND = "SELECT value FROM trailforge_calls WHERE key = $1"
+_FIND = "SELECT key, value FROM trailforge_calls WHERE key = $1"
 _FIND_COMPLETE = """
 SELECT key, value FROM trailforge_calls WHERE family = $1 AND completion_tokens <= $2
-ORDER BY completion_tokens, key LIMIT 1
+ORDER BY completion_tokens, key
 """
 """`family` is null where the reply was cut."""
 _KEEP = """
@@ -56,6 +56,11 @@ ON CONFLICT (key) DO UPDATE SET key = kept.key RETURNING value
 Spending has a row per connection, so that no two commits wait for each other; a write that is repeated because its
 connection was lost may be counted twice, which errs on the side of the cap.
 """
+_REPLACE = """
+UPDATE trailforge_calls SET value = $2, prompt_tokens = $3, completion_tokens = $4, family = $5
+WHERE key = $1 AND value = $6 RETURNING key
+"""
+"""Of several who find the same damaged value the first replaces it; the others look again."""
 _SPENT = """
 SELECT coalesce(sum(calls), 0), coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0)
 FROM trailforge_spent WHERE run = $1
@@ -82,7 +87,9 @@ class PostgresLedger:
         self._url, self._password, self._run, self._patience_s = url, password, run, patience_s
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
-        self._writes: set[asyncio.Task[bytes]] = set()
+        self._writes: set[asyncio.Task[Reply]] = set()
+        self.damaged: set[str] = set()
+        """See `Ledger`."""
 
     @property
     def where(self) -> str:
@@ -101,33 +108,27 @@ class PostgresLedger:
 
     async def find(self, key: str) -> Reply | None:
         """See `Ledger`."""
-        blob = await self._ask(_FIND, key)
-        return None if blob is None else unpacked(key, blob)
+        return await self._first(_FIND, key)
 
     async def find_complete(self, request: Request) -> Reply | None:
         """See `Ledger`."""
-        row = await self._ask(_FIND_COMPLETE, request.family, request.sampling.max_tokens, row=True)
-        return None if row is None else unpacked(*row)
+        return await self._first(_FIND_COMPLETE, request.family, request.sampling.max_tokens)
 
     async def put(self, request: Request, reply: Reply) -> Reply:
         """See `Ledger`. Raises `OutputError` when it cannot be written. Who gives up does not stop the write."""
-        blob = packed(request, reply)
-        family = request.family if is_complete(reply) else None
-        tokens = (reply.prompt_tokens, reply.completion_tokens)
-        write = asyncio.create_task(self._ask(_KEEP, reply.key, blob, *tokens, self._run, family))
+        write = asyncio.create_task(self._keep(request, reply))
         self._writes.add(write)
         write.add_done_callback(self._written)
-        kept = await asyncio.shield(write)
-        return reply if kept == blob else unpacked(reply.key, kept)
+        return await asyncio.shield(write)
 
     async def spent(self) -> Usage:
         """See `Ledger`."""
-        calls, prompt, completion = await self._ask(_SPENT, self._run, row=True)
+        ((calls, prompt, completion),) = await self._ask(_SPENT, self._run)
         return Usage(calls=int(calls), prompt_tokens=int(prompt), completion_tokens=int(completion))
 
     async def entries(self) -> int:
         """How many calls are kept, of all runs."""
-        return await self._ask("SELECT count(*) FROM trailforge_calls")
+        return (await self._ask("SELECT count(*) FROM trailforge_calls"))[0][0]
 
     async def aclose(self) -> None:
         """See `Ledger`."""
@@ -137,18 +138,38 @@ class PostgresLedger:
         if pool is not None:
             await pool.close()
 
-    def _written(self, write: asyncio.Task[bytes]) -> None:
+    def _written(self, write: asyncio.Task[Reply]) -> None:
         self._writes.discard(write)
         if not write.cancelled():
             write.exception()  # seen, also when nobody waits for it any more
 
-    async def _ask(self, query: str, *arguments: object, row: bool = False) -> Any:
-        """The first column of the first row, or all of it."""
+    async def _first(self, query: str, *arguments: object) -> Reply | None:
+        """Of the entries found the first that can be read; the ones before it are noted."""
+        for key, blob in await self._ask(query, *arguments):
+            if entry := unpacked(key, blob):
+                return entry.reply
+            self.damaged.add(key)
+        return None
+
+    async def _keep(self, request: Request, reply: Reply) -> Reply:
+        blob, family = packed(request, reply), request.family if is_complete(reply) else None
+        values = (reply.key, blob, reply.prompt_tokens, reply.completion_tokens)
+        while True:
+            ((kept,),) = await self._ask(_KEEP, *values, self._run, family)
+            if kept == blob:
+                return reply
+            if entry := unpacked(reply.key, kept):
+                return entry.reply
+            if await self._ask(_REPLACE, *values, family, kept):
+                return reply
+
+    async def _ask(self, query: str, *arguments: object) -> list[Any]:
+        """The rows."""
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
                 pool = await self._open()
-                return await (pool.fetchrow if row else pool.fetchval)(query, *arguments)
+                return await pool.fetch(query, *arguments)
             except InvalidInput:
                 raise
             except Exception as error:

@@ -6,6 +6,10 @@ from dataclasses import dataclass, replace
 
 from inference.request import Reply
 
+_BYTES_PER_TOKEN = 2
+"""Fewer than in any running text: no text is longer than estimated."""
+_TOKENS_PER_TEXT = 16
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
@@ -93,3 +97,8 @@ class Counters:
     ledger_hits: int = 0
     retries: int = 0
     in_flight: int = 0
+
+
+def estimated_tokens(*texts: str) -> int:
+    """More than a tokenizer makes of running texts: what counts where a server does not say."""
+    return sum(len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN + _TOKENS_PER_TEXT for text in texts)

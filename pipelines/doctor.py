@@ -226,7 +226,11 @@ def ledger(path: Path) -> Finding:
         if damage := book.damage():
             mend = f"put a copy of it in its place, or move {path.parent} away: its calls are then paid again"
             return fault("ledger", f"{path} is damaged ({damage})", mend)
-        return ok("ledger", f"{book.entries():,} calls, {path.stat().st_size / 1e6:,.1f} MB, sound")
+        held = f"{book.entries():,} calls, {path.stat().st_size / 1e6:,.1f} MB"
+        if unreadable := book.unreadable():
+            what = f"{held}, {len(unreadable):,} of them unreadable"
+            return warning("ledger", what, "nothing to do: those that a run needs are made, and paid, again")
+        return ok("ledger", f"{held}, sound")
     finally:
         book.close()
 

@@ -24,8 +24,8 @@ NAMES = r"attempt|begun|\d+-[0-9a-f]{8}(\.left)?\.(json|new)"
 """What the names of the files there match."""
 OPERATIONAL = frozenset(
     ("items", "prompt_tokens", "completion_tokens", "paid_calls", "ledger_hits", "retries", "in_flight")
-) | {"servers_waited_for", "disbelieved_usage"}
-"""Counters that are no rows. `items`: how many are done."""
+) | {"damaged_calls", "disbelieved_usage", "servers_waited_for"}
+"""Counters that are no rows. `items`: how many are done. `damaged_calls`: kept, but unreadable, and so made again."""
 _LEFT = ".left.json"
 
 

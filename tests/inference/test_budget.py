@@ -6,7 +6,7 @@ import asyncio
 import multiprocessing
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference import Caps, ModelClient, Prices, SqliteLedger, Usage
-from inference.budget import Budget, worst_case
+from inference.budget import Budget, Reservation, worst_case
 from schemas import BudgetExceeded, ProviderError
 from tests.inference.support import ModelServer, answer, chat, completion, config, failure, model_server, reply_to
 
@@ -113,6 +113,40 @@ async def test_a_call_that_fails_gives_its_share_back() -> None:
     with pytest.raises(BudgetExceeded):
         async with budget.reserved(chat()):
             pass
+
+
+def test_what_was_reported_counts_as_it_is_but_never_below_nothing() -> None:
+    for sent, received, counted in ((10**6, 900, 10**6 + 900), (-50, 7, 7), (7, -50, 7), (-1, -1, 0)):
+        reservation = Reservation(worst_case(chat()))
+        reservation.settle(reply_to(chat(), prompt_tokens=sent, completion_tokens=received))
+        assert reservation.usage.tokens == counted and reservation.usage.calls == 1
+
+
+async def test_a_call_that_ends_while_the_ledger_is_asked_makes_room() -> None:
+    """A shared ledger answers late. What was under way when it was asked must not end the run."""
+    asked, answers = asyncio.Event(), asyncio.Event()
+    answers.set()
+
+    async def kept() -> Usage:
+        asked.set()
+        await answers.wait()
+        return Usage()
+
+    budget = Budget(Caps(max_calls=1), Prices(), kept)
+
+    async def call() -> None:
+        async with budget.reserved(chat()):
+            pass
+
+    with suppress(ProviderError):
+        async with budget.reserved(chat()):
+            asked.clear()
+            answers.clear()
+            second = asyncio.create_task(call())
+            await asked.wait()
+            raise ProviderError("no")
+    answers.set()
+    await asyncio.wait_for(second, 5)
 
 
 # The client

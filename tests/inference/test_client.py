@@ -565,6 +565,8 @@ async def test_a_ledger_that_cannot_keep_a_reply_stops_further_calls(server: Mod
     class FullDisk:
         """A ledger that holds nothing and takes nothing."""
 
+        damaged: frozenset[str] = frozenset()
+
         async def find(self, key: str) -> None:
             return None
 

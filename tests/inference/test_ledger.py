@@ -237,7 +237,7 @@ async def test_a_folder_that_cannot_be_made_is_an_error_and_no_traceback(tmp_pat
     (tmp_path / "file").write_text("in the way")
     request = completion()
     with opened(tmp_path / "file" / "ledger.sqlite") as ledger:
-        with pytest.raises(OutputError, match="cannot write the ledger"):
+        with pytest.raises(OutputError, match="cannot use the ledger"):
             ledger.get(request.key)
         with pytest.raises(OutputError, match="--out"):
             await ledger.put(request, reply_to(request))
@@ -250,7 +250,7 @@ async def test_a_ledger_whose_writer_cannot_open_it_says_so_and_does_not_wait_fo
         shutil.rmtree(path.parent)
         path.mkdir(parents=True)  # opened for reading before, can no longer be opened for writing
         for _ in range(2):
-            with pytest.raises(OutputError, match="cannot write the ledger"):
+            with pytest.raises(OutputError, match="cannot use the ledger"):
                 await asyncio.wait_for(ledger.put(request, reply_to(request)), 10)
         path.rmdir()
 
@@ -367,7 +367,7 @@ def test_a_file_that_may_not_grow_is_a_clear_error_and_leaves_the_ledger_as_it_w
     assert kept and errors
     assert len(kept) + len(errors) == 60
     for line in errors:
-        assert line.startswith("error OutputError cannot write the ledger") and "free some space" in line
+        assert line.startswith("error OutputError cannot use the ledger") and "free some space" in line
     with opened(path) as ledger:
         assert {key: ledger.get(key).text for key in kept} == kept  # type: ignore[union-attr]
         assert ledger.entries() == len(kept)

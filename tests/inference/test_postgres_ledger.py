@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from inference import PostgresLedger, Usage
 from inference.ledgers import PASSWORD_VARIABLE
@@ -181,7 +182,7 @@ async def test_a_server_that_acknowledges_before_it_has_written_is_told_to_write
     await server.asked("ALTER ROLE forger SET synchronous_commit = off")
     try:
         async with opened(server) as ledger:
-            assert await ledger._ask("SHOW synchronous_commit") == "on"
+            assert (await ledger._ask("SHOW synchronous_commit"))[0][0] == "on"
     finally:
         await server.asked("ALTER ROLE forger RESET synchronous_commit")
 
@@ -246,3 +247,27 @@ async def test_a_database_that_does_not_exist_is_named(server: postgres.Server) 
     ledger = PostgresLedger(server.url.replace("/postgres", "/nowhere"), server.password)
     with pytest.raises(OutputError, match=r"/nowhere .*make that database first"):
         await ledger.check()
+
+
+@pytest.mark.parametrize("count", [None, "7", 1.5, -1, 2**31, True])
+async def test_a_count_that_no_column_takes_is_refused_by_name(server: postgres.Server, count: Any) -> None:
+    async with opened(server) as ledger:
+        with pytest.raises(OutputError, match="completion_tokens"):
+            await asyncio.wait_for(ledger.put(chat(), reply_to(chat(), completion_tokens=count)), 10)
+        assert await ledger.entries() == 0
+        assert await ledger.put(chat(), reply_to(chat())) == reply_to(chat())
+
+
+@pytest.mark.parametrize("value", [b"", b"nonsense", zstandard.compress(b"[]"), zstandard.compress(b"[" * 100_000)])
+async def test_a_damaged_entry_is_none_and_makes_room_for_one_new_reply(server: postgres.Server, value: bytes) -> None:
+    async with opened(server) as one, opened(server) as other:
+        await one.put(chat(), reply_to(chat()))
+        await one._ask("UPDATE trailforge_calls SET value = $1", value)
+        assert await one.find(chat().key) is None and await one.find_complete(chat()) is None
+        assert one.damaged == {chat().key}
+        texts = ("first", "second")
+        put = (book.put(chat(), reply_to(chat(), text)) for book, text in zip((one, other), texts, strict=True))
+        kept = await asyncio.gather(*put)
+        found = await other.find(chat().key)
+        assert found is not None and {reply.text for reply in kept} == {found.text} <= set(texts)
+        assert (await one.spent()).calls >= 3

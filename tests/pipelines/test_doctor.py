@@ -209,7 +209,14 @@ def test_the_ledger_is_damaged(book: Path) -> None:
         file.seek(3 * 16_384)
         file.write(b"\xff" * 16_384 * 6)
     found = checked("ledger", lambda: doctor.ledger(book))
-    assert found.level == "fault" and "damaged" in found.detail and "copy" in found.mend
+    assert found.level == "fault" and "damaged" in found.detail and "copy" in f"{found.detail}{found.mend}"
+
+
+def test_calls_in_the_ledger_cannot_be_read(book: Path) -> None:
+    with closing(sqlite3.connect(book, isolation_level=None)) as connection:
+        connection.executemany("INSERT INTO calls VALUES (?, ?)", ((f"{n:064}", b"no entry") for n in range(3)))
+    found = checked("ledger", lambda: doctor.ledger(book))
+    assert found.level == "warning" and "3 of them unreadable" in found.detail and "paid" in found.mend
 
 
 def test_a_file_that_is_no_ledger(book: Path) -> None:
