@@ -16,6 +16,7 @@ _OPTIONS = {
     "browser_gatherUsageStats": False,
     "client_showErrorDetails": "none",
     "client_toolbarMode": "minimal",
+    "runner_fastReruns": False,
     "runner_magicEnabled": False,
     "server_fileWatcherType": "none",
     "server_headless": True,
