@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from inspector.decisions import merged, read_decisions
+from inspector.decisions import checked, merged, read_decisions
 from inspector.patterns import read_patterns, refused_patterns
 from pipelines.files import output_errors, sha256_of, write_atomically
 from pipelines.sources.refused import Refusals, refused
 from pipelines.windows import VERDICTS
-from schemas import DECISIONS_LOG, PATTERNS_LOG, Decision, FileEntry, InvalidInput, PatternDecision
+from schemas import DECISIONS_LOG, PATTERNS_LOG, Decision, FileEntry, InvalidInput, PatternDecision, source_field
 
 _LOGS = tuple(Path(log) for log in (DECISIONS_LOG, PATTERNS_LOG))
 _NAMES = tuple(log.name for log in _LOGS)
@@ -23,14 +23,15 @@ _NAMES = tuple(log.name for log in _LOGS)
 def refusals(verdicts: Sequence[Path]) -> Refusals:
     """What these logs, or the logs in these folders of runs, say together; each counts once.
 
-    Raises `InvalidInput` for what is no log, for a folder without, and for a pattern that is no regular expression.
+    Raises `InvalidInput` for what is no log, for a folder without, for a pattern that is no regular expression, and for
+    a word of which it is not known what it refuses.
     """
     decisions: list[Decision] = []
     patterns: list[PatternDecision] = []
     entries: list[FileEntry] = []
     for path in dict.fromkeys(log for each in verdicts for log in _logs_in(each)):
         digest = sha256_of(path)  # before it is read: what is appended meanwhile shows as another hash
-        words = read_decisions(path) if path.name == _NAMES[0] else read_patterns(path)
+        words = read_decisions(path, _heard) if path.name == _NAMES[0] else read_patterns(path)
         for word in words:
             patterns += [word] if isinstance(word, PatternDecision) else []
             decisions += [word] if isinstance(word, Decision) else []
@@ -69,6 +70,12 @@ def awaits_curation(log: Path) -> bool:
         return any(ruling.table != "rejected" for ruling in merged(read_decisions(log)).rulings)
     except InvalidInput:
         return True
+
+
+def _heard(decision: Decision) -> Decision:
+    """A decision on a table of which it is known what it refuses. Raises `InvalidInput` for others."""
+    source_field(decision.table)
+    return checked(decision)
 
 
 def _copy(log: Path, copy: Path) -> None:

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from inspector.append_log import append_records, read_records
-from schemas import DECISIONS_LOG, Decision, Fix, InvalidInput, Ruling, RulingAction
+from schemas import DECISIONS_LOG, Decision, Fix, InvalidInput, Ruling, RulingAction, source_field
 
 LOG = DECISIONS_LOG
 
@@ -81,13 +81,13 @@ def append(folder: Path, decisions: Sequence[Decision]) -> None:
     append_records(folder / LOG, [checked(each) for each in decisions])
 
 
-def read_decisions(path: Path) -> list[Decision]:
+def read_decisions(path: Path, check: Callable[[Decision], Decision] | None = None) -> list[Decision]:
     """The decisions of a log, in its order; none where there is no such file.
 
-    The file is a log or the folder of a run. Raises `InvalidInput` naming the line that is no decision; only the last
-    one may be half-written.
+    The file is a log or the folder of a run. Raises `InvalidInput` naming the line that is no decision, or that `check`
+    refuses; only the last one may be half-written.
     """
-    return read_records(path / LOG if path.is_dir() else path, Decision, checked)
+    return read_records(path / LOG if path.is_dir() else path, Decision, check or checked)
 
 
 def take_in(folder: Path, run_id: str, logs: Sequence[Path]) -> tuple[list[Decision], int]:
@@ -158,16 +158,14 @@ def checked(decision: Decision) -> Decision:
 
 
 def source_of(table: str, row: Mapping[str, Any]) -> str:
-    """For `Decision.source_id`: the question, document or path that a row was made of, where that is one."""
-    match table:
-        case "inputs":
-            return row["id"]
-        case "mcts_trajectories" | "kg_trajectories" | "pairs":
-            return row["question_id"]
-        case "kg_questions":
-            return row["chain"]["id"]
-        case _:
-            return ""
+    """For `Decision.source_id`: the question, document or path that a row was made of, where that is one.
+
+    Raises `InvalidInput` for a table that is not known.
+    """
+    field, at = source_field(table), row
+    for step in field.split(".") if field else ():
+        at = at[step]
+    return at if isinstance(at, str) else ""
 
 
 def _stance(words: Sequence[Decision]) -> Stance:

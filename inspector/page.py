@@ -81,10 +81,11 @@ def views(curation: Curation) -> Mapping[str, View]:
 
 def show_page(run: OpenRun, curation: Curation) -> None:
     """The whole page for a run."""
-    st.set_page_config(page_title=f"{run.dataset} · trailforge", page_icon=_ICON, layout="wide")
-    st.html(f"<style>{STYLE}{_STYLE}</style>")
+    st.set_page_config(page_title="trailforge", page_icon=_ICON, layout="wide")
     if not door.is_open():
         return
+    st.set_page_config(page_title=f"{run.dataset} · trailforge")
+    st.html(f"<style>{STYLE}{_STYLE}</style>")
     shown = {
         view.name: st.Page(partial(_guarded, view.show, run), title=view.title, icon=view.icon, url_path=view.name)
         for view in views(curation).values()

@@ -5,25 +5,33 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from schemas import InvalidInput, OutputError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 PASSWORD = "TRAILFORGE_INSPECT_PASSWORD"
 """Environment variable: who opens the page has to give this."""
 _OPTIONS = {
-    "browser_gatherUsageStats": False,
-    "client_showErrorDetails": "none",
-    "client_toolbarMode": "minimal",
-    "runner_magicEnabled": False,
-    "server_fileWatcherType": "none",
-    "server_headless": True,
-    "server_maxUploadSize": 1,
-    "theme_primaryColor": "#2e9e5b",
+    "browser.gatherUsageStats": False,
+    "client.showErrorDetails": "none",
+    "client.toolbarMode": "minimal",
+    "runner.fastReruns": False,
+    "runner.magicEnabled": False,
+    "server.fileWatcherType": "none",
+    "server.headless": True,
+    "server.maxUploadSize": 1,
+    "theme.primaryColor": "#2e9e5b",
 }
-"""Nothing reports home, no widget takes files, errors go to the terminal and not to the browser."""
-
+"""Nothing reports home, no widget takes files, errors go to the terminal and not to the browser. With fast reruns a
+press would be lost where another one follows before it is heard."""
+_UNFRAMED = ((b"x-frame-options", b"DENY"), (b"content-security-policy", b"frame-ancestors 'none'"))
+"""On every reply: a page elsewhere that shows this one under its own could have people press what they do not see."""
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names of this machine for itself. On a page that asks for no password a browser must have asked for one of them: the
@@ -61,18 +69,33 @@ def check_port(host: str, port: int) -> None:
 def serve(script: Path, arguments: Sequence[str], *, host: str, port: int, is_behind_proxy: bool = False) -> None:
     """Serve a script of Streamlit until the process is stopped. Raises `InvalidInput` where Streamlit is missing."""
     try:
-        from streamlit import net_util
-        from streamlit.web import bootstrap
+        from starlette.middleware import Middleware
+        from streamlit import App, net_util
     except ModuleNotFoundError as error:
         raise InvalidInput("the page needs the extra: pip install 'trailforge[inspector]'") from error
     # Whether a page of another origin may connect, Streamlit decides by the address that this machine has outside,
     # too, and asks a host in the internet for it.
     net_util.get_external_ip = lambda: None
-    flags = {**_OPTIONS, "server_address": host, "server_port": port, "browser_serverAddress": host}
+    config = {**_OPTIONS, "server.address": host, "server.port": port, "browser.serverAddress": host}
     if not is_shared(host, is_behind_proxy=is_behind_proxy):
-        flags["server_allowedHosts"] = [*_LOOPBACK, host]
-    bootstrap.load_config_options(flags)
-    bootstrap.run(str(script), False, list(arguments), flags)
+        config["server.allowedHosts"] = [*_LOOPBACK, host]
+    sys.argv = [str(script), *arguments]  # what the script finds there
+    App(script, middleware=[Middleware(_Unframed)]).run(config=config)
+
+
+class _Unframed:
+    """Says with every reply that no page may show it inside its own."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_unframed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_UNFRAMED]
+            await send(message)
+
+        await self._app(scope, receive, send_unframed)
 
 
 def _is_loopback(host: str) -> bool:

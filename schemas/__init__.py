@@ -33,6 +33,7 @@ from schemas.curation import (
     RefusedPattern,
     Ruling,
     RulingAction,
+    source_field,
 )
 from schemas.document import Document, Passage
 from schemas.durable import sync
@@ -236,6 +237,7 @@ __all__ = [
     "parse_json",
     "read_parquet",
     "read_rows",
+    "source_field",
     "sync",
     "to_dict",
     "to_table",

@@ -13,9 +13,11 @@ import streamlit as st
 from inspector.deciding import Curation, decide, fix_of
 from inspector.decisions import LOG, Merged, Stance, merged, of_run, read_decisions, standing
 from inspector.open_run import OpenRun
+from inspector.views import desk as desks
 from inspector.views import queue as queues
 from inspector.views import rows as row_views
 from inspector.views.agreement import show_agreement
+from inspector.views.desk import Desk, Place, button, desk_of_session
 from inspector.views.fixing import Fixing, show_fix
 from inspector.views.overview import PRODUCTS
 from inspector.views.searching import searched
@@ -33,31 +35,32 @@ REASONS = (
 """What is most often wrong, on the keys 1 to 5."""
 _HEIGHT = 720
 _LONGEST_KIND = 60
-_AGAIN, _DONE, _PLACE, _NAME, _PROBLEM = (f"decide.{name}" for name in ("again", "done", "place", "name", "problem"))
-"""In the session: table and uid of the row that is looked at instead of the list's; those of the rows decided so far,
-in their order; the place in the list; the person's name, which has to outlive visits to other views; why a word was not
-saved."""
-_CHOSEN_TABLE = "decide.table"
+_NAME, _CHOSEN_TABLE = "decide.name", "decide.table"
+"""In the session: the person's name, which has to outlive visits to other views; the table."""
 STYLE = """
 .said { font-size: .8rem; opacity: .85; overflow-wrap: anywhere; margin: .15rem 0; }
 .said.accept b { color: #2e9e5b; } .said.reject b { color: #d1453b; } .said.fix b { color: #2a6fdb; }
 """
+STYLE += desks.STYLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seat:
-    """A row as a person has it before them. What they say is meant for this one, whatever the page shows by then."""
+    """What a person has before them. What they press is meant for this, whatever the page shows by then."""
 
     run: OpenRun
     curation: Curation
+    desk: Desk
     wanted: queues.Wanted
     who: str
+    last: Place | None
+    """The row that this person decided last, on this visit or an earlier one, and whose decision still stands."""
+    seat: int
     row: Mapping[str, Any]
+    """Empty at the end of the list, as is `uid`."""
     uid: str
     number: int
-    """In the table."""
-    place: int
-    """In the list."""
+    """In the table; -1 for none."""
     stance: Stance | None
     """What this person has decided on the row."""
 
@@ -86,14 +89,15 @@ def show(run: OpenRun, curation: Curation) -> None:
 
 
 def _show_rows(run: OpenRun, curation: Curation, heard: _Heard) -> None:
-    order = [*PRODUCTS, *curation.tables]  # what the run is for comes first
-    tables = sorted((name for name in curation.tables if name in run.tables), key=order.index)
+    desk, tables = desk_of_session(), _tables(run, curation)
     if not tables:
         st.info("No table has rows to decide on.")
         return
+    if desk.again and desk.again[0] in tables:
+        st.session_state[_CHOSEN_TABLE] = desk.again[0]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         who = _who(curation)
-        wanted = _wanted(run, tables) if who else None
+        wanted = _wanted(run, tables, desk) if who else None
     if wanted is None:
         st.info("Give your name first: decisions are kept under it, and agreement is counted between names.")
         return
@@ -101,31 +105,46 @@ def _show_rows(run: OpenRun, curation: Curation, heard: _Heard) -> None:
         searched(run, wanted.table, wanted.words)
     numbers = queues.queue(run, wanted, who, heard.stances, heard.merged)
     _show_progress(run, wanted, who, heard, len(numbers))
-    place = max(0, min(st.session_state.setdefault(_PLACE, 0), len(numbers) - 1))
-    again = st.session_state.get(_AGAIN)
-    number = run.find(*again) if again else None
-    if number is None and not len(numbers):
-        _show_nothing(run, wanted)
-        return
-    number = int(numbers[place]) if number is None else number
-    row = run.row(wanted.table, number)
-    uid = row[run.key_of(wanted.table)]
-    mine = (wanted.table, uid, who)
-    stance = next((each for each in heard.stances if (each.table, each.uid, each.who) == mine), None)
+    desk.place = max(0, min(desk.place, len(numbers) - 1))
+    number = run.find(*desk.again) if desk.again and desk.again[0] == wanted.table else None
+    if number is None and len(numbers):
+        number = int(numbers[desk.place])
+    row = {} if number is None else run.row(wanted.table, number)
+    uid = "" if number is None else row[run.key_of(wanted.table)]
     seat = _Seat(
-        run=run, curation=curation, wanted=wanted, who=who, row=row, uid=uid, number=number, place=place, stance=stance
-    )
-    st.query_params.update({TABLE: wanted.table, ROW: uid})
+        run=run, curation=curation, desk=desk, wanted=wanted, who=who, last=_decided_last(run, tables, heard, who),
+        seat=desk.sit(wanted.table, uid, who), row=row, uid=uid, number=-1 if number is None else number,
+        stance=_stance(heard, (wanted.table, uid), who),
+    )  # fmt: skip
+    if number is None:
+        _show_nothing(seat)
+    else:
+        _show_seat(seat, len(numbers), [each for each in heard.decisions if (each.table, each.uid) == _place(seat)])
+
+
+def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
+    """The row, and what can be said of it."""
+    st.query_params.update({TABLE: seat.wanted.table, ROW: seat.uid})
+    desks.listen()
     left, right = st.columns([3, 1.15], gap="medium")
     change = left.container()
     with left, st.container(height=_HEIGHT, key="decide_row"):
-        row_views.show_row(run, wanted.table, number)
+        desks.mark(seat.desk, "from")
+        row_views.show_row(seat.run, seat.wanted.table, seat.number)
+        desks.mark(seat.desk, "to")
     with right:
-        _show_problem()
-        _show_steps(seat, len(numbers))
+        desks.tell(seat.desk)
+        _show_steps(seat, count)
+        _show_back(seat)
         _show_choices(seat)
         _show_fix(seat, change)
-        _show_said([each for each in heard.decisions if (each.table, each.uid) == (wanted.table, uid)])
+        _show_said(decisions)
+
+
+def _tables(run: OpenRun, curation: Curation) -> list[str]:
+    """Those with rows to decide on; what the run is for comes first."""
+    order = [*PRODUCTS, *curation.tables]
+    return sorted((name for name in curation.tables if name in run.tables), key=order.index)
 
 
 def _arrive(run: OpenRun, curation: Curation) -> None:
@@ -140,18 +159,20 @@ def _arrive(run: OpenRun, curation: Curation) -> None:
         return
     for table in curation.tables:
         if asked in (None, table) and run.find(table, uid) is not None:
-            st.session_state[_CHOSEN_TABLE] = table
-            st.session_state[_AGAIN] = table, uid
+            desk_of_session().again = table, uid
             return
     st.warning("The row of this address is not in this run, or people do not decide on rows of its table.")
 
 
-def _show_nothing(run: OpenRun, wanted: queues.Wanted) -> None:
-    """Why the list is empty."""
-    if wanted.mode == queues.FILTERS_DIFFER and not len(run.disputed(wanted.table)):
+def _show_nothing(seat: _Seat) -> None:
+    """Why the list is empty; what was decided can be looked at again."""
+    if seat.wanted.mode == queues.FILTERS_DIFFER and not len(seat.run.disputed(seat.wanted.table)):
         st.info("Of no row here it is told that some filters pass it and others do not. Choose another order above.")
     else:
         st.success("Nothing is left in this list. Choose another one above.")
+    with st.columns([1.15, 3])[0]:
+        desks.tell(seat.desk)
+        _show_back(seat)
 
 
 def _show_progress(run: OpenRun, wanted: queues.Wanted, who: str, heard: _Heard, left: int) -> None:
@@ -172,26 +193,27 @@ def _who(curation: Curation) -> str:
     return who
 
 
-def _wanted(run: OpenRun, tables: Sequence[str]) -> queues.Wanted:
+def _wanted(run: OpenRun, tables: Sequence[str], desk: Desk) -> queues.Wanted:
     """The line above the rows: on what to decide, in which order."""
-    table = st.selectbox("Table", tables, key=_CHOSEN_TABLE, on_change=_restart)
+    restart = partial(_go, desk, 0)
+    table = st.selectbox("Table", tables, key=_CHOSEN_TABLE, on_change=restart)
     modes = queues.modes_of(run, table)
     mode = st.selectbox(
-        "Order", modes, key=f"decide.mode.{table}", on_change=_restart,
+        "Order", modes, key=f"decide.mode.{table}", on_change=restart,
         help="\n".join(f"- **{name}**: {queues.MODES[name]}" for name in modes),
     )  # fmt: skip
     number = ""
     if mode == queues.LOWEST:
-        number = st.selectbox("By", run.numbers(table), key=f"decide.number.{table}", on_change=_restart)
+        number = st.selectbox("By", run.numbers(table), key=f"decide.number.{table}", on_change=restart)
     kinds = queues.kinds_of(run, table)
     kind = None
     if kinds:
         kind = st.selectbox(
-            "Only", [None, *kinds], key=f"decide.kind.{table}", on_change=_restart, format_func=_told,
+            "Only", [None, *kinds], key=f"decide.kind.{table}", on_change=restart, format_func=_told,
             help="Rows of one kind, or with one value of another column.",
         )  # fmt: skip
-    words = st.text_input("Search in all texts", key="decide.words", on_change=_restart)
-    hide = st.toggle("Hide decided", value=True, key="decide.hide", on_change=_restart)
+    words = st.text_input("Search in all texts", key="decide.words", on_change=restart)
+    hide = st.toggle("Hide decided", value=True, key="decide.hide", on_change=restart)
     return queues.Wanted(table=table, mode=mode, number=number, kind=kind, words=words, hide_decided=hide)
 
 
@@ -202,34 +224,32 @@ def _told(kind: queues.Kind | None) -> str:
 
 
 def _show_steps(seat: _Seat, count: int) -> None:
-    place, last = seat.place, _decided_last(seat)
     back, forward = st.columns(2)
-    back.button("Previous", shortcut="k", disabled=place == 0, on_click=_go, args=(place - 1,), width="stretch")
-    forward.button("Next", shortcut="j", disabled=place >= count - 1, on_click=_go, args=(place + 1,), width="stretch")
-    st.button(
-        "Back to the row decided last", shortcut="u", disabled=last is None, on_click=_look_again, args=(last,),
-        width="stretch", help="What you say then counts in place of what you said before.",
+    place = seat.desk.place
+    button(back, "Previous", "previous", seat.seat, _step, seat, place - 1, disabled=place == 0)
+    button(forward, "Next", "next", seat.seat, _step, seat, place + 1, disabled=place >= count - 1)
+
+
+def _show_back(seat: _Seat) -> None:
+    """What one decided before, here or last: to look at it again, and to take it back."""
+    button(
+        st, "Back to the row decided last", "again", seat.seat, _look_again, seat, disabled=seat.last is None,
+        help="What you say then counts in place of what you said before.",
     )  # fmt: skip
-    mine = (seat.wanted.table, seat.uid) if seat.stance else last
-    st.button(
-        f"Take back: {seat.stance.action}" if seat.stance else "Undo my last decision", shortcut="z",
-        disabled=mine is None, on_click=_take_back, args=(seat, mine), key=f"decide.undo.{seat.uid}", width="stretch",
+    mine = _place(seat) if seat.stance else seat.last
+    button(
+        st, f"Take back: {seat.stance.action}" if seat.stance else "Undo my last decision", "undo", seat.seat,
+        _take_back, seat, mine, disabled=mine is None,
         help="The row is undecided again, its fixes are gone, and it is shown. Comments and what others said stay.",
     )  # fmt: skip
 
 
 def _show_choices(seat: _Seat) -> None:
-    """Accept, reject for a reason, remark. Keys name the row: what is pressed twice is never said of the next one."""
-    st.button(
-        "Accept", shortcut="a", type="primary", width="stretch", key=f"decide.accept.{seat.uid}",
-        on_click=_say, args=(seat, {"action": "accept"}),
-    )  # fmt: skip
+    """Accept, reject for a reason, remark."""
+    button(st, "Accept", "accept", seat.seat, _say, seat, {"action": "accept"}, type="primary")
     st.caption("Reject:")
-    for number, reason in enumerate(REASONS, start=1):
-        st.button(
-            reason, shortcut=str(number), width="stretch", key=f"decide.reject.{number}.{seat.uid}",
-            on_click=_say, args=(seat, {"action": "reject", "reason": reason}),
-        )  # fmt: skip
+    for key, reason in zip(desks.REASON_KEYS, REASONS, strict=True):
+        button(st, reason, f"reject-{key}", seat.seat, _say, seat, {"action": "reject", "reason": reason})
     for name, action, field, hint in (
         ("Reject", "reject", "reason", "another reason"),
         ("Comment", "comment", "comment", "a comment, which decides nothing"),
@@ -247,18 +267,10 @@ def _show_fix(seat: _Seat, where: Any) -> None:
         return
     standing = {fix.field: fix.value for fix in seat.stance.fixes} if seat.stance else {}
     fixing = Fixing(
-        place=(seat.wanted.table, seat.uid), row=seat.row, fixable=fixable, standing=standing,
+        place=_place(seat), seat=seat.seat, row=seat.row, fixable=fixable, standing=standing,
         save=partial(_say_fixes, seat),
     )  # fmt: skip
     show_fix(fixing, where)
-
-
-def _show_problem() -> None:
-    """Why the last word could not be kept."""
-    problem = st.session_state.pop(_PROBLEM, None)
-    if problem:
-        st.error("Not saved:")
-        st.code(problem, language=None, wrap_lines=True)
 
 
 def _show_said(decisions: Sequence[Decision]) -> None:
@@ -275,18 +287,15 @@ def _say(seat: _Seat, word: Mapping[str, str]) -> None:
 
 def _say_all(seat: _Seat, words: Sequence[Mapping[str, str]]) -> bool:
     """Write words; where the row does not leave the list by them, go on to the next one. Whether they are written."""
-    run, wanted = seat.run, seat.wanted
-    if not _written(seat, seat.row, words):
+    run, desk = seat.run, seat.desk
+    if not desk.take(seat.seat) or not _written(seat, _place(seat), seat.row, words):
         return False
     if words[0]["action"] == "comment":
         return True
     heard = _heard(run)
-    left = queues.queue(run, wanted, seat.who, heard.stances, heard.merged)
-    was_again = st.session_state.pop(_AGAIN, None)
-    if was_again is None and seat.number in left:
-        st.session_state[_PLACE] = seat.place + 1
-    place = wanted.table, seat.uid
-    st.session_state[_DONE] = [each for each in st.session_state.get(_DONE, []) if each != place] + [place]
+    was_again, desk.again = desk.again, None
+    if was_again is None and seat.number in queues.queue(run, seat.wanted, seat.who, heard.stances, heard.merged):
+        desk.place += 1
     return True
 
 
@@ -300,33 +309,44 @@ def _say_fixes(seat: _Seat, changes: Sequence[tuple[str, str]]) -> bool:
     try:
         return _say_all(seat, [fix_of(seat.row, field, text) for field, text in changes])
     except InvalidInput as error:
-        st.session_state[_PROBLEM] = visible(str(error))
+        seat.desk.problem = visible(str(error))
         return False
 
 
-def _take_back(seat: _Seat, place: tuple[str, str]) -> None:
+def _take_back(seat: _Seat, place: Place) -> None:
     """One's own word on this row, or on the one decided last, which is then shown."""
     number = seat.run.find(*place)
-    if number is not None and _written(seat, seat.run.row(place[0], number), [{"action": "withdraw"}]):
-        st.session_state[_AGAIN] = place
+    if number is None or not seat.desk.take(seat.seat):
+        return
+    if _written(seat, place, seat.run.row(place[0], number), [{"action": "withdraw"}]):
+        seat.desk.again = place
 
 
-def _written(seat: _Seat, row: Mapping[str, Any], words: Sequence[Mapping[str, str]]) -> bool:
+def _written(seat: _Seat, place: Place, row: Mapping[str, Any], words: Sequence[Mapping[str, str]]) -> bool:
     """Whether the words are in the log now; why not, is said on the page."""
     run = seat.run
     try:
-        decide(run.folder, run.run_id, seat.wanted.table, row, seat.who, words, seat.curation.check)
+        decide(run.folder, run.run_id, place[0], row, seat.who, words, seat.curation.check)
     except TrailforgeError as error:
-        st.session_state[_PROBLEM] = visible(str(error))
+        seat.desk.problem = visible(str(error))
         return False
-    st.toast("taken back" if words[0]["action"] == "withdraw" else f"{words[0]['action']}: saved")
+    seat.desk.notes.append("taken back" if words[0]["action"] == "withdraw" else f"{words[0]['action']}: saved")
     return True
 
 
-def _decided_last(seat: _Seat) -> tuple[str, str] | None:
-    """The row that this person decided last on this visit, and whose decision still stands."""
-    decided = {(each.table, each.uid) for each in _heard(seat.run).stances if each.who == seat.who}
-    return next((place for place in reversed(st.session_state.get(_DONE, [])) if place in decided), None)
+def _place(seat: _Seat) -> Place:
+    return seat.wanted.table, seat.uid
+
+
+def _stance(heard: _Heard, place: Place, who: str) -> Stance | None:
+    return next((each for each in heard.stances if (each.table, each.uid, each.who) == (*place, who)), None)
+
+
+def _decided_last(run: OpenRun, tables: Sequence[str], heard: _Heard, who: str) -> Place | None:
+    """By the log, so that a visit that begins anew knows it too. Rows that are not there any more are passed over."""
+    mine = [each for each in heard.stances if each.who == who and each.table in tables]
+    mine.sort(key=lambda each: each.when, reverse=True)
+    return next(((each.table, each.uid) for each in mine if run.find(each.table, each.uid) is not None), None)
 
 
 def _heard(run: OpenRun) -> _Heard:
@@ -345,15 +365,15 @@ def _read(path: Path, when: int, size: int, run_id: str) -> _Heard:
     return _Heard(decisions=tuple(decisions), stances=tuple(standing(decisions)), merged=merged(decisions))
 
 
-def _go(place: int) -> None:
-    st.session_state[_PLACE] = place
-    st.session_state.pop(_AGAIN, None)
+def _go(desk: Desk, place: int) -> None:
+    desk.place, desk.again = place, None
 
 
-def _look_again(place: tuple[str, str]) -> None:
-    st.session_state[_AGAIN] = place
+def _step(seat: _Seat, place: int) -> None:
+    if seat.desk.take(seat.seat):
+        _go(seat.desk, place)
 
 
-def _restart() -> None:
-    _go(0)
-    st.session_state.pop(_DONE, None)
+def _look_again(seat: _Seat) -> None:
+    if seat.desk.take(seat.seat):
+        seat.desk.again = seat.last

@@ -12,6 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from inspector.deciding import parts_of, value_at
 from inspector.text_diff import Span, differences, windows
+from inspector.views.desk import Place, button
 from inspector.visible_text import escaped, marked
 
 STYLE = """
@@ -29,8 +30,6 @@ _EDITS = "decide.edits"
 _AROUND = 160
 """Characters around a change that are shown."""
 
-Place = tuple[str, str]
-"""Table and uid of a row."""
 Save = Callable[[Sequence[tuple[str, str]]], bool]
 """Takes fields with their new texts; whether they are saved."""
 
@@ -40,6 +39,7 @@ class Fixing:
     """A row before the person who may change it."""
 
     place: Place
+    seat: int
     row: Mapping[str, Any]
     fixable: Sequence[str]
     standing: Mapping[str, str]
@@ -77,10 +77,7 @@ def _show_changes(fixing: Fixing, edits: Mapping[str, str], field: str, key: str
     told.html("<b>What the fix changes</b>: old on the left, new on the right. Nothing is saved yet.")
     shown = tuple(sorted(edits.items()))
     uid = fixing.place[1]
-    save.button(
-        "Save the fix", key=f"decide.save.{uid}", type="primary", shortcut="s", width="stretch",
-        on_click=_save, args=(fixing, shown, field, key),
-    )  # fmt: skip
+    button(save, "Save the fix", "save", fixing.seat, _save, fixing, shown, field, key, type="primary")
     drop.button("Discard", key=f"decide.discard.{uid}", width="stretch", on_click=_discard, args=(fixing, field, key))
     st.html("".join(_change(name, _now(fixing, name), text) for name, text in shown))
 

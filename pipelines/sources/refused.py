@@ -22,6 +22,7 @@ from schemas import (
     RejectedRow,
     Ruling,
     SourceDocument,
+    source_field,
     to_dict,
 )
 
@@ -75,16 +76,22 @@ def refused(rulings: Iterable[Ruling]) -> dict[str, str]:
 
     A source is refused when it was rejected itself; and when a row that was made of it was rejected, and none was
     accepted or fixed. A question made of a graph is such a row, and itself the source of trajectories. Rows of bundles
-    refuse no source: it is not told which of its documents was at fault.
+    refuse no source: it is not told which of its documents was at fault. Raises `InvalidInput` for a rejection of which
+    it is not known what it refuses.
     """
     itself: dict[str, str] = {}
     against: dict[str, list[str]] = {}
     in_favour: set[str] = set()
     for ruling in rulings:
+        has_source = bool(source_field(ruling.table))
         if ruling.table == "rejected":
             continue  # filters see to these
-        if ruling.table in ("inputs", "kg_questions") and ruling.action == "reject":
-            itself[ruling.uid] = ruling.detail
+        if ruling.table in ("inputs", "kg_questions"):
+            if ruling.action == "reject":
+                itself[ruling.uid] = ruling.detail
+        elif ruling.action == "reject" and has_source and not ruling.source_id:
+            problem = f"row {ruling.uid} of {ruling.table} was rejected without its source; reject it again"
+            raise InvalidInput(problem, field="source_id")
         if ruling.table != "inputs" and ruling.source_id:
             if ruling.action == "reject":
                 against.setdefault(ruling.source_id, []).append(ruling.detail)

@@ -114,6 +114,25 @@ def test_what_is_no_log_is_one_line(runs: list[Path], tmp_path: Path) -> None:
         refusals(runs)
 
 
+@pytest.mark.parametrize("action", ["accept", "reject", "comment"])
+def test_a_word_on_a_table_that_is_not_known_is_an_error_that_names_it(runs: list[Path], action: str) -> None:
+    """As in the log of a newer version: what people rejected there must not be made again without a word."""
+    append(runs[0], [rejection("y"), replace(rejection("z"), table="video_questions", action=action, comment="so")])
+    with pytest.raises(InvalidInput) as caught:
+        refusals(runs)
+    told = str(caught.value)
+    assert f"{runs[0] / DECISIONS_LOG}, row 3, field 'table'" in told and "'video_questions'" in told
+
+
+def test_a_rejection_without_its_source_is_an_error_until_it_is_said_again(runs: list[Path]) -> None:
+    said = replace(rejection("row"), table="mcts_trajectories")
+    append(runs[0], [said])
+    with pytest.raises(InvalidInput, match="row row of mcts_trajectories was rejected without its source"):
+        refusals(runs)
+    append(runs[0], [replace(said, source_id="q7")])
+    assert refusals(runs).sources["q7"] == "ann: vague"
+
+
 @pytest.mark.slow
 def test_the_next_run_leaves_out_what_was_refused_and_goes_on_only_with_the_same_verdicts(tmp_path: Path) -> None:
     questions, preset, first, out = (tmp_path / name for name in ("questions.jsonl", "preset.yaml", "first", "out"))

@@ -126,3 +126,9 @@ def test_parts_are_what_a_person_can_change() -> None:
         "num_hops",
     ]  # fmt: skip
     assert all(value_at(ROW, part) is not None for part in parts)
+
+
+def test_a_word_on_a_table_that_is_not_known_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="'video_questions'"):
+        decide(tmp_path, "run", "video_questions", ROW, "ann", [{"action": "reject", "reason": "odd"}], anything)
+    assert read_decisions(tmp_path) == []

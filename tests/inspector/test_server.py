@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,10 +42,10 @@ def test_a_port_in_use_is_said_before_anything_starts() -> None:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
     """What Streamlit is started with."""
-    bootstrap = pytest.importorskip("streamlit.web.bootstrap")
+    streamlit = pytest.importorskip("streamlit")
     flags: dict[str, Any] = {}
-    monkeypatch.setattr(bootstrap, "load_config_options", flags.update)
-    monkeypatch.setattr(bootstrap, "run", lambda *given: None)
+    monkeypatch.setattr(streamlit.App, "run", lambda app, config: flags.update(config))
+    monkeypatch.setattr(sys, "argv", sys.argv)
     net_util = pytest.importorskip("streamlit.net_util")
     monkeypatch.setattr(net_util, "get_external_ip", net_util.get_external_ip)  # is as it was after the test
     return flags
@@ -61,8 +62,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
 def test_a_page_without_password_is_reached_by_the_names_of_this_machine(
     host: str, is_behind_proxy: bool, hosts: list[str] | None, started: Mapping[str, Any]
 ) -> None:
-    serve(Path("page.py"), [], host=host, port=8501, is_behind_proxy=is_behind_proxy)
-    assert started.get("server_allowedHosts") == hosts
+    serve(Path("page.py"), ["run", "ann"], host=host, port=8501, is_behind_proxy=is_behind_proxy)
+    assert sys.argv == ["page.py", "run", "ann"] and started["server.address"] == host
+    assert started.get("server.allowedHosts") == hosts
     assert is_shared(host, is_behind_proxy=is_behind_proxy) == (hosts is None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import typing
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from pipelines import curated_rows
-from pipelines.curated_rows import Product
+from pipelines import curated_rows, datasets
+from pipelines.curated_rows import Product, decidable
 from pipelines.curation import apply
 from pipelines.datasets import dataset_of, is_curated
 from pipelines.files import sha256_of
@@ -38,6 +39,7 @@ from schemas import (
     SftRow,
     Trajectory,
     read_rows,
+    source_field,
     write_parquet,
 )
 from tests.pipelines.bundles_support import FinishedBundles
@@ -339,3 +341,14 @@ def test_what_a_killed_process_left_is_no_obstacle(original_run: FinishedRun, tm
     (left / "mcts_trajectories" / "part-00099-x.parquet").write_text("half")
     curated_trajectories(original_run, tmp_path / "out")
     assert not left.exists() and problems(tmp_path / "out") == ""
+
+
+@pytest.mark.parametrize("dataset", sorted(datasets._ALL))
+def test_of_each_table_that_people_decide_on_it_is_known_what_a_rejection_refuses(dataset: str) -> None:
+    """A table that is missing in `source_field` would be an error of the page, and of the next run's `--verdicts`."""
+    records = datasets._ALL[dataset][0].tables
+    for table in decidable(dataset):
+        at: object = {"inputs": Question, **records}[table]
+        for step in source_field(table).split(".") if source_field(table) else ():
+            at = typing.get_type_hints(at)[step]
+        assert at is str or not source_field(table)

@@ -15,8 +15,8 @@ from inspector.decisions import append, merged, now, read_decisions, standing
 from inspector.open_run import OpenRun
 from inspector.views import queue as queues
 from pipelines.curated_rows import check_row
-from schemas import Decision, RejectedRow, Trajectory, write_parquet
-from tests.support.rows import trajectory
+from schemas import Decision, Question, RejectedRow, Trajectory, write_parquet
+from tests.support.rows import QUESTION, trajectory
 
 pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
@@ -59,6 +59,26 @@ def press(app: Any, label: str) -> None:
     assert not app.exception
 
 
+def button(app: Any, name: str) -> Any:
+    """One of the buttons of the row that is shown."""
+    (found,) = (each for each in app.button if (each.key or "").startswith(f"decide.{name}."))
+    return found
+
+
+def row_on(app: Any) -> str:
+    """The uid of the row that is shown."""
+    assert button(app, "accept")
+    return app.query_params["row"]
+
+
+def press_again(app: Any, pressed: Any) -> None:
+    """What a page that was slow sends: a button that is no more there."""
+    as_it_was = app._tree.get_widget_states()
+    as_it_was.widgets.append(pressed.click()._widget_state)
+    app._run(as_it_was)
+    assert not app.exception
+
+
 def said(run: OpenRun) -> list[tuple[str, str, str]]:
     return [(each.uid, each.action, each.reason or each.comment or each.value) for each in read_decisions(run.folder)]
 
@@ -90,15 +110,43 @@ def test_each_decision_brings_the_next_row(run: OpenRun) -> None:
 
 def test_what_is_pressed_twice_is_said_of_one_row_alone(run: OpenRun) -> None:
     app = opened(run)
-    (accept,) = (each for each in app.button if each.label == "Accept")
+    accept, reject, forward = (button(app, name) for name in ("accept", "reject-2", "next"))
     press(app, "Accept")
-    as_it_was = app._tree.get_widget_states()  # of a page that was slow: the button that is no more there
-    as_it_was.widgets.append(accept.click()._widget_state)
-    app._run(as_it_was)
-    assert not app.exception
-    assert {uid for uid, *_ in said(run)} == {"a"}
+    for late in (accept, reject, forward):
+        press_again(app, late)
+        assert said(run) == [("a", "accept", "")] and row_on(app) == "b"
+        assert "Not taken" in app.toast[0].value
     press(app, "Accept")
-    assert [uid for uid, *_ in said(run)][-1] == "b"
+    assert said(run) == [("a", "accept", ""), ("b", "accept", "")]
+
+
+def test_of_two_buttons_that_one_key_pressed_only_the_shown_row_s_counts(run: OpenRun) -> None:
+    app = opened(run)
+    old = button(app, "reject-2")
+    press(app, "Accept")
+    button(app, "reject-2").click()
+    press_again(app, old)  # both in one message, as Streamlit sends them
+    assert [(uid, action) for uid, action, _ in said(run)] == [("a", "accept"), ("b", "reject")]
+
+
+def test_what_is_pressed_on_a_row_that_was_left_decides_nothing(run: OpenRun) -> None:
+    app = opened(run)
+    accept = button(app, "accept")
+    press(app, "Next")
+    press_again(app, accept)
+    assert said(run) == [] and row_on(app) == "b" and "Not taken" in app.toast[0].value
+
+
+def test_the_same_row_shown_again_is_not_decided_by_what_was_pressed_before(run: OpenRun) -> None:
+    app = opened(run)
+    app.selectbox(key=f"decide.mode.{TABLE}").select(queues.DECIDED).run()
+    say(run, "a", "ann", "accept")
+    app.run()
+    late = button(app, "reject-1")
+    press(app, "Accept")
+    assert row_on(app) == "a"  # the only row of this list
+    press_again(app, late)
+    assert [action for _, action, _ in said(run)] == ["accept", "accept"]
 
 
 def test_the_name_outlives_a_visit_to_another_view(run: OpenRun) -> None:
@@ -134,7 +182,6 @@ def test_the_row_decided_last_is_found_again_where_new_files_came(run: OpenRun) 
     )
     assert grown.row(TABLE, 0)["uid"] == "z"
     later = AppTest.from_function(page, args=(grown, curation_of("ann")), default_timeout=60)
-    later.session_state["decide.done"] = app.session_state["decide.done"]
     later.run()
     press(later, "Back to the row decided last")
     press(later, "wrong answer")
@@ -179,7 +226,7 @@ def test_fields_that_belong_together_are_seen_old_and_new_and_saved_at_once(run:
     assert '<mark class="gone">city</mark>' in shown and '<mark class="added">town</mark>' in shown
     press(app, "Save the fix")
     assert said(run) == [("a", "fix", aliases), ("a", "fix", f'"{question}"')], app.code[0].value
-    assert not changes_of(app) and app.button(key="decide.accept.b")
+    assert not changes_of(app) and row_on(app) == "b"
     press(app, "Back to the row decided last")
     assert app.text_area(key="decide.value.a.question").value == question  # what holds by one's own word
 
@@ -207,32 +254,68 @@ def changes_of(app: Any) -> list[str]:
 def test_a_decision_is_taken_back_by_who_made_it(run: OpenRun) -> None:
     say(run, "a", "ben", "reject", reason="odd")
     app = opened(run)
-    assert app.button(key="decide.undo.a").disabled
+    assert button(app, "undo").disabled
     press(app, "Accept")
     press(app, "wrong answer")
     press(app, "Undo my last decision")
-    assert said(run)[-1] == ("b", "withdraw", "") and app.button(key="decide.accept.b")
+    assert said(run)[-1] == ("b", "withdraw", "") and row_on(app) == "b"
     press(app, "Undo my last decision")
-    assert said(run)[-1] == ("a", "withdraw", "") and app.button(key="decide.accept.a")
-    assert app.button(key="decide.undo.a").disabled
+    assert said(run)[-1] == ("a", "withdraw", "") and row_on(app) == "a"
+    assert button(app, "undo").disabled
     assert [(each.uid, each.who) for each in standing(read_decisions(run.folder))] == [("a", "ben")]
     press(app, "Accept")
     press(app, "Back to the row decided last")
     press(app, "Take back: accept")
     press(app, "Accept")
-    assert [uid for uid, *_ in said(run)][-3:] == ["a", "a", "a"] and app.button(key="decide.accept.b")
+    assert [uid for uid, *_ in said(run)][-3:] == ["a", "a", "a"] and row_on(app) == "b"
 
 
 def test_undo_pressed_twice_takes_back_one_decision(run: OpenRun) -> None:
     app = opened(run)
     press(app, "Accept")
     press(app, "Accept")
-    undo = app.button(key="decide.undo.c")
+    undo = button(app, "undo")
     press(app, "Undo my last decision")
-    as_it_was = app._tree.get_widget_states()
-    as_it_was.widgets.append(undo.click()._widget_state)
-    app._run(as_it_was)
+    press_again(app, undo)
     assert [(uid, action) for uid, action, _ in said(run)] == [("a", "accept"), ("b", "accept"), ("b", "withdraw")]
+
+
+def test_the_last_decision_is_known_after_a_reload_and_at_the_end_of_the_list(run: OpenRun) -> None:
+    for uid in UIDS:
+        say(run, uid, "ann", "accept")
+    say(run, "c", "ben", "accept")
+    say(run, "b", "ann", "comment", comment="see there")
+    app = opened(run)
+    assert "Nothing is left" in app.success[0].value
+    press(app, "Undo my last decision")
+    assert said(run)[-1][:2] == ("d", "withdraw") and row_on(app) == "d"
+    app = opened(run)
+    assert row_on(app) == "d"
+    press(app, "Undo my last decision")
+    assert said(run)[-1][:2] == ("c", "withdraw") and row_on(app) == "c"
+    press(app, "Back to the row decided last")
+    assert row_on(app) == "b"
+    assert {each.uid for each in standing(read_decisions(run.folder)) if each.who == "ben"} == {"c"}
+    assert button(opened(run, who="cleo"), "undo").disabled
+
+
+def test_undo_leads_to_the_table_of_the_last_decision(run: OpenRun) -> None:
+    (run.folder / "inputs").mkdir()
+    write_parquet(run.folder / "inputs" / "part-00000.parquet", Question, [QUESTION])
+    both = OpenRun(
+        folder=run.folder, run_id="run", dataset=TABLE, config={}, sources=(), manifest=None, books=(),
+        tables=("inputs", TABLE),
+    )  # fmt: skip
+    app = opened(both)
+    app.selectbox(key="decide.table").select("inputs").run()
+    press(app, "Accept")
+    app.selectbox(key="decide.table").select(TABLE).run()
+    assert row_on(app) == "a"
+    press(app, "Undo my last decision")
+    assert said(both)[-1][:2] == (QUESTION.id, "withdraw") and row_on(app) == QUESTION.id
+    assert app.selectbox(key="decide.table").value == "inputs"
+    app.selectbox(key="decide.table").select(TABLE).run()
+    assert row_on(app) == "a"
 
 
 def test_an_address_leads_to_a_row_once(run: OpenRun) -> None:
@@ -248,7 +331,7 @@ def test_an_address_leads_to_a_row_once(run: OpenRun) -> None:
     other = AppTest.from_function(page, args=(run, curation_of("ann")), default_timeout=60)
     other.query_params.update({"table": "trees", "row": "c"})
     other.run()
-    assert "not in this run" in other.warning[0].value and other.button(key="decide.accept.a")
+    assert "not in this run" in other.warning[0].value and row_on(other) == "a"
 
 
 def test_where_people_share_the_page_each_gives_a_name(run: OpenRun) -> None:

@@ -1,0 +1,104 @@
+"""Which row stands before a person, so that what they press is for that row, once.
+
+Each showing of a row has a number, its *seat*. Buttons belong to a seat, and of one seat one press is taken; a press
+that comes late, or comes twice, finds another seat and is told of. In the browser `one_press.js` sees to it that keys
+are for the row that stands there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+REASON_KEYS = ("1", "2", "3", "4", "5")
+_KEYS = {"accept": "a", "next": "j", "previous": "k", "again": "u", "undo": "z", "save": "s"}
+_NAMES = {key: name for name, key in _KEYS.items()} | {key: f"reject-{key}" for key in REASON_KEYS}
+_SCRIPT = (Path(__file__).parent / "one_press.js").read_text(encoding="utf-8")
+STYLE = """
+.stElementContainer:has(> .stHtml > .seat) { display: none; }
+.not-taken { position: fixed; bottom: 1.2rem; left: 50%; transform: translateX(-50%); z-index: 999999; color: #fff;
+             background: #b3261e; padding: .4rem 1rem; border-radius: .5rem; pointer-events: none; font-size: .9rem;
+             transition: opacity .3s; }
+"""
+Place = tuple[str, str]
+"""Table and uid of a row."""
+
+
+@dataclass(slots=True)
+class Desk:
+    """What the Decide view keeps of a person's visit.
+
+    Callbacks change it through the object that they are given. Nothing in it is read or written by way of Streamlit's
+    session: there a run breaks off as soon as another one is asked for, and half of what was pressed would be lost.
+    """
+
+    seat: int = 0
+    shown: tuple[str, ...] = ()
+    """The table, the row and the person of this seat."""
+    is_taken: bool = False
+    """Has something been pressed on this seat?"""
+    runs: int = 0
+    again: Place | None = None
+    """The row that is looked at instead of the list's."""
+    place: int = 0
+    """In the list."""
+    problem: str = ""
+    """Why a word was not saved."""
+    notes: list[str] = field(default_factory=list)
+    """To be told on the page."""
+
+    def sit(self, *shown: str) -> int:
+        """The seat of what is shown now: another one for another row, and after each press."""
+        if self.is_taken or shown != self.shown:
+            self.seat, self.shown, self.is_taken = self.seat + 1, shown, False
+        self.runs += 1
+        return self.seat
+
+    def take(self, seat: int) -> bool:
+        """Whether a press on a seat counts: only the first one on the last seat does."""
+        if self.is_taken or seat != self.seat:
+            self.notes.append("Not taken: this was pressed on a row that had been decided or left.")
+            return False
+        self.is_taken = True
+        return True
+
+
+def desk_of_session() -> Desk:
+    """The desk of this visit."""
+    return st.session_state.setdefault("decide.desk", Desk())
+
+
+def listen() -> None:
+    """Have keys decide on the row between the marks."""
+    st.html(f'<i class="seat"></i><script>({_SCRIPT})({json.dumps(_NAMES)})</script>', unsafe_allow_javascript=True)
+
+
+def mark(desk: Desk, side: str) -> None:
+    """Where a row begins (`from`) and ends (`to`) on the page."""
+    st.html(f'<i class="seat {side}" data-seat="{desk.seat}" data-run="{desk.runs}"></i>')
+
+
+def button(
+    place: Any, label: str, name: str, seat: int, on_click: Callable[..., object], *args: Any, **more: Any
+) -> None:
+    """A button of a seat, with its key where it has one."""
+    key = _KEYS.get(name, name.removeprefix("reject-"))
+    place.button(
+        label, shortcut=key, key=f"decide.{name}.{seat}", on_click=on_click, args=args, width="stretch", **more
+    )
+
+
+def tell(desk: Desk) -> None:
+    """What came of presses, on the page."""
+    while desk.notes:
+        st.toast(desk.notes[0])
+        del desk.notes[0]
+    if desk.problem:
+        st.error("Not saved:")
+        st.code(desk.problem, language=None, wrap_lines=True)
+        desk.problem = ""

@@ -1,0 +1,43 @@
+"""A browser, and a run with many rows to decide on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.intake import Settings
+from schemas import Question, Trajectory, to_dict, write_parquet
+from tests.support.browser import browsing
+from tests.support.rows import QUESTION, trajectory
+
+ROWS = 600
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with browsing() as started:
+        yield started
+
+
+@pytest.fixture
+def many_rows(tmp_path: Path) -> Path:
+    """The folder of a run whose rows have their number in their title."""
+    questions = [
+        replace(QUESTION, id=f"q{number:03}", question=f"Row {number:03}: {QUESTION.question}")
+        for number in range(ROWS)
+    ]  # fmt: skip
+    rows = [trajectory(uid=f"u{each.id[1:]}", question=each) for each in questions]
+    for table, record, content in (("inputs", Question, questions), ("mcts_trajectories", Trajectory, rows)):
+        (tmp_path / table).mkdir()
+        write_parquet(tmp_path / table / "part-00000.parquet", record, content)
+    settings = Settings(
+        dataset="mcts_trajectories", run_id="run", config_hash="c", config="{}", sources=(), limit=None, shards=(),
+        files=(), books=(),
+    )  # fmt: skip
+    (tmp_path / "run.json").write_text(json.dumps(to_dict(settings)))
+    return tmp_path

@@ -1,0 +1,158 @@
+"""One key press is one line of the log, on the row that stood on the page when the key went down.
+
+In Chromium, while two other processes keep the machine busy. `TRAILFORGE_PRESSES=300` presses that many pairs of keys.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inspector.decisions import read_decisions
+from tests.support.browser import Visit, inspecting
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+PAIRS = int(os.environ.get("TRAILFORGE_PRESSES", "6"))
+KEYS = {"a": ("accept", ""), "1": ("reject", "wrong answer"), "2": ("reject", "not supported by the passages")}
+WATCH = """
+window.presses = [];
+addEventListener("keydown", (event) => {
+  const told = () => Number(document.querySelector(".not-taken")?.dataset.times ?? 0);
+  const rows = [...document.querySelectorAll(".st-key-decide_row")].map((row) => row.innerText.match(/Row (\\d+)/));
+  const press = { key: event.key, rows: rows.map((found) => found?.[1]), repeat: event.repeat, told: told() };
+  window.presses.push(press);
+  setTimeout(() => { press.taken = told() === press.told }, 0);
+}, true);
+"""
+"""What stood on the page at each press, and whether the page said at once that it was not taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Press:
+    """A key as it went down."""
+
+    key: str
+    uid: str
+    taken: bool
+    repeat: bool
+
+
+@contextmanager
+def busy(processes: int = 2) -> Iterator[None]:
+    """Other work on the same cores."""
+    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for each in running:
+            each.kill()
+            each.wait()
+
+
+def arrive(browser: Any, url: str, path: str = "decide") -> Visit:
+    visit = Visit(browser, url)
+    visit.page.add_init_script(WATCH)
+    visit.go(path)
+    visit.page.locator(".st-key-decide_row").wait_for(timeout=30_000)
+    visit.settle()
+    return visit
+
+
+def pressed(visit: Visit) -> list[Press]:
+    """The presses since the last call, once the page is at rest."""
+    visit.settle()
+    visit.settle()
+    found = visit.page.evaluate("window.presses.splice(0)")
+    assert all(len(each["rows"]) == 1 for each in found), found
+    return [Press(each["key"], f"u{each['rows'][0]}", each["taken"], each["repeat"]) for each in found]
+
+
+def said(folder: Path) -> list[tuple[str, str, str]]:
+    return [(each.uid, each.action, each.reason) for each in read_decisions(folder)]
+
+
+def lines_of(presses: Sequence[Press]) -> list[tuple[str, str, str]]:
+    """The log that these presses have to leave."""
+    return [(each.uid, *KEYS[each.key]) for each in presses if each.taken and not each.repeat]
+
+
+def test_of_two_keys_each_decides_on_the_row_that_was_shown_or_is_visibly_not_taken(
+    browser: Any, many_rows: Path
+) -> None:
+    gaps = [50 + 750 * number // max(1, PAIRS - 1) for number in range(PAIRS)]
+    random.Random(0).shuffle(gaps)
+    gaps.append(4000)  # who waits for the next row is heard
+    with inspecting(many_rows, "--who", "ann") as url, busy():
+        visit = arrive(browser, url)
+        for number, gap in enumerate(gaps):
+            before = said(many_rows)
+            visit.page.keyboard.press("a12"[number % 3])
+            visit.page.wait_for_timeout(gap)
+            visit.page.keyboard.press("21a"[number % 3])
+            presses = pressed(visit)
+            assert len(presses) == 2 and presses[0].taken, presses
+            assert said(many_rows) == before + lines_of(presses), f"{gap} ms apart: {presses}"
+        assert presses[1].taken and visit.problems() == []
+    rows = [uid for uid, *_ in said(many_rows)]
+    assert len(set(rows)) == len(rows), "a decision was flipped"
+
+
+def test_a_key_pressed_many_times_or_held_is_no_line_twice(browser: Any, many_rows: Path) -> None:
+    with inspecting(many_rows, "--who", "ann") as url, busy():
+        visit = arrive(browser, url)
+        for gap in (30, 45):
+            before = said(many_rows)
+            for _ in range(6):
+                visit.page.keyboard.press("a")
+                visit.page.wait_for_timeout(gap)
+            presses = pressed(visit)
+            assert said(many_rows) == before + lines_of(presses), presses
+        before = said(many_rows)
+        for _ in range(25):
+            visit.page.keyboard.down("a")  # without a key that goes up: held
+            visit.page.wait_for_timeout(30)
+        visit.page.keyboard.up("a")
+        presses = pressed(visit)
+        assert sum(each.repeat for each in presses) > 15
+        assert said(many_rows) == before + lines_of(presses) and len(said(many_rows)) == len(before) + 1
+    rows = [uid for uid, *_ in said(many_rows)]
+    assert len(set(rows)) == len(rows)
+
+
+def test_keys_leave_alone_what_is_not_shown_and_undo_works_after_a_reload(browser: Any, many_rows: Path) -> None:
+    with inspecting(many_rows, "--who", "ann") as url:
+        visit = arrive(browser, url)
+        visit.page.get_by_role("tab", name="Progress and agreement").click()
+        visit.settle()
+        visit.page.keyboard.press("a")
+        visit.page.get_by_text("“a” was not taken: no row is shown").wait_for(timeout=10_000)
+        visit.page.get_by_role("tab", name="Rows").click()
+        visit.settle()
+        visit.page.get_by_role("textbox", name="Search in all texts").press("a")  # what is typed is no key
+        visit.page.keyboard.press("Control+a")
+        visit.page.locator(".st-key-decide_row").click(position={"x": 5, "y": 5})
+        pressed(visit)
+        assert said(many_rows) == []
+        visit.page.get_by_role("textbox", name="Search in all texts").fill("")
+        visit.page.locator(".st-key-decide_row").click(position={"x": 5, "y": 5})
+        for key in "a2":
+            pressed(visit)
+            visit.page.keyboard.press(key)
+        pressed(visit)
+        visit.page.close()
+        again = arrive(browser, url)
+        for uid in ("u001", "u000"):
+            again.page.keyboard.press("z")
+            pressed(again)
+            assert said(many_rows)[-1] == (uid, "withdraw", "")
+        assert again.problems() == [] and len(said(many_rows)) == 4
