@@ -40,10 +40,10 @@ def open_environment(
     """What a protocol's agent searches. `documents`: finished runs, or one corpus as `trailforge index` reads or makes.
 
     Questions over their own paragraphs search all paragraphs of their runs. Raises `InvalidInput` for what is missing
-    or cannot be searched so, and `RetrievalError` for a missing package, model or index.
+    or cannot be searched so, and `RetrievalError` for a missing package, model or index, and for a damaged graph.
     """
     kg = kg if protocol == kg_search.NAME else None
-    graph = KgTool(KgStore.open(kg)) if kg else None
+    graph = _graph(kg) if kg else None
     if not documents:
         environment = Environment(kg=graph, top_k=top_k)
     elif protocol == r_search.NAME:
@@ -60,6 +60,13 @@ def open_environment(
         "kg": _hash_of(kg) if kg else None,
     }
     return replace(environment, searched=searched)
+
+
+def _graph(folder: Path) -> KgTool:
+    """Every byte of it checked, once for all processes of a training (`KgStore.check_once`)."""
+    store = KgStore.open(folder)
+    store.check_once()
+    return KgTool(store)
 
 
 def _hash_of(path: Path) -> str:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from commands import training
 from retrieval.kg import build_kg, open_source
-from schemas import InvalidInput, Question, SourceDocument
+from schemas import InvalidInput, Question, RetrievalError, SourceDocument
 from tests.support.bundle_rows import sample_documents
 from tests.support.finished_runs import write_run
 from tests.training.tiny import FACTS, SAMPLE, rl_rows, save_tiny_model, sft_rows, training_set
@@ -101,6 +101,10 @@ def test_what_was_searched_is_known_by_its_content(tmp_path: Path) -> None:
     build_kg(open_source(SAMPLE / "kg"), tmp_path / "store")
     graph = open_environment("kg_search", [corpus], kg=tmp_path / "store").searched["kg"]
     assert graph == hashlib.sha256((tmp_path / "store" / "manifest.json").read_bytes()).hexdigest()
+    column = tmp_path / "store" / "names.utf8.npy"
+    column.write_bytes(column.read_bytes()[:-1] + b"?")
+    with pytest.raises(RetrievalError, match=r"names\.utf8\.npy is damaged: build the store again"):
+        open_environment("kg_search", [corpus], kg=tmp_path / "store")
 
 
 def test_help_has_examples() -> None:
