@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
+from retrieval.seals import is_as_sealed, sealed
 from schemas import (
     InvalidInput,
     KgStats,
@@ -72,7 +73,7 @@ class StoreManifest:
     stats: KgStats
     files: tuple[StoreFile, ...]
     seal: str = ""
-    """SHA-256 of all the rest; empty in stores of earlier versions."""
+    """See `retrieval.seals`; empty in stores of earlier versions."""
 
 
 class _Reader(Protocol):
@@ -121,8 +122,7 @@ def write_manifest(folder: Path, source: str, inputs: list[Path], stats: KgStats
         "stats": to_dict(stats),
         "files": [{"name": path.name, "bytes": path.stat().st_size, "sha256": _sha256(path)} for path in files],
     }
-    content = {**manifest, "seal": _seal(manifest)}
-    (folder / MANIFEST).write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+    (folder / MANIFEST).write_text(json.dumps(sealed(manifest), indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 def read_manifest(folder: Path) -> StoreManifest:
@@ -201,17 +201,12 @@ def reads(
 
 def _manifest_of(content: dict[str, Any], path: Path) -> StoreManifest:
     """Raises `RetrievalError` for fields that are missing or not as they were written."""
+    if not is_as_sealed(content):
+        raise RetrievalError(f"{path} is damaged: {_MEND}")
     try:
-        manifest = from_dict(StoreManifest, content)
+        return from_dict(StoreManifest, content)
     except InvalidInput as error:
         raise RetrievalError(f"{path} is damaged: {_MEND}") from error
-    if manifest.seal and manifest.seal != _seal({name: content[name] for name in content if name != "seal"}):
-        raise RetrievalError(f"{path} is damaged: {_MEND}")
-    return manifest
-
-
-def _seal(manifest: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def _has_size(path: Path, size: int) -> bool:
