@@ -9,7 +9,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,6 +29,9 @@ from commands.options import (
 )
 from schemas.errors import InvalidInput, TrailforgeError
 from schemas.visible import visible
+
+if TYPE_CHECKING:
+    from pipelines.config import MctsRunConfig
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -77,13 +80,18 @@ def mcts_trajectories_command(
     beam_option: BeamOptions = None,
 ) -> None:
     """Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher)."""
+    from flows.configuration import configured
+    from inference import Caps
+
+    caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
     if dry_run:
-        _estimate(questions, preset, limit, seed, verdicts or [])
+        if redo or replace:
+            raise typer.BadParameter("changes a run that is there; --dry-run has none", param_hint="--redo, --replace")
+        _estimate(questions, configured(preset, model, model_name, seed, caps), limit, verdicts or [])
         return
     if out is None:
         raise typer.BadParameter("needed, as the folder of the run", param_hint="--out")
     from flows.mcts_trajectories import mcts_trajectories
-    from inference import Caps
     from inspector.summary import show_trajectories
 
     manifest = mcts_trajectories(
@@ -95,7 +103,7 @@ def mcts_trajectories_command(
         limit=limit,
         seed=seed,
         verdicts=verdicts or [],
-        caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
+        caps=caps,
         replace_run=replace,
         redo_truncated=redo is not None,
         runner=runner,
@@ -104,20 +112,18 @@ def mcts_trajectories_command(
     show_trajectories(manifest, out)
 
 
-def _estimate(questions: Path, preset: str, limit: int | None, seed: int, verdicts: list[Path]) -> None:
+def _estimate(questions: Path, config: MctsRunConfig, limit: int | None, verdicts: list[Path]) -> None:
     """Print what a run would take."""
     import asyncio
 
     from rich.console import Console
 
     from flows.dry_run import estimate_table
-    from flows.mcts_trajectories import configured
     from flows.verdicts import refusals
-    from pipelines.mcts_trajectories import estimate
+    from pipelines.estimate import estimate
 
-    config = configured(preset, None, None, seed)
     found = asyncio.run(estimate(questions, config, limit, refusals(verdicts)))
-    Console().print(estimate_table(found, config.model.prices))
+    Console().print(estimate_table(found, config))
 
 
 curate.register(app)
@@ -231,6 +237,8 @@ def status(
     "index",
     epilog="""Examples:\n
     trailforge index passages.jsonl.gz --out indexes/wiki\n
+    trailforge index passages.jsonl.gz --out indexes/e5 --encoder intfloat/multilingual-e5-base \\\n
+        --passage-prefix "passage: " --query-prefix "query: "          for preset dynasearcher\n
     then in a preset:  retrieval: {scope: corpus, corpus_index: indexes/wiki}""",
 )
 def index_command(
@@ -239,11 +247,18 @@ def index_command(
     encoder: Annotated[
         str, typer.Option(help="'minilm' (packaged), or any sentence-transformers name or path.")
     ] = "minilm",
+    passage_prefix: Annotated[
+        str, typer.Option(help="What the encoder wants before a passage, e.g. 'passage: ' for e5. Kept in the index.")
+    ] = "",
+    query_prefix: Annotated[
+        str, typer.Option(help="What it wants before a query, e.g. 'query: '. Kept for all who search the index.")
+    ] = "",
 ) -> None:
     """Embed a corpus once, for searches over all of it instead of each question's own paragraphs."""
     from retrieval import build_index
 
-    print(f"{build_index(corpus, out, encoder):,} passages in {out}")
+    count = build_index(corpus, out, encoder, passage_prefix=passage_prefix, query_prefix=query_prefix)
+    print(f"{count:,} passages in {out}")
 
 
 @app.command(
@@ -281,6 +296,7 @@ def serve_model_command(
     epilog="""Examples:\n
     trailforge doctor\n
     trailforge doctor --preset demo --out datasets_out/demo\n
+    trailforge doctor --preset dynasearcher --kg kgs/wikidata5m --documents indexes/e5\n
     trailforge doctor --model http://127.0.0.1:8000/v1 --call""",
 )
 def doctor(
@@ -288,15 +304,17 @@ def doctor(
     model: Annotated[str | None, typer.Option(help="URL of the model server. Default: the preset's.")] = None,
     model_name: Annotated[str | None, typer.Option(help="Model as the server calls it. Default: the preset's.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the run; it need not be there.")] = Path("datasets_out"),
+    kg: Annotated[Path | None, typer.Option(help="Knowledge graph of the run. Default: the preset's.")] = None,
+    documents: Annotated[Path | None, typer.Option(help="Index, or file, that kg-trajectories is to search.")] = None,
     call: Annotated[
         bool, typer.Option("--call", help="Send the model one tiny request; it costs a few tokens.")
     ] = False,
 ) -> None:
-    """Check whether a run would go: packages, keys, model, encoder, clock, disk, ledger, schemas, Prefect."""
+    """Check whether a run would go, for each data set of the preset: packages, keys, model, encoder, index, graph …"""
     from flows.doctor import examine
 
     faults = 0
-    for found in examine(preset, model, model_name, out, call=call):
+    for found in examine(preset, model, model_name, out, call=call, kg=kg, documents=documents):
         faults += found.level == "fault"
         print(f"{found.level:<8} {found.check:<15} {found.detail}", flush=True)
         if found.mend:

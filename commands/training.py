@@ -61,8 +61,16 @@ _Documents = Annotated[
     list[Path] | None,
     typer.Option(help="What is searched: finished runs (repeatable), or a corpus as `trailforge index` has it."),
 ]
-_Retrieval = Annotated[Retrieval, typer.Option(help="How documents are found.")]
-_Encoder = Annotated[str, typer.Option(help="For dense: minilm, or a sentence-transformers name or path.")]
+_Retrieval = Annotated[Retrieval | None, typer.Option(help="How documents are found. Default: the preset's.")]
+_Encoder = Annotated[
+    str | None,
+    typer.Option(help="For dense: minilm, or a sentence-transformers name or path. Default: the preset's."),
+]
+_QueryPrefix = Annotated[
+    str | None,
+    typer.Option(help="What the encoder wants before a query. Default: the preset's, else what the index says."),
+]
+_PassagePrefix = Annotated[str | None, typer.Option(help="What it wants before a passage. Default: as above.")]
 _Kg = Annotated[Path | None, typer.Option(help="Folder that `kg build` made, for agents of kg_search.")]
 
 
@@ -110,8 +118,10 @@ def rl(
     preset: _Preset,
     out: _Out,
     documents: _Documents = None,
-    retrieval: _Retrieval = Retrieval.BM25,
-    encoder: _Encoder = "minilm",
+    retrieval: _Retrieval = None,
+    encoder: _Encoder = None,
+    query_prefix: _QueryPrefix = None,
+    passage_prefix: _PassagePrefix = None,
     kg: _Kg = None,
     base_model: _Base = None,
     resume: _Resume = False,
@@ -136,12 +146,12 @@ def rl(
         return
     from training.rl import VllmOptions, train_rl
 
-    recipe = _recipe(preset, logging, seed, rollouts)
+    recipe = _searching(_recipe(preset, logging, seed, rollouts), retrieval, encoder, query_prefix, passage_prefix)
     model = train_rl(
         training_set,
         recipe,
         out,
-        environment=_environment(recipe, documents, retrieval, encoder, kg),
+        environment=_environment(recipe, documents, kg),
         base_model=base_model,
         resume=resume,
         max_steps=max_steps,
@@ -161,8 +171,10 @@ def evaluate(
     preset: _Preset,
     model: Annotated[str, typer.Option(help="Folder or name of the model, or 'smollm2'.")],
     documents: _Documents = None,
-    retrieval: _Retrieval = Retrieval.BM25,
-    encoder: _Encoder = "minilm",
+    retrieval: _Retrieval = None,
+    encoder: _Encoder = None,
+    query_prefix: _QueryPrefix = None,
+    passage_prefix: _PassagePrefix = None,
     kg: _Kg = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here, too.")] = None,
@@ -172,9 +184,9 @@ def evaluate(
     from training.evaluate import write_score
     from training.table import questions_of
 
-    recipe = _recipe(preset, None, None)
+    recipe = _searching(_recipe(preset, None, None), retrieval, encoder, query_prefix, passage_prefix)
     rows = questions_of(training_set, "validation", recipe.protocol)[:limit]
-    score = score_model(model, rows, recipe, _environment(recipe, documents, retrieval, encoder, kg))
+    score = score_model(model, rows, recipe, _environment(recipe, documents, kg))
     if json_file:
         write_score(score, json_file)
     print(json.dumps(dataclasses.asdict(score), indent=1))
@@ -198,11 +210,17 @@ def _recipe(preset: str, logging: Log | None, seed: int | None, rollouts: Rollou
     )
 
 
-def _environment(
-    recipe: TrainPreset, documents: list[Path] | None, retrieval: Retrieval, encoder: str, kg: Path | None
-) -> Environment:
+def _searching(recipe: TrainPreset, retrieval: Retrieval | None, *said: str | None) -> TrainPreset:
+    """A preset with what was said of encoder and prefixes; of another encoder its own prefixes are not taken over."""
+    names = ("kind", "encoder", "query_prefix", "passage_prefix")
+    values = (retrieval and retrieval.value, *said)
+    given: dict[str, Any] = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+    if "encoder" in given and given["encoder"] != recipe.retrieval.encoder:
+        given = {"query_prefix": "", "passage_prefix": "", **given}
+    return dataclasses.replace(recipe, retrieval=dataclasses.replace(recipe.retrieval, **given))
+
+
+def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: Path | None) -> Environment:
     from training.searched import open_environment
 
-    return open_environment(
-        recipe.protocol, documents or (), kind=retrieval.value, encoder=encoder, kg=kg, top_k=recipe.rl.top_k
-    )
+    return open_environment(recipe.protocol, documents or (), search=recipe.retrieval, kg=kg, top_k=recipe.rl.top_k)

@@ -9,7 +9,7 @@ from inference import Caps, ledger_url
 from pipelines.bundles_config import BundleRunConfig
 from pipelines.config import MctsRunConfig, RunConfig, read_config
 from pipelines.kg_config import KgQuestionRunConfig, KgRunConfig
-from presets import dataset_of, load_preset
+from presets import datasets_of, load_preset
 from schemas import to_dict
 
 CONFIGS: dict[str, type[RunConfig]] = {
@@ -29,10 +29,12 @@ def configured(
     return configuration_of(MctsRunConfig, "mcts_trajectories", preset, model, model_name, seed, caps)
 
 
-def configured_for_any(preset: str, model: str | None, model_name: str | None) -> RunConfig:
-    """`configuration_of` the data set that a preset is for."""
-    dataset = dataset_of(preset)
-    return configuration_of(CONFIGS[dataset], dataset, preset, model, model_name, 0)
+def configured_for_all(preset: str, model: str | None, model_name: str | None) -> dict[str, RunConfig]:
+    """`configuration_of` each data set that a preset is for, by its name."""
+    return {
+        dataset: configuration_of(CONFIGS[dataset], dataset, preset, model, model_name, 0)
+        for dataset in datasets_of(preset)
+    }
 
 
 def configuration_of(

@@ -7,45 +7,95 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines import doctor
+from pipelines.config import MctsRunConfig, RunConfig
 from pipelines.doctor import EMBEDDED, Finding, checked, fault, ok, warning
+from pipelines.kg_config import GraphRunConfig, KgRunConfig
+from schemas import InvalidInput
 
 if TYPE_CHECKING:
     from prefect.settings import Settings
 
-    from pipelines.config import RunConfig
-
 _ANSWERS_WITHIN_S = 5.0
 
 
-def examine(preset: str, model: str | None, model_name: str | None, out: Path, *, call: bool) -> Iterator[Finding]:
-    """One finding after the other. Raises `InvalidInput` for a preset that cannot be used."""
-    yield checked("packages", lambda: doctor.packages(doctor.declared_packages()))
-    from flows.configuration import configured_for_any
+def examine(
+    preset: str,
+    model: str | None,
+    model_name: str | None,
+    out: Path,
+    *,
+    call: bool,
+    kg: Path | None = None,
+    documents: Path | None = None,
+) -> Iterator[Finding]:
+    """One finding after the other, for all data sets that the preset is for; what several of them need comes once.
 
-    config = configured_for_any(preset, model, model_name)
-    url = config.model.url
-    servers = [replace(config.model, url=each) for each in config.model.urls]
-    yield doctor.key(next((server.url for server in servers if not doctor.is_here(server.url)), url))
-    yield doctor.search_key(_searches_the_web(config))
-    yield checked("encoder", lambda: doctor.encoder(config.encoder_name))
-    yield checked("embedded model", lambda: doctor.embedded_model(config.model.name, is_wanted=url == EMBEDDED))
-    if url != EMBEDDED:
-        for server in servers:
-            yield checked("model server", lambda server=server: doctor.model_server(server))
-            if call:
-                yield checked("model call", lambda server=server: doctor.model_call(server, style=config.call_style))
-            yield doctor.clock(doctor.date_of(server.url), time.time())
+    `kg`, `documents`: what `kg-trajectories` is to be given. Raises `InvalidInput` for a preset that cannot be used.
+    """
+    yield checked("packages", lambda: doctor.packages(doctor.declared_packages()))
+    from flows.configuration import configured_for_all
+
+    configs = configured_for_all(preset, model, model_name)
+    _refuse_unwanted(configs, kg, documents)
+    yield ok("preset", f"{preset} is read, for {', '.join(configs)}")
+    seen: set[Finding] = set()
+    for config in configs.values():
+        for found in _needed_by(config, kg, documents):
+            if found not in seen:
+                seen.add(found)
+                yield found
+    yield from _servers({(config.model, config.call_style): config for config in configs.values()}.values(), call=call)
     yield checked("disk", lambda: doctor.disk(out))
-    yield checked("ledger", lambda: _ledger(config.ledger, out))
+    for url in dict.fromkeys(config.ledger for config in configs.values()):
+        yield checked("ledger", lambda url=url: _ledger(url, out))
     yield checked("schemas", lambda: doctor.schema_versions(out))
     yield checked("prefect", prefect_server)
     yield telemetry(os.environ)
+
+
+def _refuse_unwanted(configs: Mapping[str, RunConfig], kg: Path | None, documents: Path | None) -> None:
+    for option, given, wants in (("--kg", kg, GraphRunConfig), ("--documents", documents, KgRunConfig)):
+        if given is not None and not any(isinstance(config, wants) for config in configs.values()):
+            raise InvalidInput(f"a run of {', '.join(configs)} takes none; leave it out", field=option)
+
+
+def _needed_by(config: RunConfig, kg: Path | None, documents: Path | None) -> Iterator[Finding]:
+    """What a run searches, and with what."""
+    yield doctor.search_key(_searches_the_web(config))
+    yield checked("encoder", lambda: doctor.encoder(config.encoder_name))
+    if isinstance(config, KgRunConfig):
+        config = config.over(documents)
+    if isinstance(config, KgRunConfig | MctsRunConfig):
+        retrieval = config.retrieval
+        yield checked("documents", lambda: doctor.documents(retrieval))
+    if isinstance(config, GraphRunConfig):
+        folder = kg or (Path(config.kg) if config.kg else None)
+        yield checked("graph", lambda: doctor.graph(folder))
+
+
+def _servers(configs: Collection[RunConfig], *, call: bool) -> Iterator[Finding]:
+    """Keys, models and clocks of the model servers, each once."""
+    models = {config.model for config in configs}
+    servers = {replace(model, url=url): None for model in models for url in model.urls}
+    urls = [server.url for server in servers]
+    yield doctor.key(next((url for url in urls if url != EMBEDDED and not doctor.is_here(url)), urls[0]))
+    wanted = {model.name for model in models if model.url == EMBEDDED}
+    for name in sorted(wanted) or [next(iter(models)).name]:
+        yield checked("embedded model", lambda name=name: doctor.embedded_model(name, is_wanted=bool(wanted)))
+    for server in servers:
+        if server.url == EMBEDDED:
+            continue
+        yield checked("model server", lambda server=server: doctor.model_server(server))
+        asked = {each.call_style: each for each in configs if call and server.url in each.model.urls}
+        for each in asked.values():
+            yield checked("model call", lambda server=server, as_=each: doctor.model_call(server, style=as_.call_style))
+        yield doctor.clock(doctor.date_of(server.url), time.time())
 
 
 def prefect_server(settings: Settings | None = None) -> Finding:

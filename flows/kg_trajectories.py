@@ -15,6 +15,7 @@ from pipelines.kg_config import KgRunConfig
 from pipelines.kg_trajectories import DATASET, KG, SEARCH, KgWork, take_in
 from pipelines.runners import LOCAL, beam_options
 from pipelines.shards import run_pipeline
+from retrieval import check_retrieval
 from schemas import Manifest
 
 
@@ -43,6 +44,7 @@ def kg_trajectories(
     """
     arguments, refused = beam_options(runner, runner_options), refusals(verdicts or [])
     config = configuration_of(KgRunConfig, DATASET, preset, model, model_name, seed, caps).on_graph(kg).over(documents)
+    check_retrieval(config.retrieval)
 
     def work(settings: Settings, config: KgRunConfig) -> None:
         with ready_server(config, arguments) as served:

@@ -15,6 +15,7 @@ from pipelines.intake import Settings
 from pipelines.mcts_trajectories import MCTS, SEARCH, MctsWork, tail_of, take_in
 from pipelines.runners import LOCAL, beam_options
 from pipelines.shards import run_pipeline
+from retrieval import check_retrieval
 from schemas import Manifest, TrailforgeError
 
 
@@ -44,6 +45,7 @@ def mcts_trajectories(
     """
     arguments, refused = beam_options(runner, runner_options), refusals(verdicts or [])
     config = configured(preset, model, model_name, seed, caps)
+    check_retrieval(config.retrieval)
 
     def work(settings: Settings, config: MctsRunConfig) -> None:
         with ready_server(config, arguments) as served:

@@ -28,6 +28,7 @@ from schemas import TrailforgeError
 
 if TYPE_CHECKING:
     from pipelines.config import ModelConfig
+    from retrieval import RetrievalConfig
 
 EMBEDDED = "embedded"
 _GIB = 2**30
@@ -35,6 +36,8 @@ _LITTLE_SPACE, _TOO_LITTLE_SPACE = 10 * _GIB, _GIB
 _CLOCK_OFF_S, _CLOCK_WRONG_S = 5, 300
 _CHECK_WITHIN_S, _CALL_WITHIN_S = 10.0, 120.0
 _PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+_MENDS = ("build", "make", "run", "say")
+"""How a mend behind a colon begins."""
 _TINY_PROMPT = "Answer in one word.\n\nPassages:\n1. (Sky) The colour of the sky is blue.\n\nQuestion: Which colour?\n"
 
 
@@ -69,10 +72,19 @@ def checked(check: str, look: Callable[[], Finding]) -> Finding:
     try:
         return look()
     except TrailforgeError as error:
-        detail, _, mend = str(error).partition("; ")
+        detail, mend = _parted(str(error))
         return fault(check, detail.removeprefix(f"{check} "), mend or "as it says")
     except ImportError as error:
         return fault(check, f"cannot be checked: {error}", "run `make install`")
+
+
+def _parted(message: str) -> tuple[str, str]:
+    """What is wrong, and its mend, where a message has one behind a semicolon or a colon."""
+    detail, semicolon, mend = message.partition("; ")
+    if semicolon:
+        return detail, mend
+    detail, colon, mend = message.rpartition(": ")
+    return (detail, mend) if colon and mend.startswith(_MENDS) else (message, "")
 
 
 def packages(
@@ -139,14 +151,39 @@ def embedded_model(name: str, *, is_wanted: bool) -> Finding:
 
 def encoder(name: str | None) -> Finding:
     """The packages and weights of a sentence encoder. Raises `RetrievalError` for what is missing."""
-    from retrieval.encoder import check_encoder
+    from retrieval.encoder import MEND, check_encoder, is_cached
 
     if name is None:
         return ok("encoder", "none wanted: retrieval by words (bm25)")
-    if check_encoder(name) == "hub":
-        mend = "give retrieval.encoder a folder, or start once where the hub can be reached"
-        return warning("encoder", f"{name} is no folder: it comes from the model hub, or its cache", mend)
-    return ok("encoder", f"{name} is installed")
+    place = check_encoder(name)
+    if place == "hub" and not is_cached(name):
+        return warning("encoder", f"{name} is no folder and not in the model hub's cache: it has to be fetched", MEND)
+    return ok("encoder", f"{name} is {'in the cache' if place == 'hub' else 'installed'}")
+
+
+def documents(config: RetrievalConfig) -> Finding:
+    """What is searched is there and of the preset's encoder and prefixes. Raises as `check_retrieval`."""
+    from retrieval import check_retrieval
+
+    if config.scope == "question":
+        return ok("documents", "each question's own paragraphs are searched")
+    check_retrieval(config)
+    return ok("documents", f"{config.corpus_index} can be searched ({config.kind})")
+
+
+def graph(folder: Path | None) -> Finding:
+    """The knowledge graph opens, and every byte of it is as it was written. Raises as `KgStore.check_once`."""
+    from retrieval.kg import KgStore
+    from retrieval.kg.spelling import check_package
+
+    check_package()
+    if folder is None:
+        return warning(
+            "graph", "none is named, and a run wants one", "add --kg, a folder that `trailforge kg build` made"
+        )
+    store = KgStore.open(folder)
+    store.check_once()
+    return ok("graph", f"{folder} is sound: {store.stats.entities:,} entities, {store.stats.triples:,} triples")
 
 
 def model_server(config: ModelConfig) -> Finding:

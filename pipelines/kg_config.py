@@ -39,11 +39,14 @@ class GraphRunConfig(RunConfig):
         return content
 
     def on_graph(self: G, kg: Path | None) -> G:
-        """With this graph instead of the preset's. Raises `InvalidInput` when there is none, as `KgStore.open`."""
+        """With this graph instead of the preset's, every byte of it checked: workers open it without.
+
+        Raises `InvalidInput` when there is none, and as `KgStore.open` and `KgStore.check_once`.
+        """
         folder = str(kg) if kg is not None else self.kg
         if not folder:
             raise InvalidInput("which knowledge graph? give --kg, a folder that `trailforge kg build` made", field="kg")
-        KgStore.open(Path(folder))
+        KgStore.open(Path(folder)).check_once()
         digest = sha256_of(Path(folder) / STORE_MANIFEST)
         return replace(self, kg=str(Path(folder).absolute()), kg_hash=digest)
 

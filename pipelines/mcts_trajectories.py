@@ -6,15 +6,12 @@ read_questions | cut into shards | search, tell, filter (per question) | write s
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from filters import FilterConfig, first_rejection, judge_trajectory
 from generators.mcts_trajectories import Context, Generated, expected_hops, generate
-from generators.rehearsal import StageEstimate, rehearse
 from generators.textualize import sft_rows
 from inference import ModelClient
 from pipelines.accounting import stage
@@ -23,12 +20,10 @@ from pipelines.dataset import Dataset, Stage
 from pipelines.intake import Settings, take_in_questions
 from pipelines.mcts_card import card
 from pipelines.shards import ItemResult
-from pipelines.sources import read_questions
 from pipelines.sources.refused import NONE, Refusals
 from pipelines.stages.model_work import ModelSession, ModelWork, rejected_row
 from retrieval import Retrieval, open_retrieval
 from schemas import (
-    InvalidInput,
     Manifest,
     Question,
     RejectedRow,
@@ -43,7 +38,6 @@ from schemas import (
 
 DATASET = "mcts_trajectories"
 SEARCH = "search"
-_MOST_SAMPLED = 200
 TABLES: Mapping[str, type] = {
     DATASET: Trajectory,
     "trees": SearchTree,
@@ -94,33 +88,6 @@ def tail_of(folder: Path, settings: Settings, schedule: ScheduleConfig) -> froze
     window = [(position, hops) for position, hops in window if position >= first]
     window.sort(key=lambda item: (-item[1], item[0]))
     return frozenset(position for position, _ in window[max(0, len(window) - schedule.tail_questions) :])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """What a run would take."""
-
-    questions: int
-    sampled: int
-    """So many of them the estimate rests on."""
-    stages: tuple[StageEstimate, ...]
-
-
-async def estimate(source: Path, config: MctsRunConfig, limit: int | None, refused: Refusals = NONE) -> Estimate:
-    """Calls, tokens and cost of a run over a file, from a sample of its questions. Calls no model, writes nothing."""
-    sample: list[Question] = []
-    total, rng = 0, random.Random(config.seed)
-    rows = (row for row in read_questions(source) if isinstance(row, Question) and refused.row_of(row) is None)
-    for row in islice(rows, limit):
-        total += 1
-        if len(sample) < _MOST_SAMPLED:
-            sample.append(row)
-        elif (place := rng.randrange(total)) < _MOST_SAMPLED:
-            sample[place] = row
-    if not sample:
-        raise InvalidInput("holds no questions", file=source)
-    stages = await rehearse(sample, config.generator, config.retrieval, config.model.prices, total=total)
-    return Estimate(questions=total, sampled=len(sample), stages=tuple(stages))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,13 @@ def dataset_of(name_or_path: str) -> str:
     return dataset
 
 
+def datasets_of(name_or_path: str) -> list[str]:
+    """The data sets that a preset says something for: the one it names, those it has sections of, else `dataset_of`."""
+    content = _content(name_or_path)
+    own = [dataset for dataset in DATASETS if dataset in content and "dataset" not in content]
+    return own or [dataset_of(name_or_path)]
+
+
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """Sections laid over each other, fields of a section too."""
     both = below.keys() & above.keys()

@@ -10,7 +10,7 @@ from retrieval.dense import DenseIndex, DenseRetriever
 from retrieval.encoder import Encoder
 from retrieval.lazy import LazyRetriever
 from retrieval.plan_tools import PlanToolsConfig, Tools, local_tools, open_tools, web_tools
-from retrieval.scope import Retrieval, RetrievalConfig, open_retrieval
+from retrieval.scope import Retrieval, RetrievalConfig, check_retrieval, open_retrieval
 from retrieval.sentences import SentenceReader, split_sentences
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "SentenceReader",
     "Tools",
     "build_index",
+    "check_retrieval",
     "local_tools",
     "open_retrieval",
     "open_tools",

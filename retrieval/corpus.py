@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retrieval.dense import DenseIndex, embedded_text
+from retrieval.dense import DenseIndex, embedded_text, refuse_existing
 from retrieval.encoder import PACKAGED, Encoder
-from schemas import Document, InvalidInput
+from schemas import Document, InvalidInput, parse_json
 
 Row = tuple[int, dict[str, Any]]
 """Number, 1-based (the line of a JSON Lines file), and content."""
@@ -24,18 +23,22 @@ _PER_CHUNK = 1024
 """Documents encoded at once: fixed, so that a corpus always gives the same bits."""
 
 
-def build_index(source: Path, folder: Path, encoder_name: str = PACKAGED, *, passage_prefix: str = "") -> int:
+def build_index(
+    source: Path, folder: Path, encoder_name: str = PACKAGED, *, passage_prefix: str = "", query_prefix: str = ""
+) -> int:
     """Embed a corpus and save its index; how many passages it has. Texts and vectors are held in memory meanwhile.
 
-    Raises `InvalidInput` naming file and row, and `RetrievalError` for a missing encoder or a folder that exists.
+    `query_prefix` is noted for those who search it. Raises `InvalidInput` naming file and row, and `RetrievalError` for
+    a missing encoder or a folder that exists.
     """
     import numpy as np
     from rich.progress import track
 
+    refuse_existing(folder)
     documents = list(read_corpus(source))
     if not documents:
         raise InvalidInput("holds no passages", file=source)
-    encoder = Encoder(encoder_name, passage_prefix=passage_prefix)
+    encoder = Encoder(encoder_name, passage_prefix=passage_prefix, query_prefix=query_prefix)
     starts = range(0, len(documents), _PER_CHUNK)
     chunks = ([embedded_text(d) for d in documents[start : start + _PER_CHUNK]] for start in starts)
     watched = track(chunks, description="embedding", total=len(starts), disable=len(starts) == 1)
@@ -87,7 +90,7 @@ def _json_rows(source: Path) -> Iterator[Row]:
 
 def _object(line: str, number: int, source: Path) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        row = parse_json(line)
     except ValueError as error:
         raise InvalidInput(f"not JSON ({error})", file=source, row=number) from error
     if not isinstance(row, dict):

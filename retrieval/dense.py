@@ -8,14 +8,15 @@ import os
 import shutil
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from retrieval.encoder import Encoder
-from schemas import Document, Passage, RetrievalError
+from retrieval.seals import SEAL, is_as_sealed, sealed
+from schemas import Document, Passage, RetrievalError, parse_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +30,21 @@ META = "meta.json"
 """The file of an index with the hashes of the others."""
 _COLUMNS = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string())])
 _SPARE_HITS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexMeta:
+    """How an index was made."""
+
+    format: int
+    encoder: str
+    passage_prefix: str
+    query_prefix: str = ""
+    """What goes before queries, where whoever searches says nothing else. Vectors do not depend on it."""
+    dimension: int
+    documents: int
+    sha256: dict[str, str]
+    """Of each file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +65,7 @@ class DenseIndex:
 
     def save(self, folder: Path, encoder: Encoder) -> None:
         """Write to a folder, all of it or nothing. Raises `RetrievalError` when the folder exists."""
-        if folder.exists():
-            raise RetrievalError(f"{folder} exists; give another folder, or remove it first")
+        refuse_existing(folder)
         temporary = folder.with_name(f".{folder.name}.tmp-{uuid.uuid4().hex[:8]}")
         temporary.mkdir(parents=True)
         try:
@@ -67,11 +82,12 @@ class DenseIndex:
             "format": _FORMAT,
             "encoder": encoder.name,
             "passage_prefix": encoder.passage_prefix,
+            "query_prefix": encoder.query_prefix,
             "dimension": self.vectors.d,
             "documents": self.texts.num_rows,
             "sha256": {name: _sha256(folder / name) for name in (_VECTORS, _TEXTS)},
         }
-        (folder / META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
+        (folder / META).write_text(json.dumps(sealed(meta), indent=1), encoding="utf-8")
 
     @classmethod
     def open(cls, folder: Path, encoder: Encoder) -> DenseIndex:
@@ -80,14 +96,22 @@ class DenseIndex:
         Every byte is read once for its checksum, as the first search would do: a flat index is scanned whole.
         Raises `RetrievalError` when the index is missing, damaged, or of another encoder.
         """
-        meta = _read_meta(folder)
-        _refuse_other_encoder(folder, meta, encoder)
-        for name, expected in meta["sha256"].items():
-            if not (folder / name).is_file() or _sha256(folder / name) != expected:
+        meta = read_meta(folder, encoder.name, encoder.passage_prefix)
+        if meta.passage_prefix != encoder.passage_prefix:  # the encoder says none
+            raise _other(folder, meta, "passage_prefix", encoder.passage_prefix)
+        if meta.dimension != encoder.dimension:
+            raise _other(folder, meta, "dimension", encoder.dimension)
+        for name in (_VECTORS, _TEXTS):
+            if not (folder / name).is_file() or _sha256(folder / name) != meta.sha256.get(name):
                 raise RetrievalError(f"{folder / name} is missing or damaged: build the index again")
         faiss = _faiss()
-        vectors = faiss.read_index(str(folder / _VECTORS), faiss.IO_FLAG_MMAP_IFC)  # IO_FLAG_MMAP copies a flat index
-        texts = pa.ipc.open_file(pa.memory_map(str(folder / _TEXTS))).read_all()
+        try:  # IO_FLAG_MMAP copies a flat index
+            vectors = faiss.read_index(str(folder / _VECTORS), faiss.IO_FLAG_MMAP_IFC)
+            texts = pa.ipc.open_file(pa.memory_map(str(folder / _TEXTS))).read_all()
+        except (RuntimeError, OSError, pa.ArrowException) as error:
+            raise RetrievalError(f"{folder} holds other files than an index does: build the index again") from error
+        if (vectors.ntotal, vectors.d, texts.num_rows) != (meta.documents, meta.dimension, meta.documents):
+            raise RetrievalError(f"{folder} holds files of several indexes: build the index again")
         return cls(vectors, texts)
 
     def search(self, vector: np.ndarray, k: int) -> list[Passage]:
@@ -128,6 +152,12 @@ class DenseRetriever:
         return self._index.search(self._encoder.encode_query(query), k)
 
 
+def refuse_existing(folder: Path) -> None:
+    """Raises `RetrievalError` when an index cannot be written there, for something is."""
+    if folder.exists():
+        raise RetrievalError(f"{folder} exists; give another folder, or remove it first")
+
+
 def embedded_text(document: Document) -> str:
     """What of a document is embedded: title and text."""
     return f"{document.title}\n{document.text}" if document.title else document.text
@@ -148,23 +178,46 @@ def _texts(documents: Sequence[Document]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_COLUMNS)
 
 
-def _read_meta(folder: Path) -> dict[str, Any]:
+def read_meta(folder: Path, encoder: str, passage_prefix: str = "") -> IndexMeta:
+    """How an index was made, where it is of this encoder and prefix (empty: of any). Loads nothing.
+
+    Raises `RetrievalError` when it is missing, damaged, or of another encoder or prefix.
+    """
     try:
-        meta = json.loads((folder / META).read_text(encoding="utf-8"))
+        content = parse_json((folder / META).read_bytes())
     except OSError as error:
-        raise RetrievalError(f"{folder} holds no index: make one with `trailforge index`") from error
+        raise RetrievalError(
+            f"{folder} holds no index: make one with `trailforge index`, and give the folder it wrote"
+        ) from error
     except ValueError as error:
         raise RetrievalError(f"{folder / META} is damaged: build the index again") from error
-    if not isinstance(meta, dict) or meta.get("format") != _FORMAT:
+    if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise RetrievalError(f"{folder / META} is not of index format {_FORMAT}: build the index again")
+    meta = _meta_of(content, folder / META)
+    if meta.encoder != encoder:
+        raise _other(folder, meta, "encoder", encoder)
+    if passage_prefix and meta.passage_prefix != passage_prefix:
+        raise _other(folder, meta, "passage_prefix", passage_prefix)
     return meta
 
 
-def _refuse_other_encoder(folder: Path, meta: dict[str, Any], encoder: Encoder) -> None:
-    ours = {"encoder": encoder.name, "passage_prefix": encoder.passage_prefix, "dimension": encoder.dimension}
-    for name, value in ours.items():
-        if meta[name] != value:
-            raise RetrievalError(f"{folder} was made with the {name} {meta[name]!r}, not {value!r}: build it again")
+def _meta_of(content: dict[str, Any], path: Path) -> IndexMeta:
+    types = {"format": int, "dimension": int, "documents": int, "sha256": dict}
+    names = {field.name for field in fields(IndexMeta)}
+    given = {"query_prefix": "", **{name: value for name, value in content.items() if name != SEAL}}
+    if given.keys() != names or not all(isinstance(given[name], types.get(name, str)) for name in names):
+        raise RetrievalError(f"{path} is damaged: build the index again")
+    if not is_as_sealed(content):
+        raise RetrievalError(f"{path} is damaged: build the index again")
+    return IndexMeta(**given)
+
+
+def _other(folder: Path, meta: IndexMeta, name: str, wanted: object) -> RetrievalError:
+    option = f" (trailforge index … --passage-prefix {json.dumps(wanted)})" if name == "passage_prefix" else ""
+    return RetrievalError(
+        f"{folder} was made with the {name} {getattr(meta, name)!r}, not {wanted!r}; "
+        f"say what it was made with, or build it again{option}"
+    )
 
 
 def _sha256(path: Path) -> str:

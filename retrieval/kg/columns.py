@@ -9,6 +9,8 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from schemas import RetrievalError
+
 _SMALL = np.iinfo(np.uint32).max
 
 
@@ -18,9 +20,15 @@ def save(folder: Path, name: str, column: np.ndarray) -> None:
 
 
 def load(folder: Path, name: str) -> np.ndarray:
-    """A column, memory-mapped and read-only. Raises `OSError` or `ValueError` when it is missing or damaged."""
-    mapped = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-    return mapped.view(np.ndarray)  # indexing a memmap costs a microsecond more
+    """A column, memory-mapped and read-only. Raises `RetrievalError` when it is missing or damaged."""
+    path = folder / f"{name}.npy"
+    try:
+        column = np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)  # a memmap costs 1 µs an index more
+    except Exception as error:  # a damaged header: no base class is common to OSError, TokenError, SyntaxError …
+        raise RetrievalError(f"{path} is missing or damaged: build the store again") from error
+    if column.ndim != 1 or column.dtype.kind not in "iu":
+        raise RetrievalError(f"{path} is damaged: build the store again")
+    return column
 
 
 def offsets(lengths: np.ndarray) -> np.ndarray:
@@ -35,10 +43,12 @@ def grouped(keys: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
     return offsets(np.bincount(keys, minlength=groups)), np.argsort(keys, kind="stable")
 
 
-def stretches(starts: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Positions in all stretches of some groups, one after the other."""
-    first = starts[groups].astype(np.int64)
-    return stretch(first, starts[groups + 1].astype(np.int64) - first)
+def stretches(starts: np.ndarray, groups: np.ndarray, rows: int) -> np.ndarray:
+    """Positions in all stretches of some groups, one after the other. Raises `IndexError` for any beyond `rows`."""
+    first, last = starts[groups].astype(np.int64), starts[groups + 1].astype(np.int64)
+    if last.max(initial=0) > rows:
+        raise IndexError(f"a stretch up to {last.max()} of {rows} rows")
+    return stretch(first, last - first)
 
 
 def stretch(first: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -69,6 +79,12 @@ class Texts:
 
     def __getitem__(self, row: int) -> str:
         return str(self._blob[int(self._starts[row]) : int(self._starts[row + 1])], "utf-8")
+
+    def between(self, first: int, last: int) -> list[str]:
+        """The texts of neighbouring rows. Raises `IndexError` for rows that are not there."""
+        if not first <= last <= len(self):
+            raise IndexError(f"rows {first} to {last} of {len(self)}")
+        return self.many(np.arange(first, last))
 
     def many(self, rows: np.ndarray | Sequence[int]) -> list[str]:
         """The texts of some rows."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from retrieval.kg.folding import Spellings, content_words, name_words
+from retrieval.kg.layout import reads
 from retrieval.kg.spelling import agreement
 from retrieval.kg.store import KgStore
 from schemas import EntityMatch, MatchKind, RelationMatch
@@ -44,6 +45,7 @@ class _Scored(NamedTuple):
     kind: MatchKind
 
 
+@reads
 def match_entity(store: KgStore, mention: str, sub_query: str = "", k: int = 5) -> list[EntityMatch]:
     """The `k` entities that a mention may mean, best first; none when no name is similar."""
     words = name_words(mention)[:_MOST_WORDS]
@@ -72,6 +74,7 @@ def match_entity(store: KgStore, mention: str, sub_query: str = "", k: int = 5) 
     ]
 
 
+@reads
 def match_relation(store: KgStore, phrase: str, k: int = 5) -> list[RelationMatch]:
     """The `k` relations that a phrase may mean, best first; of equal score the one with the lower row first."""
     words = name_words(phrase)[:_MOST_WORDS]

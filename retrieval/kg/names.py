@@ -104,7 +104,7 @@ class NameIndex:
         where = buckets(keys, bits_of(self._starts))
         held = self._starts[where + 1] > self._starts[where]
         keys, where = keys[held], where[held]
-        rows = stretches(self._starts, where)
+        rows = stretches(self._starts, where, len(self._prints))
         lengths = self._starts[where + 1].astype(np.int64) - self._starts[where]
         same = self._prints[rows] == np.repeat(_prints(keys), lengths)
         return self._names[rows[same]].astype(np.int64)

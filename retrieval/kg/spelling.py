@@ -13,6 +13,11 @@ import numpy as np
 from schemas import RetrievalError
 
 
+def check_package() -> None:
+    """Raises `RetrievalError` when rapidfuzz is not installed."""
+    _rapidfuzz()
+
+
 def edits(word: str, others: Sequence[str], most: int) -> np.ndarray:
     """Edits from a word to each other one; `most + 1` where they are more than `most`. Shape (len(others),)."""
     process, alignment = _rapidfuzz()

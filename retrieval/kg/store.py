@@ -15,9 +15,9 @@ from retrieval.kg.columns import Texts, load, places
 from retrieval.kg.folding import Spellings, name_words
 from retrieval.kg.graph import Adjacency
 from retrieval.kg.hashing import bits_of
-from retrieval.kg.layout import check_hashes, read_manifest, stats_of
+from retrieval.kg.layout import check_hashes, check_once, raise_damage, read_manifest, reads
 from retrieval.kg.names import NameIndex
-from schemas import InvalidInput, KgEntity, KgTriple, RetrievalError
+from schemas import InvalidInput, KgEntity, KgTriple
 
 Direction = Literal["out", "into"]
 """Which side of a triple an entity is on: `out` as its head, `into` as its tail."""
@@ -31,24 +31,20 @@ class KgStore:
     """
 
     def __init__(self, folder: Path) -> None:
-        manifest = read_manifest(folder)
         self.folder = folder
-        self.stats = stats_of(manifest)
+        self.stats = read_manifest(folder).stats
         """What the store holds."""
-        try:
-            self._ids = Texts.load(folder, "ids")
-            self._id_rows = load(folder, "ids.buckets"), load(folder, "ids.rows")
-            self._names, self._names_of = Texts.load(folder, "names"), load(folder, "names.of")
-            self._relations = Texts.load(folder, "relations")
-            self._relation_names = Texts.load(folder, "relation_names"), load(folder, "relation_names.of")
-            self.out, self.into = Adjacency.load(folder, "out"), Adjacency.load(folder, "into")
-            self.names = NameIndex(folder)
-        except (OSError, ValueError) as error:
-            raise RetrievalError(f"{folder} is damaged ({error}): build the store again") from error
+        self._ids = Texts.load(folder, "ids")
+        self._id_rows = load(folder, "ids.buckets"), load(folder, "ids.rows")
+        self._names, self._names_of = Texts.load(folder, "names"), load(folder, "names.of")
+        self._relations = Texts.load(folder, "relations")
+        self._relation_names = Texts.load(folder, "relation_names"), load(folder, "relation_names.of")
+        self.out, self.into = Adjacency.load(folder, "out"), Adjacency.load(folder, "into")
+        self.names = NameIndex(folder)
 
     @classmethod
     def open(cls, folder: Path) -> KgStore:
-        """Open a folder that `build_kg` made. Files are compared by size; `check` compares all their bytes.
+        """Open a folder that `build_kg` made. Files are compared by size; `check_once` compares all their bytes.
 
         Raises `InvalidInput` when the folder is no store, and `RetrievalError` when it is damaged or of another format.
         """
@@ -58,42 +54,54 @@ class KgStore:
         """Compare every file with its hash. Raises `RetrievalError` when one is damaged."""
         check_hashes(self.folder)
 
+    def check_once(self) -> None:
+        """`check`, unless that was done since any file was written: for the start of whatever uses the store."""
+        check_once(self.folder)
+
     def __len__(self) -> int:
         return len(self._ids)
 
     # By id
 
+    @reads
     def __contains__(self, entity: object) -> bool:
         return isinstance(entity, str) and self.find(entity) is not None
 
+    @reads
     def entity(self, entity: str) -> KgEntity:
         """An entity by id. Raises `InvalidInput` for an id that the store has not, as all methods do."""
         row = self.row(entity)
         label, *aliases = self.names_of(row)
         return KgEntity(id=entity, label=label, aliases=tuple(aliases), degree=self.degree_of(row))
 
+    @reads
     def label(self, entity: str) -> str:
         """Its first name."""
         return self.label_of(self.row(entity))
 
+    @reads
     def aliases(self, entity: str) -> tuple[str, ...]:
         """Its other names."""
         return tuple(self.names_of(self.row(entity))[1:])
 
+    @reads
     def degree(self, entity: str) -> int:
         """Triples it is head of, plus triples it is tail of."""
         return self.degree_of(self.row(entity))
 
+    @reads
     def relation_label(self, relation: str) -> str:
         """The first name of a relation."""
         return self.relation_names[self.relation_row(relation)][0]
 
+    @reads
     def relations_of(self, entity: str, direction: Direction) -> list[tuple[str, int]]:
         """The relations that an entity has in a direction, with the number of neighbours over each."""
         row, side = self.row(entity), getattr(self, direction)
         lengths = side.run_lengths(row).tolist()
         return [(self._relations[r], n) for r, n in zip(side.relations_of(row).tolist(), lengths, strict=True)]
 
+    @reads
     def neighbours(self, entity: str, relation: str, direction: Direction) -> list[str]:
         """The entities that a relation leads to: from a head to its tails (`out`), or back (`into`)."""
         side: Adjacency = getattr(self, direction)
@@ -101,8 +109,13 @@ class KgStore:
 
     def triples_of(self, entity: str, relation: str | None = None) -> Iterator[KgTriple]:
         """Its triples as head, then those as tail; of one relation if one is given. A loop comes once."""
-        row = self.row(entity)
-        wanted = None if relation is None else self.relation_row(relation)
+        try:
+            yield from self._triples_of(self.row(entity), None if relation is None else self.relation_row(relation))
+        except Exception as error:
+            raise_damage(self.folder, error)
+            raise
+
+    def _triples_of(self, row: int, wanted: int | None) -> Iterator[KgTriple]:
         for side in (self.out, self.into):
             for each in side.relations_of(row).tolist() if wanted is None else [wanted]:
                 for other in side.neighbours_of(row, each).tolist():
@@ -149,8 +162,9 @@ class KgStore:
 
     def names_of(self, row: int) -> list[str]:
         """All names of an entity, the label first."""
-        return self._names.many(range(int(self._names_of[row]), int(self._names_of[row + 1])))
+        return self._names.between(int(self._names_of[row]), int(self._names_of[row + 1]))
 
+    @reads
     def namesakes(self, name: str) -> np.ndarray:
         """The entities that have this name, as label or alias; case, accents and punctuation aside. Rising rows."""
         words = name_words(name)
@@ -198,7 +212,7 @@ class KgStore:
         """All names of every relation, by row, the label first. Held in memory: there are about a thousand."""
         texts, starts = self._relation_names
         bounds = starts.tolist()
-        names = texts.many(range(len(texts)))
+        names = texts.between(0, len(texts))
         return [names[first:last] for first, last in pairwise(bounds)]
 
     @cached_property

@@ -17,6 +17,7 @@ import numpy as np
 from retrieval.kg.columns import places, stretch
 from retrieval.kg.folding import content_words, name_words
 from retrieval.kg.graph import Adjacency
+from retrieval.kg.layout import reads
 from retrieval.kg.store import KgStore
 from schemas import InvalidInput, KgTriple, estimate_tokens
 
@@ -60,6 +61,7 @@ class _Found(NamedTuple):
     tail: int
 
 
+@reads
 def subgraph(
     store: KgStore,
     entities: Sequence[str],

@@ -117,7 +117,8 @@ class Vocabulary:
         prefix = letters[: min(len(letters), _PREFIX)]
         patterns = _PATTERNS[len(prefix)][: _WITHIN[len(prefix)][most]]
         keys = mix(patterns @ (prefix.astype(np.uint64) + np.uint64(1)))
-        shared = self._words[stretches(self._starts, np.unique(buckets(keys, bits_of(self._starts))))]
+        found = np.unique(buckets(keys, bits_of(self._starts)))
+        shared = self._words[stretches(self._starts, found, len(self._words))]
         about_as_long = np.abs(self._letters[shared].astype(np.int64) - min(int(length[0]), _MOST_LETTERS)) <= most
         shared = shared[about_as_long]
         others = np.bitwise_count(self._masks[shared] ^ mask[0]) <= 2 * most  # an edit takes one letter, adds another

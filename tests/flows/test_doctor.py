@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from prefect.settings import Settings
 from cli import _silent_prefect
 from flows.doctor import examine, prefect_server, telemetry
 from pipelines.doctor import Finding
+from schemas import InvalidInput
 from tests.end_to_end.support import PRESET, ROOT, trailforge
+from tests.support.kg_agent import paths_store
 from tests.support.model_server import running, stats
 
 NOBODY = "http://127.0.0.1:9"
@@ -60,6 +63,58 @@ def test_examine_asks_the_model_only_when_told(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def found_by(preset: object, check: str, out: Path, **given: Path | None) -> list[Finding]:
+    return [each for each in examine(str(preset), None, None, out, call=False, **given) if each.check == check]
+
+
+def test_each_data_set_of_a_preset_is_looked_at_and_what_all_need_comes_once(tmp_path: Path) -> None:
+    """The third section names an encoder that nobody has; the second a graph that is not there."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "model: {name: scripted, url: 'http://127.0.0.1:9/v1'}\n"
+        "mcts_trajectories: {retrieval: {kind: bm25}}\n"
+        f"kg_questions: {{kg: {tmp_path}/none}}\n"
+        "kg_trajectories: {retrieval: {encoder: nobody/has-it, query_prefix: 'query: '}}\n"
+    )
+    (read,) = found_by(path, "preset", tmp_path)
+    assert read.detail.endswith("for mcts_trajectories, kg_trajectories, kg_questions")
+    encoders = found_by(path, "encoder", tmp_path)
+    assert [found.level for found in encoders] == ["ok", "warning"] and "nobody/has-it" in encoders[1].detail
+    graphs = found_by(path, "graph", tmp_path)
+    assert [found.level for found in graphs] == ["warning", "fault"] and "add --kg" in graphs[0].mend
+    assert len(found_by(path, "model server", tmp_path)) == len(found_by(path, "key", tmp_path)) == 1
+
+
+def test_the_demo_is_looked_at_for_all_its_data_sets(tmp_path: Path) -> None:
+    (found,) = found_by("demo", "preset", tmp_path)
+    assert found.detail.endswith("mcts_trajectories, document_bundles, kg_trajectories, kg_questions")
+
+
+def test_a_damaged_graph_and_an_index_of_another_prefix_are_faults_with_their_mends(tmp_path: Path) -> None:
+    graph = paths_store(tmp_path / "graph").folder
+    (found,) = found_by("dynasearcher", "graph", tmp_path, kg=graph)
+    assert (found.level, found.mend) == ("ok", "")
+    column = graph / "names.utf8.npy"
+    column.write_bytes(column.read_bytes()[:-1] + b"?")
+    (found,) = found_by("dynasearcher", "graph", tmp_path, kg=graph)
+    assert (found.level, found.mend) == ("fault", "build the store again") and "names.utf8.npy" in found.detail
+    index = tmp_path / "index"
+    index.mkdir()
+    meta = {"format": 1, "passage_prefix": "", "dimension": 768, "documents": 1, "sha256": {}}
+    (index / "meta.json").write_text(json.dumps({**meta, "encoder": "intfloat/multilingual-e5-base"}))
+    (found,) = found_by("dynasearcher", "documents", tmp_path, documents=index)
+    assert found.level == "fault" and '--passage-prefix "passage: "' in found.mend
+    (found,) = found_by("dynasearcher", "documents", tmp_path, documents=tmp_path / "passages.jsonl")
+    assert found.level == "fault" and found.mend.startswith("make one with `trailforge index`")
+    assert [each.level for each in found_by("dynasearcher", "documents", tmp_path)] == ["ok"]
+
+
+def test_options_that_the_preset_has_no_use_for_are_refused(tmp_path: Path) -> None:
+    for option in ("kg", "documents"):
+        with pytest.raises(InvalidInput, match=f"--{option}.*a run of mcts_trajectories takes none"):
+            found_by("msearcher", "packages", tmp_path, **{option: tmp_path})
+
+
 def test_ledgers_of_runs_that_go_on_below_a_root_are_looked_at(tmp_path: Path) -> None:
     run = tmp_path / "nightly" / "2026-11-20" / "mcts"
     (run / "ledger").mkdir(parents=True)
@@ -84,7 +139,7 @@ def test_the_command_says_faults_with_their_mends_and_ends_with_11(tmp_path: Pat
     lines = ended.out.splitlines()
     (at,) = (n for n, line in enumerate(lines) if line.startswith("fault"))
     assert "model server" in lines[at] and lines[at + 1].strip().startswith("mend: start it")
-    assert sum(line.startswith(("ok", "warning", "fault")) for line in lines) == 12
+    assert sum(line.startswith(("ok", "warning", "fault")) for line in lines) == 14
     assert SECRET not in ended.out
     with running() as url:
         assert trailforge(*arguments, "--model", url).code == 0

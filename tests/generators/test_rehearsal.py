@@ -65,7 +65,7 @@ def test_tokens_are_counted_by_words_digits_and_marks(text: str, tokens: int) ->
 async def test_the_demo_comes_out_as_it_was_measured() -> None:
     """A run with the embedded model: 824 calls, 208,943 prompt tokens, 3,931 others."""
     from pipelines.config import MctsRunConfig, read_config
-    from pipelines.mcts_trajectories import estimate
+    from pipelines.estimate import estimate
     from presets import load_preset
 
     source = Path(__file__).parents[2] / "sample_data" / "musique_style_questions.jsonl"

@@ -41,6 +41,15 @@ def test_a_graph_that_was_cut_short_is_refused_before_anything_is_written(graph:
         WRITTEN.on_graph(graph)
 
 
+def test_a_graph_with_another_bit_is_refused_before_anything_is_written(graph: Path) -> None:
+    path = graph / "out.neighbours.npy"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    for config in (FREE, WRITTEN):
+        with pytest.raises(RetrievalError, match=r"out\.neighbours\.npy is damaged: build the store again"):
+            config.on_graph(graph)
+
+
 @pytest.mark.parametrize("as_of", ["2019", "2019-07", "2019-07-01", ""])
 def test_a_date_is_a_day_a_month_or_a_year(as_of: str) -> None:
     assert KgQuestionRunConfig(as_of=as_of).as_of == as_of

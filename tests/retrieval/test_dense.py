@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import random
 import sys
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from retrieval import DenseIndex, DenseRetriever, Encoder
 from retrieval.dense import embedded_text
+from retrieval.seals import sealed
 from schemas import Document, RetrievalError
 from tests.retrieval.support import DOCUMENTS, ids, run
 
@@ -90,8 +93,9 @@ def test_the_same_documents_give_the_same_files(index: DenseIndex, encoder: Enco
 @pytest.mark.parametrize(("field", "value"), [("encoder", "e5"), ("passage_prefix", "passage: "), ("dimension", 768)])
 def test_another_encoder_is_refused(encoder: Encoder, folder: Path, field: str, value: object) -> None:
     meta = json.loads((folder / "meta.json").read_text())
+    del meta["seal"]
     (folder / "meta.json").write_text(json.dumps({**meta, field: value}))
-    with pytest.raises(RetrievalError, match=f"was made with the {field} '?{value}"):
+    with pytest.raises(RetrievalError, match=f"was made with the {field} '?{value}.*or build it again"):
         DenseIndex.open(folder, encoder)
 
 
@@ -108,11 +112,60 @@ def test_a_damaged_or_missing_file_is_named(encoder: Encoder, folder: Path, name
         DenseIndex.open(folder, encoder)
 
 
-@pytest.mark.parametrize("meta", ["{", "[]", "{}", '{"format": 99}'])
+DEEP = "[" * 900 + "]" * 900
+
+
+@pytest.mark.parametrize("meta", ["{", "[]", "{}", '{"format": 99}', '{"format": 1}', "[" * 100_000, DEEP, "\ufeff"])
 def test_a_damaged_description_is_named(encoder: Encoder, folder: Path, meta: str) -> None:
     (folder / "meta.json").write_text(meta)
     with pytest.raises(RetrievalError, match=r"meta\.json is .*: build the index again"):
         DenseIndex.open(folder, encoder)
+
+
+@pytest.mark.parametrize("change", [{"sha256": []}, {"sha256": {}}, {"dimension": "9"}, {"more": 1}, {"encoder": None}])
+def test_a_description_of_another_form_is_refused(encoder: Encoder, folder: Path, change: dict[str, object]) -> None:
+    meta = json.loads((folder / "meta.json").read_text())
+    del meta["seal"]
+    (folder / "meta.json").write_text(json.dumps({**meta, **change}))
+    with pytest.raises(RetrievalError, match=r"is (missing or )?damaged: build the index again"):
+        DenseIndex.open(folder, encoder)
+
+
+@pytest.mark.parametrize("name", ["meta.json", "vectors.faiss", "texts.arrow"])
+def test_damage_anywhere_is_an_error_of_ours_or_changes_no_answer(encoder: Encoder, folder: Path, name: str) -> None:
+    vector = encoder.encode_query("capital of Austria")
+    right = DenseIndex.open(folder, encoder).search(vector, 5)
+    content = (folder / name).read_bytes()
+    for seed in range(60):
+        draw, other = random.Random(seed), bytearray(content)
+        other[draw.randrange(len(content))] = draw.randrange(256)
+        (folder / name).write_bytes(other)
+        try:
+            assert DenseIndex.open(folder, encoder).search(vector, 5) == right
+        except RetrievalError as error:
+            assert str(folder) in str(error) and "build" in str(error)
+
+
+def test_files_that_are_no_index_with_the_right_hashes_are_refused(encoder: Encoder, folder: Path) -> None:
+    """As a folder from elsewhere may hold them: what reads them raises errors of its own kinds."""
+    meta = json.loads((folder / "meta.json").read_text())
+    unsealed = {name: value for name, value in meta.items() if name != "seal"}
+    for name in meta["sha256"]:
+        sound = (folder / name).read_bytes()
+        (folder / name).write_bytes(b"nothing of the kind")
+        hashes = {**meta["sha256"], name: hashlib.sha256(b"nothing of the kind").hexdigest()}
+        (folder / "meta.json").write_text(json.dumps(sealed({**unsealed, "sha256": hashes})))
+        with pytest.raises(RetrievalError, match="holds other files than an index does: build the index again"):
+            DenseIndex.open(folder, encoder)
+        (folder / name).write_bytes(sound)
+
+
+def test_an_index_of_an_earlier_version_opens(encoder: Encoder, folder: Path) -> None:
+    """It has neither a seal nor a prefix of queries."""
+    meta = json.loads((folder / "meta.json").read_text())
+    del meta["seal"], meta["query_prefix"]
+    (folder / "meta.json").write_text(json.dumps(meta))
+    assert DenseIndex.open(folder, encoder).texts.num_rows == len(DOCUMENTS)
 
 
 def test_a_folder_without_an_index(encoder: Encoder, tmp_path: Path) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pipelines.sources import read_questions
-from retrieval import Encoder, Retrieval, RetrievalConfig, build_index, open_retrieval, read_corpus
+from retrieval import Encoder, Retrieval, RetrievalConfig, build_index, check_retrieval, open_retrieval, read_corpus
 from retrieval.encoder import PACKAGED
-from schemas import InvalidInput, Passage, Question
+from schemas import InvalidInput, Passage, Question, RetrievalError
 from tests.retrieval.support import DOCUMENTS, ids, run
 
 QUESTION = Question(id="q", question="q", answer="a", paragraphs=DOCUMENTS)
@@ -62,6 +64,63 @@ async def _best_sentence(retrieval: Retrieval) -> list[tuple[Passage, str]]:
     return await retrieval.best_sentences("Where was Fritz Lang born?", passages, 1)
 
 
+PREFIXES = {"passage_prefix": "passage: ", "query_prefix": "query: "}
+
+
+@pytest.mark.real_model
+@pytest.mark.parametrize("said", [{}, PREFIXES, {"query_prefix": "query: "}])
+def test_an_index_brings_its_prefixes_along(tmp_path: Path, encoder: Encoder, said: dict[str, Any]) -> None:
+    """Whoever searches may say them too, as a preset does, or leave them to the index."""
+    build_index(corpus(tmp_path / "passages.jsonl.gz", ROWS), tmp_path / "index", **PREFIXES)
+    opened = open_retrieval(RetrievalConfig(scope="corpus", corpus_index=str(tmp_path / "index"), **said))
+    (first, _) = run(_passages(opened, "capital of Austria"))
+    texts = ["passage: Vienna\nVienna is the capital of Austria."]
+    cosine = encoder.encode_documents(texts)[0] @ encoder.encode_query("query: capital of Austria")
+    assert (first.id, first.score) == ("2", pytest.approx(float(cosine), abs=1e-5))
+
+
+@pytest.mark.real_model
+def test_what_is_said_of_queries_goes_over_the_index(tmp_path: Path, encoder: Encoder) -> None:
+    build_index(corpus(tmp_path / "passages.jsonl.gz", ROWS), tmp_path / "index", query_prefix="query: ")
+    config = RetrievalConfig(scope="corpus", corpus_index=str(tmp_path / "index"), query_prefix="ask: ")
+    (first, _) = run(_passages(open_retrieval(config), "capital of Austria"))
+    cosine = encoder.encode_documents(["Vienna\nVienna is the capital of Austria."])[0] @ encoder.encode_query(
+        "ask: capital of Austria"
+    )
+    assert first.score == pytest.approx(float(cosine), abs=1e-5)
+
+
+async def _passages(retrieval: Retrieval, query: str) -> list[Passage]:
+    return await (await retrieval.for_question(QUESTION)).retrieve(query, 2)
+
+
+@pytest.mark.real_model
+def test_an_index_that_does_not_fit_is_refused_before_the_encoder_is_loaded(
+    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = corpus(tmp_path / "passages.jsonl.gz", ROWS)
+    build_index(source, tmp_path / "index")
+    monkeypatch.setattr("retrieval.encoder._load", lambda name: pytest.fail(f"{name} was loaded"))
+    for changes, problem in (
+        ({"corpus_index": str(source)}, "holds no index: make one with `trailforge index`"),
+        ({"corpus_index": str(tmp_path / "none")}, "holds no index: make one with `trailforge index`"),
+        ({"encoder": "e5"}, "was made with the encoder 'minilm', not 'e5'"),
+        ({"passage_prefix": "passage: "}, 'build it again .trailforge index … --passage-prefix "passage: ".'),
+    ):
+        config = replace(RetrievalConfig(scope="corpus", corpus_index=str(tmp_path / "index")), **changes)
+        for look in (check_retrieval, open_retrieval):
+            with pytest.raises(RetrievalError, match=problem):
+                look(config)
+    with pytest.raises(RetrievalError, match="exists; give another folder"):
+        build_index(source, tmp_path / "index")
+
+
+def test_bm25_over_an_index_is_told_to_take_the_file(tmp_path: Path) -> None:
+    config = RetrievalConfig(kind="bm25", scope="corpus", corpus_index=str(tmp_path))
+    with pytest.raises(InvalidInput, match="no such file; bm25 searches a file of passages"):
+        check_retrieval(config)
+
+
 def test_the_corpus_scope_needs_an_index() -> None:
     with pytest.raises(InvalidInput, match="the scope corpus needs an index"):
         RetrievalConfig(scope="corpus")
@@ -88,6 +147,7 @@ def test_a_passage_needs_a_text_alone(tmp_path: Path) -> None:
         (b'{"text": "a", "id": 1}\n{"text": "b", "id": "1"}', "row 2, field 'id': '1' is the id of an earlier row"),
         (b'{"text": "a"}\n{', "row 2: not JSON"),
         (b"[1]", "row 1: not a JSON object"),
+        (b'{"text": "a", "more": ' + b"[" * 900 + b"]" * 900 + b"}", "row 1: not JSON"),
         (b"\xff", "cannot be read"),
         (gzip.compress(b'{"text": "a"}' * 99)[:-9], "cannot be read"),
     ],

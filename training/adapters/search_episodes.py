@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
 from protocols import r_search
-from retrieval.encoder import PACKAGED
 from schemas import ChatMessage, InvalidInput, from_dict
 from training.agents import Environment
+from training.config import SearchConfig
 from training.generation import Generated, ended
 from training.masks import END, ready
 from training.rollouts import RolloutLimits, TokenEpisode, roll_out_one
@@ -33,14 +33,11 @@ GoOn = Callable[[list[int], int, Sequence[str], Collection[int]], Awaitable[Gene
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchSettings:
+class SearchSettings(SearchConfig):
     """What agents search, and how much of it: what exports write for a framework's configuration."""
 
     documents: tuple[str, ...]
     """Folders of finished runs, or one corpus."""
-    kind: Literal["bm25", "dense"] = "bm25"
-    encoder: str = PACKAGED
-    """Of `dense`."""
     kg: str | None = None
     """A knowledge graph's folder, for `kg_search`."""
     top_k: int = 5
@@ -148,8 +145,7 @@ def _opened(protocol: str, settings: SearchSettings) -> Environment:
     return open_environment(
         protocol,
         [Path(folder) for folder in settings.documents],
-        kind=settings.kind,
-        encoder=settings.encoder,
+        search=SearchConfig(**{each.name: getattr(settings, each.name) for each in fields(SearchConfig)}),
         kg=Path(settings.kg) if settings.kg else None,
         top_k=settings.top_k,
     )

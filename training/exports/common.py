@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retrieval.encoder import PACKAGED
 from schemas import ChatMessage, RlRow, SftRow, to_dict
 from training.config import RlConfig, Scheduler, SftConfig, TrainPreset
 from training.masks import END, START, TRAINING_TEMPLATE
@@ -142,9 +141,9 @@ cp {TEMPLATE} $MODEL/{TEMPLATE}
 
 
 SEARCH_NOTE = """`documents` are absolute paths: of finished runs, whose documents or paragraphs are searched, or of
-one corpus. `kind` is `bm25`, or `dense` with an `encoder`. Questions of protocol `kg_search` also want a `kg`. An agent
-speaks the protocol that its question names. Results have no loss and are never tokenised again; an end of turn that
-was put behind a closing tag, and not sampled, has none either."""
+one corpus. `kind` is `bm25`, or `dense` with an `encoder` and its prefixes (empty: those of the index). Questions of
+protocol `kg_search` also want a `kg`. An agent speaks the protocol that its question names. Results have no loss and
+are never tokenised again; an end of turn that was put behind a closing tag, and not sampled, has none either."""
 
 
 def search_settings(export: Export) -> dict[str, object]:
@@ -152,8 +151,7 @@ def search_settings(export: Export) -> dict[str, object]:
     numbers = export.preset.rl
     return {
         "documents": [],
-        "kind": "bm25",
-        "encoder": PACKAGED,
+        **asdict(export.preset.retrieval),
         "kg": None,
         "top_k": numbers.top_k,
         "max_observation_tokens": numbers.max_observation_tokens,

@@ -153,6 +153,28 @@ def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
         build_kg(Given([("a", "r", "c")]), tmp_path / "store" / "manifest.json" / "below")
 
 
+def test_a_build_tidies_up_its_own_leftovers_alone(tmp_path: Path) -> None:
+    """`.NAME.tmp-` and eight hex digits, as a folder, is ours; nothing else is touched."""
+    foreign = [".store.tmp-mine", ".store.tmp-12ab34cd5", ".store.tmp-12AB34CD", ".other.tmp-12ab34cd"]
+    for name in (*foreign, ".store.tmp-12ab34cd"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "kept").write_text("")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "kept").write_text("")
+    (tmp_path / ".store.tmp-00000000").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / ".store.tmp-11111111").write_text("a file")
+    store_of(tmp_path / "store", [("a", "r", "b")])
+    assert not (tmp_path / ".store.tmp-12ab34cd").exists()
+    assert all([path.name for path in (tmp_path / name).iterdir()] == ["kept"] for name in (*foreign, "elsewhere"))
+    assert (tmp_path / ".store.tmp-11111111").is_file() and (tmp_path / ".store.tmp-00000000").is_symlink()
+
+
+def test_a_store_of_a_name_with_signs_is_built_and_tidied_up(tmp_path: Path) -> None:
+    (tmp_path / ".[kg]*.tmp-0123abcd").mkdir()
+    store_of(tmp_path / "[kg]*", [("a", "r", "b")])
+    assert [path.name for path in tmp_path.iterdir()] == ["[kg]*"]
+
+
 SLOW_BUILD = """
 import sys, time
 from pathlib import Path
