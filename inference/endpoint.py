@@ -220,17 +220,10 @@ def _sendable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def split_reasoning(text: str) -> tuple[str, str]:
-    """(reasoning, answer) of a chat reply that carries its thoughts in `<think>`; without thoughts, ("", text)."""
-    head, mark, tail = text.partition("</think>")
-    return (head.replace("<think>", "", 1).strip(), tail.strip()) if mark else ("", text)
-
-
 def _chat_reply(response: Any, key: str) -> Reply:
     choice = response.choices[0]
     thoughts = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None) or ""
-    inline, text = split_reasoning(choice.message.content or "")
-    return _reply(text, thoughts or inline, choice.finish_reason, response.usage, key)
+    return _reply(choice.message.content or "", thoughts, choice.finish_reason, response.usage, key)
 
 
 def _completion_reply(response: Any, key: str) -> Reply:

@@ -157,7 +157,11 @@ def _desk(config: JudgeConfig) -> JudgeDesk:
 async def _open(config: JudgeConfig, ledger: str) -> ModelClient:
     """On the loop that it lives on."""
     settings = ClientConfig(
-        base_url=config.url, model=config.model, max_in_flight=config.max_in_flight, timeout_s=config.timeout_s
+        base_url=config.url,
+        model=config.model,
+        reasoning=config.reasoning,
+        max_in_flight=config.max_in_flight,
+        timeout_s=config.timeout_s,
     )
     return ModelClient(settings, open_ledger(ledger, _ledger_file(config)))
 
