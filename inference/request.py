@@ -119,6 +119,11 @@ class Reply:
         """It ended at `max_tokens`, or at the end of the model's window."""
         return self.finish_reason == "length"
 
+    @property
+    def answer(self) -> str | None:
+        """Its text; None when it was cut: what the model would have said in the end, nobody knows."""
+        return None if self.is_cut else self.text
+
 
 def without_thoughts(reply: Reply, reasoning: Reasoning) -> Reply:
     """The reply with its answer as `text` and its thoughts as `reasoning`; not for agents' turns.

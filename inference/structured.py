@@ -1,4 +1,7 @@
-"""Replies with a form: constrained where the server can, checked always, with one repair try."""
+"""Replies with a form: constrained where the server can, checked always, with one repair try.
+
+A reply that was cut is malformed, whatever it holds.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from schemas import MalformedReply
 
 T = TypeVar("T")
 _REPAIR_SAMPLE = 1_000_000
-"""Added to the draw's number when a completion is asked again: a prompt without turns cannot be told what was wrong."""
+"""Added to the draw's number when a call is made again that cannot be told what was wrong: a prompt without turns, or a
+reply that says nothing, as one that was cut within its thoughts."""
 
 
 class Client(Protocol):
@@ -48,17 +52,23 @@ async def ask_matching(
 async def _ask(client: Client, request: Request, parse: Callable[[str], T], meter: Meter | None) -> T:
     reply = await client.complete(request, meter)
     try:
-        return parse(reply.text)
+        return _read(reply, parse)
     except MalformedReply as error:
         repaired = await client.complete(_repair(request, reply, str(error)), meter)
     try:
-        return parse(repaired.text)
+        return _read(repaired, parse)
     except MalformedReply as error:
         raise MalformedReply(f"{request.purpose or 'reply'}: {error}, twice; last: {repaired.text[:80]!r}") from error
 
 
+def _read(reply: Reply, parse: Callable[[str], T]) -> T:
+    if reply.answer is None:
+        raise MalformedReply(f"it was cut at {reply.completion_tokens} tokens")
+    return parse(reply.answer)
+
+
 def _repair(request: Request, reply: Reply, problem: str) -> Request:
-    if isinstance(request.prompt, str):
+    if isinstance(request.prompt, str) or not reply.text.strip():
         return replace(request, sample=request.sample + _REPAIR_SAMPLE)
     turns = (
         *request.prompt,

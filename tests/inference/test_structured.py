@@ -15,6 +15,7 @@ from inference import ChatTurn, Meter, ModelClient, Request, ask_json, ask_match
 from inference.scripted import ScriptedModel
 from schemas import ITEM_ERRORS, ContextOverflow, MalformedReply
 from tests.inference.support import answer, chat, completion, config, model_server
+from tests.support.cut_replies import CutModel
 
 SCHEMA = {
     "type": "object",
@@ -109,6 +110,25 @@ async def test_the_repair_tells_a_chat_what_was_wrong_and_wants_the_same_form() 
         "answer",
         3,
     )
+
+
+@pytest.mark.parametrize("draft", [GOOD, f"{GOOD} and so on", '{"answer": "La'])
+async def test_a_cut_reply_is_malformed_whatever_it_holds(draft: str) -> None:
+    left = [draft, GOOD]
+    model = CutModel(lambda _: left.pop(0), lambda _: len(left) > 0)
+    assert await ask_json(model, chat(), SCHEMA) == {"answer": "Lang"}
+    assert isinstance(model.requests[1].prompt, tuple) and "it was cut at" in model.requests[1].prompt[-1].content
+
+
+async def test_a_reply_that_is_cut_twice_is_no_answer() -> None:
+    with pytest.raises(MalformedReply, match="cut at 2 tokens, twice"):
+        await ask_matching(CutModel(lambda _: "answer 7"), chat(), lambda text: text)
+
+
+async def test_a_chat_that_said_nothing_is_drawn_anew_without_a_turn_of_nothing() -> None:
+    model, request = says(" ", GOOD), chat(sample=1)
+    await ask_json(model, request, SCHEMA)
+    assert model.requests[1].prompt == request.prompt and model.requests[1].sample > 10_000
 
 
 async def test_the_repair_of_a_text_is_another_draw_that_no_ordinary_draw_takes() -> None:
