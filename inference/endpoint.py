@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from inference.keys import KEY_VARIABLES, api_key, is_sendable
 from inference.request import Reply, Request
+from inference.structured import strict_schema
 from schemas import ContextOverflow, ProviderError, ServerUnavailable
 
 Dialect = Literal["openai", "llama_cpp", "vllm"]
@@ -143,6 +144,7 @@ class Endpoint:
         if request.json_schema is not None:
             schema = json.loads(request.json_schema)
             if "messages" in body:
+                schema = strict_schema(schema) if dialect == "openai" else schema  # the others heed limits, too
                 body["response_format"] = {
                     "type": "json_schema",
                     "json_schema": {"name": "reply", "schema": schema, "strict": True},

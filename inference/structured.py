@@ -6,7 +6,7 @@ A reply that was cut is malformed, whatever it holds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
@@ -20,6 +20,11 @@ _REPAIR_SAMPLE = 1_000_000
 """Added to the draw's number when a call is made again that cannot be told what was wrong: a prompt without turns, or a
 reply that says nothing, as one that was cut within its thoughts."""
 
+_STRICT_KEYWORDS = frozenset(
+    ("type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "$ref", "$defs")
+) | {"title", "description"}
+"""What strict mode takes of JSON schema everywhere; some providers and models take more."""
+
 
 class Client(Protocol):
     """Anything that answers requests."""
@@ -30,9 +35,27 @@ class Client(Protocol):
 
 
 async def ask_json(client: Client, request: Request, schema: dict[str, Any], meter: Meter | None = None) -> Any:
-    """The reply as parsed JSON that follows the schema. Raises `MalformedReply` when the repair does not either."""
-    text = json.dumps(schema, sort_keys=True)
+    """The reply as parsed JSON that follows the schema. Raises `MalformedReply` when the repair does not either.
+
+    A constrained model writes the fields in the order in which the schema declares them: put first what it has to think
+    of first.
+    """
+    text = json.dumps(schema)
     return await _ask(client, replace(request, json_schema=text), lambda reply: _parse_json(reply, text), meter)
+
+
+def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema without the keywords that strict structured outputs refuse, at OpenAI's or another provider: limits of
+    lengths, counts and numbers, patterns. Replies are held against the whole schema all the same (`ask_json`)."""
+    kept = {name: value for name, value in schema.items() if name in _STRICT_KEYWORDS}
+    for name in ("properties", "$defs"):
+        if name in kept:
+            kept[name] = {key: strict_schema(value) for key, value in kept[name].items()}
+    if "items" in kept:
+        kept["items"] = strict_schema(kept["items"])
+    if "anyOf" in kept:
+        kept["anyOf"] = [strict_schema(each) for each in kept["anyOf"]]
+    return kept
 
 
 async def ask_matching(

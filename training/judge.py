@@ -27,7 +27,7 @@ from training.prompts import load_prompt
 
 T = TypeVar("T")
 
-_SCHEMA = {
+SCHEMA = {
     "type": "object",
     "properties": {"score": {"type": "number", "minimum": 0, "maximum": 1}},
     "required": ["score"],
@@ -82,7 +82,7 @@ class Judge:
             sampling=Sampling(temperature=0.0, max_tokens=self.max_tokens),
             purpose="judge",
         )
-        verdict = await ask_json(self.client, request, _SCHEMA, meter)
+        verdict = await ask_json(self.client, request, SCHEMA, meter)
         return float(verdict["score"])
 
 

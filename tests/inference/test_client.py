@@ -21,7 +21,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference import ChatTurn, Meter, ModelClient, Prices, Reply, Request, Sampling, SqliteLedger, Usage
+from inference import ChatTurn, Meter, ModelClient, Prices, Reply, Request, Sampling, SqliteLedger, Usage, ask_json
 from inference.endpoint import retry_after
 from inference.request import without_thoughts
 from schemas import ContextOverflow, OutputError, ProviderError, ServerUnavailable, Stalled
@@ -145,6 +145,52 @@ async def test_a_schema_for_a_chat_is_sent_as_a_response_format(server: ModelSer
         await client.complete(chat(json_schema='{"type": "object"}'))
     sent = server.bodies[0]["response_format"]
     assert sent["type"] == "json_schema" and sent["json_schema"]["schema"] == {"type": "object"}
+
+
+LIMITED = {
+    "type": "object",
+    "properties": {
+        "splits": {"type": "array", "items": {"type": "string", "minLength": 1, "pattern": "a"}, "minItems": 1},
+        "minItems": {"anyOf": [{"type": "integer", "minimum": 1}, {"$ref": "#/$defs/a"}]},
+        "answer": {"type": "string", "enum": ["minimum"]},
+    },
+    "required": ["splits", "minItems", "answer"],
+    "additionalProperties": False,
+    "$defs": {"a": {"type": "number", "maximum": 2}},
+}
+UNLIMITED = {
+    "type": "object",
+    "properties": {
+        "splits": {"type": "array", "items": {"type": "string"}},
+        "minItems": {"anyOf": [{"type": "integer"}, {"$ref": "#/$defs/a"}]},
+        "answer": {"type": "string", "enum": ["minimum"]},
+    },
+    "required": ["splits", "minItems", "answer"],
+    "additionalProperties": False,
+    "$defs": {"a": {"type": "number"}},
+}
+
+
+@pytest.mark.parametrize(("dialect", "sent"), [("openai", UNLIMITED), ("vllm", LIMITED), ("llama_cpp", LIMITED)])
+async def test_a_strict_schema_has_no_keyword_that_strict_mode_refuses(
+    server: ModelServer, dialect: str, sent: dict
+) -> None:
+    async with client_of(server.url, dialect=dialect) as client:
+        await client.complete(chat(json_schema=json.dumps(LIMITED)))
+    assert server.bodies[0]["response_format"]["json_schema"] == {"name": "reply", "schema": sent, "strict": True}
+
+
+@pytest.mark.parametrize("dialect", ["openai", "vllm"])
+async def test_fields_reach_the_server_in_the_order_in_which_they_are_declared(
+    server: ModelServer, dialect: str
+) -> None:
+    server.replies = [answer('{"thought": "so", "answer": "Lang"}')]
+    text = {"type": "string"}
+    schema = {"type": "object", "properties": {"thought": text, "answer": text}, "required": ["thought", "answer"]}
+    async with client_of(server.url, dialect=dialect) as client:
+        await ask_json(client, chat(), schema)
+    sent = server.bodies[0]["response_format"]["json_schema"]["schema"]
+    assert list(sent["properties"]) == ["thought", "answer"]
 
 
 async def test_parameters_of_the_server_are_sent_and_are_part_of_the_key(server: ModelServer, tmp_path: Path) -> None:
