@@ -52,13 +52,15 @@ class StepWork:
         wanted = self.context.config.questions_per_bundle
         return [row_of(draft_of(each), n, self.item, self.context) for n, each in enumerate(joined[:wanted])]
 
-    async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str:
+    async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
         """A `filters.bundles.Reader`: first what is described, then the question with its name in the place of that."""
         if not documents:
             return await self._from_memory(asked(row), sample)
         passages = [Passage(id=d.id, title=d.title, text=d.text, score=0.0) for d in documents]
         names, first = names_of(documents), row.dag_nodes[0].query
         found = await self._read(first, passages, names, sample)
+        if found is None:
+            return None
         return await self._read(row.question.replace(_described(first), found), passages, names, sample)
 
     # Steps of the writer
@@ -70,12 +72,12 @@ class StepWork:
         said = set()
         for sentence in sentences_naming(name, self.item.documents)[: steps.kind_votes]:
             request = self._request(fill(prompt, text=sentence, name=name), sampling, "kind", grammar=_KIND_GRAMMAR)
-            said.add((await self._complete(request)).text.strip().removeprefix("n "))
+            said.add(((await self._complete(request)).answer or "").strip().removeprefix("n "))
         return said.pop() if len(said) == 1 and said <= {*KINDS} - {"thing"} else None
 
     # Reading
 
-    async def _read(self, query: str, passages: Sequence[Passage], names: set[str], sample: int) -> str:
+    async def _read(self, query: str, passages: Sequence[Passage], names: set[str], sample: int) -> str | None:
         """A short answer out of the nearest sentences that offer any; without such, what the model says of the nearest.
 
         Only then it may be anything: else it is a date, a figure or a name that stands there.
@@ -90,19 +92,19 @@ class StepWork:
         grammar = choice_of(spans) if spans else None
         return await self._short(prompt, config.read_temperature, "read", sample, grammar)
 
-    async def _from_memory(self, question: str, sample: int) -> str:
+    async def _from_memory(self, question: str, sample: int) -> str | None:
         prompt = fill(load_prompt("embedded_closed_book"), question=question)
         return await self._short(prompt, self.context.config.closed_book_temperature, "closed_book", sample)
 
     async def _short(
         self, prompt: str, temperature: float, purpose: str, sample: int, grammar: str | None = None
-    ) -> str:
+    ) -> str | None:
         config = self.context.config
         sampling = Sampling(
             temperature=temperature, top_p=config.top_p, max_tokens=config.read_max_tokens, stop=config.steps.stop
         )
         reply = await self._complete(self._request(prompt, sampling, purpose, sample=sample, grammar=grammar))
-        return short_answer(reply.text, config.steps.max_answer_words)
+        return None if reply.answer is None else short_answer(reply.answer, config.steps.max_answer_words)
 
     async def _complete(self, request: Request) -> Reply:
         return await self.context.client.complete(request, self.meter)

@@ -149,7 +149,7 @@ class BundleWork:
         reply = await ask_json(context.client, self._request(prompt, sampling, purpose="write"), SCHEMA, self.meter)
         return [row_of(draft, n, self.item, context) for n, draft in enumerate(reply["questions"])]
 
-    async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str:
+    async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
         """A `filters.bundles.Reader`."""
         config = self.context.config
         text = shown(documents, config.longest_document)
@@ -162,7 +162,7 @@ class BundleWork:
         sampling = Sampling(temperature=temperature, top_p=config.top_p, max_tokens=config.read_max_tokens)
         request = self._request(prompt, sampling, purpose="read" if documents else "closed_book", sample=sample)
         reply = await self.context.client.complete(request, self.meter)
-        return reply.text.strip()
+        return reply.answer and reply.answer.strip()
 
     def _request(self, prompt: str, sampling: Sampling, *, purpose: str, sample: int = 0) -> Request:
         return Request(

@@ -85,7 +85,7 @@ class KgQuestionWork:
         reply = await ask_json(self.context.client, request, schema_for(self.item), self.meter)
         return [row_of(wording_of(reply), self.item, self.context)]
 
-    async def answer(self, row: KgQuestion, sample: int) -> str:
+    async def answer(self, row: KgQuestion, sample: int) -> str | None:
         """A `filters.kg_questions.Reader`."""
         config = self.context.config
         sampling = Sampling(
@@ -96,8 +96,10 @@ class KgQuestionWork:
         )
         prompt = fill(load_prompt(_READ_PROMPTS[config.style]), question=row.question)
         request = self._request(prompt, sampling, purpose="closed_book", style=config.style, sample=sample)
-        text = (await self.context.client.complete(request, self.meter)).text.strip()
-        return short_answer(text, config.max_answer_words) if config.style == "completion" else text
+        text = (await self.context.client.complete(request, self.meter)).answer
+        if text is None or config.style == "chat":
+            return text and text.strip()
+        return short_answer(text, config.max_answer_words)
 
     def _request(
         self, prompt: str, sampling: Sampling, *, purpose: str, style: Style = "chat", sample: int = 0

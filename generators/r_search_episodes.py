@@ -20,6 +20,7 @@ from inference import ChatTurn, Meter, Reply, Request, Sampling
 from mcts.asker import Client
 from protocols import nl_dag, r_search
 from protocols.base import estimate_tokens, one_line
+from protocols.episodes import turn_text
 from retrieval import Tools
 from rewards import evidence_recall
 from schemas import BundleQuestion, Message, Origin, PlannedSearch, Provenance, RSearchReward, SearchEpisode
@@ -124,14 +125,15 @@ class _Work:
         ]
         results: Sequence[nl_dag.NodeResult] = ()
         first = await self._ask(messages, number)
-        messages.append(_assistant(_with_thoughts(first)))
+        messages.append(_assistant(first, turn_text(first)))
         turn, keys = r_search.readable_turn(messages[-1].content), [first.key]
-        if turn is not None and turn.plan is not None:
+        if turn is not None and turn.plan is not None and not first.is_cut:
             response = await r_search.respond(messages[-1].content, context.tools, context.config.top_k)
             results = response.results
             messages.append(Message(role="tool", content=response.text, train=False))
             second = await self._ask(messages, number)
-            messages.append(_assistant(_closed(second)))
+            # No thought belongs here: what a server delivers apart was thought before the agent took its turn.
+            messages.append(_assistant(second, second.text))
             keys.append(second.key)
         return self._episode(messages, results, "policy", context.model, keys)
 
@@ -150,6 +152,7 @@ class _Work:
             sample=number,
             seed=context.seed,
             purpose="plan" if len(messages) == 2 else "answer",
+            is_turn=True,
         )
         return await context.client.complete(request, self.meter)
 
@@ -244,17 +247,6 @@ def _search(result: nl_dag.NodeResult) -> PlannedSearch:
     )
 
 
-def _assistant(content: str) -> Message:
-    return Message(role="assistant", content=content, train=True)
-
-
-def _closed(reply: Reply) -> str:
-    """With the tag that the server cut off, unless the reply itself was cut short."""
-    text = reply.text.strip()
-    return text if reply.is_cut else r_search.close_turn(text)
-
-
-def _with_thoughts(reply: Reply) -> str:
-    """The same; a reasoning model's thoughts, which its server keeps apart, are the thought that the protocol wants."""
-    text, thoughts = _closed(reply), reply.reasoning.strip()
-    return f"<think>{thoughts}</think>{text}" if thoughts and "<think>" not in text else text
+def _assistant(reply: Reply, text: str) -> Message:
+    """A turn as the model wrote it, with the tag that the server cut off, unless the reply itself was cut short."""
+    return Message(role="assistant", content=text if reply.is_cut else r_search.close_turn(text), train=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from inference.budget import Budget, Caps
 from inference.endpoint import Dialect, Endpoint, Failure
 from inference.ledger import Ledger
-from inference.request import Reply, Request
+from inference.request import Reasoning, Reply, Request, without_thoughts
 from inference.throttle import Permit, Throttle, ThrottleConfig
 from inference.usage import Counters, Meter, Prices
 from schemas import BudgetExceeded, InvalidInput, OutputError, ServerUnavailable, Stalled, TrailforgeError
@@ -46,6 +46,8 @@ class ClientConfig:
     """JSON object sent with every call; part of its key."""
     redo: int = 0
     """See `Request.redo`."""
+    reasoning: Reasoning = "separate"
+    """Where the model's thoughts are."""
 
     @property
     def urls(self) -> list[str]:
@@ -77,10 +79,15 @@ class ModelClient:
         self._stopped: TrailforgeError | None = None
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """The reply, from the ledger or a server. Raises `ProviderError` and its kinds, or `BudgetExceeded`."""
+        """The reply, from the ledger or a server; a chat's without its thoughts, unless it is an agent's turn.
+
+        Raises `ProviderError` and its kinds, or `BudgetExceeded`.
+        """
         if self._config.extra_body or self._config.redo:
             request = replace(request, extra_body=self._config.extra_body, redo=self._config.redo)
         reply = await asyncio.shield(self._flight(request))
+        if not request.is_turn and not isinstance(request.prompt, str):
+            reply = without_thoughts(reply, self._config.reasoning)
         if meter is not None:
             meter.add(reply)
         return reply

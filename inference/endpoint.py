@@ -13,6 +13,7 @@ from typing import Any, Literal
 from inference.charges import own_tokens, reported_tokens
 from inference.keys import KEY_VARIABLES, api_key
 from inference.request import Reply, Request
+from inference.structured import strict_schema
 from inference.wire import Answer, Unanswered, Untaken, Wire
 from schemas import ContextOverflow, ProviderError, ServerUnavailable, parse_json
 from schemas.visible import visible
@@ -149,6 +150,7 @@ class Endpoint:
         if request.json_schema is not None:
             schema = json.loads(request.json_schema)
             if "messages" in body:
+                schema = strict_schema(schema) if dialect == "openai" else schema  # the others heed limits, too
                 body["response_format"] = {
                     "type": "json_schema",
                     "json_schema": {"name": "reply", "schema": schema, "strict": True},
@@ -207,17 +209,10 @@ def _number(text: str | None) -> float | None:
     return max(0.0, number) if math.isfinite(number) else None
 
 
-def split_reasoning(text: str) -> tuple[str, str]:
-    """(reasoning, answer) of a chat reply that carries its thoughts in `<think>`; without thoughts, ("", text)."""
-    head, mark, tail = text.partition("</think>")
-    return (head.replace("<think>", "", 1).strip(), tail.strip()) if mark else ("", text)
-
-
 def _chat_reply(choice: dict[str, Any], key: str) -> Reply:
     message = choice["message"]
     thoughts = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
-    inline, text = split_reasoning(_text(message.get("content")))
-    return _reply(text, thoughts or inline, choice, key)
+    return _reply(_text(message.get("content")), thoughts, choice, key)
 
 
 def _completion_reply(choice: dict[str, Any], key: str) -> Reply:

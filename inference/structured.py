@@ -1,9 +1,12 @@
-"""Replies with a form: constrained where the server can, checked always, with one repair try."""
+"""Replies with a form: constrained where the server can, checked always, with one repair try.
+
+A reply that was cut is malformed, whatever it holds.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
@@ -14,7 +17,13 @@ from schemas import MalformedReply
 
 T = TypeVar("T")
 _REPAIR_SAMPLE = 1_000_000
-"""Added to the draw's number when a completion is asked again: a prompt without turns cannot be told what was wrong."""
+"""Added to the draw's number when a call is made again that cannot be told what was wrong: a prompt without turns, or a
+reply that says nothing, as one that was cut within its thoughts."""
+
+_STRICT_KEYWORDS = frozenset(
+    ("type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "$ref", "$defs")
+) | {"title", "description"}
+"""What strict mode takes of JSON schema everywhere; some providers and models take more."""
 
 
 class Client(Protocol):
@@ -26,9 +35,27 @@ class Client(Protocol):
 
 
 async def ask_json(client: Client, request: Request, schema: dict[str, Any], meter: Meter | None = None) -> Any:
-    """The reply as parsed JSON that follows the schema. Raises `MalformedReply` when the repair does not either."""
-    text = json.dumps(schema, sort_keys=True)
+    """The reply as parsed JSON that follows the schema. Raises `MalformedReply` when the repair does not either.
+
+    A constrained model writes the fields in the order in which the schema declares them: put first what it has to think
+    of first.
+    """
+    text = json.dumps(schema)
     return await _ask(client, replace(request, json_schema=text), lambda reply: _parse_json(reply, text), meter)
+
+
+def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema without the keywords that strict structured outputs refuse, at OpenAI's or another provider: limits of
+    lengths, counts and numbers, patterns. Replies are held against the whole schema all the same (`ask_json`)."""
+    kept = {name: value for name, value in schema.items() if name in _STRICT_KEYWORDS}
+    for name in ("properties", "$defs"):
+        if name in kept:
+            kept[name] = {key: strict_schema(value) for key, value in kept[name].items()}
+    if "items" in kept:
+        kept["items"] = strict_schema(kept["items"])
+    if "anyOf" in kept:
+        kept["anyOf"] = [strict_schema(each) for each in kept["anyOf"]]
+    return kept
 
 
 async def ask_matching(
@@ -48,17 +75,23 @@ async def ask_matching(
 async def _ask(client: Client, request: Request, parse: Callable[[str], T], meter: Meter | None) -> T:
     reply = await client.complete(request, meter)
     try:
-        return parse(reply.text)
+        return _read(reply, parse)
     except MalformedReply as error:
         repaired = await client.complete(_repair(request, reply, str(error)), meter)
     try:
-        return parse(repaired.text)
+        return _read(repaired, parse)
     except MalformedReply as error:
         raise MalformedReply(f"{request.purpose or 'reply'}: {error}, twice; last: {repaired.text[:80]!r}") from error
 
 
+def _read(reply: Reply, parse: Callable[[str], T]) -> T:
+    if reply.answer is None:
+        raise MalformedReply(f"it was cut at {reply.completion_tokens} tokens")
+    return parse(reply.answer)
+
+
 def _repair(request: Request, reply: Reply, problem: str) -> Request:
-    if isinstance(request.prompt, str):
+    if isinstance(request.prompt, str) or not reply.text.strip():
         return replace(request, sample=request.sample + _REPAIR_SAMPLE)
     turns = (
         *request.prompt,

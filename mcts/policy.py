@@ -45,17 +45,20 @@ class ModelPolicy:
     def __init__(self, asker: Asker, prompts: PolicyPrompts, config: PolicyConfig) -> None:
         self._asker, self._prompts, self._config = asker, prompts, config
 
-    async def is_decomposable(self, sub_question: str) -> bool:
-        """One yes/no judgement. Raises `MalformedReply` when there is neither, twice."""
-        return await self._asker.matching(
-            fill(self._prompts.decomposable, question=sub_question),
-            _yes_or_no,
-            purpose="judge",
-            sampling=self._sampling(self._config.judge_max_tokens),
-        )
+    async def is_decomposable(self, sub_question: str) -> bool | None:
+        """One yes/no judgement; None when the reply has neither, or was cut, twice."""
+        try:
+            return await self._asker.matching(
+                fill(self._prompts.decomposable, question=sub_question),
+                _yes_or_no,
+                purpose="judge",
+                sampling=self._sampling(self._config.judge_max_tokens),
+            )
+        except MalformedReply:
+            return None
 
     async def propose(self, sub_question: str, count: int) -> Proposal:
-        """`count` different splits in one reply; a reply that breaks the schema twice counts as malformed."""
+        """`count` different splits in one reply; one that breaks the schema or is cut, twice, counts as malformed."""
         prompt = fill(self._prompts.split, question=sub_question, count=str(count))
         sampling = self._sampling(self._config.split_max_tokens)
         try:
@@ -89,13 +92,13 @@ class RulePolicy:
         return Proposal(splits=tuple(candidates[:count]), origin="rule")
 
     async def _choose(self, sub_question: str, candidates: list[tuple[str, str]]) -> int:
-        """0-based choice; the rules' first when the model names none."""
+        """0-based choice; the rules' first when the model names none, or its reply was cut."""
         listing = "\n".join(
             f"{number}. {first} / {second}" for number, (first, second) in enumerate(candidates, start=1)
         )
         prompt = fill(self._prompts.choose_split, question=sub_question, candidates=listing)
         reply = await self._asker.text(prompt, purpose="choose", sampling=Sampling(max_tokens=4, stop=("\n",)))
-        number = re.search(r"\d+", reply.text)
+        number = re.search(r"\d+", reply.answer or "")
         chosen = int(number[0]) - 1 if number else 0
         return chosen if 0 <= chosen < len(candidates) else 0
 

@@ -105,14 +105,16 @@ class PlanRunner:
         self._golds, self._asker, self._retriever = golds, asker, retriever
         self._reader, self._prompts, self._config = reader, prompts, config
 
-    async def __call__(self, plan: Plan, repeat: int) -> Simulation:
-        """Run the plan. A level's sub-questions, which do not need each other, run at once."""
+    async def __call__(self, plan: Plan, repeat: int) -> Simulation | None:
+        """Run the plan; None when an answer was cut. A level's sub-questions do not need each other and run at once."""
         variation = variation_of(repeat, len(plan))
         steps: dict[int, Step] = {}
         for level in execution_levels(plan):
             answers = {position + 1: step.answer for position, step in steps.items()}
             done = await asyncio.gather(*(self._step(i, plan.sub_questions[i], answers, variation) for i in level))
-            steps.update((step.index, step) for step in done)
+            if None in done:
+                return None
+            steps.update((step.index, step) for step in done if step is not None)
         answer = steps[sink(plan)].answer
         return Simulation(
             steps=tuple(steps[position] for position in sorted(steps)),
@@ -122,8 +124,8 @@ class PlanRunner:
             varied_step=variation.step,
         )
 
-    async def _step(self, index: int, sub_question: str, answers: dict[int, str], variation: Variation) -> Step:
-        """Search, then answer shortly from the passages (Eq. 8: dependencies enter by their answers)."""
+    async def _step(self, index: int, sub_question: str, answers: dict[int, str], variation: Variation) -> Step | None:
+        """Search, then answer shortly from the passages (Eq. 8: dependencies enter by their answers); None when cut."""
         question = resolve(sub_question, answers)
         if any(not answers[k] for k in references(sub_question)):
             return _unanswerable(index, sub_question, question)
@@ -133,6 +135,8 @@ class PlanRunner:
         passages = tuple(await self._retriever.retrieve(query, self._config.top_k))
         sample = variation.sample if variation.kind == "answer" else 0
         answer, key = await self._answer(question, passages, sample)
+        if answer is None:
+            return None
         return Step(
             index=index,
             sub_question=sub_question,
@@ -155,12 +159,13 @@ class PlanRunner:
                 sample=sample + attempt * _SAMPLES_PER_TRY,
             )
             keys.append(reply.key)
-            rephrased = first_line(reply.text)
+            rephrased = first_line(reply.answer or "")
             if is_usable_query(rephrased, query):
                 return rephrased, keys
         return query, keys
 
-    async def _answer(self, question: str, passages: Sequence[Passage], sample: int) -> tuple[str, str]:
+    async def _answer(self, question: str, passages: Sequence[Passage], sample: int) -> tuple[str | None, str]:
+        """The answer, None when the reply was cut, and its call."""
         config = self._config
         prompt = fill(self._prompts.answer, question=question, context=await self._reader(question, passages))
         temperature = config.sample_temperature if sample else config.plain_temperature
@@ -170,7 +175,9 @@ class PlanRunner:
             sampling=self._sampling(temperature, config.answer_max_tokens),
             sample=sample,
         )
-        return within_a_sentence(short_answer(reply.text, config.max_answer_words), passages), reply.key
+        if reply.answer is None:
+            return None, reply.key
+        return within_a_sentence(short_answer(reply.answer, config.max_answer_words), passages), reply.key
 
     def _sampling(self, temperature: float, max_tokens: int) -> Sampling:
         config = self._config

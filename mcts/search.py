@@ -71,8 +71,8 @@ class Proposal:
 class Policy(Protocol):
     """Who proposes splits and judges what can be split (the paper's pi_theta)."""
 
-    async def is_decomposable(self, sub_question: str) -> bool:
-        """Can this sub-question be divided in a meaningful way?"""
+    async def is_decomposable(self, sub_question: str) -> bool | None:
+        """Can this sub-question be divided in a meaningful way? None: there is no verdict."""
         ...
 
     async def propose(self, sub_question: str, count: int) -> Proposal:
@@ -91,8 +91,10 @@ class Simulation:
     varied_step: int | None
 
 
-RollOut = Callable[[Plan, int], Awaitable[Simulation]]
-"""(plan, repeat) -> simulation. Repeat 0 is the plain rollout; every further number varies it in its own way."""
+RollOut = Callable[[Plan, int], Awaitable[Simulation | None]]
+"""(plan, repeat) -> simulation. Repeat 0 is the plain rollout; every further number varies it in its own way. None: a
+reply that it rests on was cut. That says nothing of the plan (r is the answer's correctness, and there is none), so it
+is not backed up and no row is made of it; its number is spent, so that the plan's next rollout is another one."""
 
 
 async def search(
@@ -144,7 +146,8 @@ class _Search:
 
     async def run(self) -> SearchTree:
         whole = self.question.question
-        self.tree = Tree(whole, decomposable=await self.judge(whole), origin="policy")
+        # Questions come to be split: without a verdict the root is worth the try.
+        self.tree = Tree(whole, decomposable=await self.judge(whole, unknown=True), origin="policy")
         while (stop := self.stop_reason()) is None:
             await self.simulate(self.select())
         if self.has_no_correct_rollout():
@@ -234,10 +237,12 @@ class _Search:
         verdicts = await asyncio.gather(*(self.judge(sub_question) for sub_question in new))
         child.decomposable = (*inherited[: split.index], *verdicts, *inherited[split.index + 1 :])
 
-    async def judge(self, sub_question: str) -> bool:
-        """Is it decomposable? Asked once per wording."""
+    async def judge(self, sub_question: str, *, unknown: bool = False) -> bool:
+        """Is it decomposable? Asked once per wording. Without a verdict, which is counted, it is `unknown`."""
         if sub_question not in self.judged:
-            self.judged[sub_question] = await self.policy.is_decomposable(sub_question)
+            verdict = await self.policy.is_decomposable(sub_question)
+            self.dropped["malformed"] += verdict is None
+            self.judged[sub_question] = unknown if verdict is None else verdict
         return self.judged[sub_question]
 
     async def roll_out_all(self, targets: list[TreeNode], *judgements: Awaitable[None]) -> None:
@@ -245,25 +250,32 @@ class _Search:
         planned: Counter[int] = Counter()
         repeats = []
         for node in targets:
-            repeats.append(node.own_rollouts + planned[node.id])
+            repeats.append(node.repeats + planned[node.id])
             planned[node.id] += 1
         rollouts = asyncio.gather(*(self.roll_out(n.plan, r) for n, r in zip(targets, repeats, strict=True)))
         simulations, _ = await asyncio.gather(rollouts, asyncio.gather(*judgements))
         for node, simulation in zip(targets, simulations, strict=True):
-            self.rollouts.append(
-                Rollout(
-                    index=len(self.rollouts),
-                    node=node.id,
-                    variation=simulation.variation,
-                    varied_step=simulation.varied_step,
-                    steps=simulation.steps,
-                    answer=simulation.answer,
-                    reward=simulation.reward,
-                )
-            )
-            self.tree.backpropagate(node, simulation.reward)
-            if node.is_leaf_plan and node.own_rollouts >= self.config.max_leaf_rollouts:
+            if simulation is None:
+                node.cut_rollouts += 1
+            else:
+                self.keep(node, simulation)
+            if node.is_leaf_plan and node.repeats >= self.config.max_leaf_rollouts:
                 self.tree.close(node)
+
+    def keep(self, node: TreeNode, simulation: Simulation) -> None:
+        """Number a rollout and back it up."""
+        self.rollouts.append(
+            Rollout(
+                index=len(self.rollouts),
+                node=node.id,
+                variation=simulation.variation,
+                varied_step=simulation.varied_step,
+                steps=simulation.steps,
+                answer=simulation.answer,
+                reward=simulation.reward,
+            )
+        )
+        self.tree.backpropagate(node, simulation.reward)
 
     def stop_reason(self) -> StopReason | None:
         """Why the search ends now; None to go on."""
@@ -304,8 +316,8 @@ class _Search:
         oracle = self.add_oracle()
         if oracle is None:
             return None
-        while oracle.own_rollouts < self.config.oracle_rollouts and not self.is_satisfied():
-            left = self.config.oracle_rollouts - oracle.own_rollouts
+        while oracle.repeats < self.config.oracle_rollouts and not self.is_satisfied():
+            left = self.config.oracle_rollouts - oracle.repeats
             await self.roll_out_all([oracle] * min(self.config.width, left))
         return "satisfied" if self.is_satisfied() else None
 

@@ -27,6 +27,8 @@ class TreeNode:
     """V: mean reward of those rollouts."""
     own_rollouts: int = 0
     """Rollouts of this very plan."""
+    cut_rollouts: int = 0
+    """Rollouts of it that came to no end, and count for nothing else."""
     pending: int = 0
     """Virtual losses: selections under way through this node."""
     expanding: bool = False
@@ -38,6 +40,11 @@ class TreeNode:
     def is_leaf_plan(self) -> bool:
         """True when no sub-question can be split further."""
         return not any(self.decomposable)
+
+    @property
+    def repeats(self) -> int:
+        """Rollouts of this very plan that were begun: the number of the next one."""
+        return self.own_rollouts + self.cut_rollouts
 
 
 class Tree:

@@ -13,6 +13,7 @@ from generators.mcts_trajectories import GeneratorConfig
 from inference import Caps, ClientConfig, Prices, check_ledger_url
 from inference.client import split_urls
 from inference.endpoint import Dialect
+from inference.request import Reasoning
 from inference.vllm_server import VllmConfig
 from pipelines.attempts import Patience
 from retrieval import RetrievalConfig
@@ -33,6 +34,9 @@ class ModelConfig:
     of the same model share the calls: a list, or URLs with commas between them."""
     dialect: Dialect = "openai"
     """How the server wants grammars and schemas."""
+    reasoning: Reasoning = "separate"
+    """Where a reasoning model's thoughts are. `separate`: the server sends them beside the reply (vLLM with a reasoning
+    parser). `inline`: in the reply, up to `</think>`. An agent's turns are kept as they come either way."""
     max_in_flight: int = 64
     """Calls at a time, per worker."""
     timeout_s: float = 900.0
@@ -62,6 +66,7 @@ class ModelConfig:
             base_url=self.url,
             model=self.name,
             dialect=self.dialect,
+            reasoning=self.reasoning,
             max_in_flight=self.max_in_flight,
             timeout_s=self.timeout_s,
             stall_s=self.stall_s,
@@ -155,6 +160,8 @@ class RunConfig(ABC):
         del content["card"]
         for name in ("url", "max_in_flight", "timeout_s", "stall_s"):
             del content["model"][name]
+        if self.model.reasoning == "separate":
+            del content["model"]["reasoning"]
         for name in ("questions_in_flight", "worker_start_s", "worker_silence_s"):
             del content["schedule"][name]
         del content["ledger"]

@@ -22,17 +22,42 @@ TAGS = (
 _NAMES = "|".join(TAGS)
 _TAG = re.compile(rf"<\s*(/?)\s*({_NAMES})\s*/?\s*>", re.IGNORECASE)
 _TAG_START = re.compile(rf"<(?=\s*/?\s*(?:{_NAMES})\s*/?\s*>|\|[^<>|\s]+\|>)", re.IGNORECASE)
+_TEMPLATE_TOKEN = re.compile(
+    r"<\|[^<>|\s]+\|>"  # ChatML, Llama 3 and 4, Phi, Granite, GLM, gpt-oss, Kimi …
+    r"|<｜[^<>｜\s]+｜>"  # DeepSeek, its bars full-width
+    r"|</?(?:s|bos|eos|pad|unk)>|<(?:sop|eop)>"  # Llama 2, Mistral, Gemma, ChatGLM
+    r"|<(?:start|end)_of_(?:turn|image)>"  # Gemma
+    r"|<</?SYS>>|\[/?INST\]"  # Llama 2, Mistral
+    r"|\[/?(?:SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK|gMASK)\]"  # Mistral, GLM
+    r"|\[\|[^\[\]|\s]+\|\]"  # EXAONE
+)
+_HARMLESS = {"<": "&lt;", "[": "&#91;"}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def escape_retrieved(text: str) -> str:
     """Make retrieved text harmless: it must not be able to end a tool turn or to speak for the agent.
 
-    The `<` of a protocol's tag (any case, spaces allowed) and of a chat template's `<|token|>` becomes `&lt;`;
-    everything else stays. Control characters but newline and tab, and lone surrogates, are removed first, so that
-    none can hide a tag. Applying it twice changes nothing.
+    The `<` of a protocol's tag (any case, spaces allowed) becomes `&lt;`, and so does the first character of what is a
+    special token in a chat template, of whatever model (`<|im_end|>`, `</s>`; `[INST]` becomes `&#91;INST]`);
+    everything else stays. Control characters but newline and tab, and lone surrogates, are removed first, so that none
+    can hide a tag. Applying it twice changes nothing.
     """
-    return _TAG_START.sub("&lt;", _CONTROL.sub("", text))
+    text = _TAG_START.sub("&lt;", _CONTROL.sub("", text))
+    return _TEMPLATE_TOKEN.sub(lambda match: _HARMLESS[match[0][0]] + match[0][1:], text)
+
+
+def unescape(text: str) -> str:
+    """The reverse of `escape_retrieved`, as far as it can be reversed."""
+    for plain, harmless in _HARMLESS.items():
+        text = text.replace(harmless, plain)
+    return text
+
+
+def template_token_in(text: str) -> str | None:
+    """The first special token of a chat template, of whatever model, that a text holds; None when there is none."""
+    found = _TEMPLATE_TOKEN.search(text)
+    return found[0] if found else None
 
 
 def one_line(text: str) -> str:

@@ -1,7 +1,9 @@
 """The one loop in which an agent of any `Grammar` talks with its tools, for making data, training and evaluation.
 
-The agent's words are kept as they came. Who wrote which part of the text is kept beside it, so that a loss mask is read
-from spans and never found again by searching the text.
+The agent's words are kept as they came: nothing is cut out of them or put right, so the format is judged on what the
+model wrote. Where a turn with slips is carried out all the same, `Turn.repairs` names the mends beside it. Who wrote
+which part of the text is kept beside it too, so that a loss mask is read from spans and never found again by searching
+the text.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from inference import ChatTurn, Meter, Reply, Request, Sampling
-from protocols.base import estimate_tokens
+from protocols.base import estimate_tokens, tags_in
 from protocols.grammar import Grammar, Observation, Search, Turn
 from schemas import ContextOverflow, MalformedReply, Message, Passage
 
@@ -160,6 +162,7 @@ async def run_episode(
             sample=sample,
             seed=seed,
             purpose=f"episode {grammar.name}",
+            is_turn=True,
             priority=priority,
         )
         try:
@@ -205,7 +208,7 @@ class _Episode:
 
     def add_turn(self, reply: Reply) -> Search | None:
         """Take what the model wrote. Returns the search to execute next, if any."""
-        text = _agent_text(reply)
+        text = turn_text(reply)
         end = "" if reply.is_cut else self._grammar.missing_end(text)
         self._segments += [Segment(author="agent", text=text), Segment(author="stop", text=end)]
         self._messages.append(Message(role="assistant", content=text + end, train=True))
@@ -267,11 +270,13 @@ class _Episode:
         self._tokens = reply.prompt_tokens - self._opening_tokens + reply.completion_tokens
 
 
-def _agent_text(reply: Reply) -> str:
-    """What the model wrote. A chat reply comes with its thoughts apart, so they are put back between their tags.
+def turn_text(reply: Reply) -> str:
+    """An agent's turn as the model wrote it.
 
-    Not where the text has a thought of its own: then they are a reasoning model's, made before it took its turn.
+    Thoughts that a server delivers apart are the protocol's thought: they go back between the tags that the server took
+    off, without a change. A thought that nothing follows was not closed. They stay apart where the text has a thought
+    of its own: then they are a reasoning model's, made before it took its turn.
     """
-    if not reply.reasoning or "<think>" in reply.text:
+    if not reply.reasoning or "<think>" in tags_in(reply.text):
         return reply.text
-    return f"<think>{reply.reasoning}</think>\n{reply.text}"
+    return f"<think>{reply.reasoning}</think>{reply.text}" if reply.text else f"<think>{reply.reasoning}"

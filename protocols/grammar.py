@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from protocols.base import one_line, tags_in
+from protocols.base import one_line, tags_in, unescape
 from protocols.repair import Repair
 from rewards.turn_format import per_turn_format_reward
 from schemas import MalformedReply, Message, Passage, Role
@@ -318,7 +318,7 @@ def titles_of_lines(result: str, start: re.Pattern[str]) -> list[str]:
     As in the text that the agent read: white space is collapsed, tags are plain again.
     """
     rests = (line[match.end() :] for line in result.split("\n") if (match := start.match(line)))
-    return [rest[: _closing_bracket(rest)].replace("&lt;", "<") for rest in rests]
+    return [unescape(rest[: _closing_bracket(rest)]) for rest in rests]
 
 
 def _closing_bracket(text: str) -> int:

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
-from protocols.base import one_line
+from protocols.base import one_line, unescape
 from retrieval.base import Retriever
 from rewards.dag import MAX_NODES, TOOLS, PlanProblem, PlanProblemKind, dag_problems, is_node_id
 from schemas import BudgetExceeded, MalformedReply, Passage, PlanEdge, PlanNode, ProviderError, SearchStatus
@@ -198,7 +198,7 @@ def render_results(results: Sequence[NodeResult]) -> str:
 def read_titles(result: str) -> list[str]:
     """The titles that `render_results` wrote, tags in them plain again."""
     titles = (line.removeprefix("Title: ") for line in result.split("\n") if line.startswith("Title: "))
-    return [title.replace("&lt;", "<") for title in titles]
+    return [unescape(title) for title in titles]
 
 
 def _refuse(problems: Sequence[PlanProblem]) -> None:

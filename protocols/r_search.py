@@ -153,11 +153,9 @@ async def respond(
 
 
 def close_turn(text: str) -> str:
-    """A reply that ended at one of `STOP`, with that tag, which servers cut off."""
-    for tag in STOP:
-        if text.count(tag.replace("/", "")) > text.count(tag):
-            return f"{text.rstrip()}\n{tag}" if tag == "</search>" else f"{text.rstrip()}{tag}"
-    return text
+    """A reply that ended at one of `STOP`, with that tag, which servers cut off; nothing else of it changes."""
+    last = (tags_in(text) or [""])[-1]
+    return text + next((tag for tag in STOP if last == tag.replace("/", "")), "")
 
 
 def parse_turn(text: str) -> Turn:

@@ -85,6 +85,7 @@ class DroppedSplits:
     """How many proposed splits were not used, by reason."""
 
     malformed: int = 0
+    """Replies, with splits or with a verdict on whether there are any, that could not be read or were cut."""
     identical: int = 0
     no_progress: int = 0
     invalid: int = 0

@@ -206,6 +206,8 @@ class JudgeConfig:
     """File that remembers verdicts; empty: one in the user's cache. TRAILFORGE_LEDGER_URL goes over both."""
     max_tokens: int = 64
     """Of a verdict; more for a model that thinks first."""
+    reasoning: Literal["separate", "inline"] = "separate"
+    """Where such a model's thoughts are: sent beside the verdict, or in it, up to `</think>`."""
     max_in_flight: int = 64
     """Calls at a time, of one process."""
     timeout_s: float = 120.0

@@ -27,7 +27,7 @@ from training.prompts import load_prompt
 
 T = TypeVar("T")
 
-_SCHEMA = {
+SCHEMA = {
     "type": "object",
     "properties": {"score": {"type": "number", "minimum": 0, "maximum": 1}},
     "required": ["score"],
@@ -82,7 +82,7 @@ class Judge:
             sampling=Sampling(temperature=0.0, max_tokens=self.max_tokens),
             purpose="judge",
         )
-        verdict = await ask_json(self.client, request, _SCHEMA, meter)
+        verdict = await ask_json(self.client, request, SCHEMA, meter)
         return float(verdict["score"])
 
 
@@ -157,7 +157,11 @@ def _desk(config: JudgeConfig) -> JudgeDesk:
 async def _open(config: JudgeConfig, ledger: str) -> ModelClient:
     """On the loop that it lives on."""
     settings = ClientConfig(
-        base_url=config.url, model=config.model, max_in_flight=config.max_in_flight, timeout_s=config.timeout_s
+        base_url=config.url,
+        model=config.model,
+        reasoning=config.reasoning,
+        max_in_flight=config.max_in_flight,
+        timeout_s=config.timeout_s,
     )
     return ModelClient(settings, open_ledger(ledger, _ledger_file(config)))
 

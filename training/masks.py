@@ -16,7 +16,7 @@ the template. Any fast tokenizer will do that knows the two ChatML tokens; nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -69,7 +69,12 @@ class Tokenizer(Protocol):
 
     @property
     def all_special_tokens(self) -> Sequence[str]:
-        """Texts that stand for one token each and that no turn may hold."""
+        """Texts that stand for one token each and that no turn may hold; those that have a role by a name."""
+        ...
+
+    @property
+    def added_tokens_decoder(self) -> Mapping[int, Any]:
+        """The tokens beside the vocabulary that was learnt, by id; those with `special` are meant as above."""
         ...
 
     def encode(self, text: str, *, add_special_tokens: bool = ...) -> list[int]:
@@ -175,15 +180,34 @@ def ready(tokenizer: Any) -> None:
     tokenizer.eos_token = END
 
 
+def special_tokens(tokenizer: Tokenizer) -> list[str]:
+    """Texts that no turn may hold, since they would end or forge one: ChatML's, and all that a tokenizer calls so.
+
+    Those without a role are among them, as `[INST]` of Mistral's.
+    """
+    added = (str(token) for token in tokenizer.added_tokens_decoder.values() if token.special)
+    return sorted({START, END, *tokenizer.all_special_tokens, *added} - {""})
+
+
+def escape_special(tokenizer: Tokenizer, text: str) -> str:
+    """Text of others in which the first character of every special token of this tokenizer is an HTML reference.
+
+    For what `protocols.base.escape_retrieved` cannot know: the tokens of one model.
+    """
+    for token in special_tokens(tokenizer):
+        text = text.replace(token, f"&#{ord(token[0])};{token[1:]}")
+    return text
+
+
 def masked_tokens(tokenizer: Tokenizer, messages: Sequence[Turn], train: Sequence[bool] | None = None) -> MaskedTokens:
     """Tokens and labels of a conversation, for a tokenizer made `ready`.
 
     Raises `InvalidInput` as `pieces` does, and when a turn holds the text of a special token, which would end or forge
     a turn.
     """
-    special = {START, END, *tokenizer.all_special_tokens}
+    special = special_tokens(tokenizer)
     for number, message in enumerate(messages):
-        if found := sorted(token for token in special if token and token in message.content):
+        if found := [token for token in special if token in message.content]:
             raise InvalidInput(f"message {number} holds the special token {found[0]}", field="messages")
     input_ids: list[int] = []
     labels: list[int] = []

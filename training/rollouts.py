@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from inference import ChatTurn, Meter, Reply, Request, Sampling
@@ -26,7 +26,7 @@ from protocols.episodes import EpisodeConfig, EpisodeRun, Respond, run_episode
 from schemas import ChatMessage, ContextOverflow, Message
 from training.agents import GRAMMARS, Environment, grammar_for, within
 from training.generation import Generated, Generator
-from training.masks import END, START, prompt_ids
+from training.masks import END, START, escape_special, prompt_ids
 
 _NO_LIMIT = 1_000_000
 
@@ -242,7 +242,8 @@ async def _run(
     limits: RolloutLimits,
 ) -> TokenEpisode:
     """One episode over `writer`."""
-    grammar = grammar_for(protocol, prompt)
+    plain = grammar_for(protocol, prompt)
+    grammar = replace(plain, write_result=lambda found: escape_special(tokenizer, plain.write_result(found)))
 
     def count(text: str) -> int:
         return len(tokenizer.encode(text, add_special_tokens=False))

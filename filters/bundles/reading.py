@@ -18,8 +18,8 @@ _CAUSE_AGREES = 0.5
 class Reader(Protocol):
     """Answers from documents; without any, from what the model knows."""
 
-    async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str:
-        """`sample`: number of the draw."""
+    async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
+        """`sample`: number of the draw. None when the reply was cut: it is no answer, right or wrong."""
         ...
 
 

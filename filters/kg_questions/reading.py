@@ -15,8 +15,8 @@ _SHORT = 4
 class Reader(Protocol):
     """Answers a question from what a model knows."""
 
-    async def answer(self, row: KgQuestion, sample: int) -> str:
-        """`sample`: number of the draw."""
+    async def answer(self, row: KgQuestion, sample: int) -> str | None:
+        """`sample`: number of the draw. None when the reply was cut: it is no answer, right or wrong."""
         ...
 
 

@@ -79,7 +79,7 @@ class GuidedEpisode:
         return Search(query=query, entities=tuple(entities), relations=tuple(relations))
 
     async def _choose(self, kind: str, query: str, choices: Sequence[str], most: int) -> list[str]:
-        """Up to `most` of the choices, in the model's order."""
+        """Up to `most` of the choices, in the model's order; none when its reply was cut."""
         names = self.tool.context.config.prompts
         prompt = load_prompt(names.entity if kind == "entity" else names.relation)
         reply = await self.asker.text(
@@ -89,7 +89,7 @@ class GuidedEpisode:
             sample=self.sample,
             grammar=some_of(choices, most),
         )
-        said = [part.strip() for part in reply.text.strip().split("; ")]
+        said = [part.strip() for part in (reply.answer or "").strip().split("; ")]
         return [part for part in dict.fromkeys(said) if part in choices][:most]
 
     async def _look(self, search: Search, sub_question: str) -> KgStep:

@@ -44,7 +44,7 @@ class Reading:
         from_spans: bool,
         searched: Collection[str] = (),
     ) -> str:
-        """A short answer, free of braces and tags; empty when the model says nothing.
+        """A short answer, free of braces and tags; empty when the model says nothing, or not to its end.
 
         `from_spans`: it may only be a name, date or figure that the sentences read or the triples offer, if there is
         any. For a small model, which makes names up. `searched`: ids of entities that are asked about, which triples do
@@ -72,7 +72,7 @@ class Reading:
             sample=self.sample,
             grammar=grammar,
         )
-        return plain(short_answer(reply.text, config.max_answer_words))
+        return plain(short_answer(reply.answer or "", config.max_answer_words))
 
     async def _sentences(self, query: str, passages: Sequence[Passage]) -> list[tuple[Passage, str]]:
         config = self.context.config.reading

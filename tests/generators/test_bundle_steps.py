@@ -13,9 +13,10 @@ from generators.document_bundles import BundleContext, BundleWork, BundleWriterC
 from generators.steps.composing import GAP, Asked
 from generators.steps.joining import Bridge, Joined
 from inference import Prices, Request
-from inference.scripted import ScriptedModel, prompt_text
+from inference.scripted import prompt_text
 from protocols import nl_dag
 from schemas import Bundle, BundleInput, SourceDocument
+from tests.support.cut_replies import CutModel
 
 LIGHTS = SourceDocument(
     id="news:1", source="news", kind="news", title="Two lights",
@@ -32,11 +33,11 @@ ITEM = BundleInput(id="b", bundle=BUNDLE, documents=(LIGHTS, HISTORY))
 NORRA = "When was the lighthouse that the keeper Otto Berg painted in 1902 opened?"
 
 
-class SmallModel(ScriptedModel):
-    """Says `kinds` of what it is asked, and answers from the sentence it is shown."""
+class SmallModel(CutModel):
+    """Says `kinds` of what it is asked, and answers from the sentence it is shown; is cut where a prompt has `cuts`."""
 
-    def __init__(self, *kinds: str, knows: bool = False) -> None:
-        super().__init__(self._says)
+    def __init__(self, *kinds: str, knows: bool = False, cuts: str = "") -> None:
+        super().__init__(self._says, lambda request: cuts != "" and cuts in prompt_text(request).split("\n\n")[-1])
         self._kinds, self._knows = list(kinds), knows
 
     def _says(self, request: Request) -> str:
@@ -131,3 +132,10 @@ def test_the_configuration_names_the_writer() -> None:
     assert isinstance(work_for(ITEM, context), StepWork)
     assert isinstance(work_for(ITEM, replace(context, config=BundleWriterConfig())), BundleWork)
     assert BundleWriterConfig().prompt_version != context.config.prompt_version
+
+
+@pytest.mark.parametrize("step", ["When was Norra", "What is the name"])
+async def test_a_step_that_was_cut_leaves_no_answer(step: str) -> None:
+    task = work(SmallModel(cuts=f"Question: {step}"), questions_per_bundle=20)
+    row = next(row for row in await task.write() if row.question == NORRA)
+    assert await task.answer(row, ITEM.documents, 0) is None

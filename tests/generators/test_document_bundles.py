@@ -13,6 +13,7 @@ from protocols import nl_dag
 from schemas import MalformedReply, PlanEdge
 from tests.filters.bundles.support import PAPER, STREET, question
 from tests.support.bundle_drafts import ITEM, SOUND, hop, work
+from tests.support.cut_replies import CutModel
 
 TWO_OPTIONS = {"type": "single_choice", "options": ["Bergen", "Oslo"], "correct": ["A"]}
 
@@ -98,3 +99,11 @@ def test_more_sources_hops_depth_and_options_are_more_complex() -> None:
 def test_a_hop_that_needs_the_same_finding_twice_has_one_edge() -> None:
     _, edges = plan_of(hop(1, needs=[1, 1]), ITEM.documents)
     assert edges == (PlanEdge(src="A", dst="B"),)
+
+
+async def test_a_reading_that_was_cut_is_no_answer() -> None:
+    task = work(SOUND)
+    (row,) = await task.write()
+    task.context = replace(task.context, client=CutModel(lambda _: "the University of Bergen"))
+    assert await task.answer(row, [STREET, PAPER], 0) is None
+    assert await task.answer(row, (), 0) is None

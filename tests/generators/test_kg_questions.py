@@ -10,9 +10,12 @@ import pytest
 
 from filters.kg_questions import KgFilterConfig, judge_question
 from generators.kg_questions import KgQuestionWork, KgWriterConfig, seal, writer_prompt
+from inference import Prices
 from inference.scripted import ScriptedModel, prompt_text
+from mcts.asker import Style
 from schemas import FactChain, Hop, MalformedReply, Question
 from tests.filters.kg_questions.support import context
+from tests.support.cut_replies import CutModel
 from tests.support.kg_worlds import DUST
 
 SOUND: dict[str, Any] = {
@@ -121,3 +124,12 @@ async def test_other_words_or_facts_are_another_row() -> None:
     (first,), (other,) = await work(SOUND).write(), await work(SOUND | {"question": "Where?"}).write()
     (moved,) = await work(SOUND, chain=replace(DUST, id="d")).write()
     assert len({first.uid, other.uid, moved.uid}) == 3
+
+
+@pytest.mark.parametrize("style", ["chat", "completion"])
+async def test_a_draw_that_was_cut_is_no_answer(style: Style) -> None:
+    config = KgWriterConfig(kind="templates", style=style)
+    task = KgQuestionWork(item=DUST, context=context(client=CutModel(lambda _: "Elm City"), config=config))
+    (row,) = await task.write()
+    assert await task.answer(row, 0) is None
+    assert task.meter.usage(Prices()).cut_replies == 1

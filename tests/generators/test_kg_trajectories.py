@@ -27,7 +27,7 @@ from generators.kg_trajectories import (
 from generators.prompts import load_pools
 from generators.textualize import kg_sft_row
 from inference import Meter, Request
-from inference.scripted import prompt_text
+from inference.scripted import Script, prompt_text
 from protocols.episodes import EpisodeConfig, run_episode
 from protocols.kg_search import GRAMMAR, score
 from retrieval import RetrievalConfig, open_retrieval
@@ -48,6 +48,7 @@ from schemas import (
     to_table,
     write_parquet,
 )
+from tests.support.cut_replies import CutModel
 from tests.support.kg_episodes import BORN, DIED, DIRECTOR, ENTITIES, TRIPLES, agent, context, store, turn
 from tests.support.rows import QUESTION
 
@@ -465,8 +466,11 @@ def conflicting(context: KgContext) -> list[tuple[int, str, str]]:
 
 
 def free(graph: KgStore, **changes: object) -> KgContext:
-    script = agent(GOOD)
-    return context(graph, lambda r: reads(r) or script(r), replace(FREE, episodes=1, kg_filter="asked", **changes))  # type: ignore[arg-type]
+    return context(graph, free_script, replace(FREE, episodes=1, kg_filter="asked", **changes))  # type: ignore[arg-type]
+
+
+def free_script(request: Request) -> str:
+    return reads(request) or agent(GOOD)(request)
 
 
 def reads(request: Request) -> str:
@@ -494,6 +498,8 @@ def test_another_value_in_the_graph_is_flagged(
     other = store(tmp_path, (*changed, ("lorre", "born", "vienna")))
     assert conflicting(free(other)) == conflicts
     assert conflicting(free(other, self_check="off")) == []
+    cut = replace(free(other), client=CutModel(free_script, lambda request: request.purpose == "read"))
+    assert conflicting(cut) == []
 
 
 @pytest.mark.parametrize(("kinds", "flagged"), [((("vienna", "country", "usa"),), True), ((), False)])
@@ -509,3 +515,30 @@ def test_a_value_that_the_documents_have_too_is_no_conflict_when_only_absent_one
     other = store(tmp_path, (*changed, ("lorre", "born", "vienna")))
     assert conflicting(free(other)) == [(1, "Beverly Hills", "Vienna")]
     assert conflicting(free(other, self_check="absent")) == []
+
+
+# Cut replies
+
+
+def cutting(graph: KgStore, script: Script, config: KgGeneratorConfig, *purposes: str) -> KgContext:
+    """A run in which the replies to calls of these purposes are cut."""
+    client = CutModel(script, lambda request: request.purpose in purposes)
+    return replace(context(graph, script, replace(config, episodes=1)), client=client)
+
+
+async def test_a_kg_filter_that_was_cut_costs_its_triples_and_not_the_question(graph: KgStore) -> None:
+    made = await generate(QUESTION, cutting(graph, agent(GOOD), FREE, "keep_triples"))
+    (row,) = made.candidates
+    assert row.final_answer == "Vienna" and row.num_tool_calls == 2
+    assert [step.triples_kept for step in row.steps] == [(), ()] and all(step.triples_offered for step in row.steps)
+    assert made.usage.cut_replies > 0
+
+
+async def test_a_guided_reading_that_was_cut_ends_the_episode(graph: KgStore) -> None:
+    (row,) = (await generate(QUESTION, cutting(graph, reader, GUIDED, "read"))).candidates
+    assert (row.stop, row.final_answer, row.steps[0].answer) == ("malformed", "", None)
+
+
+async def test_a_guided_choice_that_was_cut_is_none(graph: KgStore) -> None:
+    (row,) = (await generate(QUESTION, cutting(graph, reader, GUIDED, "choose_relation"))).candidates
+    assert row.steps[0].phrases == ()

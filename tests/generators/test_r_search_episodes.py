@@ -355,6 +355,13 @@ async def test_thoughts_that_a_server_keeps_apart_are_the_thought(tools: Tools) 
     assert "<think>" not in episode.messages[4].content
 
 
+async def test_a_turn_with_two_thoughts_keeps_both(tools: Tools) -> None:
+    turn = f"<think>First.</think>{SEARCHING} "
+    model = Draws(lambda number, searching: turn if searching else RIGHT)
+    (episode,) = await model.episodes(tools, samples=1, gold_fallback=False)
+    assert episode.messages[2].content == f"{turn}</search>" and "malformed" in rejections(episode, ISLAND)
+
+
 async def test_a_reply_that_was_cut_is_not_mended(tools: Tools) -> None:
     config = context(tools, Reasoning(cut=True), plan="sampled", samples=1, gold_fallback=False)
     (episode,) = await make_episodes(ISLAND, config, Meter())

@@ -21,8 +21,9 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference import ChatTurn, Meter, ModelClient, Prices, Reply, Request, Sampling, SqliteLedger, Usage
-from inference.endpoint import retry_after, split_reasoning
+from inference import ChatTurn, Meter, ModelClient, Prices, Reply, Request, Sampling, SqliteLedger, Usage, ask_json
+from inference.endpoint import retry_after
+from inference.request import without_thoughts
 from schemas import ContextOverflow, OutputError, ProviderError, ServerUnavailable, Stalled
 from tests.inference.support import ModelServer, answer, chat, completion, config, failure, model_server, reply_to
 from tests.support.model_server import fail_next, running, stats
@@ -146,6 +147,52 @@ async def test_a_schema_for_a_chat_is_sent_as_a_response_format(server: ModelSer
     assert sent["type"] == "json_schema" and sent["json_schema"]["schema"] == {"type": "object"}
 
 
+LIMITED = {
+    "type": "object",
+    "properties": {
+        "splits": {"type": "array", "items": {"type": "string", "minLength": 1, "pattern": "a"}, "minItems": 1},
+        "minItems": {"anyOf": [{"type": "integer", "minimum": 1}, {"$ref": "#/$defs/a"}]},
+        "answer": {"type": "string", "enum": ["minimum"]},
+    },
+    "required": ["splits", "minItems", "answer"],
+    "additionalProperties": False,
+    "$defs": {"a": {"type": "number", "maximum": 2}},
+}
+UNLIMITED = {
+    "type": "object",
+    "properties": {
+        "splits": {"type": "array", "items": {"type": "string"}},
+        "minItems": {"anyOf": [{"type": "integer"}, {"$ref": "#/$defs/a"}]},
+        "answer": {"type": "string", "enum": ["minimum"]},
+    },
+    "required": ["splits", "minItems", "answer"],
+    "additionalProperties": False,
+    "$defs": {"a": {"type": "number"}},
+}
+
+
+@pytest.mark.parametrize(("dialect", "sent"), [("openai", UNLIMITED), ("vllm", LIMITED), ("llama_cpp", LIMITED)])
+async def test_a_strict_schema_has_no_keyword_that_strict_mode_refuses(
+    server: ModelServer, dialect: str, sent: dict
+) -> None:
+    async with client_of(server.url, dialect=dialect) as client:
+        await client.complete(chat(json_schema=json.dumps(LIMITED)))
+    assert server.bodies[0]["response_format"]["json_schema"] == {"name": "reply", "schema": sent, "strict": True}
+
+
+@pytest.mark.parametrize("dialect", ["openai", "vllm"])
+async def test_fields_reach_the_server_in_the_order_in_which_they_are_declared(
+    server: ModelServer, dialect: str
+) -> None:
+    server.replies = [answer('{"thought": "so", "answer": "Lang"}')]
+    text = {"type": "string"}
+    schema = {"type": "object", "properties": {"thought": text, "answer": text}, "required": ["thought", "answer"]}
+    async with client_of(server.url, dialect=dialect) as client:
+        await ask_json(client, chat(), schema)
+    sent = server.bodies[0]["response_format"]["json_schema"]["schema"]
+    assert list(sent["properties"]) == ["thought", "answer"]
+
+
 async def test_parameters_of_the_server_are_sent_and_are_part_of_the_key(server: ModelServer, tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     for extra in ('{"top_k": 1}', '{"top_k": 2}', '{"top_k": 1}'):
@@ -182,25 +229,64 @@ async def test_thoughts_that_are_sent_apart_stay_apart(server: ModelServer, fiel
     assert (reply.text, reply.reasoning) == ("Lang", "It was Lang.")
 
 
-async def test_thoughts_within_the_reply_are_taken_out(server: ModelServer) -> None:
-    server.replies = [answer("<think>\nLang, or Murnau?\n</think>\n\nLang")]
-    async with client_of(server.url) as client:
+THOUGHTFUL = "<think>\nLang, or Murnau?\n</think>\n\nLang"
+
+
+async def test_thoughts_within_the_reply_are_taken_out_where_the_model_writes_them_there(server: ModelServer) -> None:
+    server.replies = [answer(THOUGHTFUL)]
+    async with client_of(server.url, reasoning="inline") as client:
         reply = await client.complete(chat())
     assert (reply.text, reply.reasoning) == ("Lang", "Lang, or Murnau?")
 
 
+@pytest.mark.parametrize("text", [THOUGHTFUL, "<think>never ended", "No, it was\n</think>\n\nLang"])
+async def test_thoughts_that_nobody_declared_stop_the_run_and_its_mend_pays_for_nothing_again(
+    server: ModelServer, tmp_path: Path, text: str
+) -> None:
+    server.replies = [answer(text)]
+    async with client_of(server.url, tmp_path / "l.sqlite") as client:
+        with pytest.raises(ProviderError, match=r"model\.reasoning: inline"):
+            await client.complete(chat())
+    async with client_of(server.url, tmp_path / "l.sqlite", reasoning="inline") as client:
+        assert "<think>" not in (await client.complete(chat())).text
+    assert server.calls == 1
+
+
+@pytest.mark.parametrize("reasoning", ["separate", "inline"])
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    "text", [THOUGHTFUL, "Sure. <think>a</think><search>b", "a</think><search>b", "<think>a</think><think>b</think> c "]
+)
+async def test_an_agents_turn_comes_as_it_was_sent(server: ModelServer, text: str, reasoning: str) -> None:
+    server.replies = [answer(text)]
+    async with client_of(server.url, reasoning=reasoning) as client:
+        reply = await client.complete(chat(is_turn=True))
+    assert (reply.text, reply.reasoning) == (text, "")
+    assert chat(is_turn=True).key == chat().key
+
+
+@pytest.mark.parametrize(
+    ("text", "thoughts", "left"),
     [
-        ("Lang", ("", "Lang")),
-        ("  Lang\n", ("", "  Lang\n")),
-        ("so</think>Lang", ("so", "Lang")),
-        ("<think></think>Lang", ("", "Lang")),
-        ("<think>never ended", ("", "<think>never ended")),
+        ("Lang", "", "Lang"),
+        ("  Lang\n", "", "  Lang\n"),
+        ("so</think>Lang", "so", "Lang"),
+        ("<think></think>Lang", "", "Lang"),
+        ("<think>never ended", "never ended", ""),
     ],
 )
-def test_reasoning_is_split_off_at_its_end_mark(text: str, expected: tuple[str, str]) -> None:
-    assert split_reasoning(text) == expected
+def test_inline_reasoning_is_split_off_at_its_end_mark(text: str, thoughts: str, left: str) -> None:
+    reply = without_thoughts(reply_to(chat(), text), "inline")
+    assert (reply.reasoning, reply.text) == (thoughts, left)
+
+
+@pytest.mark.parametrize("text", ['{"evidence": "ends with </think> and then"}', "The tag <think> opens a thought."])
+def test_a_reply_may_quote_the_tags_of_thoughts(text: str) -> None:
+    assert without_thoughts(reply_to(chat(), text), "separate").text == text
+
+
+def test_thoughts_that_came_apart_leave_the_reply_alone() -> None:
+    reply = reply_to(chat(), "<think> is what the text says", reasoning="It was Lang.")
+    assert without_thoughts(reply, "separate") == reply
 
 
 async def test_an_empty_reply_is_an_empty_text(server: ModelServer) -> None:

@@ -54,7 +54,7 @@ requests = st.builds(
     purpose=st.sampled_from(["", "answer", "split"]),
     priority=st.integers(0, 1),
 )
-UNKEYED = {"purpose": "", "priority": 0}
+UNKEYED = {"purpose": "", "is_turn": False, "priority": 0}
 
 
 @st.composite

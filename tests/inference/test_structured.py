@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from generators import document_bundles as bundles
+from generators.kg_questions import schema_for
 from inference import ChatTurn, Meter, ModelClient, Request, ask_json, ask_matching
 from inference.scripted import ScriptedModel
+from inference.structured import strict_schema
+from mcts.policy import split_schema
+from retrieval.kg import filter as kg_filter
 from schemas import ITEM_ERRORS, ContextOverflow, MalformedReply
 from tests.inference.support import answer, chat, completion, config, model_server
+from tests.support.cut_replies import CutModel
+from tests.support.kg_worlds import DUST
+from training import judge
 
 SCHEMA = {
     "type": "object",
@@ -111,6 +119,25 @@ async def test_the_repair_tells_a_chat_what_was_wrong_and_wants_the_same_form() 
     )
 
 
+@pytest.mark.parametrize("draft", [GOOD, f"{GOOD} and so on", '{"answer": "La'])
+async def test_a_cut_reply_is_malformed_whatever_it_holds(draft: str) -> None:
+    left = [draft, GOOD]
+    model = CutModel(lambda _: left.pop(0), lambda _: len(left) > 0)
+    assert await ask_json(model, chat(), SCHEMA) == {"answer": "Lang"}
+    assert isinstance(model.requests[1].prompt, tuple) and "it was cut at" in model.requests[1].prompt[-1].content
+
+
+async def test_a_reply_that_is_cut_twice_is_no_answer() -> None:
+    with pytest.raises(MalformedReply, match="cut at 2 tokens, twice"):
+        await ask_matching(CutModel(lambda _: "answer 7"), chat(), lambda text: text)
+
+
+async def test_a_chat_that_said_nothing_is_drawn_anew_without_a_turn_of_nothing() -> None:
+    model, request = says(" ", GOOD), chat(sample=1)
+    await ask_json(model, request, SCHEMA)
+    assert model.requests[1].prompt == request.prompt and model.requests[1].sample > 10_000
+
+
 async def test_the_repair_of_a_text_is_another_draw_that_no_ordinary_draw_takes() -> None:
     model = says("no", GOOD, "no", GOOD)
     for sample in range(2):
@@ -146,11 +173,13 @@ async def test_another_error_is_not_taken_for_a_malformed_reply() -> None:
     assert len(model.requests) == 1
 
 
-async def test_schemas_that_differ_in_the_order_of_their_keys_are_one_call() -> None:
-    model = says(GOOD)
-    await ask_json(model, chat(), SCHEMA)
-    await ask_json(model, chat(), dict(reversed(SCHEMA.items())))
+async def test_the_same_schema_is_one_call_and_another_order_of_its_fields_another() -> None:
+    model, text = says("[]", "[]"), {"type": "string"}
+    await ask_json(model, chat(), LISTS | {"properties": {"a": text, "b": text}})
+    await ask_json(model, chat(), LISTS | {"properties": {"a": text, "b": text}})
     assert len(model.requests) == 1
+    await ask_json(model, chat(), LISTS | {"properties": {"b": text, "a": text}})
+    assert len(model.requests) == 2
 
 
 async def test_a_reply_that_matches_is_taken_as_it_is_read() -> None:
@@ -189,3 +218,17 @@ async def test_a_server_that_ignores_schema_and_grammar_is_checked_all_the_same(
     sent = server.bodies
     assert [body.get("response_format", {}).get("type") for body in sent] == ["json_schema"] * 2 + [None] * 2
     assert [body.get("structured_outputs") for body in sent] == [None] * 2 + [{"grammar": "G"}] * 2
+
+
+@pytest.mark.parametrize(
+    "schema", [bundles.SCHEMA, schema_for(DUST), split_schema(4), kg_filter.SCHEMA, judge.SCHEMA], ids=str
+)
+def test_every_schema_of_ours_is_one_for_strict_mode(schema: dict[str, Any]) -> None:
+    def objects(part: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        if part["type"] == "object":
+            yield part
+        for each in [*part.get("properties", {}).values(), *([part["items"]] if "items" in part else [])]:
+            yield from objects(each)
+
+    for part in objects(strict_schema(schema)):
+        assert part["additionalProperties"] is False and part["required"] == list(part["properties"])

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import html
 import re
+import unicodedata
 from html.parser import HTMLParser
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from inspector.visible_text import escaped, label, marked, visible
 
-TEXTS = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("<>&\"'/\x00\x1b\u202e\n\t")), max_size=60)
+TEXTS = st.text(
+    st.one_of(st.characters(codec="utf-8"), st.sampled_from("<>&\"'/\x00\x1b\u202e\u200b\n\t")), max_size=60
+)
 SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60), st.sampled_from(["gold", "wrong"])), max_size=5)
 
 
@@ -49,6 +53,26 @@ def test_a_text_has_no_tags_and_is_all_there(text: str) -> None:
 def test_each_character_has_one_in_its_place(text: str) -> None:
     assert len(visible(text)) == len(text)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", visible(text))
+
+
+def test_nothing_that_is_invisible_stays_so() -> None:
+    """By the categories of Unicode; the signs that some scripts put around a number belong to these, and are seen."""
+    seen = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD}
+    hidden = [code for code in range(0x110000) if unicodedata.category(chr(code)) in ("Cc", "Cf", "Zl", "Zp")]
+    left = {code for code in hidden if visible(chr(code)) == chr(code)} - {ord("\n"), ord("\t")}
+    assert left == seen & set(hidden)
+
+
+@pytest.mark.parametrize("character", "\u200b\u200f\u2060\ufeff\u00ad\u3164\ufe0f\U000e0041")
+def test_hidden_characters_are_seen_on_the_page_and_in_the_terminal(character: str) -> None:
+    assert escaped(f"Vi{character}enna") == visible(f"Vi{character}enna") == "Vi\ufffdenna"
+
+
+@pytest.mark.parametrize(
+    "text", ["Wien, 1890 – “ja”", "\u6771\u4eac\u30bf", "\u0645\u0631\u062d", "é e\u0301 🙂", "a\u00a0b\u2009c"]
+)
+def test_text_of_any_script_stays(text: str) -> None:
+    assert visible(text) == text
 
 
 @given(TEXTS, SPANS)

@@ -10,7 +10,7 @@ from inference import Meter
 from inference.scripted import Script, ScriptedModel, prompt_text
 from mcts.asker import Asker, fill
 from mcts.policy import ModelPolicy, PolicyConfig, PolicyPrompts, RulePolicy, split_schema
-from schemas import MalformedReply
+from tests.support.cut_replies import CutModel
 
 PROMPTS = PolicyPrompts(
     split="Split {{question}} {{count}} ways",
@@ -47,10 +47,21 @@ async def test_the_model_judges_by_yes_and_no(reply: str, judged: bool) -> None:
     assert await ModelPolicy(made, PROMPTS, PolicyConfig()).is_decomposable(QUESTION) is judged
 
 
-async def test_neither_yes_nor_no_twice_is_malformed() -> None:
+async def test_cut_replies_split_nothing_judge_nothing_and_choose_nothing() -> None:
+    splits = json.dumps({"decompositions": [{"first": "a", "second": "b [E]"}]})
+    model = CutModel(lambda request: {"split": splits, "judge": "Yes", "choose": "2"}[request.purpose])
+    made = Asker(client=model, model="m", style="chat", seed=0, meter=Meter())
+    proposal = await ModelPolicy(made, PROMPTS, PolicyConfig()).propose(QUESTION, 1)
+    assert (proposal.splits, proposal.malformed) == ((), 1)
+    assert await ModelPolicy(made, PROMPTS, PolicyConfig()).is_decomposable(QUESTION) is None
+    rules = RulePolicy(made, PROMPTS, PolicyConfig(kind="rules"))
+    without = RulePolicy(made, PROMPTS, PolicyConfig(kind="rules", model_chooses=False))
+    assert await rules.propose(NESTED, 4) == await without.propose(NESTED, 4)
+
+
+async def test_neither_yes_nor_no_twice_is_no_verdict() -> None:
     made, _ = asker(lambda request: "perhaps")
-    with pytest.raises(MalformedReply):
-        await ModelPolicy(made, PROMPTS, PolicyConfig()).is_decomposable(QUESTION)
+    assert await ModelPolicy(made, PROMPTS, PolicyConfig()).is_decomposable(QUESTION) is None
 
 
 async def test_the_models_choice_among_the_rules_splits_comes_first() -> None:

@@ -22,7 +22,9 @@ from mcts.rollout import (
     variation_of,
     within_a_sentence,
 )
+from mcts.search import Simulation
 from schemas import Passage, Plan
+from tests.support.cut_replies import CutModel
 
 PLAN = Plan(sub_questions=("Who directed Metropolis?", "Where was #1 born?"))
 PROMPTS = RolloutPrompts(answer="{{context}}\nQ: {{question}}", rephrase="Reword: {{query}}")
@@ -35,13 +37,19 @@ class Echo:
         return [Passage(id=query, title="T", text=f"About {query}", score=1.0)][:k]
 
 
-def runner(script: Callable[[Request], str]) -> tuple[PlanRunner, ScriptedModel]:
-    client = ScriptedModel(script)
+def runner(script: Callable[[Request], str], client: ScriptedModel | None = None) -> tuple[PlanRunner, ScriptedModel]:
+    client = client or ScriptedModel(script)
     asker = Asker(client=client, model="m", style="chat", seed=0, meter=Meter())
     made = PlanRunner(
         golds=["Vienna"], asker=asker, retriever=Echo(), reader=read_passages, prompts=PROMPTS, config=RolloutConfig()
     )
     return made, client
+
+
+async def rolled_out(run: PlanRunner, plan: Plan, repeat: int) -> Simulation:
+    done = await run(plan, repeat)
+    assert done is not None
+    return done
 
 
 def knows(request: Request) -> str:
@@ -54,14 +62,14 @@ def knows(request: Request) -> str:
 
 async def test_dependencies_enter_a_step_by_their_answers() -> None:
     run, _ = runner(knows)
-    done = await run(PLAN, 0)
+    done = await rolled_out(run, PLAN, 0)
     assert [step.query for step in done.steps] == ["Who directed Metropolis?", "Where was Fritz Lang born?"]
     assert (done.answer, done.reward, done.variation) == ("Vienna", 1.0, "none")
 
 
 async def test_a_step_whose_dependency_has_no_answer_asks_nothing() -> None:
     run, client = runner(lambda request: "")
-    done = await run(PLAN, 0)
+    done = await rolled_out(run, PLAN, 0)
     assert [step.answer for step in done.steps] == ["", ""]
     assert len(client.requests) == 1 and done.reward == 0.0
 
@@ -69,7 +77,7 @@ async def test_a_step_whose_dependency_has_no_answer_asks_nothing() -> None:
 async def test_the_two_sources_of_variation_are_never_mixed() -> None:
     run, _ = runner(knows)
     for repeat in range(7):
-        done = await run(PLAN, repeat)
+        done = await rolled_out(run, PLAN, repeat)
         rephrased = [step.index for step in done.steps if step.query_rephrased]
         sampled = [step.index for step in done.steps if step.answer_sample]
         if done.variation == "query":
@@ -82,7 +90,7 @@ async def test_the_two_sources_of_variation_are_never_mixed() -> None:
 
 async def test_a_rephrased_query_searches_in_other_words_but_answers_the_same_question() -> None:
     run, client = runner(knows)
-    done = await run(PLAN, 2)
+    done = await rolled_out(run, PLAN, 2)
     assert done.steps[0].query == "please tell: Who directed Metropolis?"
     assert done.steps[0].passages[0].text == "About please tell: Who directed Metropolis?"
     assert prompt_text(client.requests[1]).endswith("Q: Who directed Metropolis?")
@@ -179,7 +187,7 @@ def test_an_article_is_small_unless_it_belongs_to_a_name(answer: str, text: str,
 
 async def test_answers_enter_further_questions_as_a_sentence_has_them() -> None:
     run, _ = runner(lambda request: "The director")
-    done = await run(PLAN, 0)
+    done = await rolled_out(run, PLAN, 0)
     assert done.steps[1].query == "Where was the director born?"
 
 
@@ -195,3 +203,16 @@ async def test_passages_are_numbered_with_their_titles() -> None:
         Passage(id="2", title="B", text="y", score=0.5),
     ]
     assert await read_passages("q", passages) == "1. (A) x\n2. (B) y"
+
+
+@pytest.mark.parametrize("hop", ["Who directed Metropolis?", "Where was Fritz Lang born?"])
+async def test_a_cut_answer_is_no_answer_and_ends_the_rollout(hop: str) -> None:
+    model = CutModel(knows, lambda request: prompt_text(request).endswith(hop))
+    run, _ = runner(knows, model)
+    assert await run(PLAN, 0) is None
+
+
+async def test_a_cut_rephrasing_is_not_searched_for() -> None:
+    run, _ = runner(knows, CutModel(knows, lambda request: request.purpose == "rephrase"))
+    done = await rolled_out(run, PLAN, 2)
+    assert not any(step.query_rephrased for step in done.steps)

@@ -199,3 +199,43 @@ def test_uct_is_the_papers_formula() -> None:
     assert tree.select(0.6) is second
     tree.mark_pending(first, -1)
     assert (first.pending, tree.root.pending) == (0, 0)
+
+
+def cut_at(roll_out, *repeats: int):
+    """The same rollouts, but these repeats of every plan come to no end."""
+
+    async def cut(plan: Plan, repeat: int):
+        return None if repeat in repeats else await roll_out(plan, repeat)
+
+    return cut
+
+
+def test_a_rollout_that_was_cut_is_neither_a_wrong_answer_nor_made_again() -> None:
+    begun: list[tuple[tuple[str, ...], int]] = []
+
+    async def noting(plan: Plan, repeat: int):
+        begun.append((plan.sub_questions, repeat))
+        return await coin_roll_out(1.0, 1)(plan, repeat)
+
+    tree = run(cut_at(noting, 0, 2))
+    check_statistics(tree)
+    assert {r.reward for r in tree.rollouts} == {1.0} and {r.variation for r in tree.rollouts} == {"answer"}
+    assert len(begun) == len(set(begun)) and {repeat for _, repeat in begun} & {0, 2} == set()
+
+
+@pytest.mark.parametrize("policy", [ToyPolicy(GOOD_SPLITS), ToyPolicy({})])
+def test_a_search_whose_rollouts_are_all_cut_ends_with_nothing(policy: ToyPolicy) -> None:
+    tree = run(cut_at(coin_roll_out(1.0, 1), *range(100)), policy=policy, config=SearchConfig(max_rounds=10_000))
+    assert (tree.rollouts, tree.stop_reason) == ((), "exhausted")
+    assert all((node.visits, node.value) == (0, 0.0) for node in tree.nodes)
+
+
+def test_without_a_verdict_the_question_is_split_and_its_parts_are_not() -> None:
+    class Silent(ToyPolicy):
+        async def is_decomposable(self, sub_question: str) -> bool | None:
+            return None
+
+    tree = run(coin_roll_out(1.0, 1), policy=Silent(GOOD_SPLITS))
+    assert tree.nodes[0].decomposable == (True,) and len(tree.nodes) > 1
+    assert not any(any(node.decomposable) for node in tree.nodes[1:])
+    assert tree.dropped_splits.malformed == len({text for node in tree.nodes for text in node.plan})

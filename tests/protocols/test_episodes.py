@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference import Meter, Reply, Request, Sampling
+from inference import Meter, ModelClient, Reply, Request, Sampling
 from inference.scripted import ScriptedModel
 from protocols import graph_r1, kg_search, search_r1
 from protocols.base import estimate_tokens
@@ -17,6 +18,7 @@ from protocols.episodes import Client, EpisodeConfig, EpisodeRun, Respond, run_e
 from protocols.grammar import Grammar, Observation, Search, Turn
 from rewards.dynasearcher import PAPER
 from schemas import BudgetExceeded, ContextOverflow, Document, Passage, RetrievalError
+from tests.inference.support import answer, config, model_server
 
 GRAMMARS = [kg_search.GRAMMAR, search_r1.GRAMMAR, graph_r1.GRAMMAR]
 KG, R1, GRAPH = GRAMMARS
@@ -48,6 +50,15 @@ class Replies:
         if isinstance(reply, Exception):
             raise reply
         return reply
+
+
+@asynccontextmanager
+async def aclosing_client(url: str) -> AsyncIterator[ModelClient]:
+    client = ModelClient(config(url))
+    try:
+        yield client
+    finally:
+        await client.aclose()
 
 
 def said(text: str, *, prompt: int = 100, completion: int = 10, finish: str = "stop", reasoning: str = "") -> Reply:
@@ -257,9 +268,42 @@ async def test_what_is_retrieved_is_never_in_the_loss(titles: list[str]) -> None
 
 async def test_thoughts_that_a_server_took_apart_are_put_back() -> None:
     episode = await run(R1, Replies(said("<search>a", reasoning="why"), said(answering(R1, "x"), reasoning="native")))
-    assert episode.messages[2].content == "<think>why</think>\n<search>a</search>"
+    assert episode.messages[2].content == "<think>why</think><search>a</search>"
     assert episode.messages[4].content == answering(R1, "x") + "</answer>"
     assert episode.answer == "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "turn"),
+    [
+        ("\n\n<search>a", "\nwhy\n", "<think>\nwhy\n</think>\n\n<search>a</search>"),
+        ("", "I want <search>a", "<think>I want <search>a</search>"),
+        ("< Think>b</think><search>a", "why", "< Think>b</think><search>a</search>"),
+    ],
+)
+async def test_a_turn_is_put_together_as_the_model_wrote_it(text: str, reasoning: str, turn: str) -> None:
+    episode = await run(R1, Replies(said(text, reasoning=reasoning), said(answering(R1, "x"))))
+    assert episode.messages[2].content == turn
+
+
+@pytest.mark.parametrize(
+    ("text", "mends"),
+    [
+        ("Sure, let me help. <think>b</think><search>a", ("loose_text",)),
+        ("b</think><search>a", ("opening_think",)),
+        ("<think>b</think><think>c</think><search>a", None),
+    ],
+)
+async def test_a_malformed_turn_of_a_server_is_judged_as_the_model_wrote_it(
+    text: str, mends: tuple[str, ...] | None
+) -> None:
+    async with model_server() as server, aclosing_client(server.url) as client:
+        server.replies = [answer(text), answer("<think>so</think><answer>x")]
+        episode = await run(R1, client)
+    assert episode.messages[2].content == text + "</search>"
+    assert R1.validate(episode.messages, strict=True) != []
+    read = episode.steps[0].turn
+    assert (read.repairs if read else None) == mends
 
 
 async def test_a_completion_goes_on_with_one_text() -> None:

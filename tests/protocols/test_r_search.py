@@ -179,8 +179,9 @@ async def test_the_environment_says_why_it_ran_nothing(turn: str, why: str) -> N
 @pytest.mark.parametrize(
     ("reply", "closed"),
     [
-        ("<think>a</think><search>\nNodes:", "<think>a</think><search>\nNodes:\n</search>"),
-        ("<answer>A ", "<answer>A</answer>"),
+        ("<think>a</think><search>\nNodes:", "<think>a</think><search>\nNodes:</search>"),
+        ("<answer>A ", "<answer>A </answer>"),
+        ("<think>a <search> is next</think><answer>A", "<think>a <search> is next</think><answer>A</answer>"),
         (SEARCH, SEARCH),
         (ANSWER, ANSWER),
         ("<think>a", "<think>a"),

@@ -32,15 +32,17 @@ def _trained() -> str:
     return tokenizer.to_str()
 
 
-def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """A new one each time, for tests that change it; without a chat template."""
-    from tokenizers import Tokenizer
+def tiny_tokenizer(*special: str) -> PreTrainedTokenizerFast:
+    """A new one each time, for tests that change it; without a chat template. `special`: more tokens of a template."""
+    from tokenizers import AddedToken, Tokenizer
     from transformers import PreTrainedTokenizerFast
 
-    return PreTrainedTokenizerFast(
+    tokenizer: Any = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer.from_str(_trained()),
         eos_token="<|endoftext|>",
         pad_token="<|endoftext|>",
         additional_special_tokens=["<|im_start|>", "<|im_end|>"],
         clean_up_tokenization_spaces=False,
     )
+    tokenizer.add_tokens([AddedToken(token, special=True) for token in special])
+    return tokenizer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from schemas import ChatMessage, InvalidInput, Role
 from tests.support.tiny_tokenizer import tiny_tokenizer
-from training.masks import END, IGNORED, START, masked_tokens, pieces, prompt_ids, ready, render, teach
+from training.masks import END, IGNORED, START, escape_special, masked_tokens, pieces, prompt_ids, ready, render, teach
 
 pytest.importorskip("transformers")
 
@@ -121,6 +122,19 @@ def test_text_of_a_special_token_is_refused(token: str) -> None:
     """It would forge a turn, whoever wrote it."""
     with pytest.raises(InvalidInput, match="message 1 holds the special token"):
         masked_tokens(TOKENIZER, [message("user", "q"), message("assistant", f"a{token}b")])
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "tool"])
+@pytest.mark.parametrize("token", ["</s>", "[INST]", "<unused_0>"])
+def test_a_special_token_without_a_role_is_refused_too(token: str, role: Role) -> None:
+    """A tokenizer lists those that only its template knows among the added ones alone."""
+    tokenizer = tiny_tokenizer("</s>", "[INST]", "<unused_0>")
+    ready(tokenizer)
+    assert token not in tokenizer.all_special_tokens
+    turns = [message("user", "q"), message("assistant", "a"), message(role, f"b {token} c")]
+    with pytest.raises(InvalidInput, match=f"message 2 holds the special token {re.escape(token)}"):
+        masked_tokens(tokenizer, turns)
+    masked_tokens(tokenizer, [*turns[:2], message(role, escape_special(tokenizer, turns[2].content))])
 
 
 def test_a_tokenizer_without_chatml_is_refused_until_it_is_taught() -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from protocols.base import template_token_in
 from schemas import ChatMessage, InvalidInput, SftRow, Verdict, estimate_tokens
-from training.masks import pieces
+from training.masks import END, START, pieces
 from training.views.benchmarks import Benchmarks
 from training.views.config import ViewConfig
 from training.views.lengths import Lengths
 
 SPLIT = "split_into_segments"
 """Why a row is left out whose segments are taken in its place."""
-_CONTROL_TOKEN = re.compile(r"<\|[^<>|\s]+\|>")
 
 
 def loss_spans(row: SftRow) -> list[tuple[int, int, int]]:
@@ -89,10 +88,17 @@ class SftJudge:
 
 
 def control_token(messages: tuple[ChatMessage, ...]) -> str | None:
-    """Text that looks like a special token of some model: a template would take it for one. None when there is none."""
+    """Text of others that is a special token of some model: its template would take it for one. None without such text.
+
+    What an agent wrote may hold marks of its protocol, but not those of our own template.
+    """
     for number, message in enumerate(messages):
-        if found := _CONTROL_TOKEN.search(message.content):
-            return f"message {number} holds {found[0]}"
+        if message.role == "assistant":
+            found = next((token for token in (START, END) if token in message.content), None)
+        else:
+            found = template_token_in(message.content)
+        if found:
+            return f"message {number} holds {found}"
     return None
 
 

@@ -68,13 +68,22 @@ def choice(*correct: str, options: int = 6, kind: str = "multiple_choice") -> Bu
 class FakeReader:
     """Gives the answer when it is handed all the documents named, in any case where `knows` is true."""
 
-    def __init__(self, *needed: str, answer: str = "the University of Bergen", knows: Sequence[int] = ()) -> None:
-        self.needed, self.right, self.knows = set(needed), answer, set(knows)
+    def __init__(
+        self,
+        *needed: str,
+        answer: str = "the University of Bergen",
+        knows: Sequence[int] = (),
+        cut: Sequence[int | tuple[str, ...]] = (),
+    ) -> None:
+        """`cut`: draws without documents, and sets of documents, whose replies are cut."""
+        self.needed, self.right, self.knows, self.cut = set(needed), answer, set(knows), set(cut)
         self.asked: list[tuple[str, ...]] = []
 
-    async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str:
+    async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
         """Right when it has what it needs, or knows it at this draw."""
         self.asked.append(tuple(document.id for document in documents))
+        if (self.asked[-1] if documents else sample) in self.cut:
+            return None
         given = {document.id for document in documents}
         knows = sample in self.knows if not documents else bool(given) and self.needed <= given
         return self.right if knows else "somewhere else"

@@ -170,6 +170,34 @@ async def test_all_documents_suffice_and_no_fewer_do(needed: tuple[str, ...], re
     assert verdicts[-1].score == score
 
 
+@pytest.mark.parametrize(
+    ("cut", "knows", "keep", "score"),
+    [((0, 1, 2), (), True, 0.0), ((0, 1, 2), (3,), False, 1.0), ((0, 1, 2, 3), (), False, 0.0)],
+)
+async def test_draws_that_were_cut_are_no_draws(
+    cut: tuple[int, ...], knows: tuple[int, ...], keep: bool, score: float
+) -> None:
+    verdict = await closed_book.check(question(), FakeReader(*BOTH, knows=knows, cut=cut), samples=4)
+    assert (verdict.keep, verdict.score) == (keep, score)
+    assert ("no verdict" in verdict.detail) == (len(cut) == 4)
+
+
+@pytest.mark.parametrize(
+    ("needed", "cut", "reason", "detail"),
+    [
+        (BOTH, BOTH, "not_answerable", "no verdict"),
+        (BOTH, ("news:1",), "fewer_documents_suffice", "no verdict"),
+        (("news:1",), ("arxiv:2",), "fewer_documents_suffice", "give it"),
+    ],
+)
+async def test_a_reading_that_was_cut_shows_nothing(
+    needed: tuple[str, ...], cut: tuple[str, ...], reason: str, detail: str
+) -> None:
+    verdicts = await evidence.check(question(), [STREET, PAPER], FakeReader(*needed, cut=[cut]))
+    (rejecting,) = [verdict for verdict in verdicts if not verdict.keep]
+    assert rejecting.reason == reason and detail in rejecting.detail
+
+
 def test_every_single_document_and_every_set_that_lacks_one_is_tried_once() -> None:
     four = [replace(STREET, id=str(n)) for n in range(4)]
     sets = [tuple(d.id for d in part) for part in smaller_sets(four)]

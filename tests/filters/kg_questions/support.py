@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,10 +31,13 @@ def question(chain: FactChain = DUST, **changes: Any) -> KgQuestion:
 class FakeReader:
     """Knows the answer at some draws."""
 
-    def __init__(self, *knows: int, says: str = "It was Elm City.") -> None:
-        self.knows, self.says, self.asked = knows, says, 0
+    def __init__(self, *knows: int, says: str = "It was Elm City.", cut: Sequence[int] = ()) -> None:
+        """`cut`: draws whose replies are cut."""
+        self.knows, self.says, self.cut, self.asked = knows, says, cut, 0
 
-    async def answer(self, row: KgQuestion, sample: int) -> str:
+    async def answer(self, row: KgQuestion, sample: int) -> str | None:
         """Right where it knows."""
         self.asked += 1
+        if sample in self.cut:
+            return None
         return self.says if sample in self.knows else "Firton"

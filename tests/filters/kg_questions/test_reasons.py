@@ -143,3 +143,9 @@ def test_the_same_words_or_facts_are_a_duplicate() -> None:
     assert [(verdict.keep, verdict.score) for verdict in checks] == [(False, 1.0), (True, 0.666667), (True, 0.0)]
     same = question(other, question=first.question.lower())
     assert duplicate_question.check(same, asked).score == 1.0 and not duplicate_question.check(same, asked).keep
+
+
+@pytest.mark.parametrize(("cut", "knows", "keep"), [((0, 1), (), True), ((0, 1), (2,), False), ((0, 1, 2), (), False)])
+async def test_draws_that_were_cut_are_no_draws(cut: tuple[int, ...], knows: tuple[int, ...], keep: bool) -> None:
+    verdict = await closed_book.check(question(), FakeReader(*knows, cut=cut), samples=3)
+    assert (verdict.keep, "no verdict" in verdict.detail) == (keep, len(cut) == 3)

@@ -202,6 +202,24 @@ def test_books_balance_and_every_dropped_row_is_kept(tmp_path: Path) -> None:
     assert any(detail.startswith("exam asks") and "Tell me" in detail for detail in told)
 
 
+@pytest.mark.parametrize("token", ["</s>", "[INST]", "<｜User｜>", "<start_of_turn>", "<|eot_id|>"])
+def test_a_row_whose_tool_speaks_in_a_templates_tokens_is_left_out(tmp_path: Path, token: str) -> None:
+    """As runs of before wrote them. What the agent itself wrote may hold marks that are not those of our template."""
+    (row,), (own,) = made.mcts_rows(ASKED[0]), made.mcts_rows(ASKED[1])
+    place = next(number for number, message in enumerate(row.messages) if message.role == "tool")
+
+    def holding(number: int, row: SftRow) -> SftRow:
+        message = row.messages[number]
+        told = replace(message, content=message.content.replace("</", f"{token} </", 1))
+        return replace(row, messages=(*row.messages[:number], told, *row.messages[number + 1 :]))
+
+    run = made.mcts_run(tmp_path / "a", ASKED, [holding(place, row), holding(place - 1, own)])
+    made_set = build([run], tmp_path / "out")
+    rejected = read_parquet(made_set.folder / "rejected/part-00000.parquet", RejectedRow)
+    assert [row.detail for row in rejected if row.stage == "sft"] == [f"message {place} holds {token}"]
+    assert made_set.manifest.stages[0].accepted == 1
+
+
 def test_long_rows_are_dropped_or_cut_at_turns(tmp_path: Path) -> None:
     """By a tokenizer: every kept row is within the limit, a segment trains its last turn alone."""
     tiny_tokenizer().save_pretrained(tmp_path / "tokenizer")
