@@ -61,7 +61,7 @@ async def generate(question: Question, context: KgContext) -> Generated:
     """All episodes of a question, made at once.
 
     Raises `InvalidInput` for a guided question without gold decomposition or a question without paragraphs to search,
-    and what the client raises.
+    and what the client raises; `MalformedReply` of the KG filter among it.
     """
     if context.config.style == "guided" and not question.decomposition:
         raise InvalidInput(

@@ -15,7 +15,7 @@ from protocols.grammar import Observation, Search
 from retrieval import LazyRetriever, Retriever
 from retrieval.kg import MAX_KEPT, KgResult, KgTool, TripleQuery, keep_triples
 from rewards import mentions
-from schemas import EntityLink, KgStep, KgTriple, MalformedReply, Question, RelationLink
+from schemas import EntityLink, KgStep, KgTriple, Question, RelationLink
 
 SURE = 0.9
 """Score from which a name is taken for an entity: "Roman Polansky" is Roman Polanski, "George VI" not George II."""
@@ -49,9 +49,9 @@ class SearchTool:
         )
 
     async def search(self, search: Search, meter: Meter) -> Observation:
-        """Ask both; `detail` is the `KgStep` of it. Raises what retrieval and the model client raise.
+        """Ask both; `detail` is the `KgStep` of it. Raises what retrieval and the model of the KG filter raise.
 
-        A filter whose reply twice cannot be read, or was cut, has kept no triple. `meter` counts its calls.
+        `meter` counts the calls of the filter.
         """
         found, passages = await asyncio.gather(
             asyncio.to_thread(self.kg.search, search.entities, search.relations, search.query),
@@ -83,18 +83,15 @@ class SearchTool:
             entities=search.entities,
             relations=search.relations,
         )
-        try:
-            kept = await keep_triples(
-                self.context.client,
-                self.context.model,
-                query,
-                offered,
-                seed=self.context.seed,
-                sampling=Sampling(max_tokens=config.filter_max_tokens),
-                meter=meter,
-            )
-        except MalformedReply:
-            return ()
+        kept = await keep_triples(
+            self.context.client,
+            self.context.model,
+            query,
+            offered,
+            seed=self.context.seed,
+            sampling=Sampling(max_tokens=config.filter_max_tokens),
+            meter=meter,
+        )
         return kept.triples
 
 

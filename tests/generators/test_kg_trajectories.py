@@ -41,6 +41,7 @@ from schemas import (
     KgStep,
     KgTrajectory,
     KgTriple,
+    MalformedReply,
     Passage,
     SftRow,
     from_table,
@@ -526,12 +527,10 @@ def cutting(graph: KgStore, script: Script, config: KgGeneratorConfig, *purposes
     return replace(context(graph, script, replace(config, episodes=1)), client=client)
 
 
-async def test_a_kg_filter_that_was_cut_costs_its_triples_and_not_the_question(graph: KgStore) -> None:
-    made = await generate(QUESTION, cutting(graph, agent(GOOD), FREE, "keep_triples"))
-    (row,) = made.candidates
-    assert row.final_answer == "Vienna" and row.num_tool_calls == 2
-    assert [step.triples_kept for step in row.steps] == [(), ()] and all(step.triples_offered for step in row.steps)
-    assert made.usage.cut_replies > 0
+async def test_a_kg_filter_that_was_cut_has_kept_nothing_and_left_nothing_out(graph: KgStore) -> None:
+    """Rows would say that no triple helped."""
+    with pytest.raises(MalformedReply, match="keep_triples: it was cut"):
+        await generate(QUESTION, cutting(graph, agent(GOOD), FREE, "keep_triples"))
 
 
 async def test_a_guided_reading_that_was_cut_ends_the_episode(graph: KgStore) -> None:
