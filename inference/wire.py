@@ -81,7 +81,10 @@ class Wire:
 
         self.open()
         method = "GET" if body is None else "POST"
-        request = httpx2.Request(method, self._addresses[path], headers=self._headers, content=body)
+        # As a stream: aiohttp adds length and host anyway; for httpx2 to work them out costs more than to hash the call.
+        stream = httpx2.ByteStream(body or b"")
+        request = httpx2.Request(method, self._addresses[path], headers=self._headers, stream=stream)
+        request.read()
         try:
             async with asyncio.timeout(self._timeout_s):  # of the whole answer: one that drips has an end, too
                 response = await self._http.send(request, stream=True)
