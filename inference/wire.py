@@ -81,7 +81,7 @@ class Wire:
 
         self.open()
         method = "GET" if body is None else "POST"
-        # As a stream: aiohttp adds length and host anyway; for httpx2 to work them out costs more than to hash the call.
+        # As a stream: aiohttp adds length and host anyway, and httpx2 works long to find them out.
         stream = httpx2.ByteStream(body or b"")
         request = httpx2.Request(method, self._addresses[path], headers=self._headers, stream=stream)
         request.read()
