@@ -221,7 +221,7 @@ def _chat_reply(choice: dict[str, Any], key: str) -> Reply:
 
 
 def _completion_reply(choice: dict[str, Any], key: str) -> Reply:
-    return _reply(_text(choice.get("text")), "", choice, key)
+    return _reply(_text(choice["text"]), "", choice, key)
 
 
 def _reply(text: str, reasoning: str, choice: dict[str, Any], key: str) -> Reply:

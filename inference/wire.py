@@ -15,8 +15,9 @@ from inference.keys import KEY_VARIABLES, api_key, is_sendable
 from schemas import InvalidInput, ProviderError
 
 PATHS = ("/chat/completions", "/completions", "/models")
-MOST_BYTES = 16 * 2**20
-"""Of one answer. A hundred thousand tokens of thoughts, every character escaped in JSON, are a fifth of it."""
+MOST_BYTES = 8 * 2**20
+"""Of one answer. A hundred thousand tokens of thoughts, every character escaped in JSON, are a fifth of it; one that is
+hostile stops the loop for a second."""
 
 
 @dataclass(frozen=True, slots=True)

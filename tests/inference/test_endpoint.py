@@ -1,0 +1,364 @@
+"""The wire: what a server may send, and what it cannot do to the run."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference import Caps, Sampling, SqliteLedger
+from inference.charges import own_tokens, reported_tokens
+from inference.endpoint import Endpoint, Failure
+from inference.wire import Answer, Wire
+from schemas import BudgetExceeded, InvalidInput, ProviderError, ServerUnavailable
+from tests.inference.support import ModelServer, answer, chat, completion, failure, model_server, reply_to
+from tests.inference.test_client import client_of
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with model_server() as started:
+        yield started
+
+
+Talk = Callable[[asyncio.StreamWriter], Any]
+
+
+@asynccontextmanager
+async def raw_server(talk: Talk) -> AsyncIterator[str]:
+    """A server of which every byte is the test's: `talk` writes what comes after a request."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            await talk(writer)
+            writer.close()
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # the client has left
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+    finally:
+        listening.close()
+
+
+# Bounds of time and size
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+async def drip(writer: asyncio.StreamWriter) -> None:
+    """A body of which a byte comes every 50 ms: no single wait is long."""
+    writer.write(HEAD + b"Content-Length: 10000\r\n\r\n")
+    await pour(writer, 0.05, b" ")
+
+
+async def drip_head(writer: asyncio.StreamWriter) -> None:
+    """Headers that do not end."""
+    writer.write(HEAD + b"X-Padding: ")
+    await pour(writer, 0.05, b"x")
+
+
+async def flood(writer: asyncio.StreamWriter) -> None:
+    """A body that does not end, as fast as it is read."""
+    writer.write(HEAD + b"Connection: close\r\n\r\n")
+    await pour(writer, 0.0, b" " * 65536)
+
+
+async def pour(writer: asyncio.StreamWriter, every_s: float, what: bytes) -> None:
+    """Write until nobody reads."""
+    while True:
+        writer.write(what)
+        await writer.drain()
+        await asyncio.sleep(every_s)
+
+
+@pytest.mark.parametrize("talk", [drip, drip_head])
+async def test_a_reply_that_drips_ends_with_the_time_of_the_call(talk: Talk) -> None:
+    async with raw_server(talk) as url, client_of(url, timeout_s=0.4, max_attempts=1) as client:
+        started = time.monotonic()
+        with pytest.raises(ServerUnavailable, match=r"no whole reply within 0\.4 s"):
+            await asyncio.wait_for(client.complete(chat()), 5)
+        assert time.monotonic() - started < 3
+
+
+async def test_a_reply_without_end_is_not_read_to_its_end() -> None:
+    async with raw_server(flood) as url, client_of(url, max_attempts=2) as client:
+        with pytest.raises(ProviderError, match=r"no OpenAI-compatible reply.* \(it is larger than 8 MiB\)"):
+            await asyncio.wait_for(client.complete(chat()), 15)
+
+
+async def test_an_error_without_end_is_not_read_to_its_end() -> None:
+    async def talk(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+        await pour(writer, 0.0, b" " * 65536)
+
+    async with raw_server(talk) as url, client_of(url, max_attempts=1) as client:
+        with pytest.raises(ProviderError, match="larger than 8 MiB"):
+            await asyncio.wait_for(client.complete(chat()), 15)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "gzip, gzip"])
+async def test_what_comes_compressed_is_not_unpacked(server: ModelServer, encoding: str) -> None:
+    bomb = gzip.compress(bytes(2**24))
+    server.replies = [web.Response(body=bomb, headers={"Content-Encoding": encoding}) for _ in range(3)]
+    async with client_of(server.url) as client:
+        with pytest.raises(ProviderError, match=r"no OpenAI-compatible reply.* \(it is compressed"):
+            await client.complete(chat())
+
+
+async def test_plain_text_is_asked_for_and_nothing_is_told_of_the_machine() -> None:
+    heads: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode().lower())
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+    async with client_of(url, max_attempts=1) as client:
+        with pytest.raises(ServerUnavailable):
+            await client.complete(chat())
+    listening.close()
+    assert "accept-encoding: identity\r\n" in heads[0] and "x-stainless" not in heads[0]
+
+
+# Where prompts go
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_prompt_does_not_follow_where_a_server_sends_it(server: ModelServer, status: int) -> None:
+    async with model_server() as other:
+        server.replies = [web.Response(status=status, headers={"Location": f"{other.url}/chat/completions"})]
+        async with client_of(server.url) as client:
+            with pytest.raises(ProviderError, match=r"it sends us on to http://\S+; give the URL where the model is"):
+                await client.complete(chat())
+        assert (server.calls, other.calls) == (1, 0)
+
+
+async def test_what_speaks_no_http_is_a_server_that_does_not_answer() -> None:
+    async def talk(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
+        await writer.drain()
+
+    async with raw_server(talk) as url, client_of(url, max_attempts=2) as client:
+        with pytest.raises(ServerUnavailable, match="no reply after 2 attempts"):
+            await client.complete(chat())
+        with pytest.raises(ServerUnavailable, match="nothing answers"):
+            await client.check()
+
+
+async def test_what_is_no_url_is_an_error_before_anything_is_sent() -> None:
+    async with client_of("http://[::1") as client:
+        with pytest.raises(InvalidInput, match=r"model\.url.*is no URL"):
+            await client.complete(chat())
+
+
+# Tokens that are charged
+
+ABSENT = object()
+IMPOSSIBLE: list[Any] = [
+    ABSENT, None, [], "7", {}, {"prompt_tokens": 20}, {"completion_tokens": 3},
+    *({"prompt_tokens": 20, "completion_tokens": bad} for bad in (None, "3", 1.5, True, -1, 0, 257, 2**31, 10**30)),
+    *({"prompt_tokens": bad, "completion_tokens": 3} for bad in (None, "20", 20.0, True, -1, 0, 5000, 2**63, 10**30)),
+    {"prompt_tokens": float("nan"), "completion_tokens": float("inf")},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("usage", IMPOSSIBLE, ids=lambda usage: "absent" if usage is ABSENT else str(usage))
+@pytest.mark.parametrize("ask", [chat, completion])
+async def test_usage_that_cannot_be_is_counted_by_us(server: ModelServer, tmp_path: Path, usage: Any, ask: Any) -> None:
+    body = answer("Fritz Lang", usage=None) | ({} if usage is ABSENT else {"usage": usage})
+    server.replies = [web.Response(text=json.dumps(body), content_type="application/json")]
+    request, path = ask(), tmp_path / "ledger.sqlite"
+    async with client_of(server.url, path) as client:
+        reply = await asyncio.wait_for(client.complete(request), 10)
+        assert (client.told["disbelieved_usage"], client.counters.retries) == (1, 0)
+    async with client_of(server.url, path) as client:
+        kept = await client.complete(request)
+    assert kept.from_ledger and server.calls == 1
+    for each in (reply, kept):
+        assert type(each.prompt_tokens) is type(each.completion_tokens) is int
+        assert (each.prompt_tokens, each.completion_tokens) == own_tokens(request, reply_to(request, "Fritz Lang"))
+
+
+async def test_usage_that_can_be_is_taken(server: ModelServer) -> None:
+    server.replies = [answer("Fritz Lang", usage=(1000, 256))]
+    async with client_of(server.url) as client:
+        reply = await client.complete(chat())
+        assert client.told["disbelieved_usage"] == 0
+    assert (reply.prompt_tokens, reply.completion_tokens) == (1000, 256)
+
+
+@pytest.mark.parametrize("usage", [None, (0, 0), (-1_000_000, -1_000_000), (1, 0)])
+async def test_caps_hold_whatever_a_server_says(server: ModelServer, tmp_path: Path, usage: Any) -> None:
+    server.replies = [answer("word " * 100, usage=usage) for _ in range(100)]
+    async with client_of(server.url, tmp_path / "ledger.sqlite", caps=Caps(max_tokens=3000), max_in_flight=1) as client:
+        with pytest.raises(BudgetExceeded):
+            for number in range(100):
+                await client.complete(chat(str(number)))
+    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
+    spent = await ledger.spent()
+    ledger.close()
+    assert 5 <= server.calls <= 24  # 125 tokens of reply each at the least, if only four bytes were a token
+    assert 2000 < spent.tokens <= 3000
+
+
+@given(
+    usage=st.fixed_dictionaries(
+        {}, optional=dict.fromkeys(("prompt_tokens", "completion_tokens"), st.integers() | st.floats() | st.booleans())
+    ),
+    prompt=st.text(),
+    text=st.text(),
+    reasoning=st.text(),
+    longest=st.integers(1, 1000),
+)
+def test_what_is_charged_is_bounded(usage: Any, prompt: str, text: str, reasoning: str, longest: int) -> None:
+    request = chat(prompt, sampling=Sampling(max_tokens=longest))
+    reply = reply_to(request, text, reasoning=reasoning)
+    told, (own_prompt, own_completion) = reported_tokens(usage, request, reply), own_tokens(request, reply)
+    sent, received = len(prompt.encode()), len((text + reasoning).encode())
+    if told is not None:
+        assert sent / 128 <= told[0] <= sent + 4096 and received / 128 <= told[1] <= longest
+        assert told == (usage["prompt_tokens"], usage["completion_tokens"])
+    assert own_prompt >= sent / 2
+    assert min(received / 2, longest) <= own_completion
+    assert own_completion <= longest or own_completion == received // 4
+
+
+# Replies that are none
+
+
+def spoilt(**changes: Any) -> Any:
+    """A reply whose only choice is changed."""
+    body = answer()
+    body["choices"][0] |= changes
+    return body
+
+
+NO_REPLY: dict[str, Any] = {
+    "a choice without content": answer() | {"choices": [{"index": 0, "finish_reason": "stop"}]},
+    "choices that are an object": answer() | {"choices": {"0": {}}},
+    "choices that are a text": answer() | {"choices": "none"},
+    "choices that are null": answer() | {"choices": None},
+    "a choice that is null": answer() | {"choices": [None]},
+    "a choice that is a text": answer() | {"choices": ["Fritz Lang"]},
+    "a reason that is a number": spoilt(finish_reason=7),
+    "a reason that is a list": spoilt(finish_reason=["stop"]),
+    "content that is a number": spoilt(text=7, message={"content": 7}),
+    "content that is a list": spoilt(text=["Fritz"], message={"content": [{"type": "text", "text": "Fritz"}]}),
+    "a text": "Fritz Lang",
+    "a number": 7,
+    "null": None,
+}
+
+
+@pytest.mark.parametrize("what", NO_REPLY)
+@pytest.mark.parametrize("ask", [chat, completion])
+async def test_a_reply_of_wrong_types_is_asked_for_again_then_an_error(
+    server: ModelServer, what: str, ask: Any
+) -> None:
+    server.replies = [NO_REPLY[what]] * 3
+    async with client_of(server.url) as client:
+        with pytest.raises(ProviderError, match="no OpenAI-compatible reply; check the URL"):
+            await client.complete(ask())
+        assert (server.calls, client.counters.in_flight) == (3, 0)
+        assert (await client.complete(ask())).text == "Fritz Lang"
+
+
+@pytest.mark.parametrize("message", [None, [], "Fritz", {"content": "x", "reasoning_content": 7}])
+async def test_a_message_of_a_wrong_type_is_no_reply(server: ModelServer, message: Any) -> None:
+    server.replies = [spoilt(message=message)] * 3
+    async with client_of(server.url) as client:
+        with pytest.raises(ProviderError, match="no OpenAI-compatible reply"):
+            await client.complete(chat())
+
+
+@pytest.mark.parametrize("depth", [200, 200_000])
+async def test_a_reply_that_is_nested_deeply_is_no_reply(server: ModelServer, depth: int) -> None:
+    text = '{"choices": ' + "[" * depth + "]" * depth + "}"
+    server.replies = [web.Response(text=text, content_type="application/json") for _ in range(3)]
+    async with client_of(server.url) as client:
+        with pytest.raises(ProviderError, match="no OpenAI-compatible reply"):
+            await client.complete(chat())
+
+
+async def test_half_an_emoji_as_the_reason_becomes_something_that_files_take(server: ModelServer) -> None:
+    server.replies = [spoilt(finish_reason="\ud83d")]
+    async with client_of(server.url) as client:
+        assert (await client.complete(chat())).finish_reason == "?"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["choices", "message", "content", "text", "finish_reason", "usage", "prompt_tokens", "error"]
+            )
+            | st.text(),
+            inner,
+            max_size=4,
+        )
+    ),
+)
+MESSAGES = st.fixed_dictionaries({}, optional={name: JSON for name in ("content", "reasoning", "reasoning_content")})
+CHOICES = st.fixed_dictionaries({}, optional={"message": MESSAGES | JSON, "text": JSON, "finish_reason": JSON})
+BODIES = JSON | st.fixed_dictionaries({"choices": st.lists(CHOICES | JSON, max_size=2)}, optional={"usage": JSON})
+
+
+@given(
+    body=BODIES,
+    status=st.sampled_from([200, 200, 204, 302, 400, 404, 500]),
+    request=st.sampled_from([chat, completion]),
+)
+def test_whatever_json_comes_is_a_reply_or_an_error_of_ours(body: Any, status: int, request: Any) -> None:
+    class Told(Wire):
+        """Answers without a server."""
+
+        async def send(self, path: str, body_: bytes | None = None) -> Answer:
+            return Answer(status, {}, json.dumps(body).encode())
+
+    endpoint = Endpoint("http://x/v1", model="m", dialect="openai", timeout_s=1.0)
+    endpoint._wire = Told("http://x/v1", timeout_s=1.0)
+    try:
+        reply = asyncio.run(endpoint.exchange(request()))
+    except (Failure, ProviderError):
+        return
+    assert all(type(value) is str for value in (reply.text, reply.reasoning, reply.finish_reason))
+    (reply.text + reply.reasoning + reply.finish_reason).encode()  # files take it
+    assert type(reply.prompt_tokens) is type(reply.completion_tokens) is int
+    assert 0 <= reply.prompt_tokens < 2**31 and 0 <= reply.completion_tokens < 2**31
+
+
+# What a server says of an error
+
+
+async def test_the_text_of_an_error_cannot_act_on_a_terminal(server: ModelServer) -> None:
+    server.replies = [failure(400, "no \x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\x00")]
+    async with client_of(server.url) as client:
+        with pytest.raises(ProviderError, match=r"no .*owned") as caught:
+            await client.complete(chat())
+    assert not set(str(caught.value)) & set("\x1b\x07\x9b\u202e\x00\r\n")
+
+
+@pytest.mark.parametrize("before", range(160, 201, 8))
+async def test_half_a_key_is_not_told_either(server: ModelServer, before: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAILFORGE_API_KEY", "sk-0123456789abcdef-secret")
+    server.replies = [failure(400, "x" * before + " sk-0123456789abcdef-secret")]
+    async with client_of(server.url) as client:
+        with pytest.raises(ProviderError) as caught:
+            await client.complete(chat())
+    assert "sk-0" not in str(caught.value)
