@@ -41,7 +41,10 @@ class ScriptedModel:
     def told(self) -> dict[str, int]:
         """As `ModelClient.told`."""
         names = ("paid_calls", "ledger_hits", "retries", "in_flight")
-        return {name: getattr(self.counters, name) for name in names} | {"servers_waited_for": 0}
+        return {name: getattr(self.counters, name) for name in names} | {
+            "disbelieved_usage": 0,
+            "servers_waited_for": 0,
+        }
 
     async def aclose(self) -> None:
         """As `ModelClient.aclose`."""

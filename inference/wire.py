@@ -81,7 +81,10 @@ class Wire:
 
         self.open()
         method = "GET" if body is None else "POST"
-        request = httpx2.Request(method, self._addresses[path], headers=self._headers, content=body)
+        # As a stream: aiohttp adds length and host anyway, and httpx2 works long to find them out.
+        stream = httpx2.ByteStream(body or b"")
+        request = httpx2.Request(method, self._addresses[path], headers=self._headers, stream=stream)
+        request.read()
         try:
             async with asyncio.timeout(self._timeout_s):  # of the whole answer: one that drips has an end, too
                 response = await self._http.send(request, stream=True)

@@ -15,7 +15,8 @@ def parse_json(text: str | bytes) -> Any:
         value = json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    if _is_deeper(value, MOST_DEEP):
+    opened = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
+    if opened > MOST_DEEP and _is_deeper(value, MOST_DEEP):
         raise ValueError(f"it is nested more than {MOST_DEEP} levels deep")
     return value
 

@@ -359,6 +359,12 @@ def test_loads_nothing_heavy(statements: str) -> None:
     assert not loaded & HEAVY
 
 
+def test_the_client_comes_without_arrow() -> None:
+    """It is half the memory of a process that only calls models."""
+    loaded = loaded_by("import inference")
+    assert "schemas" in loaded and not loaded & {"pyarrow", "numpy", "openai"}
+
+
 def test_help_answers_within_a_second() -> None:
     """Of the processor's time, which other processes take nothing from: median of three starts after a first one."""
     command = Path(sys.executable).with_name("trailforge")
