@@ -11,23 +11,30 @@ together go over a cap by what they have under way, one alone does not.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from inference.request import Reply, Request
 from inference.usage import Prices, Usage, estimated_tokens
-from schemas import BudgetExceeded
+from schemas import BudgetExceeded, InvalidInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """Hard caps on all that a run's folder ever pays; None: no cap."""
+    """Hard caps on all that a run's folder ever pays; None: no cap. What is no limit, as NaN, is an `InvalidInput`."""
 
     max_calls: int | None = None
     max_tokens: int | None = None
     """Prompt and completion together."""
     max_cost: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_calls", "max_tokens", "max_cost"):
+            cap = getattr(self, name)
+            if cap is not None and not 0 <= cap < math.inf:
+                raise InvalidInput("has to be a number from 0 on", field=name)
 
     def __bool__(self) -> bool:
         return self != Caps()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
@@ -46,6 +47,11 @@ class ModelConfig:
     """JSON object sent with every call, e.g. `{"chat_template_kwargs": {"enable_thinking": false}}`."""
     prompt_price_per_million: float = 0.0
     completion_price_per_million: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("prompt_price_per_million", "completion_price_per_million"):
+            if not 0 <= getattr(self, name) < math.inf:  # or a cap on cost would cap nothing
+                raise InvalidInput("has to be a number from 0 on", field=name)
 
     @property
     def prices(self) -> Prices:
