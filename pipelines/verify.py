@@ -66,7 +66,8 @@ def _ledger_problems(path: Path) -> Iterator[str]:
     """Damage of the run's own ledger, which other runs may have written to since. It is read, and not changed."""
     if not path.is_file():
         return  # a shared one, or it was left behind
-    is_in_use = path.with_name(f"{path.name}-wal").is_file()
+    log = path.with_name(f"{path.name}-wal")
+    is_in_use = log.is_file() and log.stat().st_size > 0
     try:
         found = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{'' if is_in_use else '&immutable=1'}", uri=True)
         with contextlib.closing(found) as ledger:
