@@ -22,7 +22,7 @@ from pipelines.accounting import check_balance, stage
 from pipelines.curated_rows import NAME, SFT, STAGE, TABLE, Curator, products_of
 from pipelines.dataset import Dataset
 from pipelines.datasets import CURATION, dataset_of, is_curated
-from pipelines.files import exclusive, output_errors, write_atomically, write_text
+from pipelines.files import LOCK, exclusive, output_errors, write_atomically, write_text
 from pipelines.finish import finished_run, manifest_of, write_end
 from pipelines.intake import SETTINGS, Settings
 from pipelines.shards import Receipt, file_entry, write_receipt, write_table
@@ -60,6 +60,8 @@ def apply(folder: Path, out: Path, rulings: Sequence[Ruling], log: FileEntry) ->
         if out.exists() and any(out.iterdir()):
             raise OutputError(f"{out} is not empty; give another --out")
     staged = out.parent / _STAGED.format(name=out.name)
+    if staged.is_symlink() or (staged.is_dir() and any(staged.iterdir()) and not (staged / LOCK).exists()):
+        raise OutputError(f"{staged} is in the way, and no killed `curate apply` left it; move it away")
     with exclusive(staged):
         try:
             _clear(staged)
@@ -190,9 +192,9 @@ def _finished(folder: Path) -> tuple[Manifest, Settings]:
 def _clear(folder: Path) -> None:
     """Remove what a killed process left there."""
     for path in folder.iterdir():
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        elif path.name != ".lock":
+        elif path.name != LOCK:
             path.unlink()
 
 

@@ -43,12 +43,12 @@ def drop_damaged(folder: Path, dataset: Dataset, settings: Settings, tell: Calla
     wrong = damaged(folder, [*settings.files, *(entry for files in receipts.values() for entry in files)])
     manifest, unreadable = _manifest(folder)
     shown = damaged(folder, manifest.card) if manifest else {}
-    unreadable = [f"{path} cannot be read" for path in lost] + unreadable
-    for line in (*unreadable, *(f"{folder / path} {what}" for path, what in wrong.items())):
-        tell(f"{line}: it is made again")
+    unreadable = [f"{path}: cannot be read" for path in lost] + unreadable
+    for line in (*unreadable, *(f"{folder / path}: {what}" for path, what in wrong.items())):
+        tell(f"{line}; it is made again")
     for path, what in shown.items():
-        again = "is made again" if _is_missing(folder, path) else "stays as it is; remove it to have it made again"
-        tell(f"{folder / path} {what}: it {again}")
+        again = "is made again" if _is_missing(folder, path) else "stays so; remove it to have it made again"
+        tell(f"{folder / path}: {what}; it {again}")
     is_damaged = bool(unreadable or wrong or any(_is_missing(folder, path) for path in shown))
     if is_damaged:
         _remove(folder, own, {**dict.fromkeys(lost, ()), **_hit(receipts, wrong)})
@@ -62,7 +62,7 @@ def _manifest(folder: Path) -> tuple[Manifest | None, list[str]]:
     except InvalidInput as error:
         if "schema version" in error.problem:
             raise
-        return None, [f"{folder / MANIFEST} cannot be read"]
+        return None, [f"{folder / MANIFEST}: cannot be read"]
 
 
 def _is_missing(folder: Path, path: str) -> bool:

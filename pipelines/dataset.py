@@ -42,6 +42,10 @@ class Dataset:
     """Stage whose accepted items are the rows that calls and cost are counted by."""
     counted: tuple[str, ...]
     """A table and its columns of which the first that is not null is a row's kind: what a status counts."""
+    candidates: str = ""
+    """Table of what `last_stage` selects from; empty where rows are counted at once."""
+    option: str = "--questions"
+    """Of the command, by which its input is given."""
     stages: Callable[[Path, Settings], list[Stage]]
     """In the order in which they run."""
     card: Callable[[Path, Manifest, Settings], str]

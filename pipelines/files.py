@@ -121,8 +121,8 @@ def what_is_wrong(folder: Path, entry: FileEntry) -> str:
     """Why a file of a folder is not the one of its entry; empty when it is. Reads it to its end."""
     path = folder / entry.path
     if not path.is_file():
-        return "is missing"
-    return "" if sha256_of(path) == entry.sha256 else "is not as it was written (its sha256 differs)"
+        return "missing"
+    return "" if sha256_of(path) == entry.sha256 else "not as it was written (its sha256 differs)"
 
 
 def _locked(descriptor: int) -> bool:

@@ -75,7 +75,10 @@ def read_manifest(folder: Path) -> Manifest | None:
         raise InvalidInput(
             f"manifest of schema version {found}; this trailforge reads {version_of(Manifest)}", file=path
         )
-    return from_dict(Manifest, content)
+    try:
+        return from_dict(Manifest, content)
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, file=path, field=error.field) from error
 
 
 def _named(folder: Path, names: str) -> list[Path]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.files import plain_files
+from schemas import parse_json
 
 FOLDER = "progress"
 _BEGUN = "begun"
@@ -71,10 +72,9 @@ def read_progress(run_folder: Path) -> Counter[str]:
     """The sum over all workers."""
     total: Counter[str] = Counter()
     for path in (run_folder / FOLDER).glob("*.json"):
-        try:
-            total.update(json.loads(path.read_text()))
-        except (OSError, ValueError):
-            continue
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            counters = parse_json(path.read_bytes()).items()
+            total.update({name: count for name, count in counters if isinstance(count, int)})
     return total
 
 
@@ -109,7 +109,7 @@ def begin_progress(run_folder: Path, finished: Iterable[str]) -> None:
 def read_begun(run_folder: Path) -> Begun | None:
     """The note of `begin_progress`; None when there is none."""
     try:
-        note = json.loads((run_folder / FOLDER / _BEGUN).read_text())
-        return Begun(at=note["at"], finished=frozenset(note["finished"]))
+        note = parse_json((run_folder / FOLDER / _BEGUN).read_bytes())
+        return Begun(at=float(note["at"]), finished=frozenset(note["finished"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -8,8 +8,8 @@ decisions of which a curated data set is still to be made, one with patterns, wh
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -25,9 +25,10 @@ from pipelines.progress import FOLDER as PROGRESS
 from pipelines.shards import RECEIPTS
 from pipelines.windows import DOCUMENTS, DONE, PLAN, QUESTIONS, RUNS, TAKEN, VERDICTS, folders
 from pipelines.worker_errors import ERRORS
-from schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, OutputError
+from schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, OutputError, parse_json
 
 _REMOVED = ".removed-"
+_LEFTOVER = re.compile(r"\.removed-\d{4}-\d\d-\d\d-[0-9a-f]{8}")
 _OF_A_WINDOW = frozenset({PLAN, TAKEN, DONE, DOCUMENTS, QUESTIONS, VERDICTS, LOCK, *RUNS})
 _FILES_OF_A_RUN = frozenset({SETTINGS, MANIFEST, CARD, LOCK})
 _FOLDERS_OF_A_RUN = frozenset({RECEIPTS, PROGRESS, ERRORS, "ledger", "plots", "work", "curation"})
@@ -75,8 +76,9 @@ def check_keep(keep: int) -> None:
 
 def retain(root: Path, decided: Sequence[Fate]) -> list[Fate]:
     """Remove what `fates` lets go; what became of each. A window is moved aside whole before it is deleted."""
-    for leftover in root.glob(f"{_REMOVED}*"):  # of a removal that was killed
-        shutil.rmtree(leftover, ignore_errors=True)
+    for leftover in root.iterdir():  # of a removal that was killed
+        if _LEFTOVER.fullmatch(leftover.name) and not leftover.is_symlink():
+            shutil.rmtree(leftover, ignore_errors=True)
     return [_settled(fate) for fate in decided]
 
 
@@ -124,8 +126,8 @@ def _manifests(root: Path, old: Sequence[Path]) -> Iterator[Path]:
 
 def _inputs(manifest: Path) -> Iterator[str]:
     """Hashes of the logs among the inputs of a data set; none of what is no manifest."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        for entry in json.loads(manifest.read_text(encoding="utf-8"))["inputs"]:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        for entry in parse_json(manifest.read_bytes())["inputs"]:
             if entry["path"].endswith(DECISIONS_LOG):
                 yield entry["sha256"]
 

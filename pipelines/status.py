@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,13 +22,15 @@ from pipelines.finish import read_manifest
 from pipelines.intake import Settings, read_settings
 from pipelines.progress import read_begun, read_progress, row_kinds
 from pipelines.shards import Receipt, finished_receipt
-from pipelines.worker_errors import ERRORS
-from schemas import InvalidInput, StageCount, TrailforgeError
+from pipelines.worker_errors import read_notes
+from schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, StageCount, TrailforgeError
 
 State = Literal["empty", "reading", "running", "stopped", "finished"]
 """`reading`: a process takes the questions in. `stopped`: begun, not finished, and no process holds the folder."""
 
 _BEFORE_A_RUN = {".lock", ".intake", "ledger"}
+_LOGS = (Path(DECISIONS_LOG).name, Path(PATTERNS_LOG).name)
+"""Of what people decided: inputs of a run, too."""
 _EVERY_S = 2.0
 
 
@@ -73,7 +74,9 @@ class RunStatus:
     items_done: int = 0
     """Of finished shards; while it runs, all that this process did too."""
     rows: dict[str, int] = field(default_factory=dict)
-    """By kind, of finished shards and of what this process did."""
+    """By kind, of finished shards and of what this process did. Of candidates those that were selected."""
+    candidates: int = 0
+    """That single filters accepted, and of which some will be selected; 0 once that is done."""
     put_aside: dict[str, int] = field(default_factory=dict)
     """Rejected and failed items of finished shards and of the intake, by `stage/reason`."""
     calls: int = 0
@@ -130,6 +133,7 @@ def told(status: RunStatus) -> list[str]:
             f"  shards     {status.shards_done:,} of {status.shards:,}",
             f"  {status.unit:<10} {status.items_done:,} of {status.items:,}",
             f"  rows       {_counts(status.rows)}",
+            *([f"  candidates {status.candidates:,}, to select from"] if status.candidates else []),
             f"  put aside  {_counts(status.put_aside) or 'none'}",
         ]
     kept = "cannot be read" if status.calls_kept is None else f"holds {status.calls_kept:,}"
@@ -155,7 +159,9 @@ def _status(folder: Path, settings: Settings, held: bool) -> RunStatus:
     before = {name: each for name, each in finished.items() if begun is None or name in begun.finished}
     items = sum(shard.rows for shard in shards)
     done = sum(shard.rows for shard in shards if shard.name in before) + counters["items"]
-    kinds = sum((_kinds(folder, each, dataset) for each in before.values()), row_kinds(counters))
+    live = row_kinds(counters)
+    kinds = sum((_kinds(folder, r, dataset) for r in before.values()), Counter() if dataset.candidates else live)
+    is_selected = any(each.name == dataset.last_stage and each.shards and _is_done(each, finished) for each in stages)
     usage = sum((receipt.usage for receipt in finished.values()), start=Usage())
     return RunStatus(
         folder=str(folder),
@@ -172,6 +178,7 @@ def _status(folder: Path, settings: Settings, held: bool) -> RunStatus:
         items=items,
         items_done=done,
         rows=dict(sorted(kinds.items())),
+        candidates=0 if is_selected else _candidates(dataset, before) + live.total() * bool(dataset.candidates),
         put_aside=_put_aside(settings, finished.values()),
         calls=usage.calls,
         prompt_tokens=usage.prompt_tokens,
@@ -192,10 +199,8 @@ def _receipts_so_far(folder: Path, stages: Iterable[Stage]) -> dict[str, Receipt
 def _next(state: State, folder: Path, settings: Settings | None = None) -> str:
     if state == "stopped" and settings is not None:
         command = settings.dataset.replace("_", "-")
-        source = Path(settings.sources[0].path)
-        given = f"--kg {source.parent}" if settings.dataset == "kg_questions" else str(source)
         return (
-            f"run the same command again (trailforge {command} … {given} --out {folder} …): "
+            f"run the same command again (trailforge {command} … {_given(settings)} --out {folder} …): "
             "it goes on from here and pays for no answered call twice"
         )
     return {
@@ -204,6 +209,22 @@ def _next(state: State, folder: Path, settings: Settings | None = None) -> str:
         "running": "wait; however it is stopped, the same command goes on",
         "finished": f"trailforge verify {folder}; trailforge show {folder}",
     }[state]
+
+
+def _given(settings: Settings) -> str:
+    """The input as the command takes it."""
+    option = dataset_of(settings).option
+    paths = [Path(each.path) for each in settings.sources if not each.path.endswith(_LOGS)]
+    return " ".join(f"{option} {path.parent if option == '--kg' else path}" for path in paths)
+
+
+def _is_done(stage: Stage, finished: Mapping[str, Receipt]) -> bool:
+    return all(shard.name in finished for shard in stage.shards or ())
+
+
+def _candidates(dataset: Dataset, finished: Mapping[str, Receipt]) -> int:
+    entries = [entry for receipt in finished.values() for entry in receipt.files]
+    return sum(entry.rows for entry in entries if entry.path.startswith(f"{dataset.candidates}/"))
 
 
 def _kinds(folder: Path, receipt: Receipt, dataset: Dataset) -> Counter[str]:
@@ -242,13 +263,7 @@ def _kept(folder: Path) -> int | None:
 
 
 def _errors(folder: Path) -> tuple[str, ...]:
-    noted = []
-    for path in sorted((folder / ERRORS).glob("*.json")):
-        try:
-            noted.append(json.loads(path.read_text(encoding="utf-8"))["message"])
-        except (OSError, ValueError, KeyError):
-            continue
-    return tuple(dict.fromkeys(noted))
+    return tuple(dict.fromkeys(str(error) for error in read_notes(folder)))
 
 
 def _pace_of(counters: Counter[str], begun_at: float, missing: int) -> Pace:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from inference.ledger import unpacked
 from pipelines.accounting import check_balance
-from pipelines.dataset import Dataset
+from pipelines.dataset import LEDGER, Dataset
 from pipelines.datasets import dataset_of, row_checks_of
-from pipelines.files import sha256_of
+from pipelines.files import what_is_wrong
 from pipelines.finish import MANIFEST, finished_run, manifest_of
 from pipelines.intake import INPUTS, Settings
 from pipelines.row_checks import Report
-from schemas import CountMismatch, FileEntry, InvalidInput, Manifest, check_row_count, iter_parquet, to_dict
+from schemas import (
+    CountMismatch,
+    FileEntry,
+    InvalidInput,
+    Manifest,
+    OutputError,
+    TrailforgeError,
+    check_row_count,
+    iter_parquet,
+    to_dict,
+)
 
 _OF_THE_PROCESS = {"seconds", "trailforge_version", "card", "schema_version"}
 """What a manifest says of the process that wrote it; the rest follows from the receipts."""
@@ -27,6 +40,10 @@ def verify_run(folder: Path) -> Report:
     _check_strays(folder, manifest, record_of, report)
     if len(sound) == len(manifest.files):
         row_checks_of(settings)(folder, manifest, dataset.configuration(settings), report).check()
+    for entry in manifest.card:
+        if wrong := what_is_wrong(folder, entry):
+            report.problems.append(f"{entry.path}: {wrong}; remove it, and the command of the run makes it again")
+    report.problems += [f"{LEDGER}: {problem}" for problem in _ledger_problems(folder / LEDGER)]
     for problem in _manifest_problems(folder, manifest, settings, dataset):
         report.problems.append(f"{MANIFEST}: {problem}")
     return report
@@ -37,7 +54,7 @@ def _manifest_problems(folder: Path, manifest: Manifest, settings: Settings, dat
     try:
         check_balance(manifest.stages)
         expected = to_dict(manifest_of(folder, settings, dataset, seconds=manifest.seconds))
-    except (CountMismatch, InvalidInput, ValueError) as error:
+    except (CountMismatch, InvalidInput, OutputError, ValueError) as error:
         yield str(error)
         return
     for name, found in to_dict(manifest).items():
@@ -45,16 +62,44 @@ def _manifest_problems(folder: Path, manifest: Manifest, settings: Settings, dat
             yield f"{name} is not what run.json and the receipts add up to"
 
 
+def _ledger_problems(path: Path) -> Iterator[str]:
+    """Damage of the run's own ledger, which other runs may have written to since. It is read, and not changed."""
+    if not path.is_file():
+        return  # a shared one, or it was left behind
+    log = path.with_name(f"{path.name}-wal")
+    is_in_use = log.is_file() and log.stat().st_size > 0
+    try:
+        found = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{'' if is_in_use else '&immutable=1'}", uri=True)
+        with contextlib.closing(found) as ledger:
+            said = ledger.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if said != "ok":
+                yield f"damaged: {said.splitlines()[-1]}"
+                return
+            damaged = [key for key, blob in ledger.execute("SELECT key, value FROM calls") if not _unpacks(key, blob)]
+    except sqlite3.Error as error:
+        yield f"damaged: {error}"
+        return
+    if damaged:
+        yield f"the replies of {len(damaged)} calls cannot be read, the first {damaged[0]}"
+
+
+def _unpacks(key: str, blob: bytes) -> bool:
+    import zstandard
+
+    try:
+        unpacked(key, blob)
+    except (TrailforgeError, zstandard.ZstdError, ValueError, KeyError, TypeError):
+        return False
+    return True
+
+
 def _check_file(entry: FileEntry, folder: Path, record_of: Mapping[str, type], report: Report) -> bool:
     """Presence, hash, number of rows, schema."""
     path = folder / entry.path
     report.files += 1
     report.rows += entry.rows
-    if not path.is_file():
-        report.problems.append(f"{entry.path}: missing")
-        return False
-    if sha256_of(path) != entry.sha256:
-        report.problems.append(f"{entry.path}: its bytes are not those of the manifest (sha256 differs)")
+    if wrong := what_is_wrong(folder, entry):
+        report.problems.append(f"{entry.path}: {wrong}")
         return False
     if path.suffix != ".parquet":
         return True

@@ -22,7 +22,16 @@ from pipelines.accounting import stage
 from pipelines.files import exclusive, sha256_of, write_atomically, write_text
 from pipelines.sources.documents import read_documents
 from pipelines.sources.rows import InvalidRow
-from schemas import FileEntry, InvalidInput, OutputError, SourceDocument, StageCount, from_dict, to_dict
+from schemas import (
+    FileEntry,
+    InvalidInput,
+    OutputError,
+    SourceDocument,
+    StageCount,
+    from_dict,
+    parse_json,
+    to_dict,
+)
 
 PLAN, TAKEN, DONE = "plan.json", "taken.json", "window.json"
 DOCUMENTS, QUESTIONS, VERDICTS = "documents.jsonl.gz", "questions.jsonl.gz", "verdicts"
@@ -310,7 +319,7 @@ def finish(folder: Path, window: Window) -> None:
 
 def _read(path: Path, record: type[R]) -> R | None:
     try:
-        return from_dict(record, json.loads(path.read_text(encoding="utf-8")))
+        return from_dict(record, parse_json(path.read_bytes()))
     except FileNotFoundError:
         return None
     except (OSError, TypeError, ValueError, InvalidInput) as error:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipelines.files import write_text
-from schemas import TrailforgeError, errors
+from pipelines.files import plain_files, write_text
+from schemas import TrailforgeError, errors, parse_json
 
 ERRORS = "errors"
 NAMES = r"[0-9a-f]{8}\.json"
@@ -32,29 +34,43 @@ def noting(folder: Path, function: Callable[..., T]) -> Callable[..., T]:
 
 
 _errors_here: dict[Path, TrailforgeError] = {}
-"""Errors of workers in this process, by run folder: they are known even when the disk is too full to note them."""
+"""First error of workers in this process, by run folder: known even when the disk is too full to note it."""
 
 
 def note_error(folder: Path, error: TrailforgeError) -> None:
     """Leave a note."""
-    _errors_here[folder] = error
-    text = json.dumps({"class": type(error).__name__, "message": str(error)})
+    _errors_here.setdefault(folder, error)
+    text = json.dumps({"class": type(error).__name__, "message": str(error), "at": time.time_ns()})
     with contextlib.suppress(TrailforgeError):
         write_text(folder / ERRORS / f"{uuid.uuid4().hex[:8]}.json", text)
 
 
 def noted_error(folder: Path) -> TrailforgeError | None:
-    """The first error that was noted."""
+    """The first error that was noted; of other processes by the clocks of their machines."""
     if folder in _errors_here:
         return _errors_here.pop(folder)
-    for path in sorted((folder / ERRORS).glob("*.json")):
-        noted = json.loads(path.read_text(encoding="utf-8"))
-        return getattr(errors, noted["class"], TrailforgeError)(noted["message"])
-    return None
+    return next(iter(read_notes(folder)), None)
+
+
+def read_notes(folder: Path) -> list[TrailforgeError]:
+    """The errors that were noted, the first one first. A note that is half there, or none of ours, says nothing."""
+    found: list[tuple[int, str, TrailforgeError]] = []
+    for path in _notes(folder):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            note = parse_json(path.read_bytes())
+            kind = getattr(errors, str(note["class"]), None)
+            if not (isinstance(kind, type) and issubclass(kind, TrailforgeError)):
+                kind = TrailforgeError
+            found.append((int(note.get("at", 0)), path.name, kind(str(note["message"]))))
+    return [error for *_, error in sorted(found, key=lambda each: each[:2])]
 
 
 def clear_errors(folder: Path) -> None:
     """Forget the notes of an earlier try."""
     _errors_here.pop(folder, None)
-    for path in (folder / ERRORS).glob("*.json"):
+    for path in _notes(folder):
         path.unlink(missing_ok=True)
+
+
+def _notes(folder: Path) -> list[Path]:
+    return [path for path in plain_files(folder / ERRORS) if re.fullmatch(NAMES, path.name)]

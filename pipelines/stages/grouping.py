@@ -32,9 +32,11 @@ from schemas import (
     DocumentEmbedding,
     FileEntry,
     NothingLeft,
+    OutputError,
     RejectedRow,
     SourceDocument,
     iter_parquet,
+    parse_json,
     read_parquet,
     to_dict,
 )
@@ -181,8 +183,12 @@ def _result(work: Path, number: int) -> Path:
 
 
 def _read_result(work: Path, number: int) -> PartBundles:
-    content = json.loads(_result(work, number).read_text(encoding="utf-8"))
-    return PartBundles(bundles=tuple(content["bundles"]), rest=content["rest"])
+    path = _result(work, number)
+    try:
+        content = parse_json(path.read_bytes())
+        return PartBundles(bundles=tuple(content["bundles"]), rest=content["rest"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise OutputError(f"{path} is damaged; remove it and run the same command again") from error
 
 
 def _records(folder: Path, bundling: Bundling, meta: _Meta, planned: Plan) -> Iterator[BundleInput]:

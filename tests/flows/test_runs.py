@@ -327,7 +327,7 @@ def test_a_stopped_run_makes_only_its_damaged_shard_again(
     tree = next(path for path in before if path.parent.name == "trees")
     damage(tree, "flipped")
     lab.run("mcts_trajectories", out)
-    assert f"{tree} is not as it was written (its sha256 differs): it is made again" in capfd.readouterr().err
+    assert f"{tree}: not as it was written (its sha256 differs); it is made again" in capfd.readouterr().err
     made = {path for path, mark in marks(list(before)).items() if mark != before[path]}
     assert {path.stem for path in made} == {tree.stem} and verify_run(out).problems == []
 
@@ -347,7 +347,7 @@ def test_a_card_that_somebody_changed_stays_and_is_spoken_of(
     (out / CARD).write_text("ours is better")
     lab.run("mcts_trajectories", out)
     assert (out / CARD).read_text() == "ours is better"
-    assert "README.md is not as it was written" in capfd.readouterr().err
+    assert "README.md: not as it was written" in capfd.readouterr().err
     (out / CARD).unlink()
     lab.run("mcts_trajectories", out)
     assert contents(out)[CARD] == contents(lab.folder / "mcts_trajectories")[CARD]

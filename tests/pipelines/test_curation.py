@@ -186,7 +186,7 @@ def test_questions_of_a_graph_are_written_anew_as_lines(original_kg: Mapping[str
     with pytest.raises(InvalidInput, match="rejects it then"):
         apply(run.folder, tmp_path / "bad", [fix("kg_questions", rows[1].uid, question="Who is it, then?")], LOG)
     (tmp_path / "out" / "questions.jsonl").write_text("")
-    assert "its bytes are not those of the manifest" in problems(tmp_path / "out")
+    assert "not as it was written" in problems(tmp_path / "out")
 
 
 def test_episodes_of_rejected_and_fixed_bundle_questions_go(
@@ -339,6 +339,9 @@ def test_what_a_killed_process_left_is_no_obstacle(original_run: FinishedRun, tm
     left = tmp_path / ".out.curating"
     (left / "mcts_trajectories").mkdir(parents=True)
     (left / "mcts_trajectories" / "part-00099-x.parquet").write_text("half")
+    with pytest.raises(OutputError, match=r"\.out\.curating is in the way"):  # it has no lock, so it is a stranger's
+        curated_trajectories(original_run, tmp_path / "out")
+    (left / ".lock").touch()
     curated_trajectories(original_run, tmp_path / "out")
     assert not left.exists() and problems(tmp_path / "out") == ""
 

@@ -282,7 +282,7 @@ def test_a_changed_file_of_questions_is_found(finished_kg: Copies) -> None:
     run = finished_kg("written")
     path = run.folder / kg_selection.JSONL
     path.write_text(path.read_text().replace("What does", "What did", 1))
-    assert "questions.jsonl: its bytes are not those of the manifest" in problems(run)
+    assert "questions.jsonl: not as it was written" in problems(run)
     _refit_hash(run, kg_selection.JSONL)
     assert "questions.jsonl, rows: they are not those of `kg_questions/`" in problems(run)
     path.unlink()
@@ -323,4 +323,4 @@ def test_one_flipped_byte_is_found(finished_kg: Copies, style: str, table: str) 
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    assert problems(run) == f"{table}/{path.name}: its bytes are not those of the manifest (sha256 differs)"
+    assert problems(run) == f"{table}/{path.name}: not as it was written (its sha256 differs)"

@@ -158,6 +158,18 @@ def test_a_removal_that_is_killed_leaves_no_half_window(root: Path, monkeypatch:
     assert left(root) == [*sorted([DAYS[1], *DAYS[3:]]), "2026-notes"]
 
 
+def test_only_what_a_removal_left_is_cleared_away(root: Path) -> None:
+    names = {".removed-notes", ".removed-2026-01-01-old", ".removed-2026-01-01-0a1b2c3d"}
+    for name in names:
+        (root / name).mkdir()
+        (root / name / "text").write_text("x")
+    (root / ".removed-2026-01-02-0a1b2c3d").symlink_to(root / ".removed-notes")
+    retain(root, 99)
+    here = {path.name for path in root.glob(".removed-*")}
+    assert here == names - {".removed-2026-01-01-0a1b2c3d"} | {".removed-2026-01-02-0a1b2c3d"}
+    assert (root / ".removed-notes" / "text").exists()
+
+
 def test_none_to_keep_and_no_root_are_refused(root: Path) -> None:
     with pytest.raises(InvalidInput, match="keep"):
         fates(root, 0)

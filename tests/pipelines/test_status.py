@@ -11,16 +11,19 @@ from pathlib import Path
 import pytest
 
 from pipelines import status as module
+from pipelines.bundles_config import BundleRunConfig
 from pipelines.dataset import LEDGER
-from pipelines.document_bundles import BUNDLES
+from pipelines.document_bundles import BUNDLES, take_in
 from pipelines.files import exclusive
 from pipelines.finish import CARD, MANIFEST
+from pipelines.intake import write_settings
 from pipelines.progress import ProgressFile, begin_progress
 from pipelines.shards import receipt_path
 from pipelines.status import follow, read_status, told
 from pipelines.worker_errors import ERRORS
 from schemas import InvalidInput
 from tests.pipelines.bundles_support import FinishedBundles
+from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun
 
 
@@ -54,16 +57,16 @@ def test_a_stopped_run_says_what_is_done_and_how_to_go_on(half_run: FinishedRun)
     assert (found.state, found.shards_done, found.items_done, found.items) == ("stopped", 1, 8, 20)
     assert found.rows["correct"] < 99 and found.pace is None
     assert (
-        f"mcts-trajectories … {half_run.source} --out {half_run.folder}" in found.next
+        f"mcts-trajectories … --questions {half_run.source} --out {half_run.folder}" in found.next
         and "the same command" in found.next
     )
 
 
 def test_errors_of_the_last_try_are_told_once(half_run: FinishedRun) -> None:
     (half_run.folder / ERRORS).mkdir(exist_ok=True)
-    for name in "ab":
+    for name in ("0a0a0a0a", "0b0b0b0b"):
         (half_run.folder / ERRORS / f"{name}.json").write_text(json.dumps({"class": "X", "message": "the server left"}))
-    (half_run.folder / ERRORS / "c.json").write_text("half a fi")
+    (half_run.folder / ERRORS / "0c0c0c0c.json").write_text("half a fi")
     found = read_status(half_run.folder)
     assert found.errors == ("the server left",)
     assert "  error      the server left" in told(found)
@@ -191,10 +194,11 @@ def test_a_run_of_bundles_that_stopped_after_a_stage_names_the_next(
     found = read_status(folder)
     assert (found.state, found.stage, found.unit) == ("stopped", name, unit)
     assert (found.items, found.items_done, found.shards_done) == (items, 0, 0)
-    assert f"trailforge document-bundles … {original_bundles.source} --out {folder} …" in found.next
+    assert f"trailforge document-bundles … --documents {original_bundles.source} --out {folder} …" in found.next
     lines = told(found)
     assert f"  stage      {name}" in lines and f"  {unit:<10} 0 of {items}" in lines
-    assert bool(found.rows) == bool(found.calls) == (finished > 3)
+    assert bool(found.calls) == (finished > 3) and bool(found.rows) == (finished > 4)
+    assert bool(found.candidates) == (finished == 4) == any("candidates" in line for line in lines)
     assert ("near_duplicates/near_duplicate" in found.put_aside) == (finished > 0)
 
 
@@ -202,7 +206,7 @@ def test_a_finished_run_of_bundles(original_bundles: FinishedBundles) -> None:
     found, manifest = read_status(original_bundles.folder), original_bundles.manifest
     assert (found.state, found.stage, found.items_done, found.items) == ("finished", "episode", 8, 8)
     stages = {line.name: line for line in manifest.stages}
-    assert sum(found.rows.values()) == stages["filter"].accepted
+    assert sum(found.rows.values()) == stages["select"].accepted < stages["filter"].accepted
     assert set(found.rows) == {"factual", "causal", "single_choice", "multiple_choice"}
     assert (found.calls, found.cost) == (manifest.calls, manifest.cost)
     assert found.put_aside["write/malformed_reply"] == 1
@@ -218,4 +222,37 @@ def test_a_run_of_bundles_in_progress_counts_the_items_of_its_stage(
         ProgressFile(folder).write({"items": 2, "factual": 3, "paid_calls": 40})
         found = read_status(folder)
     assert (found.state, found.stage, found.items_done, found.items) == ("running", "write", 2, 8)
-    assert found.rows == {"factual": 3} and found.pace is not None and found.pace.paid_calls == 40
+    assert found.rows == {} and found.candidates == 3 and found.pace is not None and found.pace.paid_calls == 40
+
+
+def test_questions_of_a_graph_are_counted_once_they_are_selected(finished_kg: Callable[[str], FinishedKg]) -> None:
+    run = finished_kg("written")
+    (accepted,) = (line.accepted for line in run.manifest.stages if line.name == "select")
+    found = read_status(run.folder)
+    assert sum(found.rows.values()) == accepted and found.candidates == 0
+    (run.folder / MANIFEST).unlink()
+    (run.folder / "shards" / "selection.json").unlink()
+    found = read_status(run.folder)
+    (written,) = (line.accepted for line in run.manifest.stages if line.name == "filter")
+    assert found.rows == {} and found.candidates == written > accepted
+    assert f"kg-questions … --kg {run.graph} --out {run.folder} …" in found.next
+
+
+def test_all_inputs_are_named_each_with_its_option(tmp_path: Path) -> None:
+    texts = ("a", "b")
+    sources = [tmp_path / f"{name}.jsonl" for name in texts]
+    for name, source in zip(texts, sources, strict=True):
+        row = {"title": name, "text": f"A text of {name}.", "source": name, "published": "2026-01-01"}
+        source.write_text(json.dumps(row) + "\n")
+    write_settings(tmp_path / "run", take_in(sources, tmp_path / "run", BundleRunConfig(), None))
+    assert f"… --documents {sources[0]} --documents {sources[1]} --out" in read_status(tmp_path / "run").next
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"at": "noon", "finished": []}', "[" * 200_000])
+def test_notes_of_progress_that_cannot_be_read_are_none(half_run: FinishedRun, text: str) -> None:
+    folder = half_run.folder / "progress"
+    folder.mkdir(exist_ok=True)
+    (folder / "begun").write_text(text)
+    (folder / "7-0a1b2c3d.json").write_text(text)
+    with exclusive(half_run.folder):
+        assert read_status(half_run.folder).state == "running"

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import hashlib
+import json
+import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from inference import Reply, Request, Sampling, SqliteLedger
+from pipelines.dataset import LEDGER
 from pipelines.mcts_verify import tree_problems
 from pipelines.verify import verify_run
-from schemas import InvalidInput, SearchTree, Trajectory, read_parquet, write_parquet
+from schemas import InvalidInput, OutputError, SearchTree, Trajectory, read_parquet, write_parquet
 from tests.pipelines.support import FinishedRun, edit_manifest, forge, make_run, questions_file
 from tests.support.files import contents
 
@@ -58,7 +65,7 @@ def test_one_flipped_byte_of_any_table_is_found(finished_run: FinishedRun, table
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    assert problems(finished_run) == f"{table}/{path.name}: its bytes are not those of the manifest (sha256 differs)"
+    assert problems(finished_run) == f"{table}/{path.name}: not as it was written (its sha256 differs)"
 
 
 def test_a_deleted_file_is_found(finished_run: FinishedRun) -> None:
@@ -250,3 +257,85 @@ def _refit(content: dict[str, Any], path: Path, *, rows: int) -> None:
 def _lower(content: dict[str, Any], stage: int, *names: str) -> None:
     for name in names:
         content["stages"][stage][name] -= 1
+
+
+@pytest.mark.parametrize("name", ["README.md", "plots/funnel.png"])
+@pytest.mark.parametrize("how", ["changed", "missing"])
+def test_a_card_or_figure_that_is_not_the_runs_is_found(finished_run: FinishedRun, name: str, how: str) -> None:
+    path = finished_run.folder / name
+    path.write_bytes(path.read_bytes() + b" ") if how == "changed" else path.unlink()
+    assert f"{name}: {'not as it was written' if how == 'changed' else 'missing'}" in problems(finished_run)
+
+
+def test_a_manifest_that_knows_no_card_is_still_read(finished_run: FinishedRun) -> None:
+    def earlier(content: dict[str, Any]) -> None:
+        del content["card"]
+        content["schema_version"] = "1.1"
+
+    edit_manifest(finished_run.folder, earlier)
+    assert problems(finished_run) == ""
+
+
+def with_ledger(run: FinishedRun, calls: int = 200) -> Path:
+    path = run.folder / LEDGER
+    ledger = SqliteLedger(path)
+
+    async def fill() -> None:
+        for number in range(calls):
+            request = Request(model="m", prompt=f"{number} " * 99, sampling=Sampling(max_tokens=9))
+            text = hashlib.sha256(str(number).encode()).hexdigest() * 9
+            reply = Reply(text=text, finish_reason="stop", prompt_tokens=1, completion_tokens=1, key=request.key)
+            await ledger.put(request, reply)
+        await ledger.aclose()
+
+    asyncio.run(fill())
+    return path
+
+
+def test_a_sound_ledger_is_no_problem_and_is_not_touched(finished_run: FinishedRun) -> None:
+    with_ledger(finished_run)
+    before = contents(finished_run.folder)
+    assert problems(finished_run) == "" and contents(finished_run.folder) == before
+
+
+def test_a_ledger_with_a_reply_that_cannot_be_unpacked_is_found(finished_run: FinishedRun) -> None:
+    path = with_ledger(finished_run)
+    with contextlib.closing(sqlite3.connect(path)) as ledger:
+        ledger.execute("UPDATE calls SET value = x'00ff00ff' WHERE key = (SELECT min(key) FROM calls)")
+        ledger.commit()
+    assert "ledger/calls.sqlite: the replies of 1 calls cannot be read, the first " in problems(finished_run)
+
+
+@pytest.mark.parametrize("how", ["cut", "overwritten", "no database"])
+def test_a_damaged_ledger_is_found(finished_run: FinishedRun, how: str) -> None:
+    path = with_ledger(finished_run)
+    content = path.read_bytes()
+    spoilt = {
+        "cut": content[: len(content) // 2],
+        "overwritten": content[: len(content) // 3] + b"\x00" * (len(content) // 3) + content[len(content) // 3 * 2 :],
+        "no database": b"text" * 9000,
+    }
+    path.write_bytes(spoilt[how])
+    assert "ledger/calls.sqlite: " in problems(finished_run)
+
+
+@pytest.mark.parametrize("name", ["run.json", "manifest.json", "a receipt"])
+@pytest.mark.parametrize("text", ["[" * 200_000, "{", '{"config": "{"}'])
+def test_what_is_nested_too_deeply_or_cut_is_one_of_our_errors(finished_run: FinishedRun, name: str, text: str) -> None:
+    receipts = sorted((finished_run.folder / "shards").iterdir())
+    path = receipts[0] if name == "a receipt" else finished_run.folder / name
+    path.write_text(text)
+    try:
+        found = problems(finished_run)
+    except (InvalidInput, OutputError) as error:
+        found = str(error)
+    assert str(path) in found and "\n" not in found
+
+
+def test_a_configuration_in_run_json_that_is_none_is_named(finished_run: FinishedRun) -> None:
+    path = finished_run.folder / "run.json"
+    content = json.loads(path.read_text())
+    for config in ("{", "[]", "[" * 200_000):
+        path.write_text(json.dumps(content | {"config": config}))
+        with pytest.raises(OutputError, match=r"run\.json was not written by this trailforge .*give another --out"):
+            verify_run(finished_run.folder)
