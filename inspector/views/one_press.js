@@ -38,9 +38,8 @@
     }
     note.textContent = `“${key}” was not taken: ${why}`;
     note.dataset.times = Number(note.dataset.times ?? 0) + 1;
-    note.style.opacity = 1;
-    clearTimeout(note.fading);
-    note.fading = setTimeout(() => { note.style.opacity = 0; }, 2500);
+    clearTimeout(note.ending);
+    note.ending = setTimeout(() => { note.textContent = ""; }, 2500);
   };
 
   // The row is drawn before its buttons: the press waits for its own.
