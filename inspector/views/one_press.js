@@ -67,4 +67,20 @@
       click(event.key, name, row, performance.now() + LONGEST_WAIT_MS);
     }
   }, true);
+
+  // The same for a person's own clicks.
+  const seated = new RegExp(`st-key-decide-(?:${Object.values(keys).join("|")})-(\\d+)(?:\\s|$)`);
+  addEventListener("click", (event) => {
+    const button = event.isTrusted && event.target.closest?.('[class*="st-key-decide-"] button');
+    const seat = button && seated.exec(button.closest('[class*="st-key-decide-"]').className)?.[1];
+    if (!seat || !document.querySelector(".st-key-decide_row")) return;
+    const row = shown();
+    if (row?.seat === seat && row.drawing !== pressed) {
+      pressed = row.drawing;
+      return;
+    }
+    event.stopImmediatePropagation();
+    event.preventDefault();
+    tell(button.innerText.split("\n")[0], "the next row is not there yet");
+  }, true);
 }
