@@ -6,14 +6,12 @@ import ipaddress
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from schemas import InvalidInput, OutputError
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 PASSWORD = "TRAILFORGE_INSPECT_PASSWORD"
 """Environment variable: who opens the page has to give this."""
@@ -69,7 +67,6 @@ def check_port(host: str, port: int) -> None:
 def serve(script: Path, arguments: Sequence[str], *, host: str, port: int, is_behind_proxy: bool = False) -> None:
     """Serve a script of Streamlit until the process is stopped. Raises `InvalidInput` where Streamlit is missing."""
     try:
-        from starlette.middleware import Middleware
         from streamlit import App, net_util
     except ModuleNotFoundError as error:
         raise InvalidInput("the page needs the extra: pip install 'trailforge[inspector]'") from error
@@ -80,22 +77,18 @@ def serve(script: Path, arguments: Sequence[str], *, host: str, port: int, is_be
     if not is_shared(host, is_behind_proxy=is_behind_proxy):
         config["server.allowedHosts"] = [*_LOOPBACK, host]
     sys.argv = [str(script), *arguments]  # what the script finds there
-    App(script, middleware=[Middleware(_Unframed)]).run(config=config)
+
+    class Unframed(App):
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            await super().__call__(scope, receive, partial(_send_unframed, send))
+
+    Unframed(script).run(config=config)
 
 
-class _Unframed:
-    """Says with every reply that no page may show it inside its own."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_unframed(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_UNFRAMED]
-            await send(message)
-
-        await self._app(scope, receive, send_unframed)
+async def _send_unframed(send: Callable[[Any], Awaitable[None]], message: MutableMapping[str, Any]) -> None:
+    if message["type"] == "http.response.start":
+        message["headers"] = [*message["headers"], *_UNFRAMED]
+    await send(message)
 
 
 def _is_loopback(host: str) -> bool:

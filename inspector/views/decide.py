@@ -267,7 +267,7 @@ def _show_fix(seat: _Seat, where: Any) -> None:
         return
     standing = {fix.field: fix.value for fix in seat.stance.fixes} if seat.stance else {}
     fixing = Fixing(
-        place=_place(seat), seat=seat.seat, row=seat.row, fixable=fixable, standing=standing,
+        desk=seat.desk, place=_place(seat), row=seat.row, fixable=fixable, standing=standing,
         save=partial(_say_fixes, seat),
     )  # fmt: skip
     show_fix(fixing, where)

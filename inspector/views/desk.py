@@ -22,8 +22,8 @@ _SCRIPT = (Path(__file__).parent / "one_press.js").read_text(encoding="utf-8")
 STYLE = """
 .stElementContainer:has(> .stHtml > .seat) { display: none; }
 .not-taken { position: fixed; bottom: 1.2rem; left: 50%; transform: translateX(-50%); z-index: 999999; color: #fff;
-             background: #b3261e; padding: .4rem 1rem; border-radius: .5rem; pointer-events: none; font-size: .9rem;
-             transition: opacity .3s; }
+             background: #b3261e; padding: .4rem 1rem; border-radius: .5rem; pointer-events: none; font-size: .9rem; }
+.not-taken:empty { display: none; }
 """
 Place = tuple[str, str]
 """Table and uid of a row."""
@@ -47,6 +47,8 @@ class Desk:
     """The row that is looked at instead of the list's."""
     place: int = 0
     """In the list."""
+    edits: dict[Place, dict[str, str]] = field(default_factory=dict)
+    """What was typed for a row and is not saved yet, by field."""
     problem: str = ""
     """Why a word was not saved."""
     notes: list[str] = field(default_factory=list)

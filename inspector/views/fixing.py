@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from inspector.deciding import parts_of, value_at
 from inspector.text_diff import Span, differences, windows
-from inspector.views.desk import Place, button
+from inspector.views.desk import Desk, Place, button
 from inspector.visible_text import escaped, marked
 
 STYLE = """
@@ -25,8 +25,6 @@ STYLE = """
 .change mark.gone { background: rgba(209,69,59,.32); } .change mark.added { background: rgba(46,158,91,.38); }
 .change .cut { opacity: .6; font-size: .8rem; }
 """
-_EDITS = "decide.edits"
-"""In the session: by table and uid of a row what was typed and is not saved yet, by field."""
 _AROUND = 160
 """Characters around a change that are shown."""
 
@@ -38,8 +36,8 @@ Save = Callable[[Sequence[tuple[str, str]]], bool]
 class Fixing:
     """A row before the person who may change it."""
 
+    desk: Desk
     place: Place
-    seat: int
     row: Mapping[str, Any]
     fixable: Sequence[str]
     standing: Mapping[str, str]
@@ -50,7 +48,7 @@ class Fixing:
 def show_fix(fixing: Fixing, where: DeltaGenerator) -> None:
     """The field to type in; in `where` what the change comes to, with the button that saves it."""
     uid = fixing.place[1]
-    edits = edits_of(fixing.place)
+    edits = fixing.desk.edits.get(fixing.place, {})
     with st.expander("Fix fields", expanded=bool(edits), key=f"decide.fixing.{uid}"):
         field = st.selectbox("Field", parts_of(fixing.row, fixing.fixable), key=f"decide.field.{uid}")
         key = f"decide.value.{uid}.{field}"
@@ -67,17 +65,12 @@ _HELP = (
 )
 
 
-def edits_of(place: Place) -> dict[str, str]:
-    """What is typed for a row and not saved, by field."""
-    return st.session_state.setdefault(_EDITS, {}).setdefault(place, {})
-
-
 def _show_changes(fixing: Fixing, edits: Mapping[str, str], field: str, key: str) -> None:
     told, save, drop = st.columns([3, 1, 1], vertical_alignment="center")
     told.html("<b>What the fix changes</b>: old on the left, new on the right. Nothing is saved yet.")
     shown = tuple(sorted(edits.items()))
     uid = fixing.place[1]
-    button(save, "Save the fix", "save", fixing.seat, _save, fixing, shown, field, key, type="primary")
+    button(save, "Save the fix", "save", fixing.desk.seat, _save, fixing, shown, field, key, type="primary")
     drop.button("Discard", key=f"decide.discard.{uid}", width="stretch", on_click=_discard, args=(fixing, field, key))
     st.html("".join(_change(name, _now(fixing, name), text) for name, text in shown))
 
@@ -114,7 +107,10 @@ def _now(fixing: Fixing, field: str) -> str:
 
 def _keep(fixing: Fixing, field: str, key: str) -> None:
     """What was typed, until it is saved: the field itself is gone as soon as another one is chosen."""
-    edits, text = edits_of(fixing.place), st.session_state[key]
+    edits = fixing.desk.edits.setdefault(fixing.place, {})
+    text = st.session_state.get(key)
+    if text is None:  # pressed once more, late: the field is gone
+        return
     if text == _now(fixing, field):
         edits.pop(field, None)
     else:
@@ -124,12 +120,12 @@ def _keep(fixing: Fixing, field: str, key: str) -> None:
 def _save(fixing: Fixing, shown: tuple[tuple[str, str], ...], field: str, key: str) -> None:
     """Save what was shown; what was typed after that is shown first."""
     _keep(fixing, field, key)
-    if tuple(sorted(edits_of(fixing.place).items())) != shown:
+    if tuple(sorted(fixing.desk.edits[fixing.place].items())) != shown:
         st.toast("The text has changed since: look at the change, then save it.")
     elif fixing.save(shown):
         _discard(fixing, field, key)
 
 
 def _discard(fixing: Fixing, field: str, key: str) -> None:
-    st.session_state[_EDITS].pop(fixing.place, None)
+    fixing.desk.edits.pop(fixing.place, None)
     st.session_state.pop(key, None)

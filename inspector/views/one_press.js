@@ -38,9 +38,8 @@
     }
     note.textContent = `“${key}” was not taken: ${why}`;
     note.dataset.times = Number(note.dataset.times ?? 0) + 1;
-    note.style.opacity = 1;
-    clearTimeout(note.fading);
-    note.fading = setTimeout(() => { note.style.opacity = 0; }, 2500);
+    clearTimeout(note.ending);
+    note.ending = setTimeout(() => { note.textContent = ""; }, 2500);
   };
 
   // The row is drawn before its buttons: the press waits for its own.
@@ -67,5 +66,21 @@
       pressed = row.drawing;
       click(event.key, name, row, performance.now() + LONGEST_WAIT_MS);
     }
+  }, true);
+
+  // The same for a person's own clicks.
+  const seated = new RegExp(`st-key-decide-(?:${Object.values(keys).join("|")})-(\\d+)(?:\\s|$)`);
+  addEventListener("click", (event) => {
+    const button = event.isTrusted && event.target.closest?.('[class*="st-key-decide-"] button');
+    const seat = button && seated.exec(button.closest('[class*="st-key-decide-"]').className)?.[1];
+    if (!seat || !document.querySelector(".st-key-decide_row")) return;
+    const row = shown();
+    if (row?.seat === seat && row.drawing !== pressed) {
+      pressed = row.drawing;
+      return;
+    }
+    event.stopImmediatePropagation();
+    event.preventDefault();
+    tell(button.innerText.split("\n")[0], "the next row is not there yet");
   }, true);
 }

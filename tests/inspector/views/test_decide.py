@@ -243,8 +243,11 @@ def test_what_is_typed_after_the_change_was_shown_is_shown_before_it_is_saved(ru
     app.text_area(key="decide.value.a.answer_aliases").input('["two"]')  # not left yet when the button is clicked
     press(app, "Save the fix")
     assert said(run) == [] and "two" in changes_of(app)[0]
+    save = button(app, "save")
     press(app, "Save the fix")
     assert said(run) == [("a", "fix", '["two"]')]
+    press_again(app, save)
+    assert said(run) == [("a", "fix", '["two"]')] and row_on(app) == "b"
 
 
 def changes_of(app: Any) -> list[str]:
