@@ -15,9 +15,14 @@ def parse_json(text: str | bytes) -> Any:
         value = json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    refuse_deep(value)
+    return value
+
+
+def refuse_deep(value: Any) -> None:
+    """Raise `ValueError` for a value of JSON that is nested deeper than `MOST_DEEP`."""
     if _is_deeper(value, MOST_DEEP):
         raise ValueError(f"it is nested more than {MOST_DEEP} levels deep")
-    return value
 
 
 def _is_deeper(value: Any, levels: int) -> bool:

@@ -82,7 +82,7 @@ def test_a_list_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     [
         (b'{"id": "1",', "not JSON (Expecting property name"),
         (b'{"id": "\xff"}', "not UTF-8 text"),
-        (b"[" * 100_000, "JSON nested too deep"),
+        (b"[" * 100_000, "not JSON (it is nested too deeply)"),
         (b"1" * 5_000, "not JSON (Exceeds the limit"),
         (b'{"id": "1", "question": "\\ud800", "answer": "a"}', "holds half a surrogate pair"),
     ],
@@ -120,7 +120,7 @@ def test_a_whole_surrogate_pair_is_text(tmp_path: Path) -> None:
         (b"[1,]", "row 2: the JSON list is broken"),
         (b"[,1]", "row 1: the JSON list is broken"),
         (b"[1] 2", "row 2: the JSON list is broken or cut short here (text after the end of the list)"),
-        (b"[" * 100_000, "row 1: JSON nested too deep"),
+        (b"[" * 100_000, "row 1: not JSON (it is nested too deeply)"),
         (b"[" + b"1" * 5_000 + b"]", "row 1: the JSON list is broken or cut short here (Exceeds the limit"),
         (b'["' + b"a" * 5_000 + b'\xff"]', "not UTF-8 text"),
     ],
