@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.fuzz.running import Result, cases_of, run_target
+from tests.fuzz.running import Result, run_job, run_target
 from tests.fuzz.targets import TARGETS
 
 
@@ -22,7 +22,7 @@ def main() -> int:
     print(f"{'parser':<22}{'cases':>8}{'foreign':>9}{'slow':>6}{'slowest ms':>12}{'peak MB':>9}", flush=True)
     # A process for each target: the peak of memory is then its own.
     with multiprocessing.get_context("spawn").Pool(asked.jobs, maxtasksperchild=1) as pool:
-        for number, result in enumerate(pool.imap(_job, jobs, chunksize=1), start=1):
+        for number, result in enumerate(pool.imap_unordered(run_job, jobs), start=1):
             print(_row(result), f"  {number}/{len(jobs)}", flush=True)
             failing += len(result.failures)
             _keep(result, asked.out)
@@ -40,12 +40,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path(".fuzz"), help="where failing inputs are written")
     parser.add_argument("--replay", nargs="+", type=Path, help="run these inputs again and print what goes wrong")
     return parser.parse_args()
-
-
-def _job(job: tuple[str, int, int]) -> Result:
-    name, cases, seed = job
-    with tempfile.TemporaryDirectory() as folder:
-        return run_target(name, cases_of(name, cases, seed), Path(folder))
 
 
 def _row(result: Result) -> str:

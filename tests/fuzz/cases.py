@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 AIMED_BYTES = 100_000
 _FILLERS = (b"\n", b"a", b"<", b"\\")
 _MOST_BYTES = 20_000
-_MOST_PAIRS = 400
+_MOST_PAIRS = 100
 
 
 def random_case(rng: random.Random, samples: Sequence[bytes], tokens: Sequence[bytes]) -> bytes:

@@ -6,6 +6,7 @@ import hashlib
 import random
 import resource
 import signal
+import tempfile
 import time
 import traceback
 from collections.abc import Iterable, Iterator
@@ -73,6 +74,13 @@ def run_target(name: str, cases: Iterable[bytes], folder: Path) -> Result:
             result.failures.append(Failure(target=name, case=case, problem=problem))
     result.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     return result
+
+
+def run_job(job: tuple[str, int, int]) -> Result:
+    """A target's inputs of the long form: its name, how many random ones, and their seed."""
+    name, cases, seed = job
+    with tempfile.TemporaryDirectory() as folder:
+        return run_target(name, cases_of(name, cases, seed), Path(folder))
 
 
 def cases_of(name: str, number: int, seed: int, *, short: bool = False) -> Iterator[bytes]:
