@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.base import TAGS, escape_retrieved, estimate_tokens, tags_in
+from protocols.base import TAGS, contents_of, escape_retrieved, estimate_tokens, tag_pattern, tags_in
 
 PIECES = st.sampled_from(
     [*TAGS, *map(str.upper, TAGS), "<", "</", ">", "/>", " ", "\n", "\x00", "&lt;", "<|im_end|>", "x"]
@@ -36,6 +38,18 @@ def test_escaped_text_holds_no_tag_and_stays_as_it_is(text: str) -> None:
     escaped = escape_retrieved(text)
     assert tags_in(escaped) == []
     assert escape_retrieved(escaped) == escaped
+
+
+@given(HOSTILE)
+def test_tags_are_found_as_by_the_plain_pattern(text: str) -> None:
+    """The one that looks back, and so takes quadratic time."""
+    plain = re.compile(rf"<\s*(/?)\s*({'|'.join(TAGS)})\s*/?\s*>", re.IGNORECASE)
+    assert [match.span() for match in tag_pattern().finditer(text)] == [match.span() for match in plain.finditer(text)]
+
+
+@given(st.lists(st.sampled_from(["<answer>", "</answer>", " a", "<"]), max_size=12).map("".join))
+def test_contents_are_those_of_the_plain_pattern(text: str) -> None:
+    assert contents_of("answer", text) == [part.strip() for part in re.findall(r"<answer>(.*?)</answer>", text)]
 
 
 @given(HOSTILE)
