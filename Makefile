@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-vllm kills lint types check bench golden lock clean
+.PHONY: help install demo test test-vllm kills fuzz lint types check bench golden lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ test: install  ## the tests, in JOBS=2 processes; ARGS="-m 'not slow'" leaves ou
 
 test-vllm: install $(VLLM_WEIGHTS)  ## tests against a real vLLM on this CPU: .venv-vllm/ (4 GB, 3 to 11 minutes), no part of check
 	@TRAILFORGE_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest -m vllm $(ARGS)
+
+fuzz: install  ## hostile inputs for every parser, 20,000 each (hours on two cores); ARGS="--only react --cases 500 --seed 1"
+	@$(BIN)/python -m tests.fuzz --jobs $(JOBS) $(ARGS)
 
 # It cannot share our environment (see pyproject.toml). The three packages come along and keep vLLM from starting.
 $(VLLM_STAMP):

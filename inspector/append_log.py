@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from schemas import InvalidInput, OutputError, from_dict, sync, to_dict, version_of
+from schemas import InvalidInput, OutputError, from_dict, parse_json, sync, to_dict, version_of
 
 T = TypeVar("T")
 _TAIL = 1 << 20
@@ -86,14 +86,14 @@ def _write_at_end(descriptor: int, lines: bytes) -> None:
 def _is_whole(tail: bytes) -> bool:
     """Whether the end of a log without line end lacks nothing but that."""
     try:
-        return isinstance(json.loads(tail), dict)
+        return isinstance(parse_json(tail), dict)
     except ValueError:
         return False
 
 
 def _parsed(line: bytes, path: Path, number: int, record: type[T], checked: Callable[[T], T]) -> T:
     try:
-        content = json.loads(line)
+        content = parse_json(line)
         found = content.get("schema_version") if isinstance(content, dict) else None
         ours = version_of(record)
         if found is not None and found != ours:

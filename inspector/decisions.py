@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from inspector.append_log import append_records, read_records
-from schemas import DECISIONS_LOG, Decision, Fix, InvalidInput, Ruling, RulingAction, source_field
+from schemas import DECISIONS_LOG, Decision, Fix, InvalidInput, Ruling, RulingAction, parse_json, source_field
 
 LOG = DECISIONS_LOG
 
@@ -149,7 +149,7 @@ def checked(decision: Decision) -> Decision:
         raise InvalidInput("must not be empty", field=missing[0])
     if decision.action == "fix":
         try:
-            value = json.loads(decision.value)
+            value = parse_json(decision.value)
         except ValueError as error:
             raise InvalidInput(f"not valid JSON ({error})", field=decision.field) from error
         if isinstance(value, str) and not value.strip():

@@ -24,6 +24,11 @@ DATASETS = ("mcts_trajectories", "document_bundles", "kg_trajectories", "kg_ques
 """That presets can be for."""
 
 _HOUSE = files(__name__)
+_LARGEST = 1 << 16
+"""Bytes. The largest of ours has a twentieth of it."""
+_MOST_DEEP = 50
+_NOT_YAML = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError)
+"""What PyYAML raises; all but the first for a value that is none of its tag's, as a date that does not exist."""
 
 
 def preset_names(dataset: str | None = None) -> list[str]:
@@ -94,7 +99,18 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads `5e-6` as the number it is: PyYAML takes a number without a point for text."""
+    """Reads `5e-6` as the number it is: PyYAML takes a number without a point for text. Refuses deep nesting."""
+
+    _levels = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """See PyYAML's composer, which would run out of stack."""
+        self._levels += 1
+        if self._levels > _MOST_DEEP:
+            raise yaml.YAMLError("it is nested too deeply")
+        node = super().compose_node(parent, index)
+        self._levels -= 1
+        return node
 
 
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
@@ -115,15 +131,23 @@ def _read(name_or_path: str, house: Traversable, offered: Callable[[], list[str]
     else:
         raise InvalidInput(f"no preset {name_or_path!r}; there are {', '.join(offered())}, or give a .yaml file")
     try:
-        content = yaml.load(source.read_text(encoding="utf-8"), _Loader)
+        content = yaml.load(_limited(source, name_or_path), _Loader)
     except UnicodeDecodeError as error:
         raise InvalidInput(f"not UTF-8 at byte {error.start}", file=name_or_path) from error
-    except yaml.YAMLError as error:
-        raise InvalidInput(f"not valid YAML: {str(error).splitlines()[0]}", file=name_or_path) from error
+    except _NOT_YAML as error:
+        raise InvalidInput(f"not valid YAML: {(str(error).splitlines() or [''])[0]}", file=name_or_path) from error
     if not isinstance(content, dict):
         raise InvalidInput("a preset is a mapping of sections", file=name_or_path)
     content.pop("description", None)
     return content
+
+
+def _limited(source: Traversable, name: str) -> str:
+    with source.open("rb") as file:
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise InvalidInput(f"larger than {_LARGEST >> 10} KiB, which no preset is", file=name)
+    return content.decode("utf-8")
 
 
 def _names(house: Traversable) -> list[str]:

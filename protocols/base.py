@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import cache
 
 from schemas import estimate_tokens as estimate_tokens
 
@@ -20,16 +22,17 @@ TAGS = (
 """Names of the tags of every protocol, ours and those of the agents that we read."""
 
 _NAMES = "|".join(TAGS)
-_TAG = re.compile(rf"<\s*(/?)\s*({_NAMES})\s*/?\s*>", re.IGNORECASE)
-_TAG_START = re.compile(rf"<(?=\s*/?\s*(?:{_NAMES})\s*/?\s*>|\|[^<>|\s]+\|>)", re.IGNORECASE)
+# White space is taken possessively: given back piece by piece, long runs of it would take quadratic time.
+_SPACED_TAG = r"\s*+(/?)\s*+({})\s*+/?\s*+>"
+_TAG_START = re.compile(rf"<(?={_SPACED_TAG.format(_NAMES)}|\|[^<>|\s]++\|>)", re.IGNORECASE)
 _TEMPLATE_TOKEN = re.compile(
-    r"<\|[^<>|\s]+\|>"  # ChatML, Llama 3 and 4, Phi, Granite, GLM, gpt-oss, Kimi …
-    r"|<｜[^<>｜\s]+｜>"  # DeepSeek, its bars full-width
+    r"<\|[^<>|\s]++\|>"  # ChatML, Llama 3 and 4, Phi, Granite, GLM, gpt-oss, Kimi …
+    r"|<｜[^<>｜\s]++｜>"  # DeepSeek, its bars full-width
     r"|</?(?:s|bos|eos|pad|unk)>|<(?:sop|eop)>"  # Llama 2, Mistral, Gemma, ChatGLM
     r"|<(?:start|end)_of_(?:turn|image)>"  # Gemma
     r"|<</?SYS>>|\[/?INST\]"  # Llama 2, Mistral
     r"|\[/?(?:SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK|gMASK)\]"  # Mistral, GLM
-    r"|\[\|[^\[\]|\s]+\|\]"  # EXAONE
+    r"|\[\|[^\[\]|\s]++\|\]"  # EXAONE
 )
 _HARMLESS = {"<": "&lt;", "[": "&#91;"}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -65,6 +68,23 @@ def one_line(text: str) -> str:
     return " ".join(escape_retrieved(text).split())
 
 
+@cache
+def tag_pattern(names: Sequence[str] = TAGS) -> re.Pattern[str]:
+    """Finds the tags of these names, in any case and with spaces; groups: the slash of a closing tag, the name."""
+    return re.compile("<" + _SPACED_TAG.format("|".join(names)), re.IGNORECASE)
+
+
+def contents_of(name: str, text: str) -> list[str]:
+    """What stands between each plain `<name>` and the next `</name>`, trimmed, in order."""
+    opening, closing = f"<{name}>", f"</{name}>"
+    found: list[str] = []
+    at = text.find(opening)
+    while at >= 0 and (end := text.find(closing, at)) >= 0:
+        found.append(text[at + len(opening) : end].strip())
+        at = text.find(opening, end)
+    return found
+
+
 def tags_in(text: str) -> list[str]:
     """The protocol tags of a text in order, in plain form: `["<think>", "</think>"]`."""
-    return [f"<{slash}{name.lower()}>" for slash, name in _TAG.findall(text)]
+    return [f"<{slash}{name.lower()}>" for slash, name in tag_pattern().findall(text)]

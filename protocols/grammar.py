@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from protocols.base import one_line, tags_in, unescape
+from protocols.base import contents_of, one_line, tag_pattern, tags_in, unescape
 from protocols.repair import Repair
 from rewards.turn_format import per_turn_format_reward
 from schemas import MalformedReply, Message, Passage, Role
@@ -154,9 +154,9 @@ class Grammar:
 
     def final_answer(self, text: str) -> str:
         """What the last closed answer of a text says, in whatever else it may stand; empty when there is none."""
-        found = re.findall(r"<answer>(.*?)</answer>", text, re.DOTALL)
+        found = contents_of("answer", text)
         try:
-            return self.read_answer(found[-1].strip())[0] if found else ""
+            return self.read_answer(found[-1])[0] if found else ""
         except MalformedReply:
             return ""
 
@@ -166,10 +166,7 @@ class Grammar:
 
     def _mended_tags(self, text: str) -> tuple[str, list[Repair]]:
         """The text with its own tags written plainly and its last one closed."""
-        names = "|".join(("think", *self._actions))
-        plain = re.sub(
-            rf"<\s*(/?)\s*({names})\s*/?\s*>", lambda m: f"<{m[1]}{m[2].lower()}>", text, flags=re.IGNORECASE
-        )
+        plain = tag_pattern(("think", *self._actions)).sub(lambda m: f"<{m[1]}{m[2].lower()}>", text)
         repairs: list[Repair] = []
         if plain != text:
             repairs.append("tag_spelling")

@@ -16,7 +16,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from protocols.base import one_line, tags_in
+from protocols.base import contents_of, one_line, tags_in
 from protocols.nl_dag import TOP_K, NodeResult, SearchPlan, execute, find_problems, parse, render, render_results
 from retrieval.base import Retriever
 from rewards.dag import MAX_NODES, TOOLS, dag_reward
@@ -145,7 +145,7 @@ async def respond(
     As in `score`, a plan counts though the turn be malformed around it: the format has a reward of its own.
     """
     try:
-        plan = parse(_contents("search", turn)[0])
+        plan = parse(_first_plan(turn))
         results = await execute(plan, tools, top_k, max_nodes=max_nodes)
     except MalformedReply as error:
         return Response(text=_result_turn(f"The plan was not run: {one_line(str(error))}"), results=())
@@ -187,7 +187,7 @@ def episode_text(messages: Sequence[Message]) -> str:
 
 def final_answer(text: str) -> str:
     """What the last answer section of a text holds, well-formed or not otherwise; empty when there is none."""
-    return _contents("answer", text)[-1]
+    return (contents_of("answer", text) or [""])[-1]
 
 
 # Rules and reward
@@ -222,7 +222,7 @@ def score(
     Of several plans the first counts, which is the one that is run; of several answers the last.
     """
     try:
-        plan = parse(_contents("search", text)[0])
+        plan = parse(_first_plan(text))
         dag = dag_reward(plan.nodes, plan.edges, tools=tools, max_nodes=max_nodes)
     except MalformedReply:
         dag = 0.0
@@ -266,9 +266,9 @@ def _sections_or_problem(text: str, names: Sequence[str]) -> dict[str, str] | st
     return f"empty {empty[0]}" if empty else parts
 
 
-def _contents(name: str, text: str) -> list[str]:
-    """What stands in all sections of a name; one empty text when there is none."""
-    return [part.strip() for part in re.findall(rf"<{name}>(.*?)</{name}>", text, re.DOTALL)] or [""]
+def _first_plan(text: str) -> str:
+    """What stands in the first search section; empty when there is none."""
+    return (contents_of("search", text) or [""])[0]
 
 
 def _result_turn(text: str) -> str:

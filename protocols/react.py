@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from protocols.base import estimate_tokens, one_line, tags_in
+from protocols.base import contents_of, estimate_tokens, one_line, tags_in
 from schemas import MalformedReply, Message, Passage, Role
 
 __all__ = [
@@ -61,7 +61,6 @@ _TURN = re.compile(
     rf"(?:{SEARCH}(?P<query>.*?){END_SEARCH}|{ANSWER}(?P<answer>.*?){END_ANSWER})\s*",
     re.DOTALL,
 )
-_ANSWER = re.compile(rf"{ANSWER}(.*?){END_ANSWER}", re.DOTALL)
 _TOOL_TURN = re.compile(rf"\s*{TOOL_RESPONSE}.*{END_TOOL_RESPONSE}\s*", re.DOTALL)
 
 
@@ -100,8 +99,7 @@ def parse_turn(text: str) -> Turn:
 
 def final_answer(text: str) -> str:
     """What the last closed answer of a text says, in whatever else it may stand; empty when there is none."""
-    found = _ANSWER.findall(text)
-    return found[-1].strip() if found else ""
+    return (contents_of("answer", text) or [""])[-1]
 
 
 def validate(messages: Sequence[Message]) -> list[str]:

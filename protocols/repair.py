@@ -52,9 +52,10 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "'"
 _BARE = re.compile(r"-?\d[\w.+-]*|[A-Za-z]+")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 # A quote ends a text only where what follows can follow a text: so apostrophes and quotes inside need no backslash.
-_AFTER_KEY = re.compile(r"\s*:")
-_AFTER_VALUE = re.compile(rf"\s*(?:\}}|,\s*[}}{_OPENING}]|,?\s*$)")
-_AFTER_ITEM = re.compile(rf"\s*(?:[\]}}]|,\s*(?:[\]{_OPENING}\d]|null\b|None\b)|,?\s*$)")
+# White space is taken possessively: given back piece by piece, a long run of it would take quadratic time.
+_AFTER_KEY = re.compile(r"\s*+:")
+_AFTER_VALUE = re.compile(rf"\s*+(?:\}}|,\s*+[}}{_OPENING}]|,?\s*+$)")
+_AFTER_ITEM = re.compile(rf"\s*+(?:[\]}}]|,\s*+(?:[\]{_OPENING}\d]|null\b|None\b)|,?\s*+$)")
 
 
 def read_object(text: str) -> tuple[dict[str, Value], list[Repair]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,12 @@ import pyarrow.parquet as pq
 
 from retrieval.dense import DenseIndex, embedded_text, refuse_existing
 from retrieval.encoder import PACKAGED, Encoder
-from schemas import Document, InvalidInput, parse_json
+from schemas import Document, InvalidInput
+from schemas.text_files import json_lines
 
 Row = tuple[int, dict[str, Any]]
 """Number, 1-based (the line of a JSON Lines file), and content."""
 
-_GZIP = b"\x1f\x8b"
 _PER_CHUNK = 1024
 """Documents encoded at once: fixed, so that a corpus always gives the same bits."""
 
@@ -71,34 +69,21 @@ def _document(row: dict[str, Any], number: int, source: Path) -> Document:
 
 
 def _rows(source: Path) -> Iterator[Row]:
-    try:
-        yield from _parquet_rows(source) if source.suffix == ".parquet" else _json_rows(source)
-    except FileNotFoundError as error:
-        raise InvalidInput("no such file", file=source) from error
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, pa.ArrowInvalid) as error:
-        raise InvalidInput(f"cannot be read as JSON Lines, .gz too, or .parquet ({error})", file=source) from error
-
-
-def _json_rows(source: Path) -> Iterator[Row]:
-    with source.open("rb") as raw:
-        packed = raw.peek(len(_GZIP)).startswith(_GZIP)
-        with gzip.open(raw) if packed else raw as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield number, _object(line.decode("utf-8"), number, source)
-
-
-def _object(line: str, number: int, source: Path) -> dict[str, Any]:
-    try:
-        row = parse_json(line)
-    except ValueError as error:
-        raise InvalidInput(f"not JSON ({error})", file=source, row=number) from error
-    if not isinstance(row, dict):
-        raise InvalidInput("not a JSON object", file=source, row=number)
-    return row
+    if source.suffix == ".parquet":
+        yield from _parquet_rows(source)
+        return
+    for number, row in json_lines(source):
+        if not isinstance(row, dict):
+            raise InvalidInput("not a JSON object", file=source, row=number)
+        yield number, row
 
 
 def _parquet_rows(source: Path) -> Iterator[Row]:
-    with pq.ParquetFile(source) as file:
-        rows = (row for batch in file.iter_batches() for row in batch.to_pylist())
-        yield from enumerate(rows, start=1)
+    try:
+        with pq.ParquetFile(source) as file:
+            rows = (row for batch in file.iter_batches() for row in batch.to_pylist())
+            yield from enumerate(rows, start=1)
+    except FileNotFoundError as error:
+        raise InvalidInput("no such file", file=source) from error
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"cannot be read as Parquet ({error})", file=source) from error

@@ -101,17 +101,16 @@ def read_parquet(path: Path, record: type[Record]) -> list[Record]:
 
 
 def iter_parquet(path: Path, record: type[Record]) -> Iterable[list[Record]]:
-    """Read a file a row group at a time."""
+    """Read a file a row group at a time. Raises `InvalidInput` for one that is not of this record, or damaged."""
     try:
-        file = pq.ParquetFile(path)
+        with pq.ParquetFile(path) as file:
+            check_schema(record, file.schema_arrow, source=path)
+            for group in range(file.num_row_groups):
+                yield [from_dict(record, row) for row in file.read_row_group(group).to_pylist()]
     except FileNotFoundError as error:
         raise InvalidInput("no such file", file=path) from error
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:  # damage shows when a file is opened, or pages later
         raise InvalidInput(f"not a readable Parquet file ({error})", file=path) from error
-    with file:
-        check_schema(record, file.schema_arrow, source=path)
-        for group in range(file.num_row_groups):
-            yield [from_dict(record, row) for row in file.read_row_group(group).to_pylist()]
 
 
 def to_dict(value: Any) -> Any:
@@ -222,7 +221,7 @@ def _raise_bad_row(record: type, values: list[dict[str, Any]], error: Exception)
 
 
 def _as_numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
+    return tuple(int(part) for part in version.split(".") if part.isdecimal() and len(part) < 10)
 
 
 def read_rows(paths: Iterable[Path], record: type[Record]) -> Iterable[Record]:

@@ -16,9 +16,15 @@ def parse_json(text: str | bytes) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     opened = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
-    if opened > MOST_DEEP and _is_deeper(value, MOST_DEEP):
-        raise ValueError(f"it is nested more than {MOST_DEEP} levels deep")
+    if opened > MOST_DEEP:
+        refuse_deep(value)
     return value
+
+
+def refuse_deep(value: Any) -> None:
+    """Raise `ValueError` for a value of JSON that is nested deeper than `MOST_DEEP`."""
+    if _is_deeper(value, MOST_DEEP):
+        raise ValueError(f"it is nested more than {MOST_DEEP} levels deep")
 
 
 def _is_deeper(value: Any, levels: int) -> bool:

@@ -7,8 +7,6 @@ with, where they are known, `answer_aliases`, `options`, `correct_options`, `num
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +30,7 @@ from schemas import (
     estimate_tokens,
     iter_parquet,
 )
+from schemas.text_files import json_lines
 from training.config import JudgeConfig
 from training.scoring import Pending, Scorer, ToScore, read_messages, read_truth, split_text
 from training.transcripts import Spoken
@@ -126,16 +125,10 @@ def _length(messages: Sequence[Spoken]) -> int:
 
 
 def _json_lines(path: Path, protocol: str | None) -> Iterator[tuple[int, _Item]]:
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rt", encoding="utf-8") as file:
-            for row, line in enumerate(file, 1):
-                if line.strip():
-                    with _located(path, row):
-                        item = _item(json.loads(line), protocol)
-                    yield row, item
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot be read as JSON Lines ({error})", file=path) from error
+    for row, line in json_lines(path):
+        with _located(path, row):
+            item = _item(line, protocol)
+        yield row, item
 
 
 def _item(line: Any, protocol: str | None) -> _Item:
@@ -248,9 +241,9 @@ def _truth_of(
 def _parquet(path: Path) -> Iterator[tuple[int, _Item]]:
     try:
         metadata = pq.read_schema(path).metadata or {}
-    except (OSError, pa.ArrowInvalid) as error:
+        name = metadata.get(b"trailforge.record", b"").decode()
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise InvalidInput(f"not a readable Parquet file ({error})", file=path) from error
-    name = metadata.get(b"trailforge.record", b"").decode()
     if name not in _ROWS:
         expected = ", ".join(record.__name__ for record, _ in _ROWS.values())
         raise InvalidInput(f"holds {name or 'no trailforge'} rows, expected one of {expected}", file=path)

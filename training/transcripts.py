@@ -102,9 +102,7 @@ def split_text(text: str, protocol: str) -> tuple[ChatMessage, ...]:
     lets an agent write on after its search should hand over messages. Marks of a chat template (`<|im_end|>`) and the
     names of roles that are left of them around a result are removed. Raises as `read_transcript`.
     """
-    tag = _reader(protocol).result_tag
-    around = rf"(?:(?:^|\n)(?:user|tool)\n)?\s*(<{tag}>.*?</{tag}>)\s*(?:assistant(?:\n|$))?"
-    parts = [part.strip() for part in re.split(around, _SPECIAL_TOKEN.sub("", text), flags=re.DOTALL)]
+    parts = _around_results(_SPECIAL_TOKEN.sub("", text), _reader(protocol).result_tag)
     # Every result answers a turn, be it an empty one; only after the last one nothing may have been said.
     parts = parts if parts[-1] else parts[:-1]
     return tuple(
@@ -112,8 +110,21 @@ def split_text(text: str, protocol: str) -> tuple[ChatMessage, ...]:
     )
 
 
+def _around_results(text: str, tag: str) -> list[str]:
+    """What stands before, in and after each result in turn, trimmed, without the names of roles beside a result."""
+    opening, closing, parts, at = f"<{tag}>", f"</{tag}>", list[str](), 0
+    while (start := text.find(opening, at)) >= 0 and (end := text.find(closing, start)) >= 0:
+        end += len(closing)
+        parts += [_ROLE_AT_END.sub("", text[at:start].rstrip()).strip(), text[start:end]]
+        role = _ROLE_AT_START.match(text, end)
+        at = role.end() if role else end
+    return [*parts, text[at:].strip()]
+
+
 # <|im_end|>, and DeepSeek's with wide bars.
-_SPECIAL_TOKEN = re.compile(r"<[|｜][^<>|｜\s]+[|｜]>")
+_SPECIAL_TOKEN = re.compile(r"<[|｜][^<>|｜\s]++[|｜]>")
+_ROLE_AT_END = re.compile(r"(?:^|\n)(?:user|tool)$")
+_ROLE_AT_START = re.compile(r"\s*+assistant(?:\n|$)")
 
 
 def _message(role: str, content: str) -> Message:

@@ -38,7 +38,7 @@ _BOILERPLATE = [
         r"^(?:skip to (?:main )?content|back to top|read more:?|continue reading)$",
         r"^(?:click|tap) here (?:to|for)\b",
         r"^(?:privacy policy|terms of (?:use|service)|contact us|about us|log ?in|sign in|menu|search)"
-        r"(?:\s*[|·•/]\s*[\w ]+)*$",
+        r"(?:\s*+[|·•/]\s*+\w[\w ]*+)*+$",
         r"^(?:related|recommended|more|most read)(?: articles| stories| posts| news)$",
     )
 ]

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from schemas import InvalidInput
+from schemas import InvalidInput, parse_json
+from schemas.json_text import refuse_deep
+from schemas.text_files import LONGEST_ROW, TOO_LONG, is_too_long, limited_lines, unpacked
 
-_GZIP = b"\x1f\x8b"
 _HEAD = 4096
 _CHUNK = 1 << 20
+_SHOWN = 1000
 _NOT_SPACE = re.compile(r"[^ \t\r\n]")
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _DECODER = json.JSONDecoder()
@@ -38,7 +40,7 @@ class InvalidRow:
     """The field at fault, as `question_decomposition[1].answer`; None when it is the row as a whole."""
     problem: str
     payload: str
-    """The row as it was."""
+    """The row as it was; of one that is too long, how it begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +72,8 @@ def json_rows(file: io.BufferedReader[Any], path: Path) -> Iterator[JsonRow | In
 def opened(path: Path, expected: str = "JSON Lines or a JSON list") -> Iterator[io.BufferedReader[Any]]:
     """A file's bytes, unpacked where it is gzip. What goes wrong inside becomes `InvalidInput` that names the file."""
     try:
-        with path.open("rb") as raw:
-            packed = raw.peek(len(_GZIP)).startswith(_GZIP)
-            yield io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw
+        with unpacked(path) as file:
+            yield file
     except FileNotFoundError as error:
         raise InvalidInput("no such file", file=path) from error
     except IsADirectoryError as error:
@@ -102,19 +103,19 @@ def check_text(head: bytes) -> None:
 
 
 def _line_rows(file: io.BufferedReader[Any], path: Path) -> Iterator[JsonRow | InvalidRow]:
-    for number, line in enumerate(file, start=1):
+    for number, line in enumerate(limited_lines(file), start=1):
         if line.strip():
             yield _line_row(line.removeprefix(codecs.BOM_UTF8).strip(), number, path)
 
 
 def _line_row(line: bytes, number: int, path: Path) -> JsonRow | InvalidRow:
+    if is_too_long(line):
+        return _invalid(path, number, TOO_LONG, line[:_SHOWN].decode("utf-8", errors="replace"))
     text = line.decode("utf-8", errors="replace")
     try:
-        return _checked(path, number, json.loads(line.decode("utf-8")), text)
+        return _checked(path, number, parse_json(line.decode("utf-8")), text)
     except UnicodeDecodeError:
         return _invalid(path, number, "not UTF-8 text", text)
-    except RecursionError:
-        return _invalid(path, number, "JSON nested too deep", text)
     except ValueError as error:
         return _invalid(path, number, f"not JSON ({error})", text)
 
@@ -124,12 +125,20 @@ def _list_rows(file: io.BufferedReader[Any], path: Path) -> Iterator[JsonRow | I
     number = 1
     try:
         while (element := buffer.next_element()) is not None:
-            yield _checked(path, number, *element)
+            yield _element_row(path, number, *element)
             number += 1
     except RecursionError as error:
-        raise InvalidInput("JSON nested too deep", file=path, row=number) from error
+        raise InvalidInput("not JSON (it is nested too deeply)", file=path, row=number) from error
     except json.JSONDecodeError as error:
         raise InvalidInput(f"the JSON list is broken or cut short here ({error.msg})", file=path, row=number) from error
+
+
+def _element_row(path: Path, number: int, value: Any, text: str) -> JsonRow | InvalidRow:
+    try:
+        refuse_deep(value)
+    except ValueError as error:
+        return _invalid(path, number, f"not JSON ({error})", text)
+    return _checked(path, number, value, text)
 
 
 class _ListBuffer:
@@ -142,7 +151,7 @@ class _ListBuffer:
         """What has to stand before the next element."""
 
     def next_element(self) -> tuple[Any, str] | None:
-        """The next element and its text; None after the last. Raises `json.JSONDecodeError`."""
+        """The next element and its text; None after the last. Raises `json.JSONDecodeError`; also for a long one."""
         first = self._separator == "["
         mark = self._skip_space()
         if mark == "]" and not first:
@@ -159,11 +168,15 @@ class _ListBuffer:
             try:
                 value, end = _DECODER.raw_decode(self._buffer, self._start)
             except json.JSONDecodeError:
+                if len(self._buffer) - self._start > LONGEST_ROW:
+                    raise self._error(TOO_LONG) from None
                 if not self._read_more():
                     raise
                 continue
             except ValueError as error:
                 raise self._error(str(error)) from error
+            if end - self._start > LONGEST_ROW:
+                raise self._error(TOO_LONG)
             if end < len(self._buffer) or not self._read_more():
                 text = self._buffer[self._start : end]
                 self._start = end
@@ -172,13 +185,14 @@ class _ListBuffer:
     def _skip_space(self) -> str:
         """Move to the next character that is no white space, and tell it; empty at the end of the file."""
         while not (match := _NOT_SPACE.search(self._buffer, self._start)):
+            self._start = len(self._buffer)
             if not self._read_more():
                 return ""
         self._start = match.start()
         return match[0]
 
     def _read_more(self) -> bool:
-        """Read as much again as is held, at least 1 MB: a large element is tried a few times only. False at the end."""
+        """Read as much again as is held, at least 1 MiB: a large element is tried few times. False at the end."""
         self._buffer, self._start = self._buffer[self._start :], 0
         more = self._text.read(max(_CHUNK, len(self._buffer)))
         self._buffer += more

@@ -17,11 +17,13 @@ import pyarrow.parquet as pq
 
 from pipelines.sources.rows import InvalidRow, JsonRow
 from schemas import InvalidInput
+from schemas.text_files import LONGEST_ROW, TOO_LONG
 
 _DELIMITERS = ",;\t"
 _HEAD = 4096
-_LONGEST_CELL = 1 << 26
 _BATCH = 256
+_LEAST_OF_LINE = 64
+"""Bytes that a line of a record counts for at least: as objects, many short ones take more room than they say."""
 
 Choose = Callable[[Sequence[str]], Sequence[str]]
 """The columns that are wanted of those that a file has. May refuse them with `InvalidInput`."""
@@ -33,7 +35,7 @@ def csv_rows(file: io.BufferedReader[Any], path: Path, choose: Choose) -> Iterat
     A record with too few or too many cells, or that is not UTF-8, is an `InvalidRow`. Raises
     `InvalidInput` for a header that names a column twice, and for quotes after which records cannot be told apart.
     """
-    csv.field_size_limit(_LONGEST_CELL)  # of the whole process; the default of 128 KB is less than a long article
+    csv.field_size_limit(LONGEST_ROW)  # of the whole process; the default of 128 KB is less than a long article
     lines = _Lines(file)
     reader = csv.reader(lines, delimiter=_delimiter(file.peek(_HEAD)), strict=True)
     try:
@@ -68,17 +70,23 @@ def parquet_rows(path: Path, choose: Choose) -> Iterator[JsonRow]:
 
 
 class _Lines:
-    """Lines of a file, decoded; keeps those that were read since the last `take`."""
+    """Lines of a file, decoded; keeps those that were read since the last `take`, which together are no longer than a
+    row may be. Raises `csv.Error` where they are."""
 
     def __init__(self, file: io.BufferedReader[Any]) -> None:
         self._file = file
-        self._first, self._kept = 1, []
+        self._first, self._kept, self._room = 1, [], LONGEST_ROW
 
     def __iter__(self) -> _Lines:
         return self
 
     def __next__(self) -> str:
-        line = next(self._file)
+        line = self._file.readline(self._room + 1)
+        if not line:
+            raise StopIteration
+        if len(line) > self._room:
+            raise csv.Error(TOO_LONG)
+        self._room -= max(len(line), _LEAST_OF_LINE)
         if self._first == 1 and not self._kept:
             line = line.removeprefix(codecs.BOM_UTF8)
         self._kept.append(line)
@@ -87,7 +95,7 @@ class _Lines:
     def take(self) -> tuple[int, bytes]:
         """Number of the first of these lines, and all of them."""
         first, kept = self._first, self._kept
-        self._first, self._kept = first + len(kept), []
+        self._first, self._kept, self._room = first + len(kept), [], LONGEST_ROW
         return first, b"".join(kept)
 
 

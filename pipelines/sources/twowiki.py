@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 from pipelines.sources.fields import Fields, expect
 from pipelines.sources.hotpotqa import context_paragraphs
@@ -73,11 +74,14 @@ def _supporting(row: Fields, paragraphs: Sequence[Document]) -> list[str | None]
     if not row.values.get("supporting_facts"):
         return []
     ids = {paragraph.title: paragraph.id for paragraph in reversed(paragraphs)}
-    titles = [
-        expect(expect(fact, list, f"supporting_facts[{position}]")[0], str, f"supporting_facts[{position}][0]").strip()
-        for position, fact in enumerate(row.items("supporting_facts"))
-    ]
+    titles = [_fact_title(fact, f"supporting_facts[{n}]") for n, fact in enumerate(row.items("supporting_facts"))]
     return [ids.get(title) for title in dict.fromkeys(titles)]
+
+
+def _fact_title(fact: Any, name: str) -> str:
+    if not expect(fact, list, name):
+        raise InvalidInput("expected [title, sentence], found 0 items", field=name)
+    return expect(fact[0], str, f"{name}[0]").strip()
 
 
 def _hops(triples: Sequence[tuple[str, str, str]], answer: str, supporting: Sequence[str | None]) -> tuple[Hop, ...]:
@@ -93,5 +97,6 @@ def _hops(triples: Sequence[tuple[str, str, str]], answer: str, supporting: Sequ
 
 
 def _asked(relation: str, of: str) -> str:
-    wording = _WORDINGS.get(relation) or f"{'Who' if relation in _PERSONS else 'What'} is the {relation} of {{}}?"
-    return wording.format(of)
+    if wording := _WORDINGS.get(relation):
+        return wording.format(of)
+    return f"{'Who' if relation in _PERSONS else 'What'} is the {relation} of {of}?"

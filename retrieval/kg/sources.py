@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from retrieval.kg.gather import Gathered, NamedThings
 from retrieval.kg.table_rows import Row, has_header, table_rows, text_of
 from retrieval.kg.text_files import TextFile, members_of, readable
-from schemas import InvalidInput
+from schemas import InvalidInput, parse_json
+from schemas.text_files import read_limited
 
 INSTANCE_OF = "instance of"
 SUBCLASS_OF = "subclass of"
@@ -260,9 +261,9 @@ def _labelled_triple(row: Row, theirs: dict[str, str], labelled: set[tuple[str, 
 
 
 def _kqa_triples(row: Row, key: str, is_a: str, into: Gathered) -> None:
-    for concept in row.fields.get("instanceOf") or []:
+    for concept in _listed(row, "instanceOf", into):
         into.triple(key, is_a, str(concept))
-    for position, relation in enumerate(row.fields.get("relations") or []):
+    for position, relation in enumerate(_listed(row, "relations", into)):
         fields = _fields(relation)
         name, other = text_of(fields.get("predicate", fields.get("relation"))), text_of(fields.get("object"))
         direction = fields.get("direction")
@@ -274,11 +275,19 @@ def _kqa_triples(row: Row, key: str, is_a: str, into: Gathered) -> None:
             into.triple(*((key, name, other) if direction == "forward" else (other, name, key)))
 
 
+def _listed(row: Row, field: str, into: Gathered) -> list[Any]:
+    value = row.fields.get(field) or []
+    if isinstance(value, list):
+        return value
+    into.reject(row.file, row.number, field, "must be a list", row.payload)
+    return []
+
+
 def _object(path: Path) -> dict[str, Any]:
     with readable(path), TextFile(path).opened() as file:
         try:
-            value = json.load(file)
-        except (ValueError, RecursionError) as error:
+            value = parse_json(read_limited(file, path).decode("utf-8-sig"))
+        except ValueError as error:
             raise InvalidInput(f"not JSON ({error})", file=path) from error
     if not isinstance(value, dict):
         raise InvalidInput("not a JSON object", file=path)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from retrieval.kg.text_files import TextFile, readable
-from schemas import InvalidInput
+from schemas import InvalidInput, parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ def _tsv_rows(path: Path, unnamed: Sequence[str]) -> Iterator[Row]:
 def _json_rows(path: Path) -> Iterator[Row]:
     for number, line in TextFile(path).lines():
         try:
-            value = json.loads(line)
+            value = parse_json(line)
             json.dumps(value, ensure_ascii=False).encode()  # an escape may be half of a surrogate pair
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             yield Row(path, number, {}, f"not JSON ({error})", line)
             continue
         problem = "" if isinstance(value, dict) else "not a JSON object"
@@ -95,5 +95,5 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
                 rows = (row for batch in file.iter_batches() for row in batch.to_pylist())
                 for number, row in enumerate(rows, start=1):
                     yield Row(path, number, row)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowException, ValueError, OverflowError) as error:
             raise InvalidInput(f"cannot be read as Parquet ({error})", file=path) from error

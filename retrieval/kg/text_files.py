@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from schemas import InvalidInput
-
-_GZIP = b"\x1f\x8b"
+from schemas.text_files import TOO_LONG, is_too_long, limited_lines, unpacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +30,12 @@ class TextFile:
     def lines(self) -> Iterator[tuple[int, str]]:
         """Lines that are not empty, with their numbers from 1. Bytes that are no UTF-8 become U+FFFD.
 
-        Raises `InvalidInput` for a file that is missing, cut short or cannot be read.
+        Raises `InvalidInput` for a file that is missing, cut short or cannot be read, and for a line that is too long.
         """
         with readable(self.path), self.opened() as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(limited_lines(file), start=1):
+                if is_too_long(line):
+                    raise InvalidInput(TOO_LONG, file=self, row=number)
                 text = line.decode("utf-8", "replace").rstrip("\r\n")
                 if text:
                     yield number, text.removeprefix("\ufeff") if number == 1 else text
@@ -48,11 +49,8 @@ class TextFile:
                 assert file is not None  # `members_of` lists files alone
                 yield file
             return
-        with self.path.open("rb") as raw:
-            if raw.peek(len(_GZIP)).startswith(_GZIP):
-                yield io.BufferedReader(gzip.GzipFile(fileobj=raw))
-            else:
-                yield raw
+        with unpacked(self.path) as file:
+            yield file
 
 
 def members_of(path: Path) -> list[TextFile]:

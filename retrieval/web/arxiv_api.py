@@ -17,7 +17,7 @@ from schemas import InvalidInput, RequestRefused
 
 QUERY_URL = "https://export.arxiv.org/api/query"
 _WORDS = re.compile(r"[^\s\"():\[\]]+")
-_TOTAL = re.compile(rb"<(?:\w+:)?totalResults[^>]*>\s*(\d+)\s*<")
+_TOTAL = re.compile(rb"<(?:\w++:)?totalResults[^<>]*+>\s*+(\d{1,18})\s*+<")
 
 
 @dataclass(frozen=True, slots=True)

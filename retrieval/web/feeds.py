@@ -7,7 +7,6 @@ grows without end. Entries are handed on while the file is read; what the feed s
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +16,10 @@ from xml.parsers import expat
 from retrieval.web.html_text import html_to_text
 from retrieval.web.web_address import site_of
 from schemas import InvalidInput
+from schemas.text_files import LONGEST_ROW
 
-_CHUNK = 1 << 16
+_CHUNK = 1 << 20
+"""Bytes. Expat looks at an unfinished tag from its start again with each of them."""
 _DEEPEST = 200
 """Elements within each other; no entry comes near it, and what is written back to text must not go deeper."""
 _ATOM = "{http://www.w3.org/2005/Atom}"
@@ -29,7 +30,6 @@ _LICENCES = (
     "{http://cyber.law.harvard.edu/rss/creativeCommonsRssModule.html}license",
 )
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
-_MAIL_AND_NAME = re.compile(r"\S+@\S+\s*\((.+)\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +98,15 @@ class _Parser:
 
     def entries(self, file: io.BufferedIOBase) -> Iterator[Element]:
         """Entries as they become complete. Raises `expat.ExpatError` and `_Refused`."""
-        is_first = True
+        is_first, held = True, 0
         while chunk := file.read(_CHUNK):
             chunk, is_first = chunk.lstrip() if is_first else chunk, False
             self._parse(chunk)
-            yield from self._taken()
+            taken = self._taken()
+            held = 0 if taken else held + len(chunk)
+            if held > LONGEST_ROW:
+                raise _Refused(f"more than {LONGEST_ROW >> 20} MiB in which no entry ends")
+            yield from taken
         self._parse(b"", is_last=True)
         yield from self._taken()
 
@@ -235,9 +239,10 @@ def _rss_authors(item: Element) -> tuple[str, ...]:
     """Of `dc:creator`, else of `author`, which holds an e-mail address and mostly a name."""
     creators = [_one_line(creator.text or "") for creator in item.findall(f"{_DC}creator")]
     author = _text(item, "author")
-    named = _MAIL_AND_NAME.fullmatch(author)
-    others = [named[1] if named else author] if "@" not in author or named else []
-    return tuple(name for name in creators or others if name)
+    if "@" in author:
+        address, _, name = author.partition("(")
+        author = name[:-1] if "@" in address and name.endswith(")") else ""
+    return tuple(name for name in creators or [author] if name)
 
 
 def _licence(parent: Element) -> str:

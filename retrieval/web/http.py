@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -14,7 +13,7 @@ from urllib.parse import quote, quote_plus
 import aiohttp
 
 from inference.endpoint import retry_after
-from schemas import ProviderError, RequestRefused, ServerUnavailable
+from schemas import ProviderError, RequestRefused, ServerUnavailable, parse_json
 
 T = TypeVar("T")
 
@@ -138,7 +137,7 @@ class Connection:
             raise _Passing("no reply in time") from None
         except (aiohttp.ClientError, OSError) as error:
             raise _Passing(self._shown(str(error)) or type(error).__name__) from None  # the cause may repeat the key
-        except (ValueError, RecursionError) as error:  # the latter of JSON nested too deep
+        except ValueError as error:
             raise _Passing(f"what it sends cannot be read ({self._shown(str(error))})") from None
         if status in _PASSING or status >= 500:
             raise _Passing(f"status {status}", wait_s)
@@ -166,8 +165,8 @@ def _message(content: bytes) -> str:
     """What an error's body says: in JSON under `errors`, `message` or `error`, else its first line."""
     text = content.decode("utf-8", errors="replace")
     try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
+        said = parse_json(text)
+    except ValueError:
         return text
     for name in ("errors", "message", "error"):
         if isinstance(said, dict) and said.get(name):

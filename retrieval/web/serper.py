@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from schemas import parse_json
 
 KEY_VARIABLE = "SERPER_API_KEY"
 NEWS_URL = "https://google.serper.dev/news"
@@ -27,7 +28,7 @@ def serper_hits(content: bytes, part: Literal["news", "organic"]) -> list[Serper
 
     Raises `ValueError` for another shape.
     """
-    reply = json.loads(content)
+    reply = parse_json(content)
     rows = reply.get(part, []) if isinstance(reply, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"expected an object with a list of objects {part!r}")

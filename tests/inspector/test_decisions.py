@@ -172,6 +172,22 @@ def test_a_torn_last_line_is_passed_over_and_removed(tmp_path: Path) -> None:
         assert read_decisions(tmp_path) == [*known, decision(uid="3")]
 
 
+@pytest.mark.parametrize("deep", [b"[" * 5000, b'{"a":' * 5000, b"[" * 150 + b"]" * 150])
+def test_a_line_that_is_nested_deeply_is_named_and_as_a_tail_passed_over(tmp_path: Path, deep: bytes) -> None:
+    append(tmp_path, [decision()])
+    whole = (tmp_path / LOG).read_bytes()
+    (tmp_path / LOG).write_bytes(whole + deep)
+    assert read_decisions(tmp_path) == [decision()]
+    (tmp_path / LOG).write_bytes(whole + deep + b"\n" + whole)
+    with pytest.raises(InvalidInput, match=r"row 2: not valid JSON \(it is nested"):
+        read_decisions(tmp_path)
+
+
+def test_a_fix_that_is_nested_deeply_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="nested more than 100"):
+        append(tmp_path, [decision(action="fix", field="a", value="[" * 150 + "]" * 150)])
+
+
 def test_a_broken_line_elsewhere_is_named(tmp_path: Path) -> None:
     append(tmp_path, [decision(), decision()])
     path = tmp_path / LOG

@@ -57,6 +57,11 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         (b"model: {name: '\xff'}\n", "UTF-8"),
         (b"model: {name: \x00}\n", "not valid YAML"),
         (b"1: {name: x}\n", "unknown"),
+        (b"a: " + b"[" * 3000, "not valid YAML: it is nested too deeply"),
+        (b"a: " + b"{b: " * 3000, "not valid YAML: it is nested too deeply"),
+        (b"a: 2001-99-99\n", "not valid YAML: month must be in 1..12"),
+        (b"a: !!timestamp x\n", "not valid YAML"),
+        (b"a: b\n" * 20_000, "larger than 64 KiB"),
     ],
 )
 def test_what_is_no_preset_is_refused_in_one_line_that_names_the_file(

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.base import TAGS, escape_retrieved, estimate_tokens, tags_in, template_token_in, unescape
+from protocols.base import (
+    TAGS,
+    contents_of,
+    escape_retrieved,
+    estimate_tokens,
+    tag_pattern,
+    tags_in,
+    template_token_in,
+    unescape,
+)
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 PIECES = st.sampled_from(
@@ -59,6 +68,18 @@ def test_escaped_text_holds_no_tag_and_stays_as_it_is(text: str) -> None:
     assert tags_in(escaped) == [] and template_token_in(escaped) is None
     assert unescape(escaped) == unescape(CONTROL.sub("", text))
     assert escape_retrieved(escaped) == escaped
+
+
+@given(HOSTILE)
+def test_tags_are_found_as_by_the_plain_pattern(text: str) -> None:
+    """The one that looks back, and so takes quadratic time."""
+    plain = re.compile(rf"<\s*(/?)\s*({'|'.join(TAGS)})\s*/?\s*>", re.IGNORECASE)
+    assert [match.span() for match in tag_pattern().finditer(text)] == [match.span() for match in plain.finditer(text)]
+
+
+@given(st.lists(st.sampled_from(["<answer>", "</answer>", " a", "<"]), max_size=12).map("".join))
+def test_contents_are_those_of_the_plain_pattern(text: str) -> None:
+    assert contents_of("answer", text) == [part.strip() for part in re.findall(r"<answer>(.*?)</answer>", text)]
 
 
 @given(HOSTILE)

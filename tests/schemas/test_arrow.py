@@ -127,6 +127,22 @@ def test_parquet_is_the_same_bytes_for_the_same_rows(tmp_path: Path) -> None:
     assert read_parquet(tmp_path / "a", Question) == [question()] * 1100
 
 
+@pytest.mark.parametrize("options", [{}, {"compression": "none", "use_dictionary": False}], ids=["packed", "plain"])
+def test_a_damaged_file_is_the_file_s_fault(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Whichever byte it is: damage may show when the file is opened, or in its last page."""
+    path = tmp_path / "rows.parquet"
+    pq.write_table(to_table(Question, [question(id=f"ü{n}") for n in range(5)]), path, **options)
+    whole, refused = path.read_bytes(), 0
+    for at in range(0, len(whole), 11):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x80]) + whole[at + 1 :])
+        try:
+            read_parquet(path, Question)
+        except InvalidInput as error:
+            assert str(path) in str(error)
+            refused += 1
+    assert refused > 20
+
+
 @pytest.mark.parametrize(
     ("bad", "field"),
     [

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import json
+import codecs
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from schemas import InvalidInput
+from schemas import InvalidInput, parse_json
+from schemas.text_files import json_lines, read_limited, unpacked
 
+_HEAD = 4096
 _WORD = re.compile(r"\w+")
 _FIELDS = ("question", "query", "prompt", "problem", "instruction", "input")
 
@@ -63,21 +65,15 @@ def _questions(path: Path) -> Iterator[str]:
 
 def _rows(path: Path) -> Iterator[object]:
     try:
-        content = path.read_bytes()
-        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+        with unpacked(path) as file:
+            is_list = file.peek(_HEAD)[:_HEAD].removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+            content = read_limited(file, path).decode("utf-8-sig") if is_list else ""
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InvalidInput(f"cannot be read ({error})", file=path) from error
-    if text.lstrip().startswith("["):
-        rows = _parsed(path, text, None)
-        yield from rows if isinstance(rows, list) else [rows]
+    if not is_list:
+        yield from (row for _, row in json_lines(path))
         return
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip():
-            yield _parsed(path, line, number)
-
-
-def _parsed(path: Path, text: str, row: int | None) -> object:
     try:
-        return json.loads(text)
+        yield from parse_json(content)
     except ValueError as error:
-        raise InvalidInput(f"not valid JSON ({error})", file=path, row=row) from error
+        raise InvalidInput(f"not valid JSON ({error})", file=path) from error

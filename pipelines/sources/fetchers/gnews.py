@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncIterator
 from datetime import date
@@ -13,11 +12,11 @@ from pipelines.sources.fetchers.base import article, check_request, is_within, u
 from pipelines.sources.fields import Fields
 from retrieval.web.http import HttpConfig, Provider
 from retrieval.web.keys import key_from
-from schemas import InvalidInput, SourceDocument
+from schemas import InvalidInput, SourceDocument, parse_json
 
 KEY_VARIABLE = "GNEWS_API_KEY"
 _LARGEST_PAGE = 100
-_CUT = re.compile(r"\s*(?:\.\.\.|…)\s*\[\d+ chars\]\s*$")
+_CUT = re.compile(r"(?:\.\.\.|…)\s*+\[\d++ chars\]\s*+$")
 """How a text ends of which the plan gives the beginning only."""
 
 
@@ -76,7 +75,7 @@ class GNewsFetcher:
             return article(
                 url=row.text("url"),
                 title=row.text("title"),
-                text=_CUT.sub("", row.text_or_empty("content")) or row.text_or_empty("description"),
+                text=_CUT.sub("", row.text_or_empty("content")).rstrip() or row.text_or_empty("description"),
                 published=iso_date(published, "publishedAt") if published else None,
                 language=language_code(row.text_or_empty("lang") or self._language),
             )
@@ -87,7 +86,7 @@ class GNewsFetcher:
 def _parse(content: bytes) -> tuple[int, list[Fields]]:
     """How many articles there are in all, and those of the page. Raises `ValueError` for another shape."""
     try:
-        reply = Fields(json.loads(content))
+        reply = Fields(parse_json(content))
         return reply.integer("totalArticles"), reply.objects("articles")
     except InvalidInput as error:
         raise ValueError(str(error)) from None

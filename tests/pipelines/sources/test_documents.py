@@ -381,6 +381,8 @@ def test_rows_that_cannot_be_read_keep_their_place(tmp_path: Path, content: str 
         ("title,text,text\n1,2,3\n", "field 'text': two columns have this name"),
         ('title,text\nA,"b\nB,c\n', "row 2: the CSV is broken here (unexpected end of data)"),
         ('title,text\nA,"b"c\n', "row 2: the CSV is broken here"),
+        ('title,text\nA,b\nA,"' + "b\n" * 300_000, "row 3: the CSV is broken here (longer than 16 MiB)"),
+        ("title,text\nA,b\nA," + "b" * 17_000_000, "row 3: the CSV is broken here (longer than 16 MiB)"),
         (b"\x00\x01\x02", "not UTF-8 text; expected JSON, CSV, RSS, Atom or Parquet"),
         (b"\xff\xfet\x00", "not UTF-8 text"),
         (

@@ -242,6 +242,12 @@ def test_any_text_comes_through_a_feed(tmp_path_factory: pytest.TempPathFactory,
         ("</p></div>x", "x"),
         ("<svg><text>hidden</text></svg>seen", "seen"),
         ("", ""),
+        ("a <!-- b --> c <!-- never closed <p>d", "a c"),
+        ("a<script>b</scrip>c</SCRIPT >d<script>never closed", "ad"),
+        ("<p title='a > b' data-x=\"'\">c</p>", "c"),
+        ("a<!doctype html>b<?php c?>d</ >e</>f", "abdef"),
+        ("&#" + "1" * 5000 + ";&amp;", "&#" + "1" * 5000 + ";&"),
+        ("<svg/>seen", "seen"),
     ],
 )
 def test_html_to_text(html: str, text: str) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.sources import InvalidRow, read_questions, rows
-from schemas import InvalidInput, Question
+from schemas import InvalidInput, Question, text_files
 
 QUESTIONS = [{"id": str(n), "question": f"q{n} ü", "answer": "a"} for n in range(5)]
 LINES = "\n".join(json.dumps(row, ensure_ascii=False) for row in QUESTIONS)
@@ -82,7 +82,8 @@ def test_a_list_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     [
         (b'{"id": "1",', "not JSON (Expecting property name"),
         (b'{"id": "\xff"}', "not UTF-8 text"),
-        (b"[" * 100_000, "JSON nested too deep"),
+        (b"[" * 100_000, "not JSON (it is nested too deeply)"),
+        (b"[" * 103 + b"]" * 103, "not JSON (it is nested more than 100 levels deep)"),
         (b"1" * 5_000, "not JSON (Exceeds the limit"),
         (b'{"id": "1", "question": "\\ud800", "answer": "a"}', "holds half a surrogate pair"),
     ],
@@ -95,6 +96,33 @@ def test_a_broken_line_is_an_invalid_row_and_the_next_is_read(tmp_path: Path, li
     assert isinstance(bad, InvalidRow) and bad.field is None
     assert bad.problem.startswith(problem)
     assert bad.payload == line.decode(errors="replace")
+
+
+def test_a_line_that_is_too_long_is_an_invalid_row_and_the_next_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_files, "LONGEST_ROW", 10_000)
+    path = written(tmp_path / "rows", gzip.compress(b'{"id": "%s\n%s' % (b"a" * 1_000_000, LINES.encode())))
+    bad, *others = read_questions(path)
+    assert isinstance(bad, InvalidRow) and bad.problem.startswith("longer than") and bad.row == 1
+    assert len(bad.payload) == 1000
+    assert len(others) == 5
+
+
+def test_an_element_that_is_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "LONGEST_ROW", 10_000)
+    monkeypatch.setattr(rows, "_CHUNK", 100)
+    for end in (b"", b'"]'):
+        path = written(tmp_path / "rows", b"[" + LINES.encode().replace(b"\n", b",") + b', "' + b"a" * 20_000 + end)
+        with pytest.raises(InvalidInput, match=r"row 6: the JSON list is broken or cut short here \(longer than"):
+            list(read_questions(path))
+
+
+def test_a_deep_element_is_an_invalid_row_and_the_next_is_read(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "rows", b"[" + b"[" * 500 + b"]" * 500 + b"," + LINES.encode().replace(b"\n", b",") + b"]"
+    )
+    assert ids(path) == ["!1", "0", "1", "2", "3", "4"]
 
 
 def test_a_whole_surrogate_pair_is_text(tmp_path: Path) -> None:
@@ -120,7 +148,7 @@ def test_a_whole_surrogate_pair_is_text(tmp_path: Path) -> None:
         (b"[1,]", "row 2: the JSON list is broken"),
         (b"[,1]", "row 1: the JSON list is broken"),
         (b"[1] 2", "row 2: the JSON list is broken or cut short here (text after the end of the list)"),
-        (b"[" * 100_000, "row 1: JSON nested too deep"),
+        (b"[" * 100_000, "row 1: not JSON (it is nested too deeply)"),
         (b"[" + b"1" * 5_000 + b"]", "row 1: the JSON list is broken or cut short here (Exceeds the limit"),
         (b'["' + b"a" * 5_000 + b'\xff"]', "not UTF-8 text"),
     ],

@@ -151,6 +151,12 @@ def test_2wiki_evidence_that_is_no_chain_is_no_decomposition(tmp_path: Path, evi
     assert question(tmp_path, {**TWOWIKI, "evidences": evidences}).decomposition == ()
 
 
+@pytest.mark.parametrize("relation", ["{x}", "{}", "}", "{:>1900000000}"])
+def test_2wiki_relations_are_words_whatever_they_hold(tmp_path: Path, relation: str) -> None:
+    asked = question(tmp_path, {**TWOWIKI, "evidences": [["M", relation, TWOWIKI["answer"]]]})
+    assert [hop.question for hop in asked.decomposition] == [f"What is the {relation} of M?"]
+
+
 def test_2wiki_evidence_that_is_no_triple_is_named(tmp_path: Path) -> None:
     (row,) = read(tmp_path, {**TWOWIKI, "evidences": [["Oslo", "country"]]})
     assert isinstance(row, InvalidRow)
@@ -208,6 +214,7 @@ BAD_ROWS: list[tuple[dict[str, Any], Edit, str | None, str]] = [
         "question_decomposition[0].answer",
         "empty",
     ),
+    (TWOWIKI, lambda r: r.update(supporting_facts=[[]]), "supporting_facts[0]", "found 0 items"),
     (HOTPOTQA, lambda r: r.update(context=[]), "context", "empty list"),
     (HOTPOTQA, lambda r: r.update(context="x"), "context", "expected a list, found a text"),
     (HOTPOTQA, lambda r: r.update(context=[["t"]]), "context[0]", "expected [title, sentences], found 1 items"),

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from retrieval.kg import Codex, KgSource, KgStore, KqaJson, Tables, Wikidata5M, build_kg, open_source
+from retrieval.kg.gather import Gathered
 from schemas import InvalidInput, RejectedRow, read_parquet
 from tests.retrieval.kg.support import write_wikidata5m
 
@@ -137,6 +138,15 @@ def test_kqa_json_both_directions(tmp_path: Path) -> None:
         "Metropolis | instance of | film",
         "film | subclass of | work",
     }
+
+
+def test_kqa_json_whose_lists_are_none_is_told(tmp_path: Path) -> None:
+    graph = {"entities": {"Q1": {"name": "M", "instanceOf": 5, "relations": {"a": 1}}}}
+    (tmp_path / "kb.json").write_text(json.dumps(graph))
+    gathered = Gathered()
+    open_source(tmp_path / "kb.json").read(gathered)
+    told = [row.detail.partition("row ")[2] for row in gathered.rejected]
+    assert told == ["1, field 'instanceOf': must be a list", "1, field 'relations': must be a list"]
 
 
 def built_with(path: Path, bad: str, tmp_path: Path) -> KgStore:

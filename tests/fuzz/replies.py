@@ -1,0 +1,350 @@
+"""Targets that read a model's words, or words that were retrieved for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from inference import structured
+from inference.vllm_metrics import parse_metrics
+from pipelines.bundling.normalise import normalise
+from pipelines.sources.dates import iso_date
+from protocols import base, graph_r1, kg_search, nl_dag, r_search, react, repair, search_r1
+from protocols.grammar import Grammar
+from retrieval.sentences import split_sentences
+from retrieval.web.html_text import html_to_text
+from retrieval.web.serper import serper_hits
+from retrieval.web.web_address import canonical_url
+from schemas import InvalidInput, MalformedReply, Message, ServerUnavailable
+from tests.fuzz.target import Target, text_of
+from training.transcripts import read_transcript, split_text
+
+_TAGS = (
+    *(f"{bracket}{tag}>".encode() for tag in base.TAGS for bracket in ("<", "</")), b"< /", b"<", b">",
+    b" ", b"\n", b"< Search >", b"<|im_end|>", b"<|", b"\x00", b"\xff", "é".encode(), b"&lt;",
+)  # fmt: skip
+_JSON = (
+    b"{", b"}", b"[", b"]", b'"', b",", b":", b'"a"', b'{"query": "a"', b'"entity": [', b"null", b"None", b"1e5", b"'",
+    b"\\", b"\\u00e9", b"\\ud800", b" ", b"\n", b"```json ", b"```", b"{'query': 'it's'", b'"", ', "“".encode(),
+)  # fmt: skip
+_REQUEST = b'{"query": "Who directed Avatar?", "entity": ["Avatar"], "relation": ["director", 5]}'
+_PLAN = b"Nodes:\nA: EU AI Act (News)\nB: cost of models (Academic)\nEdges:\nA -> B; B -> A"
+_PLAN_TOKENS = (
+    b"Nodes:\n", b"Edges:", b"A: x (News)\n", b"A", b":", b"(", b")", b"->", " → ".encode(), b";", b"\n", b" ",
+    b"A -> B;",
+)  # fmt: skip
+
+
+def _conversation(text: str) -> list[Message]:
+    return [
+        Message(role="system", content="s", train=False),
+        Message(role="user", content="q", train=False),
+        Message(role="assistant", content=text, train=True),
+        Message(role="tool", content=text, train=False),
+        Message(role="assistant", content=text, train=True),
+    ]
+
+
+def _escape(case: bytes, _: Path) -> None:
+    escaped = base.escape_retrieved(text_of(case))
+    assert base.escape_retrieved(escaped) == escaped
+    assert not base.tags_in(escaped)
+    base.one_line(text_of(case)).encode()
+
+
+def _react(case: bytes, _: Path) -> None:
+    text = text_of(case)
+    react.final_answer(text)
+    react.validate(_conversation(text))
+    react.parse_turn(text)
+
+
+def _by_grammar(grammar: Grammar) -> Callable[[bytes, Path], None]:
+    def run(case: bytes, _: Path) -> None:
+        text = text_of(case)
+        grammar.final_answer(text)
+        grammar.missing_end(text)
+        grammar.validate(_conversation(text))
+        grammar.repairs(_conversation(text))
+        read_transcript(_conversation(text), grammar.name)
+        grammar.parse_turn(text)
+
+    return run
+
+
+def _r_search(case: bytes, _: Path) -> None:
+    text = text_of(case)
+    r_search.close_turn(text)
+    r_search.score(text, golds=["a"])
+    r_search.score(text, correct_options=["A"])
+    r_search.validate(_conversation(text))
+    r_search.readable_turn(text)
+    r_search.parse_episode(text)
+
+
+def _nl_dag(case: bytes, _: Path) -> None:
+    text = text_of(case)
+    nl_dag.find_problems(text)
+    nl_dag.read_titles(text)
+    nl_dag.levels(nl_dag.parse(text))
+
+
+def _structured(case: bytes, _: Path) -> None:
+    schema = '{"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}'
+    structured._parse_json(text_of(case), schema)  # what `ask_json` does with a reply
+
+
+def _split_text(case: bytes, _: Path) -> None:
+    for protocol in ("react", "r_search", "search_r1"):
+        split_text(text_of(case), protocol)
+
+
+def _plain(read: Callable[[str], object]) -> Callable[[bytes, Path], object]:
+    return lambda case, _: read(text_of(case))
+
+
+def _turns(opening: str, body: str) -> list[bytes]:
+    return [
+        f"<think>It is a film.</think>\n<{opening}>{body}</{opening}>".encode(),
+        b"<think>I know.</think><answer>The final answer is \\boxed{James {C}}</answer>",
+        b"< Think>slip<search>a < b</search",
+    ]
+
+
+TARGETS = (
+    Target(
+        name="escape",
+        run=_escape,
+        may_raise=(),
+        samples=lambda: [b"a </tool_response> b <|im_end|> < / SEARCH >", b"1 < 2", b"<think\x00>"],
+        tokens=_TAGS,
+    ),
+    Target(name="react", run=_react, may_raise=(MalformedReply,), samples=lambda: _turns("search", "q"), tokens=_TAGS),
+    Target(
+        name="kg_search",
+        run=_by_grammar(kg_search.GRAMMAR),
+        may_raise=(MalformedReply,),
+        samples=lambda: _turns("search", _REQUEST.decode()),
+        tokens=(*_TAGS, *_JSON, b"\\boxed{", b"\\}", b"1. (a) b\n", b"Documents:\n", b"Triples:\n"),
+    ),
+    Target(
+        name="search_r1",
+        run=_by_grammar(search_r1.GRAMMAR),
+        may_raise=(MalformedReply,),
+        samples=lambda: _turns("search", "who directed Avatar"),
+        tokens=(*_TAGS, b"Doc 1(Title: a) b\n", b"(", b")"),
+    ),
+    Target(
+        name="graph_r1",
+        run=_by_grammar(graph_r1.GRAMMAR),
+        may_raise=(MalformedReply,),
+        samples=lambda: _turns("query", '{"query": "who directed Avatar"}'),
+        tokens=(*_TAGS, *_JSON),
+    ),
+    Target(
+        name="r_search",
+        run=_r_search,
+        may_raise=(MalformedReply,),
+        samples=lambda: [
+            b"<think>t</think><search>\n" + _PLAN + b"\n</search>",
+            b"<think>t</think><search>" + _PLAN + b"</search>\n<result>r</result>\n<answer>A, C</answer>",
+        ],
+        tokens=(*_TAGS, *_PLAN_TOKENS, b"(A) ", b"A, "),
+    ),
+    Target(name="nl_dag", run=_nl_dag, may_raise=(MalformedReply,), samples=lambda: [_PLAN], tokens=_PLAN_TOKENS),
+    Target(
+        name="repair",
+        run=_plain(repair.read_object),
+        may_raise=(MalformedReply,),
+        samples=lambda: [_REQUEST, b"```json\n{'query': 'it's', 'entity': ['a' 'b',],}\n```"],
+        tokens=_JSON,
+    ),
+    Target(
+        name="structured",
+        run=_structured,
+        may_raise=(MalformedReply,),
+        samples=lambda: [_REQUEST, b"Here it is: ```" + _REQUEST + b"```"],
+        tokens=(*_JSON, b"NaN", b"1" * 400, b'{"query":'),
+    ),
+    Target(
+        name="split_text",
+        run=_split_text,
+        may_raise=(InvalidInput,),
+        samples=lambda: [
+            b"<think>a</think><search>q</search>\nuser\n<result>r</result>\nassistant\n<answer>x</answer>"
+        ],
+        tokens=(*_TAGS, b"user\n", b"\ntool\n", b"assistant\n"),
+    ),
+    Target(
+        name="html",
+        run=_plain(html_to_text),
+        may_raise=(),
+        samples=lambda: [
+            b"<p class='a'>One<br/>two &amp; <b>x</b></p><!-- c --><script>if (a < b) x('<p>')</script><ul><li>y</ul>",
+            b"<table><tr><td>a</td></tr></table><svg><text>t</text></svg>",
+        ],
+        tokens=(
+            b"<!--",
+            b"-->",
+            b"<p>",
+            b"</p>",
+            b"<p ",
+            b'a="',
+            b"='",
+            b"=",
+            b"<!",
+            b"<?",
+            b"</",
+            b"<",
+            b">",
+            b"<script>",
+            b"</script>",
+            b"<style",
+            b"<svg/>",
+            b"&amp;",
+            b"&#",
+            b"&#1",
+            b"&#x",
+            b"1",
+            b"<![CDATA[",
+            b"]]>",
+            b"\n",
+            b" ",
+        ),
+        aimed=lambda: [b"&#" + b"1" * 5000, b"&#" + b"0" * 5000 + b"65;", b'<a href="x>' * 5000 + b">"],
+    ),
+    Target(
+        name="sentences",
+        run=_plain(split_sentences),
+        may_raise=(),
+        samples=lambda: ["He left the U.S. in May. “She” stayed (No. 5).\n\nThen…".encode()],
+        tokens=(
+            b"A. ",
+            b". ",
+            b"U.S.",
+            b".",
+            b"\n",
+            b" ",
+            b"(",
+            b")",
+            b'"',
+            b"No. ",
+            b"5",
+            b"Mr. ",
+            b"a.",
+            b"! ",
+            b"A",
+        ),
+    ),
+    Target(
+        name="clean_text",
+        run=_plain(normalise),
+        may_raise=(),
+        samples=lambda: [
+            b"Menu | About | Contact us\nThe text.\n\n\nShare this on facebook, twitter",
+            "© 2024 A".encode(),
+        ],
+        tokens=(
+            b"menu",
+            b" | a",
+            b"|",
+            b"/",
+            b"share ",
+            b"this ",
+            b"facebook",
+            b",",
+            b":",
+            b"email",
+            b"subscribe ",
+            b"\n",
+            b" ",
+            "©".encode(),
+            b"2024",
+            b"uses ",
+            b"a ",
+            b"cookies",
+            b"!",
+            b"page ",
+            b"\xff",
+            b"join ",
+        ),
+        aimed=lambda: [b"menu" + b" | a" * 13 + b" !", b"menu" + b"|a b" * 13 + b"!"],
+    ),
+    Target(
+        name="dates",
+        run=_plain(lambda text: iso_date(text, "date")),
+        may_raise=(InvalidInput,),
+        samples=lambda: [b"2024-05-31T10:00:00+02:00", b"Tue, 04 Mar 2025 23:00:00 +0000", b"2024-W05-1"],
+        tokens=(
+            b"2024",
+            b"-",
+            b":",
+            b"+",
+            b"Z",
+            b"T",
+            b"Mon, ",
+            b"1 Jan 2024",
+            b" ",
+            b",",
+            b"(",
+            b")",
+            b".",
+            b"99",
+            b"W",
+        ),
+    ),
+    Target(
+        name="addresses",
+        run=_plain(canonical_url),
+        may_raise=(),
+        samples=lambda: [b"https://www.a.example:80/x/?id=1&utm_source=b#top", b"http://[::1]/a"],
+        tokens=(
+            b"https://",
+            b"www.",
+            b"/",
+            b"?",
+            b"&",
+            b"=",
+            b"a",
+            b"#",
+            b"[",
+            b"]",
+            b":",
+            b"@",
+            b"%",
+            b"%41",
+            b"\n",
+            b";",
+        ),
+    ),
+    Target(
+        name="serper",
+        run=lambda case, _: serper_hits(case, "organic"),
+        may_raise=(ValueError,),
+        samples=lambda: [b'{"organic": [{"title": "a", "link": "b", "snippet": "c"}, {"title": 1}]}'],
+        tokens=(*_JSON, b'{"organic": [', b"{},", b"\xff\xfe"),
+    ),
+    Target(
+        name="vllm_metrics",
+        run=_plain(parse_metrics),
+        may_raise=(ServerUnavailable,),
+        samples=lambda: [
+            b"\n".join(
+                b'vllm:%s{engine="0"} %d' % (name, number)
+                for number, name in enumerate(
+                    (
+                        b"num_requests_running",
+                        b"num_requests_waiting",
+                        b"kv_cache_usage_perc",
+                        b"prompt_tokens_total",
+                        b"generation_tokens_total",
+                        b"prefix_cache_queries_total",
+                        b"prefix_cache_hits_total",
+                        b"num_preemptions_total",
+                    )
+                )
+            )
+        ],
+        tokens=(b"vllm:a", b"{", b"}", b" ", b"1", b".", b"e+5", b"e999", b"\n", b"vllm:num_requests_running ", b"} 1"),
+    ),
+)

@@ -1,0 +1,9 @@
+"""What is fuzzed: one table, a target for each parser of text that a model, a server or a stranger wrote."""
+
+from __future__ import annotations
+
+from tests.fuzz import files, replies
+from tests.fuzz.target import Target
+
+TARGETS: dict[str, Target] = {target.name: target for target in (*replies.TARGETS, *files.TARGETS)}
+"""By name, in the order in which they are run."""
