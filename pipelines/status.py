@@ -30,7 +30,7 @@ State = Literal["empty", "reading", "running", "stopped", "finished"]
 """`reading`: a process takes the questions in. `stopped`: begun, not finished, and no process holds the folder."""
 
 _BEFORE_A_RUN = {".lock", ".intake", "ledger"}
-_EVERY_S = 2.0
+EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ def read_status(folder: Path) -> RunStatus:
     return _status(folder, settings, held)
 
 
-def follow(folder: Path, *, every_s: float = _EVERY_S) -> Iterator[RunStatus]:
+def follow(folder: Path, *, every_s: float = EVERY_S) -> Iterator[RunStatus]:
     """How it stands, again and again, until no process holds the folder."""
     while True:
         status = read_status(folder)
