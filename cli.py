@@ -7,9 +7,10 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -169,8 +170,8 @@ def show(
     kind: Annotated[
         str | None,
         typer.Option(
-            help="Of trajectories correct, retrieval …; of bundle questions factual, causal …; of "
-            "graph questions chain, intersection …"
+            help="Of trajectories correct, retrieval …; of bundle questions factual, causal …; of KG episodes policy, "
+            "oracle; of graph questions chain, intersection …"
         ),
     ] = None,
     tree: Annotated[bool, typer.Option("--tree", help="Search trees instead of trajectories.")] = False,
@@ -187,15 +188,19 @@ def show(
     for flag, is_given, has in (("--tree", tree, "mcts_trajectories"), ("--bundles", bundles, "document_bundles")):
         if is_given and dataset != has:
             raise InvalidInput(f"is a run of {dataset}, which has none of these", file=folder, field=flag)
+    if kind is not None and (tree or bundles):
+        raise InvalidInput("of rows, not of trees or bundles; leave it out", field="--kind")
     if dataset == "document_bundles":
         if bundles:
             views = map(terminal.bundle, run_views.find_bundles(folder, id, count))
         else:
             views = map(terminal.bundle_question, run_views.find_questions(folder, id, kind, count))
     elif dataset == "kg_trajectories":
-        views = map(terminal.kg_trajectory, run_views.find_episodes(folder, id, count))
+        views = map(terminal.kg_trajectory, run_views.find_episodes(folder, id, kind, count))
     elif dataset == "kg_questions":
         views = map(terminal.kg_question, run_views.find_kg_questions(folder, id, kind, count))
+    elif dataset != "mcts_trajectories":
+        raise InvalidInput(f"a run of {dataset!r}, which this trailforge cannot show", file=folder)
     elif tree:
         views = map(terminal.search_tree, run_views.find_trees(folder, id, count))
     else:
@@ -213,24 +218,33 @@ def show(
 )
 def status(
     folder: RunFolder,
-    watch: Annotated[bool, typer.Option("--watch", help="Refresh until no process works on the run.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Refresh until nothing works on the run, or in the root.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for machines.")] = False,
 ) -> None:
     """Say how a run, or each window of a nightly root, stands: what is done, what it took, and what to do next."""
-    from inspector.terminal import refreshed
     from pipelines.status import follow, read_status, told
-    from pipelines.window_status import windows_of
+    from pipelines.window_status import follow_windows, windows_of
 
     if windows := windows_of(folder):
-        for window in windows:
-            print(json.dumps(dataclasses.asdict(window)) if as_json else "\n".join(window.told))
+        rounds = follow_windows(folder) if watch else iter([windows])
+        _tell(rounds, as_json, lambda window: window.told)
         return
     each = follow(folder) if watch else iter([read_status(folder)])
+    _tell(([now] for now in each), as_json, told)
+
+
+def _tell(rounds: Iterable[Sequence[Any]], as_json: bool, lines_of: Callable[[Any], Sequence[str]]) -> None:
+    """Print what stands in each round: as JSON a line for each, else as text in the place of the round before."""
+    from inspector.terminal import refreshed
+
     if as_json:
-        for now in each:
-            print(json.dumps(dataclasses.asdict(now)), flush=True)
+        for now in rounds:
+            for each in now:
+                print(json.dumps(dataclasses.asdict(each)), flush=True)
     else:
-        refreshed("\n".join(told(now)) for now in each)
+        refreshed("\n".join(line for each in now for line in lines_of(each)) for now in rounds)
 
 
 @app.command(

@@ -113,6 +113,8 @@ def retain_command(
     from pipelines.retention import fates, retain
 
     decided = fates(root, keep, is_open=awaits_curation, curated=curated or [])
+    if not decided:
+        print(f"{root}: nothing to remove, with the {keep} newest complete windows kept")
     for fate in decided if dry_run else retain(root, decided):
         gone = "would go" if dry_run else "removed"
         print(f"{fate.folder}: {f'stays: {fate.kept_for}' if fate.kept_for else gone}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
@@ -19,11 +18,14 @@ from schemas import (
     KgTrajectory,
     SearchTree,
     Trajectory,
+    parse_json,
     read_rows,
 )
+from schemas.plan import Origin
 
 _TYPES = get_args(BundleQuestionType)
 _SHAPES = get_args(KgShape)
+_ORIGINS = get_args(Origin)
 _KINDS = ("correct", "retrieval", "reasoning", "decomposition")
 
 
@@ -72,7 +74,14 @@ def find_trees(folder: Path, id: str | None, count: int) -> list[SearchTree]:
 def dataset_of(folder: Path) -> str:
     """What kind of run the folder holds. Raises `InvalidInput` when it holds none."""
     _check(folder)
-    return json.loads((folder / "run.json").read_text(encoding="utf-8"))["dataset"]
+    try:
+        content = parse_json((folder / "run.json").read_bytes())
+    except ValueError as error:
+        raise InvalidInput(f"not JSON ({error})", file=folder / "run.json") from error
+    dataset = content.get("dataset") if isinstance(content, dict) else None
+    if not isinstance(dataset, str):
+        raise InvalidInput("names no data set", file=folder / "run.json", field="dataset")
+    return dataset
 
 
 def question_types(folder: Path) -> Counter[str]:
@@ -109,12 +118,17 @@ def episode_origins(folder: Path) -> Counter[str]:
     return Counter(row.origin for row in read_rows(_parts(folder, "kg_trajectories"), KgTrajectory))
 
 
-def find_episodes(folder: Path, id: str | None, count: int) -> list[KgTrajectory]:
+def find_episodes(folder: Path, id: str | None, origin: str | None, count: int) -> list[KgTrajectory]:
     """The first `count` that match; `id` is an episode's or a question's. Raises `InvalidInput` when none does."""
+    if origin is not None and origin not in _ORIGINS:
+        raise InvalidInput(f"no origin {origin!r}; there are {', '.join(_ORIGINS)}", field="kind")
     _check(folder)
-    rows = read_rows(_parts(folder, "kg_trajectories"), KgTrajectory)
-    matching = (row for row in rows if id is None or id in (row.uid, row.question_id))
-    return _some(list(islice(matching, count)), folder, "episode", id)
+    matching = (
+        row
+        for row in read_rows(_parts(folder, "kg_trajectories"), KgTrajectory)
+        if (id is None or id in (row.uid, row.question_id)) and origin in (None, row.origin)
+    )
+    return _some(list(islice(matching, count)), folder, "episode", id or origin)
 
 
 def question_shapes(folder: Path) -> Counter[str]:

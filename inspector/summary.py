@@ -23,7 +23,7 @@ def show_trajectories(manifest: Manifest, out: Path) -> None:
 def show_episodes(manifest: Manifest, out: Path) -> None:
     """Print the figures of a run of KG trajectories, one of its episodes, and what to look at next."""
     origins = run_views.episode_origins(out)
-    view = terminal.kg_trajectory(*run_views.find_episodes(out, None, 1)) if origins else None
+    view = terminal.kg_trajectory(*run_views.find_episodes(out, None, None, 1)) if origins else None
     _show(manifest, out, origins, view, "kg_trajectories", ("--count 5",))
 
 

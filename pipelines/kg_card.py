@@ -112,10 +112,12 @@ def _summary(manifest: Manifest, config: KgRunConfig, figures: _Figures) -> str:
     )
     origins = ", ".join(f"{name} {count}" for name, count in sorted(figures.origins.items())) or "none"
     flags = ", ".join(f"{name} {count}" for name, count in sorted(figures.flags.items())) or "none"
+    has_pairs = any(entry.path.startswith("pairs/") and entry.rows for entry in manifest.files)
+    pairs = "`pairs` holds a good and a bad episode of one question." if has_pairs else "There are no pairs."
     return "\n".join(
         [
             "Search episodes over documents and a knowledge graph (DynaSearcher), each step with its entities,",
-            "relations, triples and documents. `pairs` holds a good and a bad episode of one question.\n",
+            f"relations, triples and documents. {pairs}\n",
             f"- Rows: {total} episodes{means}",
             f"- Led by: {origins}; flags: {flags}",
             *origin_lines(manifest, "Questions", config.seed),

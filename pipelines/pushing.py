@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from pipelines.datasets import all_tables
 from pipelines.files import sha256_of
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoFile
 
 TOKEN = "HF_TOKEN"
+XET = "HF_HUB_DISABLE_XET"
+"""Says whether large files go by the Hub's own storage. Where it is not set, they do to the public Hub alone."""
 _TOKENS = "https://huggingface.co/settings/tokens"
 _TYPE = "dataset"
 _MAIN = "main"
@@ -129,7 +132,16 @@ def _api() -> HfApi:
         raise InvalidInput(f"not set; make a token with write access at {_TOKENS} and export it", field=TOKEN)
     if not sys.stderr.isatty():
         disable_progress_bars()
-    return HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None, token=token)
+    endpoint = os.environ.get("HF_ENDPOINT") or None
+    if endpoint and not _has_xet(endpoint) and XET not in os.environ:
+        constants.HF_HUB_DISABLE_XET = True  # the client would wait for a storage that such a server has not
+    return HfApi(endpoint=endpoint, token=token)
+
+
+def _has_xet(endpoint: str) -> bool:
+    """Whether a server is the public Hub, whose storage (Xet) speaks a protocol of its own."""
+    host = urlsplit(endpoint).hostname or ""
+    return host == "huggingface.co" or host.endswith(".huggingface.co")
 
 
 def _prepared(api: HfApi, repo: str, branch: str, private: bool) -> str | None:

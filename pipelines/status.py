@@ -31,7 +31,7 @@ State = Literal["empty", "reading", "running", "stopped", "finished"]
 _BEFORE_A_RUN = {".lock", ".intake", "ledger"}
 _LOGS = (Path(DECISIONS_LOG).name, Path(PATTERNS_LOG).name)
 """Of what people decided: inputs of a run, too."""
-_EVERY_S = 2.0
+EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def read_status(folder: Path) -> RunStatus:
     return _status(folder, settings, held)
 
 
-def follow(folder: Path, *, every_s: float = _EVERY_S) -> Iterator[RunStatus]:
+def follow(folder: Path, *, every_s: float = EVERY_S) -> Iterator[RunStatus]:
     """How it stands, again and again, until no process holds the folder."""
     while True:
         status = read_status(folder)

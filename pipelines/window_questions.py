@@ -72,10 +72,16 @@ class Neighbours:
 
     def of(self, own: Sequence[str], count: int) -> list[str]:
         """The `count` nearest to the mean of some documents, without these; of two as near the smaller id."""
-        mean = self._vectors[[self._place[name] for name in own]].mean(axis=0)
-        alike = np.round(self._vectors @ mean, 6)
-        order = sorted(range(len(self._ids)), key=lambda place: (-alike[place], self._ids[place]))
-        return [self._ids[place] for place in order if self._ids[place] not in own][:count]
+        places = [self._place[name] for name in own]
+        alike = np.round(self._vectors @ self._vectors[places].mean(axis=0), 6)
+        alike[places] = -np.inf
+        count = min(count, len(alike) - len(set(places)))
+        if count < 1:
+            return []
+        least = np.partition(alike, -count)[-count]  # of those who are in; more may be as near
+        near = np.flatnonzero(alike >= least).tolist()
+        near.sort(key=lambda place: (-alike[place], self._ids[place]))
+        return [self._ids[place] for place in near[:count]]
 
 
 def _files(run: Path, table: str) -> list[Path]:

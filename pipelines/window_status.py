@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pipelines.files import is_held
-from pipelines.status import read_status
+from pipelines.status import EVERY_S, read_status
 from pipelines.windows import PLAN, RUNS, Window, folders, read_plan, read_window
 from schemas import TrailforgeError
 
@@ -40,6 +42,15 @@ class WindowStatus:
 def windows_of(root: Path) -> list[WindowStatus]:
     """The windows that were begun in a root, the earliest first; none for a folder that is no root."""
     return [_status(folder) for folder in folders(root) if (folder / PLAN).is_file()]
+
+
+def follow_windows(root: Path, *, every_s: float = EVERY_S) -> Iterator[list[WindowStatus]]:
+    """`windows_of`, again and again, until no process works on any of them."""
+    while True:
+        yield (windows := windows_of(root))
+        if all(window.state != "running" for window in windows):
+            return
+        time.sleep(every_s)
 
 
 def _status(folder: Path) -> WindowStatus:

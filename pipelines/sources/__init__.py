@@ -6,7 +6,7 @@ A row that cannot be used comes out as an `InvalidRow` in its place; only a file
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -35,6 +35,8 @@ _READERS: tuple[_Reader, ...] = (musique, twowiki, hotpotqa, jsonl)
 
 FORMATS = ("auto", *(reader.NAME for reader in _READERS))
 """What `read_questions` takes as `format`."""
+_DOCUMENT = frozenset({"title", "text", "content", "abstract", "description"})
+"""Fields of documents, any of which tells that a row without a question may be one."""
 
 
 def read_questions(
@@ -84,8 +86,7 @@ def _read(
     try:
         fields = Fields(row.value)
         if reader is None:
-            names = ", ".join(FORMATS[1:])
-            raise InvalidInput(f"its fields are those of no known format ({names})")
+            raise InvalidInput(_unknown(row.value))
         question = reader.read(fields)
         if question.id in seen:
             raise InvalidInput(f"a question with the id {question.id!r} came before", field="id")
@@ -94,6 +95,13 @@ def _read(
         return InvalidRow(file=str(path), row=row.row, field=error.field, problem=error.problem, payload=row.text)
     seen.add(question.id)
     return question
+
+
+def _unknown(fields: Mapping[str, object]) -> str:
+    problem = f"its fields are those of no known format ({', '.join(FORMATS[1:])})"
+    if "question" in fields or not _DOCUMENT & fields.keys():
+        return problem
+    return f"{problem}; these look like documents: `trailforge document-bundles --documents` takes them"
 
 
 def _check_has(question: Question, needs_paragraphs: bool, needs_decomposition: bool) -> None:

@@ -180,8 +180,14 @@ def open_source(
     if path.is_dir():
         if (path / "triples").is_dir():
             return Codex(path)
-        if not (path / "triples.tsv").is_file():
+        if any(path.glob("wikidata5m*")):
             return Wikidata5M(path)
+        if not (path / "triples.tsv").is_file():
+            raise InvalidInput(
+                "holds neither Wikidata5M's files, nor CoDEx's triples/, nor triples.tsv; tables of triples are given "
+                "by file: trailforge kg build triples.parquet --entities names.jsonl --out KG",
+                file=path,
+            )
         entities = [file for file in (path / "entities.tsv", *entities) if file.is_file()]
         relations = [file for file in (path / "relations.tsv", *relations) if file.is_file()]
         path = path / "triples.tsv"

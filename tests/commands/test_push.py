@@ -35,7 +35,7 @@ def other() -> None:
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """A Hub that knows the token of this process."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # its storage speaks a protocol of its own
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)  # as for a person: the command knows better
     monkeypatch.setenv(VARIABLE, TOKEN)
     with running_hub() as found:
         monkeypatch.setenv("HF_ENDPOINT", found.url)

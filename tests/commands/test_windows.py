@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from cli import app
+from pipelines import window_status
+from pipelines.window_status import State, WindowStatus
 from schemas import InvalidInput, OutOfBand, TrailforgeError
 from tests.support.finished_runs import mcts_rows, mcts_run, question
 
@@ -31,6 +34,26 @@ def test_a_dry_run_says_what_would_go(tmp_path: Path) -> None:
     assert said[1].endswith("2026-11-20: would go") and len(list(tmp_path.iterdir())) == 3
     assert run("retain", tmp_path, "--keep", 1).splitlines()[1].endswith("2026-11-20: removed")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["2026-11-19", "2026-11-21"]
+
+
+@pytest.mark.parametrize("option", [["--dry-run"], []])
+def test_that_nothing_is_to_be_removed_is_said(tmp_path: Path, option: list[str]) -> None:
+    (tmp_path / "2026-11-21").mkdir()
+    (tmp_path / "2026-11-21" / "window.json").write_text("{}")
+    assert "nothing to remove" in run("retain", tmp_path, "--keep", 3, *option)
+
+
+def test_a_root_is_watched_until_no_window_is_worked_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window is held for two rounds; printed once each, and once more when it is free."""
+    (tmp_path / "2026-11-20").mkdir()
+    (tmp_path / "2026-11-20" / "plan.json").write_text("{}")
+    states: Iterator[State] = iter(["running", "running", "running", "stopped"])  # the first: is it a root?
+    monkeypatch.setattr(
+        window_status, "_status", lambda folder: WindowStatus(day=folder.name, state=next(states), next="", runs={})
+    )
+    monkeypatch.setattr(window_status.time, "sleep", lambda seconds: None)
+    said = [json.loads(line) for line in run("status", tmp_path, "--watch", "--json").splitlines()]
+    assert [each["state"] for each in said] == ["running", "running", "stopped"] and next(states, None) is None
 
 
 def test_status_tells_of_every_window_of_a_root(tmp_path: Path) -> None:

@@ -96,13 +96,13 @@ def run_folder(tmp_path: Path) -> Path:
 
 def test_episodes_are_found_by_uid_and_question_and_counted_by_who_led_them(run_folder: Path) -> None:
     def uids(id: str | None = None, count: int = 9) -> list[str]:
-        return [row.uid for row in run_views.find_episodes(run_folder, id, count)]
+        return [row.uid for row in run_views.find_episodes(run_folder, id, None, count)]
 
     assert uids() == [EPISODE.uid, "u2"] and uids(count=1) == uids(EPISODE.uid) == uids(EPISODE.question_id)
     assert uids("u2") == uids("q2") == ["u2"]
     assert run_views.episode_origins(run_folder) == {"oracle": 1, "policy": 1}
     with pytest.raises(InvalidInput, match="no episode u9 in this run"):
-        run_views.find_episodes(run_folder, "u9", 1)
+        run_views.find_episodes(run_folder, "u9", None, 1)
 
 
 def test_questions_are_found_by_uid_entity_and_shape_and_counted_by_shape(run_folder: Path) -> None:

@@ -130,6 +130,13 @@ def test_invalid_rows_of_several_kinds_stay_in_the_order_of_the_file(tmp_path: P
     assert [row.uid for row in rejected] == [f"{source}:{n}" for n in (61, 62, 63)]
 
 
+def test_a_file_of_documents_is_told_where_documents_go(tmp_path: Path) -> None:
+    source = tmp_path / "q.jsonl"
+    source.write_text('{"title": "Basel", "text": "Basel lies on the Rhine."}\n' * 3)
+    with pytest.raises(InvalidInput, match=r"these look like documents: `trailforge document-bundles --documents`"):
+        take_in(source, tmp_path / "run", CONFIG, None)
+
+
 @pytest.mark.parametrize("content", ["", "\n\n", "[]"])
 def test_a_file_without_questions_is_refused(tmp_path: Path, content: str) -> None:
     source = tmp_path / "q.jsonl"

@@ -39,6 +39,18 @@ def test_the_front_matter_names_the_tables_that_have_files(original_kg: Mapping[
         assert len(list(run.folder.glob(files["path"]))) == len(list((run.folder / config["config_name"]).iterdir()))
 
 
+def test_the_card_speaks_of_pairs_where_there_are_some(original_kg: Mapping[str, FinishedKg]) -> None:
+    told = {}
+    for name in ("free", "guided"):
+        files = original_kg[name].manifest.files
+        told[any(f.path.startswith("pairs/") and f.rows for f in files)] = text_of(original_kg[name])
+    assert True not in told or "`pairs` holds a good and a bad episode" in told[True]
+    some = original_kg["free"]
+    without = replace(some.manifest, files=tuple(f for f in some.manifest.files if not f.path.startswith("pairs/")))
+    figures = kg_card._summary(without, some.dataset.configuration(some.settings), kg_card._Figures())
+    assert "There are no pairs." in figures and "`pairs`" not in figures
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_funnel_cost_and_origin_are_those_of_the_manifest(original_kg: Mapping[str, FinishedKg], name: str) -> None:
     m, text = original_kg[name].manifest, text_of(original_kg[name])

@@ -52,7 +52,13 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"lacks wikidata5m_inductive_test\.txt"):
         build_kg(Wikidata5M(files), tmp_path / "store")
     with pytest.raises(InvalidInput, match="lacks"):
-        build_kg(open_source(tmp_path), tmp_path / "store")
+        build_kg(open_source(files), tmp_path / "store")
+
+
+def test_a_folder_of_other_tables_is_told_of_tables_of_triples(tmp_path: Path) -> None:
+    (tmp_path / "triples.parquet").write_bytes(b"")
+    with pytest.raises(InvalidInput, match=r"nor triples\.tsv; .*trailforge kg build triples\.parquet --entities"):
+        open_source(tmp_path)
 
 
 def test_codex_as_published(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""Every shipped preset is read by what it is for, and opens what can be opened without its model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flows.configuration import CONFIGS, configured_for_all
+from inference.vllm_server import VllmServer
+from pipelines.config import MctsRunConfig, server_config
+from pipelines.kg_config import GraphRunConfig, KgRunConfig
+from presets import datasets_of, load_preset, preset_names, training_preset_names
+from retrieval import Encoder, check_retrieval, open_retrieval
+from tests.support.kg_agent import paths_store
+from training.config import load_train_preset
+from training.searched import open_environment
+
+SAMPLE = Path(__file__).parents[2] / "sample_data"
+PAIRS = [(name, dataset) for name in preset_names() for dataset in datasets_of(name)]
+
+
+def test_the_demo_is_for_all_data_sets_and_each_other_preset_for_one() -> None:
+    assert [dataset for name, dataset in PAIRS if name == "demo"] == list(CONFIGS)
+    assert {dataset for name, dataset in PAIRS if name != "demo"} == set(CONFIGS)
+
+
+@pytest.mark.real_model
+@pytest.mark.parametrize(("name", "dataset"), PAIRS)
+def test_a_preset_opens_what_it_searches(name: str, dataset: str, tmp_path: Path) -> None:
+    """With the packaged encoder in the place of one that would have to be fetched."""
+    config = configured_for_all(name, None, None)[dataset]
+    assert isinstance(config, CONFIGS[dataset]) and config.hash and config.prompt_version and config.longest_reply > 0
+    if isinstance(config, GraphRunConfig):
+        config = config.on_graph(paths_store(tmp_path / "graph").folder)
+        assert config.kg_hash
+    if isinstance(config, KgRunConfig | MctsRunConfig):
+        retrieval = replace(config.retrieval, encoder="minilm")
+        check_retrieval(retrieval)
+        assert open_retrieval(retrieval)
+    elif config.encoder_name is not None:
+        assert Encoder(config.encoder_name).dimension == 384
+
+
+@pytest.mark.parametrize(("name", "dataset"), [pair for pair in PAIRS if "server" in load_preset(*pair)])
+def test_a_presets_server_has_a_command(name: str, dataset: str) -> None:
+    config, model = server_config(load_preset(name, dataset), source=name, record=CONFIGS[dataset])
+    assert model in VllmServer(config, model).command_line
+
+
+@pytest.mark.real_model
+@pytest.mark.parametrize("name", training_preset_names())
+def test_a_training_preset_opens_what_its_agents_search(name: str, tmp_path: Path) -> None:
+    preset = load_train_preset(name)
+    if preset.protocol == "r_search":
+        pytest.skip("plans search a finished run: tests.commands.test_training")
+    search = replace(preset.retrieval, encoder="minilm")
+    documents = tmp_path / "passages.jsonl"
+    documents.write_text('{"title": "Basel", "text": "Basel lies on the Rhine."}\n')
+    if search.kind == "dense":
+        from retrieval import build_index
+
+        documents = tmp_path / "index"
+        prefixes = {"passage_prefix": search.passage_prefix, "query_prefix": search.query_prefix}
+        build_index(tmp_path / "passages.jsonl", documents, **prefixes)
+    graph = paths_store(tmp_path / "graph").folder
+    environment = open_environment(preset.protocol, [documents], search=search, kg=graph, top_k=preset.rl.top_k)
+    environment.check(preset.protocol)
