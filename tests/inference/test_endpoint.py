@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,10 +17,12 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.progress import _status
 from inference import Caps, Sampling, SqliteLedger
 from inference.charges import own_tokens, reported_tokens
 from inference.endpoint import Endpoint, Failure
 from inference.wire import Answer, Wire
+from pipelines.progress import OPERATIONAL
 from schemas import BudgetExceeded, InvalidInput, ProviderError, ServerUnavailable
 from tests.inference.support import ModelServer, answer, chat, completion, failure, model_server, reply_to
 from tests.inference.test_client import client_of
@@ -362,3 +365,16 @@ async def test_half_a_key_is_not_told_either(server: ModelServer, before: int, m
         with pytest.raises(ProviderError) as caught:
             await client.complete(chat())
     assert "sk-0" not in str(caught.value)
+
+
+# What people see of it
+
+
+async def test_no_figure_of_the_client_is_taken_for_rows(server: ModelServer) -> None:
+    async with client_of(server.url) as client:
+        assert set(client.told) <= OPERATIONAL
+
+
+def test_progress_says_how_many_replies_were_counted_here() -> None:
+    assert "(3 replies counted here: their usage was missing or impossible)" in _status(Counter(disbelieved_usage=3))
+    assert "counted here" not in _status(Counter())
