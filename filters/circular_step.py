@@ -12,7 +12,7 @@ from rewards import normalize_answer
 from schemas import Step, Trajectory, Verdict
 
 REASON = "circular_step"
-_REFERENCE = re.compile(r"#(\d+)")
+_REFERENCE = re.compile(r"#(\d{1,9})")  # as in `mcts.plan`
 _CHOICE = re.compile(r"\bor\b|\bbetween\b|#\d+.*#\d+", re.IGNORECASE)
 
 

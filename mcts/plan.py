@@ -16,9 +16,9 @@ ENTITY = "[E]"
 
 DropReason = Literal["malformed", "identical", "no_progress", "invalid"]
 
-_REFERENCE = re.compile(r"#(\d+)")
+_REFERENCE = re.compile(r"#(\d{1,9})")
+"""Nine digits suffice to be out of range, and keep `int` from refusing a longer number."""
 _NAMED = re.compile(r"#\d+|(?<!^)\b(?:[A-Z][\w'’-]*|\d[\w.,-]*)")
-_RELATION_HOP = re.compile(r"^(?P<subject>.+?)\s*>>\s*(?P<relation>.+?)\s*\??$")
 _EMPTY_WORDS = set(
     "a an the who whom whose what which is are was were be been do does did has have had of in on at from "
     "to for by with as it its that this there".split()
@@ -143,8 +143,9 @@ def gold_plan(hops: tuple[Hop, ...]) -> Plan:
 
 
 def _as_question(hop: str) -> str:
-    relation = _RELATION_HOP.match(hop)
-    text = as_question(relation["subject"], relation["relation"]) if relation else hop
+    subject, _, relation = (part.strip() for part in hop.partition(">>"))
+    relation = relation.removesuffix("?").rstrip()
+    text = as_question(subject, relation) if subject and relation else hop
     text = text.strip().rstrip("? ").strip()
     return f"{text[:1].upper()}{text[1:]}?"
 

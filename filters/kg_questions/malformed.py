@@ -34,7 +34,7 @@ def _problems(row: KgQuestion) -> Iterator[str]:
         yield f"{len(row.decomposition)} sub-questions for {len(row.chain.found)} findings"
         return
     for hop, node in zip(row.decomposition, row.chain.found, strict=True):
-        used = tuple(sorted({int(number) for number in re.findall(r"#(\d+)", hop.question)}))
+        used = tuple(sorted({int(number) for number in re.findall(r"#(\d{1,9})", hop.question)}))
         if used != row.chain.needed_for(node):
             yield f"{hop.question!r} refers to {used or 'nothing'}, not to {row.chain.needed_for(node) or 'nothing'}"
         if not hop.question.endswith("?"):

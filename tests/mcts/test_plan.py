@@ -175,3 +175,9 @@ def test_what_a_sub_question_is_about() -> None:
     assert named("Who was the captain of #2 when #1 sailed in 1831?") == {"#1", "#2", "1831"}
     assert named("Who wrote On the Origin of Species?") == {"On", "Origin", "Species"}
     assert named("What is it?") == frozenset()
+
+
+def test_a_reference_may_have_any_number_of_digits() -> None:
+    """A model that repeats itself writes thousands, more than `int` reads."""
+    assert references("Who led #" + "1" * 5000 + "?")[0] > 1
+    assert plan_problem(Plan(sub_questions=("Who led #" + "1" * 5000 + "?",)))
