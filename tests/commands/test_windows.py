@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,7 +46,8 @@ def test_a_root_is_watched_until_no_window_is_worked_on(tmp_path: Path, monkeypa
     """A window is held for two rounds; printed once each, and once more when it is free."""
     (tmp_path / "2026-11-20").mkdir()
     (tmp_path / "2026-11-20" / "plan.json").write_text("{}")
-    states: Iterator[State] = iter(["running", "running", "running", "stopped"])  # the first: is it a root?
+    held: list[State] = ["running", "running", "running", "stopped"]  # the first: is it a root?
+    states = iter(held)
     monkeypatch.setattr(
         window_status, "_status", lambda folder: WindowStatus(day=folder.name, state=next(states), next="", runs={})
     )
