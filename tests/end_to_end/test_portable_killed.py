@@ -212,7 +212,7 @@ def test_the_model_server_is_killed(site: Site, workers: cluster.Cluster) -> Non
     kills.append(finished_files(out))
     time.sleep(1)
     site.model.start()
-    site.has_asked(MOMENTS[1], process)
+    site.has_asked(MOMENTS[-1], process)
     site.model.kill()
     kills.append(finished_files(out))
     assert process.wait(300) == 3, site.log(out) + workers.log()
