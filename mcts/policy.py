@@ -98,11 +98,7 @@ class RulePolicy:
         )
         prompt = fill(self._prompts.choose_split, question=sub_question, candidates=listing)
         reply = await self._asker.text(prompt, purpose="choose", sampling=Sampling(max_tokens=4, stop=("\n",)))
-<<<<<<< HEAD
-        number = re.search(r"\d+", reply.answer or "")
-=======
-        number = re.search(r"\d{1,9}", reply.text)
->>>>>>> w-parsers
+        number = re.search(r"\d{1,9}", reply.answer or "")
         chosen = int(number[0]) - 1 if number else 0
         return chosen if 0 <= chosen < len(candidates) else 0
 
