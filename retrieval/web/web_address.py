@@ -31,4 +31,6 @@ def canonical_url(url: str) -> str:
     kept = [
         (name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if not _TRACKS.fullmatch(name)
     ]
-    return urlunsplit(("https", _WWW.sub("", parts.netloc.lower()), parts.path.rstrip("/"), urlencode(kept), ""))
+    return urlunsplit(
+        ("https", _WWW.sub("", parts.netloc.lower()), parts.path.rstrip("/"), urlencode(kept, errors="replace"), "")
+    )
