@@ -1,4 +1,4 @@
-"""A shipped preset as a person starts it, with the packaged encoder in the place of one that would have to be fetched."""
+"""A shipped preset as a person starts it, with the packaged encoder instead of one that would have to be fetched."""
 
 from __future__ import annotations
 
