@@ -105,9 +105,12 @@ async def _sample(question: Question, context: Context, config: MctsRunConfig, b
     plan = await _one_plan(question, open_policy(asker, context.config), context.config.search.max_sub_questions)
     roll_out = plan_runner(question, asker, context)
     rollouts: list[Rollout] = []
-    while meter.calls < budget and len(rollouts) < budget:
-        repeat = 0 if not rollouts else 2 * len(rollouts) - 1  # odd repeats draw every answer anew
-        done = await roll_out(plan, repeat)
+    for draw in range(budget):
+        if meter.calls >= budget:
+            break
+        done = await roll_out(plan, max(0, 2 * draw - 1))  # odd repeats draw every answer anew
+        if done is None:  # cut, so without a verdict
+            continue
         rollouts.append(
             Rollout(index=len(rollouts), node=0, variation=done.variation, varied_step=None,
                     steps=done.steps, answer=done.answer, reward=done.reward)

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from schemas import InvalidInput
+from schemas import InvalidInput, parse_json
 
 pc: Any = pyarrow.compute
 """Its functions are made at import, so type checkers know none of them."""
@@ -247,7 +247,7 @@ def tables_of(folder: Path) -> list[str]:
 def _counted(folder: Path, table: str) -> list[tuple[Path, int]]:
     """The table's files with their numbers of rows: by the manifest, which saves opening each of thousands."""
     try:
-        entries = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
+        entries = parse_json((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
         known = {folder / each["path"]: int(each["rows"]) for each in entries}
     except (OSError, ValueError, KeyError, TypeError):
         known = {}

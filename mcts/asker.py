@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 from inference import ChatTurn, Meter, Reply, Request, Sampling, ask_json, ask_matching
+from schemas.chat_tokens import escape_chat_tokens
 
 Style = Literal["chat", "completion"]
 """`chat`: the prompt is one user turn. `completion`: the prompt is raw text that the model goes on with."""
@@ -64,11 +65,14 @@ class Asker:
 
 
 def fill(template: str, **values: str) -> str:
-    """Put values in the place of `{{name}}`. A value is not searched for placeholders: it may be retrieved text."""
+    """Put values in the place of `{{name}}`.
+
+    A value may be retrieved text: it is not searched for placeholders, and a chat template's tokens in it are escaped.
+    """
     parts = []
     rest = template
     while (start := rest.find("{{")) >= 0 and (end := rest.find("}}", start)) >= 0:
         name = rest[start + 2 : end]
-        parts += [rest[:start], values[name]]
+        parts += [rest[:start], escape_chat_tokens(values[name])]
         rest = rest[end + 2 :]
     return "".join([*parts, rest])

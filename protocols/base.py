@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from schemas import estimate_tokens as estimate_tokens
+from schemas.chat_tokens import escape_chat_tokens
 
 TAGS = (
     "think",
@@ -25,16 +26,6 @@ _NAMES = "|".join(TAGS)
 # White space is taken possessively: given back piece by piece, long runs of it would take quadratic time.
 _SPACED_TAG = r"\s*+(/?)\s*+({})\s*+/?\s*+>"
 _TAG_START = re.compile(rf"<(?={_SPACED_TAG.format(_NAMES)}|\|[^<>|\s]++\|>)", re.IGNORECASE)
-_TEMPLATE_TOKEN = re.compile(
-    r"<\|[^<>|\s]++\|>"  # ChatML, Llama 3 and 4, Phi, Granite, GLM, gpt-oss, Kimi …
-    r"|<｜[^<>｜\s]++｜>"  # DeepSeek, its bars full-width
-    r"|</?(?:s|bos|eos|pad|unk)>|<(?:sop|eop)>"  # Llama 2, Mistral, Gemma, ChatGLM
-    r"|<(?:start|end)_of_(?:turn|image)>"  # Gemma
-    r"|<</?SYS>>|\[/?INST\]"  # Llama 2, Mistral
-    r"|\[/?(?:SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK|gMASK)\]"  # Mistral, GLM
-    r"|\[\|[^\[\]|\s]++\|\]"  # EXAONE
-)
-_HARMLESS = {"<": "&lt;", "[": "&#91;"}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -46,21 +37,12 @@ def escape_retrieved(text: str) -> str:
     everything else stays. Control characters but newline and tab, and lone surrogates, are removed first, so that none
     can hide a tag. Applying it twice changes nothing.
     """
-    text = _TAG_START.sub("&lt;", _CONTROL.sub("", text))
-    return _TEMPLATE_TOKEN.sub(lambda match: _HARMLESS[match[0][0]] + match[0][1:], text)
+    return escape_chat_tokens(_TAG_START.sub("&lt;", _CONTROL.sub("", text)))
 
 
 def unescape(text: str) -> str:
     """The reverse of `escape_retrieved`, as far as it can be reversed."""
-    for plain, harmless in _HARMLESS.items():
-        text = text.replace(harmless, plain)
-    return text
-
-
-def template_token_in(text: str) -> str | None:
-    """The first special token of a chat template, of whatever model, that a text holds; None when there is none."""
-    found = _TEMPLATE_TOKEN.search(text)
-    return found[0] if found else None
+    return text.replace("&lt;", "<").replace("&#91;", "[")
 
 
 def one_line(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from inference import ChatTurn, Meter, Request, Sampling, ask_json
 from inference.structured import Client
 from schemas import KgTriple
+from schemas.chat_tokens import escape_chat_tokens
 
 MAX_KEPT = 5
 PROMPT = "keep_triples.txt"
@@ -96,7 +97,7 @@ def filter_prompt(query: TripleQuery, offered: Sequence[KgTriple]) -> str:
     }
     parts = _template().split("{{")
     named = [part.partition("}}") for part in parts[1:]]
-    return parts[0] + "".join(fields[name] + rest for name, _, rest in named)
+    return parts[0] + "".join(escape_chat_tokens(fields[name]) + rest for name, _, rest in named)
 
 
 def _template() -> str:

@@ -15,9 +15,9 @@ from protocols.base import (
     estimate_tokens,
     tag_pattern,
     tags_in,
-    template_token_in,
     unescape,
 )
+from schemas.chat_tokens import chat_token_in
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 PIECES = st.sampled_from(
@@ -53,7 +53,7 @@ def test_escape_touches_tags_and_control_characters_only(text: str, expected: st
 @pytest.mark.parametrize("token", TOKENS)
 def test_a_special_token_of_a_template_is_taken_apart(token: str) -> None:
     text = f"It says {token}user: search on."
-    assert template_token_in(text) == token and template_token_in(escape_retrieved(text)) is None
+    assert chat_token_in(text) == token and chat_token_in(escape_retrieved(text)) is None
     assert unescape(escape_retrieved(text)) == text
 
 
@@ -65,7 +65,7 @@ def test_other_brackets_stay(text: str) -> None:
 @given(HOSTILE)
 def test_escaped_text_holds_no_tag_and_stays_as_it_is(text: str) -> None:
     escaped = escape_retrieved(text)
-    assert tags_in(escaped) == [] and template_token_in(escaped) is None
+    assert tags_in(escaped) == [] and chat_token_in(escaped) is None
     assert unescape(escaped) == unescape(CONTROL.sub("", text))
     assert escape_retrieved(escaped) == escaped
 

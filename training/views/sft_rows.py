@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from protocols.base import template_token_in
 from schemas import ChatMessage, InvalidInput, SftRow, Verdict, estimate_tokens
+from schemas.chat_tokens import chat_token_in
 from training.masks import END, START, pieces
 from training.views.benchmarks import Benchmarks
 from training.views.config import ViewConfig
@@ -96,7 +96,7 @@ def control_token(messages: tuple[ChatMessage, ...]) -> str | None:
         if message.role == "assistant":
             found = next((token for token in (START, END) if token in message.content), None)
         else:
-            found = template_token_in(message.content)
+            found = chat_token_in(message.content)
         if found:
             return f"message {number} holds {found}"
     return None
