@@ -11,7 +11,7 @@ import asyncio
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -75,18 +75,13 @@ class _Write:
     kept: asyncio.Future[Reply]
 
     def end(self, outcome: Reply | TrailforgeError) -> None:
-        """Give it to who waits, if anyone still does."""
-
-        def resolve() -> None:
-            if self.kept.done():
-                return
-            if isinstance(outcome, Reply):
-                self.kept.set_result(outcome)
-            else:
-                self.kept.set_exception(outcome)
-
-        with suppress(RuntimeError):  # the loop is closed
-            self.loop.call_soon_threadsafe(resolve)
+        """Give it to who waits, if anyone still does. On their loop."""
+        if self.kept.done():
+            return
+        if isinstance(outcome, Reply):
+            self.kept.set_result(outcome)
+        else:
+            self.kept.set_exception(outcome)
 
 
 class SqliteLedger:
@@ -100,6 +95,8 @@ class SqliteLedger:
         self._writer: sqlite3.Connection | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._waiting: deque[_Write] = deque()
+        self._is_called = False
+        """The thread will look at what is waiting."""
 
     async def find(self, key: str) -> Reply | None:
         """See `Ledger`. A file is read faster than another thread is asked."""
@@ -120,7 +117,9 @@ class SqliteLedger:
         write = _Write(reply, request.family, packed(request, reply), loop, loop.create_future())
         self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix="trailforge-ledger")
         self._waiting.append(write)
-        self._thread.submit(self._commit_waiting)  # once for each, so that nobody is forgotten; most find nothing to do
+        if not self._is_called:
+            self._is_called = True
+            self._thread.submit(self._commit_waiting)
         return await write.kept
 
     def entries(self) -> int:
@@ -184,18 +183,17 @@ class SqliteLedger:
         return None
 
     def _commit_waiting(self) -> None:
-        """Runs in the thread."""
-        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST_PER_COMMIT))]
-        try:
-            kept = self._commit(batch) if batch else []
-        except BaseException as error:  # whatever it is, nobody may wait for ever
-            self._close_writer()  # which rolls back
-            failure = error if isinstance(error, TrailforgeError) else _output_error(self.path, error)
-            for write in batch:
-                write.end(failure)
-            return
-        for write, reply in zip(batch, kept, strict=True):
-            write.end(reply)
+        """Runs in the thread, until nobody waits."""
+        self._is_called = False  # first: who comes from here on calls again
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST_PER_COMMIT))]
+            try:
+                outcomes: Sequence[Reply | TrailforgeError] = self._commit(batch)
+            except BaseException as error:  # whatever it is, nobody may wait for ever
+                self._close_writer()  # which rolls back
+                failure = error if isinstance(error, TrailforgeError) else _output_error(self.path, error)
+                outcomes = [failure] * len(batch)
+            _end_all(batch, outcomes)
 
     def _commit(self, batch: list[_Write]) -> list[Reply]:
         """What the ledger holds for each from now on."""
@@ -214,6 +212,21 @@ class SqliteLedger:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+
+
+def _end_all(writes: Sequence[_Write], outcomes: Sequence[Reply | TrailforgeError]) -> None:
+    """Wake each loop once, however many of its calls were kept."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[_Write, Reply | TrailforgeError]]] = {}
+    for write, outcome in zip(writes, outcomes, strict=True):
+        by_loop.setdefault(write.loop, []).append((write, outcome))
+    for loop, ended in by_loop.items():
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_end_each, ended)
+
+
+def _end_each(ended: Iterable[tuple[_Write, Reply | TrailforgeError]]) -> None:
+    for write, outcome in ended:
+        write.end(outcome)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
