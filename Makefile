@@ -60,7 +60,7 @@ test: install  ## the tests, in JOBS=2 processes; ARGS="-m 'not slow'" leaves ou
 test-vllm: install $(VLLM_WEIGHTS)  ## tests against a real vLLM on this CPU: .venv-vllm/ (4 GB, 3 to 11 minutes), no part of check
 	@TRAILFORGE_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest -m vllm $(ARGS)
 
-fuzz: install  ## hostile inputs for every parser, 20,000 each (hours on two cores); ARGS="--only react --cases 500 --seed 1"
+fuzz: install  ## hostile inputs for every parser, 20,000 each (half an hour); ARGS="--only react --cases 500 --seed 1"
 	@$(BIN)/python -m tests.fuzz --jobs $(JOBS) $(ARGS)
 
 # It cannot share our environment (see pyproject.toml). The three packages come along and keep vLLM from starting.
