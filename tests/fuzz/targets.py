@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.fuzz import files, replies
+from tests.fuzz import files, replies, runs
 from tests.fuzz.target import Target
 
-TARGETS: dict[str, Target] = {target.name: target for target in (*replies.TARGETS, *files.TARGETS)}
+TARGETS: dict[str, Target] = {target.name: target for target in (*replies.TARGETS, *files.TARGETS, *runs.TARGETS)}
 """By name, in the order in which they are run."""

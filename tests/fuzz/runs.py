@@ -1,0 +1,93 @@
+"""Targets that read what a run keeps in its folder, as a full disk or a stranger's editor may leave it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import zstandard
+
+from inference import Usage
+from inference.entries import packed, unpacked
+from inference.request import ChatTurn, Reply, Request, Sampling
+from pipelines.finish import read_manifest
+from pipelines.intake import read_settings
+from pipelines.shards import Receipt, Shard, load_receipt
+from schemas import FileEntry, InvalidInput, Manifest, OutputError, to_dict, version_of
+from tests.fuzz.target import Target
+
+_TOKENS = (
+    *(b"{", b"}", b"[", b"]", b'"', b",", b":", b"null", b"true", b"-1", b"1.5", b"NaN", b"9" * 400, b"\xff", b"{}"),
+    *(b'"path": ', b'"rows": ', b'"sha256": ', b'"stages": ', b'"usage": ', b'"config": ', b'"shards": ', b"\\ud800"),
+)  # fmt: skip
+
+
+def _deep() -> list[bytes]:
+    return [b"[" * levels + b"]" * levels for levels in (500, 2000, 50_000)]
+
+
+def _in_folder(name: str, read: Callable[[Path], object]) -> Callable[[bytes, Path], None]:
+    def run(case: bytes, folder: Path) -> None:
+        (folder / name).write_bytes(case)
+        read(folder)
+
+    return run
+
+
+def _entry() -> list[bytes]:
+    prompt = (ChatTurn(role="user", content="Who?"),)
+    request = Request(model="m", prompt=prompt, sampling=Sampling(max_tokens=8), seed=0)
+    reply = Reply(
+        text="Lang", reasoning="", finish_reason="stop", prompt_tokens=3, completion_tokens=1, key=request.key
+    )
+    return [zstandard.decompress(packed(request, reply))]
+
+
+def _bombs() -> list[bytes]:
+    huge = zstandard.compress(b" " * 120_000_000)
+    return [*map(zstandard.compress, _deep()), huge, b"\x28\xb5\x2f\xfd" * 10, huge[:-3]]
+
+
+def _receipt() -> list[bytes]:
+    entry = FileEntry(path="sft/part-0.parquet", rows=1, sha256="0" * 64)
+    shard = Shard(name="part-0", input="bundles/part-0.parquet", first=0, rows=1)
+    receipt = Receipt(shard="part-0", files=(entry,), stages=(), usage=Usage(calls=1), shards=(shard,))
+    return [json.dumps(to_dict(receipt)).encode()]
+
+
+TARGETS = (
+    Target(
+        name="ledger_blob",
+        run=lambda case, _: unpacked("0" * 64, case),
+        may_raise=(),
+        samples=_entry,
+        tokens=(*_TOKENS, b'"reply": ', b'"request": ', b'"text": ', b'"prompt": '),
+        aimed=_bombs,
+        packed=zstandard.compress,
+    ),
+    Target(
+        name="manifest",
+        run=_in_folder("manifest.json", read_manifest),
+        may_raise=(InvalidInput,),
+        samples=lambda: [json.dumps({"schema_version": version_of(Manifest), "files": [], "inputs": []}).encode()],
+        tokens=_TOKENS,
+        aimed=_deep,
+    ),
+    Target(
+        name="run_json",
+        run=_in_folder("run.json", read_settings),
+        may_raise=(InvalidInput, OutputError),
+        samples=lambda: [b'{"dataset": "a", "run_id": "b", "config": "{}", "shards": [], "limit": null}'],
+        tokens=_TOKENS,
+        aimed=_deep,
+    ),
+    Target(
+        name="receipt",
+        run=_in_folder("part-0.json", lambda folder: load_receipt(folder / "part-0.json")),
+        may_raise=(OutputError,),
+        samples=_receipt,
+        tokens=_TOKENS,
+        aimed=_deep,
+    ),
+)
