@@ -36,6 +36,8 @@ _ENDS_CLAUSE = re.compile(
 )
 _ASIDE = re.compile(r"(?P<head>(?:The |the )?[^\W\d_a-z][^,]{0,60}), [^,]+, (?=(?P<verb>\w+) )")
 _UNPLAIN = re.compile(r"[\"“”?!\[\]{}$\\]")
+_LONGEST = 1000
+"""Characters of a sentence that is read: the patterns take more than linear time."""
 _LIST = re.compile(r"(?:^| )[^,]*, [^,]+(?:, [^,]+)* (?:and|or) ")
 
 
@@ -57,7 +59,7 @@ class Clause:
 def clauses_of(sentence: str) -> Iterator[Clause]:
     """The main clause, up to where another begins; and that with the second of two verbs joined by `and`."""
     text = sentence.strip()
-    if not text.endswith(".") or _UNPLAIN.search(text):
+    if not text.endswith(".") or len(text) > _LONGEST or _UNPLAIN.search(text):
         return
     text = text[:-1]
     match = _LEAD.match(text)

@@ -13,6 +13,8 @@ from functools import lru_cache
 from mcts.rules.spans import ENTITY, spans
 
 _GOOD_ENOUGH = 4.3
+_LONGEST = 1000
+"""Characters of a question that is read: the patterns take more than linear time."""
 
 
 def candidate_splits(sub_question: str) -> list[tuple[str, str]]:
@@ -29,7 +31,7 @@ def is_decomposable(sub_question: str) -> bool:
 def _ranked_splits(sub_question: str) -> tuple[tuple[float, tuple[str, str]], ...]:
     """(score, split), best first."""
     question = sub_question.strip()
-    if ENTITY in question:
+    if ENTITY in question or len(question) > _LONGEST:
         return ()
     if ">>" in question:
         return _relation_chain(question)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -279,3 +280,10 @@ def test_a_text_too_long_to_read_is_refused() -> None:
     assert is_question(f"Who is {'the mother of ' * 20}Ann?")
     assert not is_question(f"Who is {'the mother of ' * 2000}Ann?")
     assert candidate_splits(f"Who is {'the mother of ' * 200}Ann?") == []
+
+
+@pytest.mark.parametrize("text", ["his " + "a" * 100_000, "Who wrote " + "the book of " * 8_000 + "it?", " " * 100_000])
+def test_a_long_question_takes_no_long_time(text: str) -> None:
+    began = time.process_time()
+    assert candidate_splits(text) == [] and not is_decomposable(text)
+    assert time.process_time() - began < 1
