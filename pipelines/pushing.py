@@ -71,14 +71,15 @@ def checked_files(folder: Path, repo: str) -> list[LocalFile]:
     is no name of a repository.
     """
     _check_name(repo)
-    report, manifest = verify_run(folder), read_manifest(folder)
+    manifest = read_manifest(folder)
+    hashes = {entry.path: entry.sha256 for entry in manifest.files} if manifest else {}
+    receipts = [f"{RECEIPTS}/{path.name}" for path in sorted((folder / RECEIPTS).glob("*.json"))]
+    texts = [CARD, MANIFEST, SETTINGS, *receipts]
+    _check_secrets(folder, [*(name for name in texts if (folder / name).is_file()), *(hashes.keys() & {JSONL})])
+    report = verify_run(folder)
     if manifest is None or not report.is_clean:
         first = report.problems[0]
         raise CountMismatch(f"{folder} is not as it should be, so nothing was sent; trailforge verify tells: {first}")
-    hashes = {entry.path: entry.sha256 for entry in manifest.files}
-    receipts = [f"{RECEIPTS}/{path.name}" for path in sorted((folder / RECEIPTS).glob("*.json"))]
-    told = [CARD, MANIFEST, SETTINGS, *receipts]
-    _check_secrets(folder, [*told, *(name for name in hashes if name == JSONL)])
     plots = [f"plots/{path.name}" for path in sorted((folder / "plots").glob("*.png"))]
     return [
         LocalFile(
@@ -87,7 +88,7 @@ def checked_files(folder: Path, repo: str) -> list[LocalFile]:
             sha256=hashes.get(name) or sha256_of(folder / name),
             bytes=(folder / name).stat().st_size,
         )
-        for name in dict.fromkeys((*told, *plots, *hashes))
+        for name in dict.fromkeys((*texts, *plots, *hashes))
     ]
 
 

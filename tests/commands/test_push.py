@@ -13,6 +13,7 @@ from huggingface_hub.utils import _http
 from typer.testing import CliRunner
 
 from commands import push
+from inference.ledger import SqliteLedger
 from pipelines.files import sha256_of
 from pipelines.pushing import TOKEN as VARIABLE
 from pipelines.verify import verify_run
@@ -65,8 +66,7 @@ def there(repo: Repo, branch: str = "main") -> dict[str, bytes]:
 
 def test_a_run_goes_in_one_commit_and_a_second_push_sends_nothing(finished_run: FinishedRun, hub: Hub) -> None:  # noqa: F811
     folder = finished_run.folder
-    (folder / "ledger").mkdir(exist_ok=True)
-    (folder / "ledger" / "calls.sqlite").write_bytes(b"secret")
+    SqliteLedger(folder / "ledger" / "calls.sqlite").entries()
     (folder / "curation").mkdir()
     told = run(folder, "--repo", REPO, "--private")
     repo, files = hub.repos[REPO], wanted(folder)

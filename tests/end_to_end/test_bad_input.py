@@ -314,7 +314,7 @@ def test_a_run_on_a_full_disk_stops_and_goes_on_when_there_is_room(
     paid = stats(lab.model)["calls"] - before
     assert 0 < paid < made.calls
     assert ended.code == 9
-    assert ended.error_line.startswith("error: cannot write ")
+    assert ended.error_line.startswith("error: cannot ")
     assert str(folder / "run") in ended.error_line
     assert "free some space and run the same command again" in ended.error_line
     assert leftovers(folder) == []
