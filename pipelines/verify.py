@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from inference.ledger import unpacked
+from inference.entries import unpacked
 from pipelines.accounting import check_balance
 from pipelines.dataset import LEDGER, Dataset
 from pipelines.datasets import dataset_of, row_checks_of
@@ -21,7 +21,6 @@ from schemas import (
     InvalidInput,
     Manifest,
     OutputError,
-    TrailforgeError,
     check_row_count,
     iter_parquet,
     to_dict,
@@ -75,22 +74,13 @@ def _ledger_problems(path: Path) -> Iterator[str]:
             if said != "ok":
                 yield f"damaged: {said.splitlines()[-1]}"
                 return
-            damaged = [key for key, blob in ledger.execute("SELECT key, value FROM calls") if not _unpacks(key, blob)]
+            entries = ledger.execute("SELECT key, value FROM calls")
+            damaged = [key for key, blob in entries if unpacked(key, blob) is None]
     except sqlite3.Error as error:
         yield f"damaged: {error}"
         return
     if damaged:
         yield f"the replies of {len(damaged)} calls cannot be read, the first {damaged[0]}"
-
-
-def _unpacks(key: str, blob: bytes) -> bool:
-    import zstandard
-
-    try:
-        unpacked(key, blob)
-    except (TrailforgeError, zstandard.ZstdError, ValueError, KeyError, TypeError):
-        return False
-    return True
 
 
 def _check_file(entry: FileEntry, folder: Path, record_of: Mapping[str, type], report: Report) -> bool:

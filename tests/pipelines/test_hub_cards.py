@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -180,8 +180,8 @@ def test_paths_of_this_machine_are_no_part_of_a_card(folder_of: Mapping[str, Pat
         assert str(tmp_path.parent.parent) not in (folder / "README.md").read_text()
 
 
-def test_a_kg_card_has_one_episode_of_each_kind_and_a_pair(original_kg: Mapping[str, FinishedKg]) -> None:
-    run = original_kg["guided"]
+def test_a_kg_card_has_one_episode_of_each_kind_and_a_pair(finished_kg: Callable[[str], FinishedKg]) -> None:
+    run = finished_kg("guided")
     rows: list[KgTrajectory] = run.rows("kg_trajectories")
     text = (run.folder / "README.md").read_text().split("## One example of each kind")[1]
     kinds = {f"led by {row.origin}" for row in rows} | {flag for row in rows for flag in row.flags}

@@ -148,7 +148,7 @@ def test_a_passage_needs_a_text_alone(tmp_path: Path) -> None:
         (b'{"text": "a"}\n{', "row 2: not JSON"),
         (b"[1]", "row 1: not a JSON object"),
         (b'{"text": "a", "more": ' + b"[" * 900 + b"]" * 900 + b"}", "row 1: not JSON"),
-        (b"\xff", "cannot be read"),
+        (b"\xff", "row 1: not UTF-8 text"),
         (gzip.compress(b'{"text": "a"}' * 99)[:-9], "cannot be read"),
     ],
 )
