@@ -30,7 +30,7 @@ from mcts.asker import Asker
 from protocols.episodes import EpisodeRun, run_episode
 from protocols.grammar import Observation, Search
 from protocols.kg_search import GRAMMAR
-from schemas import InvalidInput, KgConflict, KgTrajectory, Question
+from schemas import ITEM_ERRORS, InvalidInput, KgConflict, KgTrajectory, Question, TrailforgeError
 
 __all__ = [
     "Generated",
@@ -39,6 +39,7 @@ __all__ = [
     "KgFilter",
     "KgGeneratorConfig",
     "KgPromptNames",
+    "LostEpisode",
     "ReadingConfig",
     "SelfCheck",
     "generate",
@@ -49,10 +50,19 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LostEpisode:
+    """A draw without an end: a reply that it needed stayed malformed or cut, or its prompt grew too long."""
+
+    sample: int
+    error: TrailforgeError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
     """What one question gave: episodes that no filter has seen yet, in the order of their draws."""
 
     candidates: tuple[KgTrajectory, ...]
+    lost: tuple[LostEpisode, ...] = ()
     usage: Usage = field(default_factory=Usage)
     """Of the distinct calls behind it."""
 
@@ -61,7 +71,7 @@ async def generate(question: Question, context: KgContext) -> Generated:
     """All episodes of a question, made at once.
 
     Raises `InvalidInput` for a guided question without gold decomposition or a question without paragraphs to search,
-    and what the client raises; `MalformedReply` of the KG filter among it.
+    what the client raises, and the first episode's error when all were lost.
     """
     if context.config.style == "guided" and not question.decomposition:
         raise InvalidInput(
@@ -70,9 +80,13 @@ async def generate(question: Question, context: KgContext) -> Generated:
             field="decomposition",
         )
     work = _Work(question, context, SearchTool.open(question, context))
-    made = await asyncio.gather(*(work.episode(number) for number in range(context.config.episodes)))
+    made = await asyncio.gather(*(work.draw(number) for number in range(context.config.episodes)))
+    lost = tuple(drawn for drawn, _ in made if isinstance(drawn, LostEpisode))
+    if len(lost) == len(made):
+        raise lost[0].error
     meter = sum((meter for _, meter in made), Meter())
-    return Generated(candidates=tuple(row for row, _ in made), usage=meter.usage(context.prices))
+    rows = tuple(drawn for drawn, _ in made if isinstance(drawn, KgTrajectory))
+    return Generated(candidates=rows, lost=lost, usage=meter.usage(context.prices))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +97,15 @@ class _Work:
     context: KgContext
     tool: SearchTool
 
-    async def episode(self, sample: int) -> tuple[KgTrajectory, Meter]:
-        """A draw as its row, and its calls."""
+    async def draw(self, sample: int) -> tuple[KgTrajectory | LostEpisode, Meter]:
+        """A draw as its row, and its calls. One that is lost costs the others nothing."""
         meter = Meter()
+        try:
+            return await self._episode(sample, meter), meter
+        except ITEM_ERRORS as error:
+            return LostEpisode(sample=sample, error=error), meter
+
+    async def _episode(self, sample: int, meter: Meter) -> KgTrajectory:
         asker = Asker(
             client=self.context.client,
             model=self.context.model,
@@ -96,8 +116,7 @@ class _Work:
         )
         run = await (self._guided if self.context.config.style == "guided" else self._free)(asker, sample)
         conflicts = await self._conflicts(run, asker)
-        row = row_of(self.question, run, self.context, sample=sample, call_keys=meter.keys, conflicts=conflicts)
-        return row, meter
+        return row_of(self.question, run, self.context, sample=sample, call_keys=meter.keys, conflicts=conflicts)
 
     async def _guided(self, asker: Asker, sample: int) -> EpisodeRun:
         return await GuidedEpisode(tool=self.tool, asker=asker, sample=sample, meter=asker.meter).run()

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from filters.kg import contrastive_pairs, select
-from generators.kg_trajectories import KgContext, generate
+from generators.kg_trajectories import KgContext, LostEpisode, generate
 from generators.textualize import kg_sft_row
 from inference import ModelClient
 from pipelines.accounting import stage
@@ -38,7 +38,7 @@ from schemas import (
 )
 
 DATASET = "kg_trajectories"
-SEARCH, FILTER = "search", "filter"
+SEARCH, EPISODE, FILTER = "search", "episode", "filter"
 TABLES: Mapping[str, type] = MappingProxyType(
     {DATASET: KgTrajectory, "pairs": ContrastivePair, "sft": SftRow, "rejected": RejectedRow}
 )
@@ -125,10 +125,17 @@ class KgSession(ModelSession):
 async def episodes_of(question: Question, context: KgContext, config: KgRunConfig) -> ItemResult:
     """The selected episodes of a question, the others with what is against them, pairs of both."""
     generated = await generate(question, context)
+    lost = [_lost_row(question, episode) for episode in generated.lost]
     selection = select(generated.candidates, config.selection)
     rejected = [rejected_row(FILTER, row.uid, verdict, to_dict(row)) for row, verdict in selection.rejected]
     books = (
         stage(SEARCH, inputs=1, accepted=1),
+        stage(
+            EPISODE,
+            inputs=len(generated.candidates) + len(lost),
+            accepted=len(generated.candidates),
+            failed=[row.reason for row in lost],
+        ),
         stage(
             FILTER,
             inputs=len(generated.candidates),
@@ -141,8 +148,19 @@ async def episodes_of(question: Question, context: KgContext, config: KgRunConfi
             DATASET: selection.selected,
             "pairs": contrastive_pairs(selection.selected, selection.rejected, config.generator.max_pairs),
             "sft": [kg_sft_row(row) for row in selection.selected],
-            "rejected": rejected,
+            "rejected": [*lost, *rejected],
         },
         stages=books,
         usage=generated.usage,
+    )
+
+
+def _lost_row(question: Question, episode: LostEpisode) -> RejectedRow:
+    return RejectedRow(
+        uid=f"{question.id}:{episode.sample}",
+        stage=EPISODE,
+        reason=episode.error.reason,
+        score=0.0,
+        detail=str(episode.error),
+        payload=json.dumps(to_dict(question), ensure_ascii=False),
     )

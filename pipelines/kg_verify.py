@@ -12,7 +12,7 @@ from generators.kg_trajectories import made_of, tells_its_steps
 from generators.textualize import kg_sft_row
 from pipelines.intake import INPUTS
 from pipelines.kg_config import KgRunConfig
-from pipelines.kg_trajectories import DATASET, FILTER, SEARCH
+from pipelines.kg_trajectories import DATASET, EPISODE, FILTER, SEARCH
 from pipelines.row_checks import RowChecks
 from schemas import (
     ContrastivePair,
@@ -33,7 +33,7 @@ class KgRowChecks(RowChecks):
 
     def check(self) -> None:
         """Fill the report."""
-        self.accepted.update({"read": 0, FILTER: 0})
+        self.accepted.update({"read": 0, EPISODE: 0, FILTER: 0})
         for name in self.names():
             questions = {q.id: q for q in self.rows(INPUTS, name, Question)}
             self.accepted["read"] += len(questions)
@@ -41,12 +41,15 @@ class KgRowChecks(RowChecks):
             self.count_rejected(name)
         failed = sum(c.count for line in self.manifest.stages if line.name == SEARCH for c in line.failed)
         self.accepted[SEARCH] = self.accepted["read"] - failed
+        if all(line.name != EPISODE for line in self.manifest.stages):  # of an earlier version
+            del self.accepted[EPISODE]
         self.check_books()
 
     def _check_file(self, name: str, questions: Mapping[str, Question]) -> None:
         kept: dict[str, list[KgTrajectory]] = defaultdict(list)
         for row in self.rows(DATASET, name, KgTrajectory):
             self.accepted[FILTER] += 1
+            self.accepted[EPISODE] += 1
             for problem in self._problems(row, questions.get(row.question_id), kept[row.question_id]):
                 self.problem(name, row.uid, problem)
             kept[row.question_id].append(row)
@@ -96,6 +99,7 @@ class KgRowChecks(RowChecks):
                 continue
             verdict = Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail)
             found[episode.question_id].append((episode, verdict))
+            self.accepted[EPISODE] += 1
             if episode.uid != row.uid:
                 self.problem(name, row.uid, f"this rejected row holds another episode, {episode.uid}")
         return found

@@ -28,6 +28,8 @@ from generators.prompts import load_pools
 from generators.textualize import kg_sft_row
 from inference import Meter, Request
 from inference.scripted import Script, prompt_text
+from pipelines.kg_config import KgRunConfig
+from pipelines.kg_trajectories import episodes_of
 from protocols.episodes import EpisodeConfig, run_episode
 from protocols.kg_search import GRAMMAR, score
 from retrieval import RetrievalConfig, open_retrieval
@@ -59,6 +61,8 @@ AGAIN = (DIRECTOR, DIRECTOR, BORN, turn("Vienna it is.", answer="Vienna"))
 MALFORMED = (DIRECTOR, "I think it is Vienna.")
 AT_ONCE = (turn("I know it.", answer="Vienna"),)
 FREE = KgGeneratorConfig(episodes=5, top_k=2)
+TWO = KgGeneratorConfig(episodes=2, top_k=2)
+GOOD_AND_WRONG = agent(GOOD, WRONG)
 GUIDED = KgGeneratorConfig(
     style="guided",
     episodes=3,
@@ -531,6 +535,25 @@ async def test_a_kg_filter_that_was_cut_has_kept_nothing_and_left_nothing_out(gr
     """Rows would say that no triple helped."""
     with pytest.raises(MalformedReply, match="keep_triples: it was cut"):
         await generate(QUESTION, cutting(graph, agent(GOOD), FREE, "keep_triples"))
+
+
+async def test_a_kg_filter_that_was_cut_costs_its_episode_alone(graph: KgStore) -> None:
+    def is_cut(request: Request) -> bool:
+        return request.purpose == "keep_triples" and "Fritz Lang die?" in prompt_text(request)
+
+    made = replace(context(graph, GOOD_AND_WRONG, TWO), client=CutModel(GOOD_AND_WRONG, is_cut))
+    generated = await generate(QUESTION, made)
+    (row,) = generated.candidates
+    assert (row.sample, row.final_answer) == (0, "Vienna")
+    (lost,) = generated.lost
+    assert lost.sample == 1 and "it was cut" in str(lost.error)
+    assert generated.usage.cut_replies == 2, "what it cost is counted"
+    result = await episodes_of(QUESTION, made, KgRunConfig(generator=TWO))
+    books = {line.name: line for line in result.stages}
+    assert all(line.balance == 0 for line in result.stages)
+    assert (books["episode"].inputs, books["episode"].accepted, books["filter"].inputs) == (2, 1, 1)
+    (against,) = (row for row in result.rows["rejected"] if row.stage == "episode")
+    assert (against.uid, against.reason) == (f"{QUESTION.id}:1", "malformed_reply")
 
 
 async def test_a_guided_reading_that_was_cut_ends_the_episode(graph: KgStore) -> None:
