@@ -118,8 +118,7 @@ class SqliteLedger:
         self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix="trailforge-ledger")
         self._waiting.append(write)
         if not self._is_called:
-            self._is_called = True
-            self._thread.submit(self._commit_waiting)
+            self._call_thread(self._thread)
         return await write.kept
 
     def entries(self) -> int:
@@ -181,6 +180,16 @@ class SqliteLedger:
                     return entry.reply
                 self.damaged.add(key)
         return None
+
+    def _call_thread(self, thread: ThreadPoolExecutor) -> None:
+        """Where none can be started, who waits is told."""
+        self._is_called = True  # first: the thread takes it back
+        try:
+            thread.submit(self._commit_waiting)
+        except RuntimeError as error:
+            self._is_called = False  # first, as in `_commit_waiting`
+            refused = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            _end_all(refused, [_output_error(self.path, error)] * len(refused))
 
     def _commit_waiting(self) -> None:
         """Runs in the thread, until nobody waits."""
