@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from inference.charges import own_tokens, reported_tokens
+from inference.charges import charged_tokens
 from inference.keys import KEY_VARIABLES, api_key
-from inference.request import Reply, Request
+from inference.request import BROKEN_OFF, Reply, Request
 from inference.structured import strict_schema
 from inference.wire import Answer, Unanswered, Untaken, Wire
 from schemas import ContextOverflow, ProviderError, ServerUnavailable, parse_json
@@ -53,7 +53,7 @@ class Endpoint:
         self.url, self._model, self._dialect = url, model, dialect
         self._wire = Wire(url, timeout_s=timeout_s)
         self.disbelieved = 0
-        """Replies whose tokens we counted, because the server did not say them, or said what cannot be."""
+        """Replies of which we counted tokens, because the server did not say them, or said what cannot be."""
 
     def open(self) -> None:
         """Make ready to send, which takes a moment the first time: before anything is timed."""
@@ -76,9 +76,10 @@ class Endpoint:
             reply = (_completion_reply if is_text else _chat_reply)(choice, request.key)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
             raise _unreadable() from None
-        tokens = reported_tokens(body.get("usage"), request, reply)
-        self.disbelieved += tokens is None
-        prompt, completion = tokens or own_tokens(request, reply)
+        if reply.finish_reason in BROKEN_OFF or choice.get("error"):
+            raise Failure("failed", "the server broke its reply off", None)
+        prompt, completion, is_said = charged_tokens(body.get("usage"), request, reply)
+        self.disbelieved += not is_said
         return replace(reply, prompt_tokens=prompt, completion_tokens=completion)
 
     async def models(self) -> list[str]:

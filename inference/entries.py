@@ -32,6 +32,8 @@ class Entry(NamedTuple):
     reply: Reply
     family: str
     """See `Request.family`."""
+    length: int
+    """See `least_length`."""
 
 
 def packed(request: Request, reply: Reply) -> bytes:
@@ -60,7 +62,9 @@ def unpacked(key: str, blob: object) -> Entry | None:
             return None
         fields["prompt_tokens"] = _count(reply["prompt_tokens"], *_prompt_texts(request["prompt"]))
         fields["completion_tokens"] = _count(reply["completion_tokens"], fields["text"], fields["reasoning"])
-        return Entry(Reply(key=key, from_ledger=True, **fields), family_of(request))
+        found, longest = Reply(key=key, from_ledger=True, **fields), request.get("max_tokens")
+        length = least_length(found, longest) if _is_count(longest) else found.completion_tokens
+        return Entry(found, family_of(request), length)
     except (ValueError, TypeError, LookupError, AttributeError):
         return None
 
@@ -68,6 +72,11 @@ def unpacked(key: str, blob: object) -> Entry | None:
 def is_complete(reply: Reply) -> bool:
     """The model ended it, and a longer `max_tokens` would not have changed it."""
     return reply.finish_reason == "stop"
+
+
+def least_length(reply: Reply, max_tokens: int) -> int:
+    """The least `max_tokens` that would have let it end as it did: hidden thoughts may be charged beyond its own."""
+    return min(reply.completion_tokens, max_tokens)
 
 
 def _content(blob: object) -> Any:

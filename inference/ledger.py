@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from inference.entries import FORMAT, Entry, is_complete, packed, unpacked
+from inference.entries import FORMAT, Entry, is_complete, least_length, packed, unpacked
 from inference.request import Reply, Request
 from inference.usage import Usage
 from schemas import InvalidInput, OutputError, TrailforgeError
@@ -70,6 +70,8 @@ class _Write:
 
     reply: Reply
     family: str
+    length: int
+    """See `Entry`."""
     blob: bytes
     loop: asyncio.AbstractEventLoop
     kept: asyncio.Future[Reply]
@@ -114,12 +116,12 @@ class SqliteLedger:
         """See `Ledger`. Raises `OutputError` when it cannot be written."""
         self._open()
         loop = asyncio.get_running_loop()
-        write = _Write(reply, request.family, packed(request, reply), loop, loop.create_future())
+        length = least_length(reply, request.sampling.max_tokens)
+        write = _Write(reply, request.family, length, packed(request, reply), loop, loop.create_future())
         self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix="trailforge-ledger")
         self._waiting.append(write)
         if not self._is_called:
-            self._is_called = True
-            self._thread.submit(self._commit_waiting)
+            self._call_thread(self._thread)
         return await write.kept
 
     def entries(self) -> int:
@@ -182,6 +184,16 @@ class SqliteLedger:
                 self.damaged.add(key)
         return None
 
+    def _call_thread(self, thread: ThreadPoolExecutor) -> None:
+        """Where none can be started, who waits is told."""
+        self._is_called = True  # first: the thread takes it back
+        try:
+            thread.submit(self._commit_waiting)
+        except RuntimeError as error:
+            self._is_called = False  # first, as in `_commit_waiting`
+            refused = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            _end_all(refused, [_output_error(self.path, error)] * len(refused))
+
     def _commit_waiting(self) -> None:
         """Runs in the thread, until nobody waits."""
         self._is_called = False  # first: who comes from here on calls again
@@ -203,7 +215,7 @@ class SqliteLedger:
         connection.execute("BEGIN IMMEDIATE")
         kept = [_insert(connection, write) for write in batch]
         first = (write for write, reply in zip(batch, kept, strict=True) if reply is write.reply)
-        _add_complete(connection, (Entry(write.reply, write.family) for write in first))
+        _add_complete(connection, (Entry(write.reply, write.family, write.length) for write in first))
         _add_spent(connection, [write.reply for write in batch])
         connection.execute("COMMIT")
         return kept
@@ -297,7 +309,7 @@ def _make_books(connection: sqlite3.Connection) -> None:
 
 def _add_complete(connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
     """Index replies that ended by themselves under their family."""
-    rows = [(family, reply.completion_tokens, reply.key) for reply, family in entries if is_complete(reply)]
+    rows = [(family, length, reply.key) for reply, family, length in entries if is_complete(reply)]
     connection.executemany("INSERT OR IGNORE INTO complete VALUES (?, ?, ?)", rows)
 
 

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from inference.entries import FORMAT, is_complete, packed, unpacked
+from inference.entries import FORMAT, is_complete, least_length, packed, unpacked
 from inference.request import Reply, Request
 from inference.usage import Usage
 from schemas import InvalidInput, OutputError
@@ -42,13 +42,13 @@ _FIND_COMPLETE = """
 SELECT key, value FROM trailforge_calls WHERE family = $1 AND completion_tokens <= $2
 ORDER BY completion_tokens, key
 """
-"""`family` is null where the reply was cut."""
+"""`family` is null where the reply was cut; `completion_tokens` is its `least_length` here, and in full in `spent`."""
 _KEEP = """
 WITH paid AS (
     INSERT INTO trailforge_spent AS spent VALUES ($5, pg_backend_pid(), 1, $3, $4)
     ON CONFLICT (run, backend) DO UPDATE SET calls = spent.calls + 1,
     prompt_tokens = spent.prompt_tokens + $3, completion_tokens = spent.completion_tokens + $4)
-INSERT INTO trailforge_calls AS kept VALUES ($1, $2, $3, $4, $6)
+INSERT INTO trailforge_calls AS kept VALUES ($1, $2, $3, $7, $6)
 ON CONFLICT (key) DO UPDATE SET key = kept.key RETURNING value
 """
 """Gives back what is kept under the key from now on. (`DO NOTHING` would give back nothing for who comes second.)
@@ -153,14 +153,15 @@ class PostgresLedger:
 
     async def _keep(self, request: Request, reply: Reply) -> Reply:
         blob, family = packed(request, reply), request.family if is_complete(reply) else None
-        values = (reply.key, blob, reply.prompt_tokens, reply.completion_tokens)
+        length = least_length(reply, request.sampling.max_tokens)
+        row = (reply.key, blob, reply.prompt_tokens)
         while True:
-            ((kept,),) = await self._ask(_KEEP, *values, self._run, family)
+            ((kept,),) = await self._ask(_KEEP, *row, reply.completion_tokens, self._run, family, length)
             if kept == blob:
                 return reply
             if entry := unpacked(reply.key, kept):
                 return entry.reply
-            if await self._ask(_REPLACE, *values, family, kept):
+            if await self._ask(_REPLACE, *row, length, family, kept):
                 return reply
 
     async def _ask(self, query: str, *arguments: object) -> list[Any]:

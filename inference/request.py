@@ -15,6 +15,10 @@ Reasoning = Literal["separate", "inline"]
 """Where a model's thoughts are. `separate`: the server sends them beside the reply, or there are none. `inline`: in the
 reply itself, before `</think>`."""
 
+BROKEN_OFF = frozenset({"error", "abort"})
+"""Why replies end that a second try would bring whole. Ledgers of earlier versions hold some."""
+_CUT = frozenset({"length", "max_tokens", "content_filter"}) | BROKEN_OFF
+
 _OPENS_THOUGHT = re.compile(r"\s*<think>")
 _ENDS_THOUGHT = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE)
 """On a line of its own, as reasoning models write it: within a line it may be quoted from a document."""
@@ -116,8 +120,8 @@ class Reply:
 
     @property
     def is_cut(self) -> bool:
-        """It ended at `max_tokens`, or at the end of the model's window."""
-        return self.finish_reason == "length"
+        """The model did not end it: `max_tokens`, its window, a filter or a breakdown did."""
+        return self.finish_reason in _CUT
 
     @property
     def answer(self) -> str | None:

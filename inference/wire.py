@@ -7,6 +7,7 @@ costs more than all the rest of a call, is left out: requests and answers are by
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ PATHS = ("/chat/completions", "/completions", "/models")
 MOST_BYTES = 8 * 2**20
 """Of one answer. A hundred thousand tokens of thoughts, every character escaped in JSON, are a fifth of it; one that is
 hostile stops the loop for a second."""
+_ERROR_BODY_S = 5.0
+"""What comes with an error is waited for so long: its status says most, and `Retry-After` runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Answer:
     @property
     def is_success(self) -> bool:
         """It is what was asked for, by its status."""
-        return 200 <= self.status < 300
+        return _is_success(self.status)
 
 
 class Unanswered(Exception):
@@ -46,7 +49,7 @@ class Wire:
     """Connections to a server. Use it on one event loop."""
 
     def __init__(self, url: str, *, timeout_s: float) -> None:
-        self._url, self._timeout_s = url.rstrip("/"), timeout_s
+        self._url, self._timeout_s = url, timeout_s
         self._http: Any = None
         self._headers: Any = None
         self._addresses: dict[str, Any] = {}
@@ -65,9 +68,13 @@ class Wire:
         http = DefaultAioHttpClient(timeout=self._timeout_s, follow_redirects=False)
         try:
             sdk = AsyncOpenAI(base_url=self._url, api_key=key, http_client=http)
-            self._addresses = {path: httpx2.URL(self._url + path) for path in PATHS}
+            base = httpx2.URL(self._url)
         except httpx2.InvalidURL as error:
             raise InvalidInput(f"{self._url} is no URL ({error})", field="model.url") from None
+        start, mark, query = base.raw_path.partition(b"?")
+        self._addresses = {
+            path: base.copy_with(raw_path=start.rstrip(b"/") + path.encode() + mark + query) for path in PATHS
+        }
         sent = {**sdk.auth_headers, **sdk.default_headers, "Accept-Encoding": "identity"}
         self._headers = httpx2.Headers(
             {name: value for name, value in sent.items() if isinstance(value, str) and name[:11] != "X-Stainless"}
@@ -85,17 +92,25 @@ class Wire:
         stream = httpx2.ByteStream(body or b"")
         request = httpx2.Request(method, self._addresses[path], headers=self._headers, stream=stream)
         request.read()
+        response: Any = None
         try:
-            async with asyncio.timeout(self._timeout_s):  # of the whole answer: one that drips has an end, too
+            async with asyncio.timeout(self._timeout_s) as limit:  # of the whole answer: one that drips has an end, too
                 response = await self._http.send(request, stream=True)
                 try:
+                    if not _is_success(response.status_code):
+                        soon = asyncio.get_running_loop().time() + _ERROR_BODY_S
+                        limit.reschedule(min(limit.when() or soon, soon))
                     return Answer(response.status_code, response.headers, await _read(response))
                 finally:
                     await response.aclose()
-        except TimeoutError:
-            raise Unanswered(f"no whole reply within {self._timeout_s:g} s") from None
-        except (httpx2.HTTPError, aiohttp.ClientError, OSError) as error:
-            raise Unanswered(str(error) or type(error).__name__) from error
+        except (TimeoutError, Untaken, httpx2.HTTPError, aiohttp.ClientError, OSError) as error:
+            if response is not None and not _is_success(response.status_code):
+                return Answer(response.status_code, response.headers, b"")  # what the status says holds without it
+            if isinstance(error, Untaken):
+                raise
+            is_late = isinstance(error, TimeoutError)
+            why = f"no whole reply within {self._timeout_s:g} s" if is_late else str(error) or type(error).__name__
+            raise Unanswered(why) from error
 
     async def close(self) -> None:
         """Close its connections."""
@@ -104,15 +119,35 @@ class Wire:
             self._http = None
 
 
+def _is_success(status: int) -> bool:
+    return 200 <= status < 300
+
+
 async def _read(response: Any) -> bytes:
-    """The body as it came. A compressed one may be a thousand times larger than what bounds see, and none was asked."""
-    encoding = response.headers.get("content-encoding", "identity")
-    if encoding.lower() != "identity":
-        raise Untaken("it is compressed, though plain text was asked for")
-    chunks, size = [], 0
+    """The body, unpacked where a gateway has compressed it unasked. Both what comes and what it unpacks to are bounded.
+
+    Raises `Untaken`.
+    """
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    unpack = None if encoding in ("", "identity") else _unpacker(encoding)
+    chunks, received, size = [], 0, 0
     async for chunk in response.aiter_raw():
+        received += len(chunk)
+        if unpack is not None:
+            try:
+                chunk = unpack.decompress(chunk, MOST_BYTES + 1 - size)
+            except zlib.error as error:
+                raise Untaken(f"it is compressed in a way that is not read ({error})") from None
         size += len(chunk)
-        if size > MOST_BYTES:
+        if max(received, size) > MOST_BYTES:
             raise Untaken(f"it is larger than {MOST_BYTES >> 20} MiB")
         chunks.append(chunk)
+    if unpack is not None and not unpack.eof:
+        raise Untaken("it is compressed in a way that is not read (it ends too soon)")
     return b"".join(chunks)
+
+
+def _unpacker(encoding: str) -> Any:
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise Untaken("it is compressed in a way that is not read")
+    return zlib.decompressobj(zlib.MAX_WBITS | 32)  # which tells gzip from zlib by itself

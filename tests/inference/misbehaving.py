@@ -232,12 +232,19 @@ async def hangs_within(call: Call) -> bool:
     return False
 
 
-async def drips(call: Call) -> bool:
-    """A byte now and then: something always comes, and it never ends."""
-    await call.send(http(b"", "200 OK", "Content-Length: 1000000"))
-    while True:
-        await call.send(b" ")
-        await asyncio.sleep(0.02)
+def drips_after(line: str) -> Mode:
+    """This status, and a byte now and then: something always comes, and it never ends."""
+
+    async def mode(call: Call) -> bool:
+        await call.send(http(b"", line, "Content-Length: 1000000"))
+        while True:
+            await call.send(b" ")
+            await asyncio.sleep(0.02)
+
+    return mode
+
+
+drips = drips_after("200 OK")
 
 
 async def drips_head(call: Call) -> bool:

@@ -47,6 +47,10 @@ async def check_families(ledger: Ledger) -> None:
         found = await ledger.find_complete(allowing(longest, redo=redo))
         assert found is not None and found.from_ledger and (found.text, found.key) == ("Fritz Lang, in 1927", whole.key)
     assert await ledger.find_complete(allowing(8)) is None
+    hides = allowing(64, seed=7)  # the server bills thoughts that it hides, and `max_tokens` did not end
+    await ledger.put(hides, reply_to(hides, completion_tokens=9000))
+    for longest, is_found in ((63, False), (64, True), (65, True), (8192, True)):
+        assert (await ledger.find_complete(allowing(longest, seed=7)) is not None) is is_found
     assert await ledger.find_complete(other) is None
     assert await ledger.find_complete(allowing(64, sample=1)) is None
 

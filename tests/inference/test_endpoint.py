@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import time
+import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,13 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.progress import _status
-from inference import Caps, Sampling, SqliteLedger
-from inference.charges import own_tokens, reported_tokens
+from inference import SqliteLedger
 from inference.endpoint import Endpoint, Failure
 from inference.wire import Answer, Wire
 from pipelines.progress import OPERATIONAL
-from schemas import BudgetExceeded, InvalidInput, ProviderError, ServerUnavailable
-from tests.inference.support import ModelServer, answer, chat, completion, failure, model_server, reply_to
+from schemas import ContextOverflow, InvalidInput, ProviderError, ServerUnavailable
+from tests.inference.support import ModelServer, answer, chat, completion, failure, model_server
 from tests.inference.test_client import client_of
 
 
@@ -102,22 +102,135 @@ async def test_a_reply_without_end_is_not_read_to_its_end() -> None:
             await asyncio.wait_for(client.complete(chat()), 30)
 
 
-async def test_an_error_without_end_is_not_read_to_its_end() -> None:
+async def test_an_error_without_end_is_told_by_its_status() -> None:
     async def talk(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
         await pour(writer, 0.0, b" " * 65536)
+
+    async with raw_server(talk) as url, client_of(url, max_attempts=1) as client:
+        with pytest.raises(ProviderError, match="refused with status 400"):
+            await asyncio.wait_for(client.complete(chat()), 30)
+
+
+COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress, "X-GZIP": gzip.compress, "deflate": zlib.compress, "": bytes, "Identity": bytes,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("encoding", COMPRESSED)
+async def test_a_reply_that_a_gateway_compresses_is_read(server: ModelServer, encoding: str) -> None:
+    packed = COMPRESSED[encoding](json.dumps(answer("Fritz Lang " * 100)).encode())
+    server.replies = [web.Response(body=packed, headers={"Content-Encoding": encoding})]
+    async with client_of(server.url) as client:
+        assert (await client.complete(chat())).text == "Fritz Lang " * 100
+    assert server.calls == 1
+
+
+@pytest.mark.parametrize("packed", [gzip.compress(bytes(2**24)), zlib.compress(bytes(2**24))])
+async def test_a_bomb_is_not_unpacked_to_its_end(server: ModelServer, packed: bytes) -> None:
+    server.replies = [web.Response(body=packed, headers={"Content-Encoding": "gzip"}) for _ in range(3)]
+    async with client_of(server.url) as client:
+        with pytest.raises(ProviderError, match=r"no OpenAI-compatible reply.* \(it is larger than 8 MiB\)"):
+            await client.complete(chat())
+
+
+async def test_what_unpacks_to_nothing_is_not_read_to_its_end() -> None:
+    async def talk(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + b"Content-Encoding: gzip\r\nConnection: close\r\n\r\n")
+        writer.write(gzip.compress(b"")[:10])
+        await pour(writer, 0.0, b"\x00\x00\x00\xff\xff" * 13107)  # stored blocks without content
 
     async with raw_server(talk) as url, client_of(url, max_attempts=1) as client:
         with pytest.raises(ProviderError, match="larger than 8 MiB"):
             await asyncio.wait_for(client.complete(chat()), 30)
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "gzip, gzip"])
-async def test_what_comes_compressed_is_not_unpacked(server: ModelServer, encoding: str) -> None:
-    bomb = gzip.compress(bytes(2**24))
-    server.replies = [web.Response(body=bomb, headers={"Content-Encoding": encoding}) for _ in range(3)]
+@pytest.mark.parametrize(
+    ("encoding", "packed"),
+    [
+        ("gzip", b"{}"), ("gzip", gzip.compress(b"{}" * 99)[:-9]), ("gzip", b""), ("deflate", b"{}"),
+        ("br", b"{}"), ("zstd", b"{}"), ("gzip, gzip", gzip.compress(gzip.compress(b"{}"))),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_unpacked_is_no_reply(server: ModelServer, encoding: str, packed: bytes) -> None:
+    server.replies = [web.Response(body=packed, headers={"Content-Encoding": encoding}) for _ in range(3)]
     async with client_of(server.url) as client:
-        with pytest.raises(ProviderError, match=r"no OpenAI-compatible reply.* \(it is compressed"):
+        with pytest.raises(ProviderError, match=r"no OpenAI-compatible reply.* \(it is compressed in a way"):
+            await client.complete(chat())
+
+
+@pytest.mark.parametrize("encoding", ["br", "gzip"])
+async def test_a_refusal_whose_body_cannot_be_read_is_one_all_the_same(server: ModelServer, encoding: str) -> None:
+    """What is asked of us stands in the head: to wait, or another key."""
+    unread = {"Content-Encoding": encoding}
+    server.replies = [web.Response(status=429, body=b"?", headers=unread | {"Retry-After": "0.1"})]
+    async with client_of(server.url, max_attempts=1) as client:
+        assert (await client.complete(chat())).text == "Fritz Lang"  # a 429 is no failed try
+        server.replies = [web.Response(status=401, body=b"?", headers=unread) for _ in range(3)]
+        with pytest.raises(ProviderError, match="the key is refused"):
+            await client.complete(completion())
+    assert server.calls == 3
+
+
+@pytest.mark.parametrize("end", [b" ", b""], ids=["drips", "breaks off"])
+async def test_a_status_is_heard_though_its_body_does_not_end(end: bytes) -> None:
+    async def talk(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nContent-Length: 9999\r\n\r\n")
+        if end:
+            await pour(writer, 0.05, end)
+
+    async with raw_server(talk) as url:
+        wire = Wire(url, timeout_s=0.4)
+        heard = await wire.send("/completions", b"{}")
+        await wire.close()
+    assert (heard.status, heard.headers["retry-after"], heard.body) == (429, "7", b"")
+
+
+async def test_what_an_error_says_is_waited_for_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inference.wire._ERROR_BODY_S", 0.2)
+
+    async def talk(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 503 No\r\nContent-Length: 9999\r\n\r\n")
+        await pour(writer, 0.05, b" ")
+
+    async with raw_server(talk) as url:
+        wire = Wire(url, timeout_s=600.0)
+        heard = await asyncio.wait_for(wire.send("/completions", b"{}"), 20)
+        await wire.close()
+    assert heard.status == 503
+
+
+@pytest.mark.parametrize(
+    ("base", "sent"),
+    [
+        ("/v1", "/v1/completions"),
+        ("/v1/", "/v1/completions"),
+        ("", "/completions"),
+        ("/deployments/d?api-version=2024-10-21", "/deployments/d/completions?api-version=2024-10-21"),
+        ("/a%2Fb/?x=%20&y=/", "/a%2Fb/completions?x=%20&y=/"),
+    ],
+)
+async def test_a_path_goes_before_the_query_of_a_url(base: str, sent: str) -> None:
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    wire = Wire(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}{base}", timeout_s=5.0)
+    await wire.send("/completions", b"{}")
+    await wire.close()
+    listening.close()
+    assert heads[0].split()[1].decode() == sent
+
+
+async def test_what_a_compressed_refusal_says_is_heard(server: ModelServer) -> None:
+    told = gzip.compress(json.dumps({"error": {"message": "maximum context length is 9"}}).encode())
+    server.replies = [web.Response(status=400, body=told, headers={"Content-Encoding": "gzip"})]
+    async with client_of(server.url) as client:
+        with pytest.raises(ContextOverflow, match="the prompt is too long for the model"):
             await client.complete(chat())
 
 
@@ -166,78 +279,6 @@ async def test_what_is_no_url_is_an_error_before_anything_is_sent() -> None:
     async with client_of("http://[::1") as client:
         with pytest.raises(InvalidInput, match=r"model\.url.*is no URL"):
             await client.complete(chat())
-
-
-# Tokens that are charged
-
-ABSENT = object()
-IMPOSSIBLE: list[Any] = [
-    ABSENT, None, [], "7", {}, {"prompt_tokens": 20}, {"completion_tokens": 3},
-    *({"prompt_tokens": 20, "completion_tokens": bad} for bad in (None, "3", 1.5, True, -1, 0, 257, 2**31, 10**30)),
-    *({"prompt_tokens": bad, "completion_tokens": 3} for bad in (None, "20", 20.0, True, -1, 0, 5000, 2**63, 10**30)),
-    {"prompt_tokens": float("nan"), "completion_tokens": float("inf")},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("usage", IMPOSSIBLE, ids=lambda usage: "absent" if usage is ABSENT else str(usage))
-@pytest.mark.parametrize("ask", [chat, completion])
-async def test_usage_that_cannot_be_is_counted_by_us(server: ModelServer, tmp_path: Path, usage: Any, ask: Any) -> None:
-    body = answer("Fritz Lang", usage=None) | ({} if usage is ABSENT else {"usage": usage})
-    server.replies = [web.Response(text=json.dumps(body), content_type="application/json")]
-    request, path = ask(), tmp_path / "ledger.sqlite"
-    async with client_of(server.url, path) as client:
-        reply = await asyncio.wait_for(client.complete(request), 10)
-        assert (client.told["disbelieved_usage"], client.counters.retries) == (1, 0)
-    async with client_of(server.url, path) as client:
-        kept = await client.complete(request)
-    assert kept.from_ledger and server.calls == 1
-    for each in (reply, kept):
-        assert type(each.prompt_tokens) is type(each.completion_tokens) is int
-        assert (each.prompt_tokens, each.completion_tokens) == own_tokens(request, reply_to(request, "Fritz Lang"))
-
-
-async def test_usage_that_can_be_is_taken(server: ModelServer) -> None:
-    server.replies = [answer("Fritz Lang", usage=(1000, 256))]
-    async with client_of(server.url) as client:
-        reply = await client.complete(chat())
-        assert client.told["disbelieved_usage"] == 0
-    assert (reply.prompt_tokens, reply.completion_tokens) == (1000, 256)
-
-
-@pytest.mark.parametrize("usage", [None, (0, 0), (-1_000_000, -1_000_000), (1, 0)])
-async def test_caps_hold_whatever_a_server_says(server: ModelServer, tmp_path: Path, usage: Any) -> None:
-    server.replies = [answer("word " * 100, usage=usage) for _ in range(100)]
-    async with client_of(server.url, tmp_path / "ledger.sqlite", caps=Caps(max_tokens=3000), max_in_flight=1) as client:
-        with pytest.raises(BudgetExceeded):
-            for number in range(100):
-                await client.complete(chat(str(number)))
-    ledger = SqliteLedger(tmp_path / "ledger.sqlite")
-    spent = await ledger.spent()
-    ledger.close()
-    assert 5 <= server.calls <= 24  # 125 tokens of reply each at the least, if only four bytes were a token
-    assert 2000 < spent.tokens <= 3000
-
-
-@given(
-    usage=st.fixed_dictionaries(
-        {}, optional=dict.fromkeys(("prompt_tokens", "completion_tokens"), st.integers() | st.floats() | st.booleans())
-    ),
-    prompt=st.text(),
-    text=st.text(),
-    reasoning=st.text(),
-    longest=st.integers(1, 1000),
-)
-def test_what_is_charged_is_bounded(usage: Any, prompt: str, text: str, reasoning: str, longest: int) -> None:
-    request = chat(prompt, sampling=Sampling(max_tokens=longest))
-    reply = reply_to(request, text, reasoning=reasoning)
-    told, (own_prompt, own_completion) = reported_tokens(usage, request, reply), own_tokens(request, reply)
-    sent, received = len(prompt.encode()), len((text + reasoning).encode())
-    if told is not None:
-        assert sent / 128 <= told[0] <= sent + 4096 and received / 128 <= told[1] <= longest
-        assert told == (usage["prompt_tokens"], usage["completion_tokens"])
-    assert own_prompt >= sent / 2
-    assert min(received / 2, longest) <= own_completion
-    assert own_completion <= longest or own_completion == received // 4
 
 
 # Replies that are none
@@ -295,6 +336,36 @@ async def test_a_reply_that_is_nested_deeply_is_no_reply(server: ModelServer, de
     async with client_of(server.url) as client:
         with pytest.raises(ProviderError, match="no OpenAI-compatible reply"):
             await client.complete(chat())
+
+
+BROKEN_OFF: dict[str, Any] = {
+    "error": spoilt(finish_reason="error"),
+    "abort": spoilt(finish_reason="abort"),
+    "an error beside it": spoilt(error={"code": 502, "message": "upstream"}),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN_OFF)
+@pytest.mark.parametrize("ask", [chat, completion])
+async def test_a_reply_that_broke_off_is_asked_for_again_and_not_kept(
+    server: ModelServer, tmp_path: Path, what: str, ask: Any
+) -> None:
+    path, request = tmp_path / "ledger.sqlite", ask()
+    server.replies = [BROKEN_OFF[what]] * 5
+    async with client_of(server.url, path) as client:
+        with pytest.raises(ServerUnavailable, match=r"no reply after 3 attempts \(the server broke its reply off"):
+            await client.complete(request)
+        assert (await client.complete(request)).text == "Fritz Lang"
+    assert server.calls == 6
+    ledger = SqliteLedger(path)
+    assert ledger.entries() == 1
+    ledger.close()
+
+
+async def test_an_error_that_is_none_breaks_nothing_off(server: ModelServer) -> None:
+    server.replies = [spoilt(error=None)]
+    async with client_of(server.url) as client:
+        assert (await client.complete(chat())).text == "Fritz Lang"
 
 
 async def test_half_an_emoji_as_the_reason_becomes_something_that_files_take(server: ModelServer) -> None:

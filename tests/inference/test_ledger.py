@@ -11,6 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -372,3 +373,20 @@ def test_a_file_that_may_not_grow_is_a_clear_error_and_leaves_the_ledger_as_it_w
         assert {key: ledger.get(key).text for key in kept} == kept  # type: ignore[union-attr]
         assert ledger.entries() == len(kept)
     assert is_sound(path)
+
+
+async def test_a_thread_that_cannot_be_started_is_a_clear_error_and_nobody_waits_for_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    request, again = completion(), completion("again")
+    with opened(path) as ledger:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            for _ in range(2):
+                with pytest.raises(OutputError, match=r"cannot use the ledger .*can't start new thread"):
+                    await asyncio.wait_for(ledger.put(request, reply_to(request)), 5)
+        await asyncio.wait_for(ledger.put(again, reply_to(again)), 5)
+        assert ledger.get(request.key) is None and ledger.get(again.key) is not None

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference import ChatTurn, Request, Sampling
-from tests.inference.support import chat, completion
+from tests.inference.support import chat, completion, reply_to
 
 BASE = completion("Who?", sampling=Sampling(temperature=0.5))
 CHANGED: dict[str, Any] = {
@@ -158,3 +158,15 @@ def test_every_draw_of_a_prompt_has_a_seed_of_its_own() -> None:
 def test_every_run_has_other_seeds() -> None:
     seeds = {dataclasses.replace(BASE, seed=seed).sampling_seed for seed in range(1000)}
     assert len(seeds) == 1000
+
+
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "content_filter", "error", "abort"])
+def test_a_reply_that_the_model_did_not_end_is_no_answer(reason: str) -> None:
+    """The last two also in ledgers of versions that kept them."""
+    reply = reply_to(BASE, finish_reason=reason)
+    assert reply.is_cut and reply.answer is None
+
+
+@pytest.mark.parametrize("reason", ["stop", "", "eos", "tool_calls"])
+def test_a_reply_that_the_model_ended_is_an_answer(reason: str) -> None:
+    assert reply_to(BASE, finish_reason=reason).answer == "Fritz Lang"
