@@ -13,6 +13,9 @@ Reasoning = Literal["separate", "inline"]
 """Where a model's thoughts are. `separate`: the server sends them beside the reply, or there are none. `inline`: in the
 reply itself, before `</think>`; the `<think>` before them may stand in the prompt, put there by the chat template."""
 
+MEND = "set `model.reasoning: inline`, or start the server with a reasoning parser (`server.reasoning_parser`)"
+"""Of thoughts that nobody declared."""
+
 _OPENS_THOUGHT = re.compile(r"\s*<think>")
 _ENDS_A_LINE = re.compile(r"[ \t]*(?:\n|\Z)")
 _IS_A_LINE = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE)
@@ -43,14 +46,13 @@ class ThoughtReader:
         return reply if request.is_turn else self._checked(request, reply)
 
     def _checked(self, request: Request, reply: Reply) -> Reply:
-        if reply.reasoning or not _seems_thoughtful(reply.text):
+        if reply.reasoning or not seems_thoughtful(reply.text):
             is_free = request.json_schema is None and request.grammar is None
             self._plain += is_free and not reply.is_cut  # others have no room for thoughts, or did not end them
             return reply
         self._undeclared.add(request.key)
         found = (
-            "the model writes its thoughts into its replies (`<think>`), where they would be taken for answers; "
-            "set `model.reasoning: inline`, or start the server with a reasoning parser (`server.reasoning_parser`)"
+            f"the model writes its thoughts into its replies (`<think>`), where they would be taken for answers; {MEND}"
         )
         if len(self._undeclared) >= max(_FEWEST_UNDECLARED, self._plain + 1):
             raise ProviderError(found)
@@ -86,6 +88,6 @@ def split_turn(reply: Reply) -> Reply:
     return replace(reply, text=text, reasoning=thought)
 
 
-def _seems_thoughtful(text: str) -> bool:
+def seems_thoughtful(text: str) -> bool:
     """Does it begin with a thought, or hold the end of one on a line of its own, as reasoning models write it?"""
     return bool(_OPENS_THOUGHT.match(text) or _IS_A_LINE.search(text))
