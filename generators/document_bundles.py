@@ -29,6 +29,7 @@ from schemas import (
     SourceKind,
     Verdict,
 )
+from schemas.chat_tokens import restore_chat_tokens
 
 _TOOLS: dict[SourceKind, str] = {"news": "News", "academic": "Academic", "general": "General"}
 _MOST_HOPS, _MOST_SOURCES, _MOST_DEPTH = 4, 4, 4
@@ -191,7 +192,7 @@ def row_of(draft: dict[str, Any], number: int, item: BundleInput, context: Bundl
         hops=tuple(
             BundleHop(
                 document_id=_document_id(hop["document"], documents),
-                evidence=hop["evidence"].strip(),
+                evidence=restore_chat_tokens(hop["evidence"]).strip(),  # prompts show them escaped, documents have them
                 reasoning=hop["reasoning"].strip(),
             )
             for hop in draft["hops"]

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from inference.budget import Budget, Caps
 from inference.endpoint import Dialect, Endpoint, Failure
 from inference.ledger import Ledger
-from inference.request import Reasoning, Reply, Request, without_thoughts
+from inference.request import Reply, Request
+from inference.thoughts import Reasoning, ThoughtReader
 from inference.throttle import Permit, Throttle, ThrottleConfig
 from inference.usage import Counters, Meter, Prices
 from schemas import BudgetExceeded, InvalidInput, OutputError, ServerUnavailable, Stalled, TrailforgeError
@@ -68,6 +69,7 @@ class ModelClient:
             raise InvalidInput("no URL of a model server", field="model.url")
         self._config, self._ledger = config, ledger
         self.counters = Counters()
+        self._thoughts = ThoughtReader(config.reasoning)
         self._flights: dict[str, asyncio.Task[Reply]] = {}
         self._endpoints = {
             url: Endpoint(url, model=config.model, dialect=config.dialect, timeout_s=config.timeout_s)
@@ -79,18 +81,16 @@ class ModelClient:
         self._stopped: TrailforgeError | None = None
 
     async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """The reply, from the ledger or a server; a chat's without its thoughts, unless it is an agent's turn.
+        """The reply, from the ledger or a server; a chat's as `ThoughtReader` reads it.
 
-        Raises `ProviderError` and its kinds, or `BudgetExceeded`.
+        Raises `ProviderError` and its kinds, `BudgetExceeded`, or `MalformedReply` for thoughts that nobody declared.
         """
         if self._config.extra_body or self._config.redo:
             request = replace(request, extra_body=self._config.extra_body, redo=self._config.redo)
         reply = await asyncio.shield(self._flight(request))
-        if not request.is_turn and not isinstance(request.prompt, str):
-            reply = without_thoughts(reply, self._config.reasoning)
         if meter is not None:
             meter.add(reply)
-        return reply
+        return self._thoughts.read(request, reply)
 
     async def check(self) -> list[str]:
         """Ids of the models that are served. Raises `ServerUnavailable` when nothing answers, at none of the URLs."""

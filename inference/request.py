@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
-
-from schemas import ProviderError
-
-Reasoning = Literal["separate", "inline"]
-"""Where a model's thoughts are. `separate`: the server sends them beside the reply, or there are none. `inline`: in the
-reply itself, before `</think>`."""
+from typing import Any
 
 BROKEN_OFF = frozenset({"error", "abort"})
 """Why replies end that a second try would bring whole. Ledgers of earlier versions hold some."""
 _CUT = frozenset({"length", "max_tokens", "content_filter"}) | BROKEN_OFF
-
-_OPENS_THOUGHT = re.compile(r"\s*<think>")
-_ENDS_THOUGHT = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE)
-"""On a line of its own, as reasoning models write it: within a line it may be quoted from a document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +54,7 @@ class Request:
     purpose: str = ""
     """What the call is for, in figures and logs; not part of the key."""
     is_turn: bool = False
-    """It is an agent's turn, which is judged as the model wrote it: nothing is cut out of the reply; not part of the
-    key."""
+    """It is an agent's turn, which is judged as the model wrote it: no thought is dropped; not part of the key."""
     priority: int = 0
     """Of the calls that wait for a slot the one with the highest goes first; not part of the key."""
 
@@ -127,27 +115,6 @@ class Reply:
     def answer(self) -> str | None:
         """Its text; None when it was cut: what the model would have said in the end, nobody knows."""
         return None if self.is_cut else self.text
-
-
-def without_thoughts(reply: Reply, reasoning: Reasoning) -> Reply:
-    """The reply with its answer as `text` and its thoughts as `reasoning`; not for agents' turns.
-
-    A thought that does not end leaves no answer. Raises `ProviderError` when thoughts stand in a reply of a model whose
-    thoughts are said to come apart: they would be taken for its answer.
-    """
-    if reasoning == "separate":
-        is_inline = _OPENS_THOUGHT.match(reply.text) or _ENDS_THOUGHT.search(reply.text)
-        if is_inline and not reply.reasoning:
-            raise ProviderError(
-                "the model writes its thoughts into its replies (`<think>`), where they would be taken for answers; "
-                "set `model.reasoning: inline`, or start the server with a reasoning parser (`server.reasoning_parser`)"
-            )
-        return reply
-    thoughts, end, answer = reply.text.partition("</think>")
-    if not end and not _OPENS_THOUGHT.match(reply.text):
-        return reply
-    inline = _OPENS_THOUGHT.sub("", thoughts, count=1).strip()
-    return replace(reply, text=answer.strip(), reasoning=reply.reasoning or inline)
 
 
 def family_of(content: dict[str, Any]) -> str:

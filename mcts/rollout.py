@@ -3,6 +3,7 @@
 A plan is rolled out more than once, and must be able to come out differently. Repeat 0 is plain. After that two
 sources of variation take turns and are never mixed, since the kind of an error is read from which one differed:
 odd repeats draw every answer anew (`answer`), even ones rephrase the query of one step, each in its turn (`query`).
+Where the plain rollout was cut, even ones cannot rest on its answers: they draw theirs anew, too.
 """
 
 from __future__ import annotations
@@ -78,15 +79,18 @@ class Variation:
     """0-based step whose query is rephrased; None for the other kinds."""
     sample: int
     """Number of the draw: distinguishes its calls from those of other repeats."""
+    draws_anew: bool
+    """Are its answers drawn under that number, or are they the plain rollout's wherever they are asked alike?"""
 
 
-def variation_of(repeat: int, num_steps: int) -> Variation:
-    """0: plain; 1, 3, 5 …: answers anew; 2, 4, 6 …: query of step 0, 1, 2 … rephrased, round and round."""
+def variation_of(repeat: int, num_steps: int, anew: bool = False) -> Variation:
+    """0: plain; 1, 3, 5 …: answers anew; 2, 4, 6 …: query of step 0, 1, 2 … rephrased, round and round, and with `anew`
+    answers drawn anew, too."""
     if repeat == 0:
-        return Variation(kind="none", step=None, sample=0)
+        return Variation(kind="none", step=None, sample=0, draws_anew=False)
     if repeat % 2:
-        return Variation(kind="answer", step=None, sample=repeat)
-    return Variation(kind="query", step=(repeat // 2 - 1) % num_steps, sample=repeat)
+        return Variation(kind="answer", step=None, sample=repeat, draws_anew=True)
+    return Variation(kind="query", step=(repeat // 2 - 1) % num_steps, sample=repeat, draws_anew=anew)
 
 
 class PlanRunner:
@@ -105,9 +109,9 @@ class PlanRunner:
         self._golds, self._asker, self._retriever = golds, asker, retriever
         self._reader, self._prompts, self._config = reader, prompts, config
 
-    async def __call__(self, plan: Plan, repeat: int) -> Simulation | None:
+    async def __call__(self, plan: Plan, repeat: int, anew: bool = False) -> Simulation | None:
         """Run the plan; None when an answer was cut. A level's sub-questions do not need each other and run at once."""
-        variation = variation_of(repeat, len(plan))
+        variation = variation_of(repeat, len(plan), anew)
         steps: dict[int, Step] = {}
         for level in execution_levels(plan):
             answers = {position + 1: step.answer for position, step in steps.items()}
@@ -133,7 +137,7 @@ class PlanRunner:
         if variation.kind == "query" and variation.step == index:
             query, keys = await self._rephrase(question, variation.sample)
         passages = tuple(await self._retriever.retrieve(query, self._config.top_k))
-        sample = variation.sample if variation.kind == "answer" else 0
+        sample = variation.sample if variation.draws_anew else 0
         answer, key = await self._answer(question, passages, sample)
         if answer is None:
             return None

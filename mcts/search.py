@@ -91,10 +91,11 @@ class Simulation:
     varied_step: int | None
 
 
-RollOut = Callable[[Plan, int], Awaitable[Simulation | None]]
-"""(plan, repeat) -> simulation. Repeat 0 is the plain rollout; every further number varies it in its own way. None: a
-reply that it rests on was cut. That says nothing of the plan (r is the answer's correctness, and there is none), so it
-is not backed up and no row is made of it; its number is spent, so that the plan's next rollout is another one."""
+RollOut = Callable[[Plan, int, bool], Awaitable[Simulation | None]]
+"""(plan, repeat, anew) -> simulation. Repeat 0 is the plain rollout; every further number varies it in its own way.
+None: a reply that it rests on was cut. That says nothing of the plan (r is the answer's correctness, and there is
+none), so it is not backed up and no row is made of it; its number is spent, so that the plan's next rollout is another
+one. `anew`: the plan's plain rollout was cut, so no other may rest on its answers."""
 
 
 async def search(
@@ -252,11 +253,13 @@ class _Search:
         for node in targets:
             repeats.append(node.repeats + planned[node.id])
             planned[node.id] += 1
-        rollouts = asyncio.gather(*(self.roll_out(n.plan, r) for n, r in zip(targets, repeats, strict=True)))
+        begun = [(n.plan, r, n.plain_is_cut) for n, r in zip(targets, repeats, strict=True)]
+        rollouts = asyncio.gather(*(self.roll_out(*each) for each in begun))
         simulations, _ = await asyncio.gather(rollouts, asyncio.gather(*judgements))
-        for node, simulation in zip(targets, simulations, strict=True):
+        for node, repeat, simulation in zip(targets, repeats, simulations, strict=True):
             if simulation is None:
                 node.cut_rollouts += 1
+                node.plain_is_cut = node.plain_is_cut or repeat == 0
             else:
                 self.keep(node, simulation)
             if node.is_leaf_plan and node.repeats >= self.config.max_leaf_rollouts:

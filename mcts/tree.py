@@ -29,6 +29,8 @@ class TreeNode:
     """Rollouts of this very plan."""
     cut_rollouts: int = 0
     """Rollouts of it that came to no end, and count for nothing else."""
+    plain_is_cut: bool = False
+    """The first of them was its plain rollout."""
     pending: int = 0
     """Virtual losses: selections under way through this node."""
     expanding: bool = False

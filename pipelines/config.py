@@ -14,7 +14,7 @@ from generators.mcts_trajectories import GeneratorConfig
 from inference import Caps, ClientConfig, Prices, check_ledger_url
 from inference.client import split_urls
 from inference.endpoint import Dialect
-from inference.request import Reasoning
+from inference.thoughts import Reasoning
 from inference.vllm_server import VllmConfig
 from pipelines.attempts import Patience
 from retrieval import RetrievalConfig
@@ -37,7 +37,8 @@ class ModelConfig:
     """How the server wants grammars and schemas."""
     reasoning: Reasoning = "separate"
     """Where a reasoning model's thoughts are. `separate`: the server sends them beside the reply (vLLM with a reasoning
-    parser). `inline`: in the reply, up to `</think>`. An agent's turns are kept as they come either way."""
+    parser). `inline`: in the reply, up to `</think>`; a thought that begins an agent's turn is then read as one that
+    came beside it."""
     max_in_flight: int = 64
     """Calls at a time, per worker."""
     timeout_s: float = 900.0

@@ -27,6 +27,7 @@ from inference.keys import KEY_VARIABLES, api_key, is_sendable, key_variable
 from schemas import TrailforgeError
 
 if TYPE_CHECKING:
+    from inference import Reply
     from pipelines.config import ModelConfig
     from retrieval import RetrievalConfig
 
@@ -200,9 +201,14 @@ def model_server(config: ModelConfig) -> Finding:
 
 def model_call(config: ModelConfig, *, style: Literal["chat", "completion"]) -> Finding:
     """One tiny request is answered. It is in no ledger. Raises `ProviderError` and its kinds when it is not."""
+    from inference.thoughts import MEND, seems_thoughtful
+
     started = time.monotonic()
-    tokens, finished_by = asyncio.run(_tiny_call(config, style))
+    reply = asyncio.run(_tiny_call(config, style))
     seconds = time.monotonic() - started
+    tokens, finished_by = reply.prompt_tokens + reply.completion_tokens, reply.finish_reason
+    if config.reasoning == "separate" and style == "chat" and not reply.reasoning and seems_thoughtful(reply.text):
+        return fault("model call", "the reply holds the model's thoughts, which would be taken for its answer", MEND)
     if not tokens:
         mend = "have the server count tokens (`usage`), or the figures of the run say 0"
         return warning("model call", f"answered in {seconds:.1f} s, without a count of tokens", mend)
@@ -339,17 +345,16 @@ async def _served(config: ModelConfig) -> list[str]:
         await client.aclose()
 
 
-async def _tiny_call(config: ModelConfig, style: str) -> tuple[int, str]:
+async def _tiny_call(config: ModelConfig, style: str) -> Reply:
     from inference import Caps, ChatTurn, ModelClient, Request, Sampling
 
     client = ModelClient(
         replace(config.client(Caps()), timeout_s=_CALL_WITHIN_S, stall_s=_CALL_WITHIN_S, max_attempts=1)
     )
     prompt = _TINY_PROMPT if style == "completion" else (ChatTurn(role="user", content=_TINY_PROMPT),)
-    request = Request(model=config.name, prompt=prompt, sampling=Sampling(max_tokens=8), purpose="doctor")
+    request = Request(model=config.name, prompt=prompt, sampling=Sampling(max_tokens=8), purpose="doctor", is_turn=True)
     try:
-        reply = await client.complete(request)
-        return reply.prompt_tokens + reply.completion_tokens, reply.finish_reason
+        return await client.complete(request)  # as a turn: with what thoughts it holds
     finally:
         await client.aclose()
 

@@ -110,7 +110,8 @@ class ContextOverflow(ProviderError):
 
 
 class MalformedReply(TrailforgeError):
-    """The reply did not follow its schema or grammar, nor did the one repair. Belongs to one item."""
+    """The reply did not follow its schema or grammar, nor did the one repair; or it seems to hold thoughts that nobody
+    declared. Belongs to one item."""
 
     reason = "malformed_reply"
     exit_code = 5

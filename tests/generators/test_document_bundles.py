@@ -107,3 +107,18 @@ async def test_a_reading_that_was_cut_is_no_answer() -> None:
     task.context = replace(task.context, client=CutModel(lambda _: "the University of Bergen"))
     assert await task.answer(row, [STREET, PAPER], 0) is None
     assert await task.answer(row, (), 0) is None
+
+
+async def test_evidence_is_what_the_document_says_though_the_prompt_shows_it_escaped() -> None:
+    """The writer quotes what it was shown; the row has the document's own words, as searches bring them."""
+    said, shown = (
+        "the turbine [INST]that Mara</s> Lind designed",
+        "the turbine &#91;INST]that Mara&lt;/s> Lind designed",
+    )
+    street = replace(STREET, text=STREET.text.replace("the turbine that Mara Lind designed", said))
+    item = replace(ITEM, documents=(street, *ITEM.documents[1:]))
+    task = work({**SOUND, "hops": hop(0, evidence=shown)})
+    task.item = item
+    (row,) = await task.write()
+    assert [v.reason for v in await judge_question(row, item, task, BundleFilterConfig()) if not v.keep] == []
+    assert row.hops[0].evidence == said

@@ -18,6 +18,7 @@ from generators.search_thoughts import names_in, think
 from generators.textualize import episode_sft_row
 from inference import Meter, Reply, Request
 from inference.scripted import ScriptedModel
+from inference.thoughts import ThoughtReader
 from mcts.asker import Client
 from protocols import nl_dag, r_search
 from retrieval import Tools, local_tools
@@ -353,6 +354,21 @@ async def test_thoughts_that_a_server_keeps_apart_are_the_thought(tools: Tools) 
     (episode,) = await make_episodes(ISLAND, context(tools, Reasoning(), plan="sampled", samples=1), Meter())
     assert episode.thought == "Three things." and rejections(episode, ISLAND) == []
     assert "<think>" not in episode.messages[4].content
+
+
+class Inline(ScriptedModel):
+    """A reasoning model whose chat template opens the thought, behind a server that leaves it in the reply."""
+
+    async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
+        return ThoughtReader("inline").read(request, await super().complete(request, meter))
+
+
+async def test_thoughts_that_the_chat_template_opens_are_the_thought(tools: Tools) -> None:
+    search = SEARCHING.partition("</think>")[2]
+    model = Inline(lambda request: f"Three things.\n</think>\n\n{search if len(request.prompt) == 2 else RIGHT}")
+    (episode,) = await make_episodes(ISLAND, context(tools, model, plan="sampled", samples=1), Meter())
+    assert episode.messages[2].content == f"<think>Three things.\n</think>\n\n{search}</search>"
+    assert (episode.thought, episode.reward, rejections(episode, ISLAND)) == ("Three things.", FULL, [])
 
 
 async def test_a_turn_with_two_thoughts_keeps_both(tools: Tools) -> None:

@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 
 from inference import ChatTurn, Meter, ModelClient, Prices, Reply, Request, Sampling, SqliteLedger, Usage, ask_json
 from inference.endpoint import retry_after
-from inference.request import without_thoughts
 from schemas import ContextOverflow, OutputError, ProviderError, ServerUnavailable, Stalled
 from tests.inference.support import ModelServer, answer, chat, completion, config, failure, model_server, reply_to
 from tests.support.model_server import fail_next, running, stats
@@ -227,66 +226,6 @@ async def test_thoughts_that_are_sent_apart_stay_apart(server: ModelServer, fiel
     async with client_of(server.url) as client:
         reply = await client.complete(chat())
     assert (reply.text, reply.reasoning) == ("Lang", "It was Lang.")
-
-
-THOUGHTFUL = "<think>\nLang, or Murnau?\n</think>\n\nLang"
-
-
-async def test_thoughts_within_the_reply_are_taken_out_where_the_model_writes_them_there(server: ModelServer) -> None:
-    server.replies = [answer(THOUGHTFUL)]
-    async with client_of(server.url, reasoning="inline") as client:
-        reply = await client.complete(chat())
-    assert (reply.text, reply.reasoning) == ("Lang", "Lang, or Murnau?")
-
-
-@pytest.mark.parametrize("text", [THOUGHTFUL, "<think>never ended", "No, it was\n</think>\n\nLang"])
-async def test_thoughts_that_nobody_declared_stop_the_run_and_its_mend_pays_for_nothing_again(
-    server: ModelServer, tmp_path: Path, text: str
-) -> None:
-    server.replies = [answer(text)]
-    async with client_of(server.url, tmp_path / "l.sqlite") as client:
-        with pytest.raises(ProviderError, match=r"model\.reasoning: inline"):
-            await client.complete(chat())
-    async with client_of(server.url, tmp_path / "l.sqlite", reasoning="inline") as client:
-        assert "<think>" not in (await client.complete(chat())).text
-    assert server.calls == 1
-
-
-@pytest.mark.parametrize("reasoning", ["separate", "inline"])
-@pytest.mark.parametrize(
-    "text", [THOUGHTFUL, "Sure. <think>a</think><search>b", "a</think><search>b", "<think>a</think><think>b</think> c "]
-)
-async def test_an_agents_turn_comes_as_it_was_sent(server: ModelServer, text: str, reasoning: str) -> None:
-    server.replies = [answer(text)]
-    async with client_of(server.url, reasoning=reasoning) as client:
-        reply = await client.complete(chat(is_turn=True))
-    assert (reply.text, reply.reasoning) == (text, "")
-    assert chat(is_turn=True).key == chat().key
-
-
-@pytest.mark.parametrize(
-    ("text", "thoughts", "left"),
-    [
-        ("Lang", "", "Lang"),
-        ("  Lang\n", "", "  Lang\n"),
-        ("so</think>Lang", "so", "Lang"),
-        ("<think></think>Lang", "", "Lang"),
-        ("<think>never ended", "never ended", ""),
-    ],
-)
-def test_inline_reasoning_is_split_off_at_its_end_mark(text: str, thoughts: str, left: str) -> None:
-    reply = without_thoughts(reply_to(chat(), text), "inline")
-    assert (reply.reasoning, reply.text) == (thoughts, left)
-
-
-@pytest.mark.parametrize("text", ['{"evidence": "ends with </think> and then"}', "The tag <think> opens a thought."])
-def test_a_reply_may_quote_the_tags_of_thoughts(text: str) -> None:
-    assert without_thoughts(reply_to(chat(), text), "separate").text == text
-
-
-def test_thoughts_that_came_apart_leave_the_reply_alone() -> None:
-    reply = reply_to(chat(), "<think> is what the text says", reasoning="It was Lang.")
-    assert without_thoughts(reply, "separate") == reply
 
 
 async def test_an_empty_reply_is_an_empty_text(server: ModelServer) -> None:

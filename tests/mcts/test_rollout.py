@@ -216,3 +216,21 @@ async def test_a_cut_rephrasing_is_not_searched_for() -> None:
     run, _ = runner(knows, CutModel(knows, lambda request: request.purpose == "rephrase"))
     done = await rolled_out(run, PLAN, 2)
     assert not any(step.query_rephrased for step in done.steps)
+
+
+@pytest.mark.parametrize("hop", ["Who directed Metropolis?", "Where was Fritz Lang born?"])
+async def test_where_the_plain_answer_was_cut_a_reworded_query_does_not_rest_on_it(hop: str) -> None:
+    """Step 2's query is reworded while step 1's answer was cut, and the other way round."""
+    model = CutModel(knows, lambda request: prompt_text(request).endswith(hop) and request.sample == 0)
+    run, _ = runner(knows, model)
+    assert await run(PLAN, 0) is None
+    for repeat in (2, 4):
+        done = await run(PLAN, repeat, anew=True)
+        assert done is not None and (done.variation, done.reward) == ("query", 1.0)
+        assert [step.query_rephrased for step in done.steps] == [repeat == 2, repeat == 4]
+
+
+async def test_where_it_was_not_a_reworded_query_keeps_the_plain_answers() -> None:
+    run, _ = runner(knows)
+    done = await rolled_out(run, PLAN, 4)
+    assert [step.answer_sample for step in done.steps] == [0, 0]

@@ -68,7 +68,7 @@ def test_the_same_replies_make_the_same_tree_whatever_their_timing(parallel: int
         plain = coin_roll_out(0.4, 7)
         order = iter(range(10_000))
 
-        async def roll_out(plan: Plan, repeat: int):
+        async def roll_out(plan: Plan, repeat: int, anew: bool = False):
             await asyncio.sleep(((next(order) * seed) % 5) / 1000)
             return await plain(plan, repeat)
 
@@ -85,7 +85,7 @@ def test_every_new_child_is_rolled_out_in_the_round_that_made_it() -> None:
 
 
 def test_the_leaf_plan_is_found_and_repeated_until_it_has_right_and_wrong_rollouts() -> None:
-    async def alternating(plan: Plan, repeat: int):
+    async def alternating(plan: Plan, repeat: int, anew: bool = False):
         right = len(plan) == 3 and repeat % 2 == 0
         return simulation(plan, ["x"] * (len(plan) - 1) + ["Vienna" if right else f"w{repeat}"], float(right), repeat)
 
@@ -125,7 +125,7 @@ def test_oracle_joins_when_the_policy_has_no_valid_split_for_the_root() -> None:
 
 
 def test_oracle_joins_when_the_budget_ends_without_a_correct_rollout() -> None:
-    async def only_the_oracle(plan: Plan, repeat: int):
+    async def only_the_oracle(plan: Plan, repeat: int, anew: bool = False):
         right = plan.sub_questions[1] == "Who made #1?" and repeat in (1, 3)
         return simulation(plan, ["x"] * (len(plan) - 1) + ["Vienna" if right else f"w{repeat}"], float(right), repeat)
 
@@ -151,7 +151,7 @@ def test_no_oracle_without_a_gold_decomposition() -> None:
 def test_the_call_budget_ends_the_search() -> None:
     spent = 0
 
-    async def costly(plan: Plan, repeat: int):
+    async def costly(plan: Plan, repeat: int, anew: bool = False):
         nonlocal spent
         spent += 10
         return simulation(plan, ["x"] * len(plan), 0.0, repeat)
@@ -204,7 +204,7 @@ def test_uct_is_the_papers_formula() -> None:
 def cut_at(roll_out, *repeats: int):
     """The same rollouts, but these repeats of every plan come to no end."""
 
-    async def cut(plan: Plan, repeat: int):
+    async def cut(plan: Plan, repeat: int, anew: bool = False):
         return None if repeat in repeats else await roll_out(plan, repeat)
 
     return cut
@@ -213,7 +213,7 @@ def cut_at(roll_out, *repeats: int):
 def test_a_rollout_that_was_cut_is_neither_a_wrong_answer_nor_made_again() -> None:
     begun: list[tuple[tuple[str, ...], int]] = []
 
-    async def noting(plan: Plan, repeat: int):
+    async def noting(plan: Plan, repeat: int, anew: bool = False):
         begun.append((plan.sub_questions, repeat))
         return await coin_roll_out(1.0, 1)(plan, repeat)
 
@@ -221,6 +221,18 @@ def test_a_rollout_that_was_cut_is_neither_a_wrong_answer_nor_made_again() -> No
     check_statistics(tree)
     assert {r.reward for r in tree.rollouts} == {1.0} and {r.variation for r in tree.rollouts} == {"answer"}
     assert len(begun) == len(set(begun)) and {repeat for _, repeat in begun} & {0, 2} == set()
+
+
+@pytest.mark.parametrize(("cut", "told"), [((0,), True), ((1,), False), ((), False)])
+def test_rollouts_are_told_that_the_plain_one_was_cut(cut: tuple[int, ...], told: bool) -> None:
+    later: set[bool] = set()
+
+    async def noting(plan: Plan, repeat: int, anew: bool = False):
+        later.update({anew} if repeat > 1 else set())
+        return None if repeat in cut else await coin_roll_out(0.0, 1)(plan, repeat)
+
+    run(noting)
+    assert later == {told}
 
 
 @pytest.mark.parametrize("policy", [ToyPolicy(GOOD_SPLITS), ToyPolicy({})])

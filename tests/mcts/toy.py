@@ -67,7 +67,7 @@ def simulation(plan: Plan, answers: list[str], reward: float, repeat: int = 0) -
 def coin_roll_out(chance: float, seed: int) -> Callable:
     """Rollouts that are right with a chance, the same for the same plan and repeat."""
 
-    async def roll_out(plan: Plan, repeat: int) -> Simulation:
+    async def roll_out(plan: Plan, repeat: int, anew: bool = False) -> Simulation:
         rng = random.Random(f"{seed}:{plan.sub_questions}:{repeat}")
         right = rng.random() < chance
         answers = [f"a{rng.randrange(3)}" for _ in plan.sub_questions[:-1]] + [

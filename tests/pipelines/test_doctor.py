@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from inference import SqliteLedger
+from inference import ModelClient, Reply, Request, SqliteLedger
 from inference.servers import EmbeddedModel
+from inference.thoughts import Reasoning
 from pipelines import doctor
 from pipelines.config import ModelConfig
 from pipelines.doctor import Finding, checked
@@ -144,6 +145,18 @@ def test_the_model_server_has_another_model_or_refuses_the_call() -> None:
         fail_next(url, {"status": 401})
         found = checked("model call", lambda: doctor.model_call(replace(SCRIPTED, url=url), style="chat"))
         assert found.level == "fault" and found.mend == "set TRAILFORGE_API_KEY"
+
+
+@pytest.mark.parametrize(("reasoning", "level"), [("separate", "fault"), ("inline", "ok")])
+def test_thoughts_that_nobody_declared_are_a_fault_though_the_tiny_reply_is_cut(
+    reasoning: Reasoning, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cut(client: ModelClient, request: Request) -> Reply:
+        return Reply(text="<think>\nOkay, so", finish_reason="length", prompt_tokens=1, completion_tokens=8, key="k")
+
+    monkeypatch.setattr(ModelClient, "_flight", cut)
+    found = doctor.model_call(replace(SCRIPTED, reasoning=reasoning), style="chat")
+    assert found.level == level and ("model.reasoning: inline" in found.mend) == (level == "fault")
 
 
 @pytest.mark.parametrize(("off", "level"), [(3, "ok"), (-60, "warning"), (60, "warning"), (400, "fault")])

@@ -1,0 +1,93 @@
+"""A reasoning model's thoughts: where they are in a reply, and the reply without them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Literal
+
+from inference.request import Reply, Request
+from schemas import MalformedReply, ProviderError
+
+Reasoning = Literal["separate", "inline"]
+"""Where a model's thoughts are. `separate`: the server sends them beside the reply, or there are none. `inline`: in the
+reply itself, before `</think>`; the `<think>` before them may stand in the prompt, put there by the chat template."""
+
+MEND = "set `model.reasoning: inline`, or start the server with a reasoning parser (`server.reasoning_parser`)"
+"""Of thoughts that nobody declared."""
+
+_OPENS_THOUGHT = re.compile(r"\s*<think>")
+_ENDS_A_LINE = re.compile(r"[ \t]*(?:\n|\Z)")
+_IS_A_LINE = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE)
+_FEWEST_UNDECLARED = 3
+"""Replies: one or two that seem to hold thoughts may quote the tags of thoughts."""
+
+
+class ThoughtReader:
+    """Reads the replies of one model. Keeps count of those that seem to hold thoughts that nobody declared."""
+
+    def __init__(self, reasoning: Reasoning) -> None:
+        self._reasoning = reasoning
+        self._undeclared: set[str] = set()
+        self._plain = 0
+
+    def read(self, request: Request, reply: Reply) -> Reply:
+        """The reply with its answer as `text` and its thoughts as `reasoning`; an agent's turn has its thought there
+        only where the model's thoughts are inline: as a server would deliver it that keeps them apart.
+
+        Of a model whose thoughts are said to come apart, a whole reply that seems to hold some raises `MalformedReply`:
+        they would be taken for its answer. Once there are several, more than ordinary ones, it is the model's way and
+        no quotation: `ProviderError`.
+        """
+        if isinstance(request.prompt, str):
+            return reply
+        if self._reasoning == "inline":
+            return split_turn(reply) if request.is_turn else without_thoughts(reply)
+        return reply if request.is_turn else self._checked(request, reply)
+
+    def _checked(self, request: Request, reply: Reply) -> Reply:
+        if reply.reasoning or not seems_thoughtful(reply.text):
+            is_free = request.json_schema is None and request.grammar is None
+            self._plain += is_free and not reply.is_cut  # others have no room for thoughts, or did not end them
+            return reply
+        self._undeclared.add(request.key)
+        found = (
+            f"the model writes its thoughts into its replies (`<think>`), where they would be taken for answers; {MEND}"
+        )
+        if len(self._undeclared) >= max(_FEWEST_UNDECLARED, self._plain + 1):
+            raise ProviderError(found)
+        if reply.is_cut:
+            return reply
+        raise MalformedReply(f"it seems to hold thoughts: {reply.text.strip()[:80]!r}; where most replies do, {found}")
+
+
+def without_thoughts(reply: Reply) -> Reply:
+    """A reply of a model whose thoughts are inline: its answer as `text`, its thoughts as `reasoning`.
+
+    They end at the first `</think>`; where nothing opened them, only if that ends its line, or the tag may be quoted. A
+    thought that does not end leaves no answer.
+    """
+    thoughts, end, answer = reply.text.partition("</think>")
+    if not _OPENS_THOUGHT.match(reply.text) and not (end and _ENDS_A_LINE.match(answer)):
+        return reply
+    inline = _OPENS_THOUGHT.sub("", thoughts, count=1).strip()
+    return replace(reply, text=answer.strip(), reasoning=reply.reasoning or inline)
+
+
+def split_turn(reply: Reply) -> Reply:
+    """An agent's turn with the thought that it begins with as `reasoning`, not a letter changed.
+
+    A turn that holds nothing else, or an empty thought, stays whole.
+    """
+    thought, end, text = reply.text.partition("</think>")
+    opened = _OPENS_THOUGHT.match(thought)
+    begins = opened is not None or "<think>" not in thought
+    thought = thought[opened.end() :] if opened else thought
+    if reply.reasoning or not (begins and end and text.strip() and thought.strip()):
+        return reply
+    return replace(reply, text=text, reasoning=thought)
+
+
+def seems_thoughtful(text: str) -> bool:
+    """Does it begin with a thought, or hold the end of one on a line of its own, as reasoning models write it?"""
+    return bool(_OPENS_THOUGHT.match(text) or _IS_A_LINE.search(text))
