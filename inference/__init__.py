@@ -7,7 +7,7 @@ from inference.ledgers import check_ledger, check_ledger_url, ledger_url, open_l
 from inference.postgres_ledger import PostgresLedger
 from inference.request import ChatTurn, Reply, Request, Sampling
 from inference.structured import ask_json, ask_matching
-from inference.usage import Counters, Meter, Prices, Usage
+from inference.usage import Counters, Meter, Prices, Usage, metering
 
 __all__ = [
     "Caps",
@@ -29,5 +29,6 @@ __all__ = [
     "check_ledger",
     "check_ledger_url",
     "ledger_url",
+    "metering",
     "open_ledger",
 ]

@@ -16,7 +16,7 @@ from inference.ledger import Ledger
 from inference.request import Reply, Request
 from inference.thoughts import Reasoning, ThoughtReader
 from inference.throttle import Permit, Throttle, ThrottleConfig
-from inference.usage import Counters, Meter, Prices
+from inference.usage import Counters, Meter, Prices, count_reply
 from schemas import BudgetExceeded, InvalidInput, OutputError, ServerUnavailable, Stalled, TrailforgeError
 
 _CLOSING_S = 5.0
@@ -88,8 +88,7 @@ class ModelClient:
         if self._config.extra_body or self._config.redo:
             request = replace(request, extra_body=self._config.extra_body, redo=self._config.redo)
         reply = await asyncio.shield(self._flight(request))
-        if meter is not None:
-            meter.add(reply)
+        count_reply(reply, meter)
         return self._thoughts.read(request, reply)
 
     async def check(self) -> list[str]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from inference.request import Reply, Request
-from inference.usage import Counters, Meter
+from inference.usage import Counters, Meter, count_reply
 
 Script = Callable[[Request], str]
 """Request -> reply. May raise, as a server would fail."""
@@ -29,8 +29,7 @@ class ScriptedModel:
             reply = await asyncio.shield(self._flight(request))
         else:
             self.counters.ledger_hits += 1
-        if meter is not None:
-            meter.add(reply)
+        count_reply(reply, meter)
         return reply
 
     async def check(self) -> list[str]:

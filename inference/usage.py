@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 from inference.request import Reply
@@ -87,6 +90,27 @@ class Meter:
             cut_replies=sum(reply.is_cut for reply in replies),
         )
         return replace(usage, cost=prices.cost(usage))
+
+
+_metered: ContextVar[Meter | None] = ContextVar("metered", default=None)
+
+
+@contextmanager
+def metering() -> Iterator[Meter]:
+    """Count every call that is asked for in the block, and in the tasks that begin in it, whoever else counts it."""
+    meter = Meter()
+    token = _metered.set(meter)
+    try:
+        yield meter
+    finally:
+        _metered.reset(token)
+
+
+def count_reply(reply: Reply, meter: Meter | None) -> None:
+    """Add a reply to a meter, if there is one, and to that of the block (`metering`)."""
+    for each in (meter, _metered.get()):
+        if each is not None:
+            each.add(reply)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import json
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -24,7 +23,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
-from inference import Usage
+from inference import Prices, Usage, metering
 from pipelines.accounting import add_up, stage
 from pipelines.attempts import Patience, Superseded, Watch, begin_attempt, is_current
 from pipelines.files import sha256_of, write_atomically, write_text
@@ -129,6 +128,11 @@ class Work(Protocol):
     @property
     def items_in_flight(self) -> int:
         """Items that one worker runs at a time."""
+        ...
+
+    @property
+    def prices(self) -> Prices:
+        """Of the model's tokens."""
         ...
 
     async def open(self) -> Session:
@@ -261,7 +265,8 @@ class _Worker:
         async with self._shards:
             self._check_attempt()
             items = read_parquet(self._folder / shard.input, self._work.item)
-            results = await _together([self._item(item, shard.first + n) for n, item in enumerate(items)])
+            running = [asyncio.ensure_future(self._item(item, shard.first + n)) for n, item in enumerate(items)]
+            results = await _all_or_error(running)
             self._check_attempt()
             await asyncio.to_thread(write_shard, self._work, self._folder, shard, results)
         return shard.name
@@ -273,10 +278,11 @@ class _Worker:
 
     async def _item(self, item: Any, position: int) -> ItemResult:
         async with self._items:
-            try:
-                return await self._session.run(item, position)
-            except ITEM_ERRORS as error:
-                return _failed(self._work, item, error)
+            with metering() as spent:
+                try:
+                    return await self._session.run(item, position)
+                except ITEM_ERRORS as error:
+                    return _failed(self._work, item, error, spent.usage(self._work.prices))
 
     async def _report(self) -> None:
         """Counters and a sign of life, as long as no other attempt begins: then nothing more is to be paid for."""
@@ -312,23 +318,6 @@ def write_table(folder: Path, table: str, name: str, record: type, rows: Sequenc
         return None
     write_atomically(path, lambda temporary: write_parquet(temporary, record, rows))
     return file_entry(folder, path, len(rows))
-
-
-def write_parts(
-    folder: Path, table: str, record: type, rows: Sequence[Any], size: int
-) -> tuple[tuple[FileEntry, ...], tuple[Shard, ...]]:
-    """Write a table that one stage makes whole, `size` rows a file; its files, and these as shards of a next stage."""
-    files: list[FileEntry] = []
-    shards: list[Shard] = []
-    for first in range(0, len(rows), size):
-        batch = rows[first : first + size]
-        content = json.dumps([to_dict(row) for row in batch], sort_keys=True)
-        name = f"part-{len(shards):05d}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
-        entry = write_table(folder, table, name, record, batch)
-        assert entry is not None
-        files.append(entry)
-        shards.append(Shard(name=name, input=entry.path, first=first, rows=len(batch), made_of=entry.sha256))
-    return tuple(files), tuple(shards)
 
 
 def write_receipt(folder: Path, receipt: Receipt) -> None:
@@ -372,7 +361,7 @@ def file_entry(folder: Path, path: Path, rows: int) -> FileEntry:
     return FileEntry(path=path.relative_to(folder).as_posix(), rows=rows, sha256=sha256_of(path))
 
 
-def _failed(work: Work, item: Any, error: TrailforgeError) -> ItemResult:
+def _failed(work: Work, item: Any, error: TrailforgeError, usage: Usage) -> ItemResult:
     row = RejectedRow(
         uid=item.id if hasattr(item, "id") else item.uid,  # rows that another stage made have a uid
         stage=work.stage,
@@ -381,16 +370,12 @@ def _failed(work: Work, item: Any, error: TrailforgeError) -> ItemResult:
         detail=str(error),
         payload=json.dumps(to_dict(item), ensure_ascii=False),
     )
-    books = (stage(work.stage, inputs=1, accepted=0, failed=(error.reason,)),)
-    return ItemResult(rows={"rejected": [row]}, stages=books, usage=Usage())
-
-
-async def _together(coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """All results in order; the first error cancels the rest and is raised as it is."""
-    return await _all_or_error([asyncio.ensure_future(c) for c in coroutines])
+    line = stage(work.stage, inputs=1, accepted=0, failed=(error.reason,))
+    return ItemResult(rows={"rejected": [row]}, stages=(line,), usage=usage)
 
 
 async def _all_or_error(futures: Sequence[asyncio.Future[T]]) -> list[T]:
+    """All results in order; the first error cancels the rest and is raised as it is."""
     try:
         return list(await asyncio.gather(*futures))
     except BaseException:

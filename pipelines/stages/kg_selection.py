@@ -11,8 +11,9 @@ from filters.kg_questions import Asked, duplicate_question
 from inference import Usage
 from pipelines.accounting import stage
 from pipelines.files import write_text
-from pipelines.shards import Receipt, Shard, file_entry, missing_shards, write_parts, write_receipt, write_table
+from pipelines.shards import Receipt, Shard, file_entry, missing_shards, write_receipt, write_table
 from pipelines.stages.model_work import rejected_row
+from pipelines.stages.selection import write_parts
 from schemas import FilterScore, KgQuestion, RejectedRow, Verdict, read_parquet, to_dict
 
 NAME = "select"

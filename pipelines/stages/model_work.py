@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from inference import ModelClient, check_ledger, open_ledger
+from inference import ModelClient, Prices, check_ledger, open_ledger
 from pipelines.config import RunConfig
 from pipelines.dataset import LEDGER
 from pipelines.shards import ItemResult
@@ -26,6 +26,11 @@ class ModelWork:
     def items_in_flight(self) -> int:
         """Items at a time."""
         return self.config.schedule.questions_in_flight
+
+    @property
+    def prices(self) -> Prices:
+        """Of the model's tokens."""
+        return self.config.model.prices
 
     async def client(self) -> ModelClient:
         """Connected to ledger and model. Fails at once when one of them is not there."""

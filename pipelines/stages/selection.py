@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +17,13 @@ from inference import Usage
 from pipelines.accounting import stage
 from pipelines.bundles_config import BundleRunConfig, SelectionConfig
 from pipelines.curriculum import in_order
-from pipelines.shards import Receipt, Shard, missing_shards, write_parts, write_receipt, write_table
+from pipelines.shards import Receipt, Shard, missing_shards, write_receipt, write_table
 from pipelines.sources.benchmarks import read_benchmark
 from pipelines.stages.embedding import encoder_of
 from pipelines.stages.model_work import rejected_row
 from pipelines.stages.questions import TABLE as CANDIDATES
 from retrieval.encoder import Encoder
-from schemas import BundleQuestion, FilterScore, RejectedRow, Verdict, read_parquet, to_dict
+from schemas import BundleQuestion, FileEntry, FilterScore, RejectedRow, Verdict, read_parquet, to_dict
 
 NAME = "select"
 TABLE = "bundle_questions"
@@ -97,3 +100,20 @@ def _benchmarks(config: SelectionConfig, encoder: Encoder) -> Benchmarks:
     questions = {q: Path(path).name for path in config.benchmarks for q in read_benchmark(Path(path))}
     vectors = encoder.encode_documents(list(questions)) if questions else np.zeros((0, 1), np.float32)
     return benchmarks_of([(name, q) for q, name in questions.items()], vectors, config.benchmark_words)
+
+
+def write_parts(
+    folder: Path, table: str, record: type, rows: Sequence[Any], size: int
+) -> tuple[tuple[FileEntry, ...], tuple[Shard, ...]]:
+    """Write a table that one stage makes whole, `size` rows a file; its files, and these as shards of a next stage."""
+    files: list[FileEntry] = []
+    shards: list[Shard] = []
+    for first in range(0, len(rows), size):
+        batch = rows[first : first + size]
+        content = json.dumps([to_dict(row) for row in batch], sort_keys=True)
+        name = f"part-{len(shards):05d}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+        entry = write_table(folder, table, name, record, batch)
+        assert entry is not None
+        files.append(entry)
+        shards.append(Shard(name=name, input=entry.path, first=first, rows=len(batch), made_of=entry.sha256))
+    return tuple(files), tuple(shards)

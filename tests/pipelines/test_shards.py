@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from inference import Usage
+from inference import Prices, Request, Sampling, Usage
+from inference.scripted import ScriptedModel
 from pipelines.accounting import stage
 from pipelines.files import sha256_of
 from pipelines.intake import write_settings
@@ -55,6 +56,7 @@ class EchoWork:
     item = Question
     tables = {"echo": Question, "rejected": RejectedRow}  # noqa: RUF012
     stage = "echo"
+    prices = Prices(prompt_per_million=1e6)
 
     async def open(self) -> Session:
         """See `Work`."""
@@ -73,6 +75,7 @@ class EchoSession:
 
     def __init__(self, work: EchoWork) -> None:
         self.work, self.under_way = work, 0
+        self.model = ScriptedModel(lambda request: "three")
 
     async def run(self, item: Any, position: int) -> ItemResult:
         """See `Session`. Later items are done sooner, so that order is not by luck."""
@@ -85,6 +88,7 @@ class EchoSession:
             (Path(self.work.folder) / f"cancelled-{item.id}").touch()
             raise
         self.under_way -= 1
+        await self.model.complete(Request(model="m", prompt="one two", sampling=Sampling(max_tokens=8), seed=position))
         if item.id in self.work.faults and not self.work.is_mended:
             raise _ERRORS[self.work.faults[item.id]]
         return ItemResult(
@@ -152,7 +156,7 @@ def test_a_receipt_says_what_was_written(tmp_path: Path) -> None:
     (shard,) = spooled(tmp_path, 5)
     run_shards(tmp_path, [shard], q3="overflow")
     receipt = read_receipt(tmp_path, shard)
-    assert receipt.shard == shard.name and receipt.usage == Usage(calls=4, prompt_tokens=8)
+    assert receipt.shard == shard.name and receipt.usage.calls == 5, "that of the failed item, too"
     assert [(f.path, f.rows) for f in receipt.files] == [
         (f"echo/{shard.name}.parquet", 4),
         (f"rejected/{shard.name}.parquet", 1),
@@ -211,6 +215,9 @@ def test_an_error_of_one_item_is_counted_as_failed_and_kept_as_a_row(tmp_path: P
     (books,) = read_receipt(tmp_path, shards[0]).stages
     assert (books.inputs, books.accepted, books.rejected, books.balance) == (3, 2, (), 0)
     assert [(c.reason, c.count) for c in books.failed] == [(reason, 1)]
+    assert read_receipt(tmp_path, shards[0]).usage == Usage(calls=3, prompt_tokens=6, completion_tokens=1, cost=2.0), (
+        "the failed item cost a call of 2 + 1 tokens"
+    )
     (row,) = read_parquet(tmp_path / "rejected" / f"{shards[0].name}.parquet", RejectedRow)
     assert (row.uid, row.stage, row.reason, row.detail) == ("q1", "echo", reason, str(_ERRORS[fault]))
     (question,) = (q for q in read_parquet(tmp_path / shards[0].input, Question) if q.id == "q1")
