@@ -52,8 +52,8 @@ class ThoughtReader:
             return reply
         self._undeclared.add(request.key)
         found = (
-            f"the model writes its thoughts into its replies (`<think>`), where they would be taken for answers; {MEND}."
-            " A run that has begun keeps its replies: there it takes the first, and --replace (no call is paid twice)"
+            f"the model writes its thoughts (`<think>`) into its replies, where they would be taken for answers; {MEND}"
+            ". A run that has begun keeps its replies: there it takes the first, and --replace (no call is paid twice)"
         )
         if len(self._undeclared) >= max(_FEWEST_UNDECLARED, self._plain + 1):
             raise ProviderError(found)
