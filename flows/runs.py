@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.schemas.objects import State, TaskRun
@@ -26,7 +26,7 @@ from pipelines.datasets import dataset_of
 from pipelines.files import exclusive, output_errors
 from pipelines.finish import MANIFEST, finish_run, read_manifest
 from pipelines.intake import (
-    INPUTS,
+    STAGED,
     Settings,
     config_of,
     discard_staged,
@@ -37,7 +37,7 @@ from pipelines.intake import (
 from pipelines.own_files import drop_rows, refuse_strangers, remove_leftovers, remove_orphans
 from pipelines.progress import begin_progress
 from pipelines.runners import check_runner
-from pipelines.shards import missing_shards
+from pipelines.shards import Shard, missing_shards
 from pipelines.stages.model_work import check_servers
 from schemas import (
     BudgetExceeded,
@@ -47,6 +47,7 @@ from schemas import (
     OutputError,
     ProviderError,
     ServerUnavailable,
+    read_parquet,
 )
 
 EMBEDDED = "embedded"
@@ -94,7 +95,7 @@ def prepare(
             if finished is not None and not is_damaged and dataset.is_complete(out, earlier):
                 return earlier, finished  # not a byte of it changes
         elif earlier is not None:
-            if not (replace_run or _is_redo_of(earlier, settings, config)):
+            if not (replace_run or _is_redo_of(out, dataset, earlier, settings, config)):
                 refuse_other_run(out, settings)
             drop_rows(out, dataset_of(earlier), _tell)
         write_settings(out, settings)
@@ -210,12 +211,21 @@ def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _is_redo_of(earlier: Settings, settings: Settings, config: RunConfig) -> bool:
+def _is_redo_of(out: Path, dataset: Dataset, earlier: Settings, settings: Settings, config: RunConfig) -> bool:
     """The same items and settings, but that cut replies are asked for once more."""
     number = config_of(earlier).get("redo", 0)
-    as_before = replace(config, redo=number).hash == earlier.config_hash
-    return config.redo > number and as_before and _items_of(earlier) == _items_of(settings)
+    if config.redo <= number or replace(config, redo=number).hash != earlier.config_hash:
+        return False
+    before, now = ([shard.rows for shard in each.shards] for each in (earlier, settings))
+    if before != now:
+        return False
+    hashes = {entry.path: entry.sha256 for each in (earlier, settings) for entry in each.files}
+    pairs = zip(earlier.shards, settings.shards, strict=True)
+    others = ((a, b) for a, b in pairs if hashes[a.input] != hashes[b.input])
+    return all(_items_of(out, dataset, a) == _items_of(out, dataset, b) for a, b in others)
 
 
-def _items_of(settings: Settings) -> list[str]:
-    return [entry.sha256 for entry in settings.files if entry.path.startswith(f"{INPUTS}/")]
+def _items_of(out: Path, dataset: Dataset, shard: Shard) -> list[Any]:
+    """Rows, not hashes: other versions write the same rows as other bytes."""
+    staged = out / STAGED / shard.input
+    return read_parquet(staged if staged.exists() else out / shard.input, dataset.item)

@@ -9,18 +9,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from flows.runs import carried_out, run_shown, with_redo
 from inference import Usage
 from pipelines.config import MctsRunConfig
+from pipelines.files import sha256_of
 from pipelines.finish import CARD, MANIFEST, read_manifest
-from pipelines.intake import Settings, config_of, read_settings
+from pipelines.intake import Settings, config_of, read_settings, write_settings
 from pipelines.mcts_trajectories import MCTS, take_in
 from pipelines.progress import read_begun
 from pipelines.shards import Receipt, receipt_path, run_pipeline, write_receipt
 from pipelines.verify import verify_run
-from schemas import Manifest
+from schemas import Manifest, OutputError
 from tests.pipelines.support import CONFIG, IN_PROCESS, ScriptedWork, make_run, questions_file
 from tests.support.files import contents
 
@@ -101,6 +103,30 @@ def test_a_second_redo_that_was_killed_while_rows_were_dropped(
     assert settings is not None and times == 1 and manifest.run_id == settings.run_id
     expected = 2 if goes_on_with_redo or killed_in == "output_errors" else 1
     assert config_of(settings)["redo"] == expected and verify_run(out).problems == []
+
+
+def test_a_redo_of_a_run_whose_inputs_another_version_wrote(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rows in other bytes."""
+    settings = read_settings(out)
+    assert settings is not None
+    files = {entry.path: entry for entry in settings.files}
+    for shard in settings.shards:
+        path = out / shard.input
+        pq.write_table(pq.read_table(path), path, compression="gzip")
+        files[shard.input] = replace(files[shard.input], sha256=sha256_of(path))
+    write_settings(out, replace(settings, files=tuple(files.values())))
+    start(out, monkeypatch, redo=True)
+    settings = read_settings(out)
+    assert settings is not None and config_of(settings)["redo"] == 2
+
+
+def test_a_redo_with_other_items_is_refused(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    questions = out.parent / "questions.jsonl"
+    questions.write_text(questions.read_text().replace("?", " then?"))
+    before = contents(out)
+    with pytest.raises(OutputError, match="redo: 1 -> 2"):
+        start(out, monkeypatch, redo=True)
+    assert contents(out) == before
 
 
 def test_a_redo_that_goes_on_is_no_further_one(out: Path) -> None:
