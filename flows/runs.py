@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.schemas.objects import State, TaskRun
@@ -20,13 +20,13 @@ from flows.stopping import at_once
 from inference.servers import EmbeddedServer
 from pipelines.card import cost_table
 from pipelines.config import RunConfig
-from pipelines.damage import drop_damaged
+from pipelines.damage import drop_damaged, drop_stale
 from pipelines.dataset import Dataset, Stage
 from pipelines.datasets import dataset_of
-from pipelines.files import exclusive
-from pipelines.finish import finish_run, read_manifest
+from pipelines.files import exclusive, output_errors
+from pipelines.finish import MANIFEST, finish_run, read_manifest
 from pipelines.intake import (
-    INPUTS,
+    STAGED,
     Settings,
     config_of,
     discard_staged,
@@ -37,7 +37,7 @@ from pipelines.intake import (
 from pipelines.own_files import drop_rows, refuse_strangers, remove_leftovers, remove_orphans
 from pipelines.progress import begin_progress
 from pipelines.runners import check_runner
-from pipelines.shards import missing_shards, receipt_path
+from pipelines.shards import Shard, missing_shards
 from pipelines.stages.model_work import check_servers
 from schemas import (
     BudgetExceeded,
@@ -47,6 +47,7 @@ from schemas import (
     OutputError,
     ProviderError,
     ServerUnavailable,
+    read_parquet,
 )
 
 EMBEDDED = "embedded"
@@ -73,30 +74,35 @@ def with_redo(out: Path, config: C, is_asked: bool) -> C:
             raise InvalidInput("holds no run, so there are no replies to ask for anew; leave out --redo", file=out)
         return config
     number = config_of(earlier).get("redo", 0)
-    begins = is_asked and (number == 0 or read_manifest(out) is not None)
+    begins = is_asked and (number == 0 or _finished(out, earlier) is not None)
     return replace(config, redo=number + begins)
 
 
 def prepare(
     out: Path, config: RunConfig, dataset: Dataset, take_in: Callable[[], Settings], replace_run: bool
-) -> Settings:
+) -> tuple[Settings, Manifest | None]:
     """Take the input in. The same run goes on, with every shard that is finished; another one is refused.
 
-    `replace_run`: the rows of another one go, its ledger stays. A run is finished when it has a manifest after that:
-    where files of it are damaged, which is said, it has none.
+    `replace_run`: the rows of another one go, its ledger stays. With the settings comes the manifest of a run that is
+    finished and whole; None when something is to be made (again), and what is damaged is said. A manifest that counts
+    on shards which are to be run goes after the new settings are written: see `drop_rows`.
     """
     try:
         settings, earlier = take_in(), read_settings(out)
         if earlier is not None and earlier.run_id == settings.run_id:
             is_damaged = drop_damaged(out, dataset, earlier, _tell)
-            if not is_damaged and read_manifest(out) is not None:
-                return earlier  # not a byte of it changes
+            finished = _finished(out, earlier)
+            if finished is not None and not is_damaged and dataset.is_complete(out, earlier):
+                return earlier, finished  # not a byte of it changes
         elif earlier is not None:
-            if not (replace_run or _is_redo_of(earlier, settings, config)):
+            if not (replace_run or _is_redo_of(out, dataset, earlier, settings, config)):
                 refuse_other_run(out, settings)
-            drop_rows(out, dataset_of(earlier))
+            drop_rows(out, dataset_of(earlier), _tell)
         write_settings(out, settings)
-        return settings
+        if not dataset.is_complete(out, settings):
+            with output_errors(out):
+                (out / MANIFEST).unlink(missing_ok=True)
+        return settings, None
     finally:
         discard_staged(out)
 
@@ -123,18 +129,19 @@ def carried_out(
 ) -> Manifest:
     """Make a data set in a folder that no other process writes: take in, work, finish. A finished run stays as it is.
 
-    `work` gets the configuration with which the input was taken in.
+    `work` gets the configuration with which the input was taken in. It is not called, and so needs no server, when
+    every shard is finished and only manifest, card or figures are to be written.
     """
     started = time.monotonic()
     refuse_strangers(out, dataset)
     with exclusive(out):
         remove_leftovers(out, dataset)
         config = with_redo(out, config, redo_truncated)
-        settings = prepare(out, config, dataset, lambda: take_in(config), replace_run)
-        finished = read_manifest(out)
-        if finished is not None and finished.run_id == settings.run_id:
+        settings, finished = prepare(out, config, dataset, lambda: take_in(config), replace_run)
+        if finished is not None:
             return finished
-        work(settings, config)
+        if not dataset.is_complete(out, settings):
+            work(settings, config)
         remove_orphans(out, dataset, settings)
         manifest = finish_run(out, settings, dataset, seconds=time.monotonic() - started)
     publish(manifest)
@@ -159,17 +166,20 @@ def run_shown(out: Path, stages: Sequence[Stage], name: str, run: Callable[[], N
 
     `is_counted`: its workers count items; else those of finished shards are shown.
     """
-    begin_progress(out, (s.name for stage in stages for s in stage.shards or () if receipt_path(out, s).exists()))
+    waiting = {each.name: missing_shards(out, each.shards or ()) for each in stages}
+    unfinished = {shard.name for shards in waiting.values() for shard in shards}
+    begin_progress(out, (s.name for each in stages for s in each.shards or () if s.name not in unfinished))
     stage = next(stage for stage in stages if stage.name == name)
-    shards = stage.shards or ()
-    if not missing_shards(out, shards):
+    if not waiting[name]:
         return
+    drop_stale(out, waiting[name])
+    total = sum(shard.rows for shard in stage.shards or ())
 
     def done() -> int:
-        return sum(shard.rows for shard in shards if receipt_path(out, shard).exists())
+        waiting[name] = missing_shards(out, waiting[name])  # so that no receipt is read twice
+        return total - sum(shard.rows for shard in waiting[name])
 
     unit = stage.unit if len(stages) == 1 else f"{name}: {stage.unit}"
-    total = sum(shard.rows for shard in shards)
     with shown(out, unit, total=total, done_before=done(), done=None if is_counted else done):
         run()
 
@@ -191,16 +201,31 @@ def publish(manifest: Manifest) -> None:
     create_markdown_artifact(markdown=cost_table(manifest), key=f"{stem}-cost", description=manifest.run_id)
 
 
+def _finished(out: Path, settings: Settings) -> Manifest | None:
+    """The manifest of this very run. Raises as `read_manifest`."""
+    manifest = read_manifest(out)
+    return manifest if manifest is not None and manifest.run_id == settings.run_id else None
+
+
 def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _is_redo_of(earlier: Settings, settings: Settings, config: RunConfig) -> bool:
+def _is_redo_of(out: Path, dataset: Dataset, earlier: Settings, settings: Settings, config: RunConfig) -> bool:
     """The same items and settings, but that cut replies are asked for once more."""
     number = config_of(earlier).get("redo", 0)
-    as_before = replace(config, redo=number).hash == earlier.config_hash
-    return config.redo > number and as_before and _items_of(earlier) == _items_of(settings)
+    if config.redo <= number or replace(config, redo=number).hash != earlier.config_hash:
+        return False
+    before, now = ([shard.rows for shard in each.shards] for each in (earlier, settings))
+    if before != now:
+        return False
+    hashes = {entry.path: entry.sha256 for each in (earlier, settings) for entry in each.files}
+    pairs = zip(earlier.shards, settings.shards, strict=True)
+    others = ((a, b) for a, b in pairs if hashes[a.input] != hashes[b.input])
+    return all(_items_of(out, dataset, a) == _items_of(out, dataset, b) for a, b in others)
 
 
-def _items_of(settings: Settings) -> list[str]:
-    return [entry.sha256 for entry in settings.files if entry.path.startswith(f"{INPUTS}/")]
+def _items_of(out: Path, dataset: Dataset, shard: Shard) -> list[Any]:
+    """Rows, not hashes: other versions write the same rows as other bytes."""
+    staged = out / STAGED / shard.input
+    return read_parquet(staged if staged.exists() else out / shard.input, dataset.item)

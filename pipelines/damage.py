@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pipelines.dataset import Dataset
 from pipelines.files import output_errors, what_is_wrong
-from pipelines.finish import MANIFEST, read_manifest
+from pipelines.finish import MANIFEST, keep_changed, read_manifest
 from pipelines.intake import Settings
 from pipelines.own_files import own_files
-from pipelines.shards import RECEIPTS, load_receipt
+from pipelines.shards import RECEIPTS, Receipt, Shard, load_receipt, receipt_path
 from schemas import FileEntry, InvalidInput, Manifest, OutputError
 
 _READERS = 8
@@ -30,29 +30,48 @@ def drop_damaged(folder: Path, dataset: Dataset, settings: Settings, tell: Calla
     """Take away the receipts of damaged shards, and the manifest that counts on them; whether there was any damage.
 
     Each file is read once. `tell` is given a line for each that is damaged. Damaged inputs are told of, and stay: the
-    intake puts good ones in their place. So does a card that was changed, which may be somebody's work.
+    intake puts good ones in their place. So does a card that was changed, which may be somebody's work, while nothing
+    else is damaged; else it is kept aside (`keep_changed`). Receipts of later stages that do not say what they were
+    made of go with those before them, since what is made again may differ.
     """
     own = set(own_files(folder, dataset))
-    receipts: dict[Path, tuple[FileEntry, ...]] = {}
+    receipts: dict[Path, Receipt] = {}
     lost: list[Path] = []
     for path in sorted(path for path in own if path.parent.name == RECEIPTS):
         try:
-            receipts[path] = load_receipt(path).files
+            receipts[path] = load_receipt(path)
         except OutputError:
             lost.append(path)
-    wrong = damaged(folder, [*settings.files, *(entry for files in receipts.values() for entry in files)])
+    wrong = damaged(folder, [*settings.files, *(entry for receipt in receipts.values() for entry in receipt.files)])
     manifest, unreadable = _manifest(folder)
     shown = damaged(folder, manifest.card) if manifest else {}
     unreadable = [f"{path}: cannot be read" for path in lost] + unreadable
     for line in (*unreadable, *(f"{folder / path}: {what}" for path, what in wrong.items())):
         tell(f"{line}; it is made again")
+    gone = [path for path in shown if not (folder / path).is_file()]
+    is_damaged = bool(unreadable or wrong or gone)
     for path, what in shown.items():
-        again = "is made again" if _is_missing(folder, path) else "stays so; remove it to have it made again"
-        tell(f"{folder / path}: {what}; it {again}")
-    is_damaged = bool(unreadable or wrong or any(_is_missing(folder, path) for path in shown))
+        if path in gone:
+            tell(f"{folder / path}: {what}; it is made again")
+        elif not is_damaged:
+            tell(f"{folder / path}: {what}; it stays so; remove it to have it made again")
     if is_damaged:
-        _remove(folder, own, {**dict.fromkeys(lost, ()), **_hit(receipts, wrong)})
+        keep_changed(folder, tell)
+    if unreadable or wrong:
+        hit = {path: each.files for path, each in receipts.items() if any(e.path in wrong for e in each.files)}
+        _remove(folder, own, {**dict.fromkeys(lost, ()), **hit})
+    known = {receipt_path(folder, shard) for stage in dataset.stages(folder, settings) for shard in stage.shards or ()}
+    untold = {path: each.files for path, each in receipts.items() if not each.made_of and path not in known}
+    if untold:
+        _remove(folder, own, untold)
     return is_damaged
+
+
+def drop_stale(folder: Path, shards: Iterable[Shard]) -> None:
+    """Remove the receipts of shards that are to be run again: their files are about to be others."""
+    with output_errors(folder):
+        for shard in shards:
+            receipt_path(folder, shard).unlink(missing_ok=True)
 
 
 def _manifest(folder: Path) -> tuple[Manifest | None, list[str]]:
@@ -63,14 +82,6 @@ def _manifest(folder: Path) -> tuple[Manifest | None, list[str]]:
         if "schema version" in error.problem:
             raise
         return None, [f"{folder / MANIFEST}: cannot be read"]
-
-
-def _is_missing(folder: Path, path: str) -> bool:
-    return not (folder / path).is_file()
-
-
-def _hit(receipts: Mapping[Path, tuple[FileEntry, ...]], wrong: Mapping[str, str]) -> dict[Path, tuple[FileEntry, ...]]:
-    return {path: files for path, files in receipts.items() if any(entry.path in wrong for entry in files)}
 
 
 def _remove(folder: Path, own: set[Path], receipts: Mapping[Path, tuple[FileEntry, ...]]) -> None:

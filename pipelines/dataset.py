@@ -10,7 +10,7 @@ from typing import Any
 
 from pipelines.config import RunConfig, read_config
 from pipelines.intake import Settings, config_of
-from pipelines.shards import Receipt, Shard, finished_receipt
+from pipelines.shards import Receipt, Shard, finished_receipt, missing_shards
 from schemas import CountMismatch, Manifest
 
 LEDGER = "ledger/calls.sqlite"
@@ -67,6 +67,11 @@ class Dataset:
                 raise CountMismatch(f"{len(missing)} of {len(stage.shards)} shards have no receipt, first {missing[0]}")
             found += [receipt for receipt in receipts.values() if receipt is not None]
         return found
+
+    def is_complete(self, folder: Path, settings: Settings) -> bool:
+        """Whether every shard of every stage is finished. Raises as `finished_receipt`."""
+        stages = self.stages(folder, settings)
+        return all(stage.shards is not None and not missing_shards(folder, stage.shards) for stage in stages)
 
     def configuration(self, settings: Settings) -> Any:
         """The configuration that a run was made with, of the class `config`. Raises `OutputError` as `config_of`."""

@@ -120,9 +120,12 @@ def sha256_of(path: Path) -> str:
 def what_is_wrong(folder: Path, entry: FileEntry) -> str:
     """Why a file of a folder is not the one of its entry; empty when it is. Reads it to its end."""
     path = folder / entry.path
-    if not path.is_file():
-        return "missing"
-    return "" if sha256_of(path) == entry.sha256 else "not as it was written (its sha256 differs)"
+    try:
+        if not path.is_file():
+            return "missing"
+        return "" if sha256_of(path) == entry.sha256 else "not as it was written (its sha256 differs)"
+    except OSError as error:
+        return f"cannot be read ({error.strerror or error})"
 
 
 def _locked(descriptor: int) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -11,10 +13,11 @@ from pathlib import Path
 from inference import Usage
 from pipelines.accounting import add_up, check_balance
 from pipelines.dataset import Dataset
-from pipelines.files import plain_files, write_text
+from pipelines.files import output_errors, plain_files, sha256_of, write_text
 from pipelines.intake import INPUTS, Settings, read_settings
 from pipelines.shards import Receipt, file_entry
 from schemas import (
+    FileEntry,
     InvalidInput,
     Manifest,
     SchemaVersion,
@@ -44,6 +47,28 @@ def write_end(folder: Path, manifest: Manifest, dataset: Dataset, card: str) -> 
     manifest = replace(manifest, card=tuple(entry for entry in entries if entry.path not in known))
     write_text(folder / MANIFEST, json.dumps(to_dict(manifest), indent=1))
     return manifest
+
+
+def keep_changed(folder: Path, tell: Callable[[str], None]) -> None:
+    """Rename card and figures that are not as the manifest says: they may be somebody's work, and are written anew.
+
+    A card goes aside also when the manifest cannot be read or knows none. `tell` is given a line for each.
+    """
+    if not (folder / MANIFEST).exists():
+        return
+    entries: tuple[FileEntry, ...] = ()
+    with contextlib.suppress(InvalidInput):
+        manifest = read_manifest(folder)
+        entries = manifest.card if manifest else ()
+    entries = entries or (FileEntry(path=CARD, rows=0, sha256=""),)
+    for path, sha256 in ((folder / entry.path, entry.sha256) for entry in entries):
+        with contextlib.suppress(OSError):  # what cannot be read is nobody's work any more
+            found = sha256_of(path)
+            if found != sha256:
+                kept = path.with_name(f"{path.name}.yours-{found[:8]}")
+                with output_errors(folder):
+                    path.replace(kept)
+                tell(f"{path}: not as it was written; it is kept as {kept.name}")
 
 
 def manifest_of(folder: Path, settings: Settings, dataset: Dataset, *, seconds: float) -> Manifest:

@@ -155,7 +155,7 @@ def write_settings(folder: Path, settings: Settings) -> None:
             if staged.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 staged.replace(path)
-        for path in _taken_in(folder):
+        for path in taken_in(folder):
             if path not in known:  # of another run, or of an intake that was killed just here
                 path.unlink(missing_ok=True)
     discard_staged(folder)
@@ -167,15 +167,15 @@ def discard_staged(folder: Path) -> None:
     staged = folder / STAGED
     if staged.is_symlink():
         return
-    for path in _taken_in(staged):
+    for path in taken_in(staged):
         path.unlink(missing_ok=True)
     for emptied in (staged / INPUTS, (staged / INVALID_ROWS).parent, staged):
         with contextlib.suppress(OSError):  # it is not there, or not empty
             emptied.rmdir()
 
 
-def _taken_in(root: Path) -> list[Path]:
-    """Files of intakes, with those that a kill left half-written."""
+def taken_in(root: Path) -> list[Path]:
+    """Files of intakes in a folder, with those that a kill left half-written."""
     aside = root / INVALID_ROWS
     return [
         path

@@ -8,34 +8,39 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pipelines import progress, worker_errors
 from pipelines.dataset import Dataset
 from pipelines.files import LOCK, output_errors, plain_files, unfinished_name
-from pipelines.finish import CARD, MANIFEST
-from pipelines.intake import INPUTS, INVALID_ROWS, SETTINGS, STAGED, Settings
+from pipelines.finish import CARD, MANIFEST, keep_changed
+from pipelines.intake import INPUTS, INVALID_ROWS, SETTINGS, STAGED, Settings, taken_in
 from pipelines.shards import RECEIPTS, receipt_path
 from schemas import OutputError
 
 KEPT = frozenset({"ledger", "curation"})
 """Folders of what was paid for, in money or in people's time."""
-_SHARD = r"part-(\d{5,}-[0-9a-f]{12}(-[a-z]+)?|inputs|bundles|selection)"
+_SHARD = r"part-(\d{5,}-[0-9a-f]{12}(-[a-z]+)?|inputs|bundles|selection|curation)"
 _RECEIPT = rf"({_SHARD}|bundles|selection|curation)\.json"
 
 
-def drop_rows(folder: Path, dataset: Dataset) -> None:
-    """Remove what a run made: manifest, receipts, rows, card and figures.
+def drop_rows(folder: Path, dataset: Dataset, tell: Callable[[str], None]) -> None:
+    """Remove what a run made: receipts, rows, card and figures. What people changed is kept, and told: `keep_changed`.
 
     Its inputs and `run.json` stay until `write_settings` puts others in their place: so a kill in between leaves a run
-    that has nothing yet, and no folder of a stranger.
+    that has nothing yet, and no folder of a stranger. The manifest stays, too: it says that the run was finished, by
+    which `--redo` knows that it is to begin once more.
     """
+    keep_changed(folder, tell)
     with output_errors(folder):
-        (folder / MANIFEST).unlink(missing_ok=True)
         for path in sorted(own_files(folder, dataset), key=lambda path: path.parent.name != RECEIPTS):
             name = path.relative_to(folder).as_posix()
-            if name not in (SETTINGS, INVALID_ROWS) and path.parent.name != INPUTS and not name.startswith(STAGED):
+            if (
+                name not in (SETTINGS, MANIFEST, INVALID_ROWS)
+                and path.parent.name != INPUTS
+                and not name.startswith(STAGED)
+            ):
                 path.unlink(missing_ok=True)
         for inner in map(Path, _names(dataset)):
             for emptied in (inner, *inner.parents)[: len(inner.parts)]:
@@ -75,7 +80,7 @@ def refuse_strangers(folder: Path, dataset: Dataset) -> None:
             raise OutputError(f"{folder / linked} is a link, and a run writes to no folder but its own; remove it")
         if (folder / SETTINGS).exists():
             return
-        strange = next(_strangers(folder, dataset), None)
+        strange = next(_strangers(folder), None)
         if strange is not None:
             raise OutputError(
                 f"{folder} holds no run (no {SETTINGS}) but other things, such as {strange}; give another --out"
@@ -104,9 +109,10 @@ def _names(dataset: Dataset) -> dict[str, str]:
     }
 
 
-def _strangers(folder: Path, dataset: Dataset) -> Iterator[str]:
-    """Paths in the folder that no run wrote."""
-    own = frozenset(own_files(folder, dataset))
+def _strangers(folder: Path) -> Iterator[str]:
+    """Paths in a folder without `run.json` that no intake left there: a run has written nothing else before that."""
+    begun = (path for path in plain_files(folder) if unfinished_name(path.name) == SETTINGS)
+    own = frozenset((*taken_in(folder), *taken_in(folder / STAGED), *begun))
     for at, folders, files in os.walk(folder):
         here = Path(at)
         if here == folder:

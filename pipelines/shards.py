@@ -331,7 +331,7 @@ def missing_shards(folder: Path, shards: Sequence[Shard]) -> list[Shard]:
 
 
 def finished_receipt(folder: Path, shard: Shard) -> Receipt | None:
-    """The receipt of a shard; None when it is not finished, or was made of other files than are there now."""
+    """The receipt of a shard; None when it is not finished, or was made of other files. Raises as `load_receipt`."""
     if not receipt_path(folder, shard).exists():
         return None
     receipt = read_receipt(folder, shard)

@@ -10,7 +10,7 @@ from pathlib import Path
 from inference.entries import unpacked
 from pipelines.accounting import check_balance
 from pipelines.dataset import LEDGER, Dataset
-from pipelines.datasets import dataset_of, row_checks_of
+from pipelines.datasets import dataset_of, is_curated, row_checks_of
 from pipelines.files import what_is_wrong
 from pipelines.finish import MANIFEST, finished_run, manifest_of
 from pipelines.intake import INPUTS, Settings
@@ -39,9 +39,12 @@ def verify_run(folder: Path) -> Report:
     _check_strays(folder, manifest, record_of, report)
     if len(sound) == len(manifest.files):
         row_checks_of(settings)(folder, manifest, dataset.configuration(settings), report).check()
+    mend = "remove it, and the command of the run makes it again"
+    if is_curated(settings):
+        mend = "`trailforge curate apply` of the run writes it, to another --out"
     for entry in manifest.card:
         if wrong := what_is_wrong(folder, entry):
-            report.problems.append(f"{entry.path}: {wrong}; remove it, and the command of the run makes it again")
+            report.problems.append(f"{entry.path}: {wrong}; {mend}")
     report.problems += [f"{LEDGER}: {problem}" for problem in _ledger_problems(folder / LEDGER)]
     for problem in _manifest_problems(folder, manifest, settings, dataset):
         report.problems.append(f"{MANIFEST}: {problem}")

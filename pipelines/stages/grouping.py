@@ -45,8 +45,8 @@ NAME = "bundle"
 TABLE, INPUTS = "bundles", "bundle_inputs"
 REJECTED = "part-bundles"
 MAP, SIZES = "plots/documents.png", "plots/bundles.png"
-WORK = "work/bundling"
-WORK_FILES = rf"({'|'.join(each.name for each in fields(Documents))})\.npy|part-\d+\.json"
+WORK, MADE_OF = "work/bundling", "made_of"
+WORK_FILES = rf"({'|'.join(each.name for each in fields(Documents))})\.npy|part-\d+\.json|made_of"
 """What the names of the files there match."""
 _THEME_WORDS = 5
 
@@ -88,7 +88,7 @@ def group(
     check_packages()
     meta = _meta(folder, documents)
     planned = plan(_vectors(folder, documents), meta.sources, config, seed, meta.published)
-    done = _bundle_parts(folder, planned, config, seed, beam_options)
+    done = _bundle_parts(folder, planned, config, seed, beam_options, made_of)
     bundling = join(planned, done, config)
     bundles = list(_records(folder, bundling, meta, planned))
     files, shards = _write(folder, bundles, bundles_per_shard)
@@ -146,10 +146,17 @@ def _meta(folder: Path, shards: Sequence[Shard]) -> _Meta:
 
 
 def _bundle_parts(
-    folder: Path, planned: Plan, config: BundleConfig, seed: int, beam_options: Sequence[str]
+    folder: Path, planned: Plan, config: BundleConfig, seed: int, beam_options: Sequence[str], made_of: str
 ) -> list[PartBundles]:
-    """Each part on a worker, which finds the documents in the run's folder and leaves its bundles there."""
+    """Each part on a worker, which finds the documents in the run's folder and leaves its bundles there.
+
+    Parts that a killed process left count while they are of the same documents and vectors: `made_of` says of which.
+    """
     work = folder / WORK
+    if not _is_of(work, made_of):
+        with output_errors(work):
+            _discard_work(work)
+        write_text(work / MADE_OF, made_of)
     with output_errors(work):
         work.mkdir(parents=True, exist_ok=True)
         for each in fields(Documents):
@@ -167,6 +174,13 @@ def _bundle_parts(
     if missing:
         run_beam(folder, beam_options, build)
     return [_read_result(work, number) for number in range(len(planned.parts))]
+
+
+def _is_of(work: Path, made_of: str) -> bool:
+    try:
+        return (work / MADE_OF).read_text(encoding="utf-8") == made_of
+    except (OSError, ValueError):
+        return False
 
 
 def _bundle_part(part: tuple[int, list[int]], work: str, config: BundleConfig, seed: int) -> int:

@@ -128,6 +128,13 @@ def test_the_books_have_one_stage_more_and_the_run_an_id_of_its_own(original_run
     assert original_run.settings.run_id in card and "| rejected | 1 |" in card and "2 curators" in card
 
 
+def test_a_missing_card_is_not_made_again_by_the_command_of_the_run(original_run: FinishedRun, tmp_path: Path) -> None:
+    curated_trajectories(original_run, tmp_path / "out")
+    (tmp_path / "out" / "README.md").unlink()
+    (problem,) = verify_run(tmp_path / "out").problems
+    assert problem == "README.md: missing; `trailforge curate apply` of the run writes it, to another --out"
+
+
 def test_the_same_decisions_give_the_same_bytes(original_run: FinishedRun, tmp_path: Path) -> None:
     for name in ("one", "two"):
         curated_trajectories(original_run, tmp_path / name)

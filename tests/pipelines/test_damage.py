@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from pipelines.damage import drop_damaged
 from pipelines.dataset import Dataset, Stage
 from pipelines.document_bundles import BUNDLES
+from pipelines.files import sha256_of
+from pipelines.finish import CARD, MANIFEST
 from pipelines.intake import Settings
 from pipelines.kg_questions import KG_QUESTIONS
 from pipelines.mcts_trajectories import MCTS
@@ -64,6 +67,50 @@ def test_a_shard_with_a_damaged_file_is_not_finished(finished_run: FinishedRun, 
     ]
     assert missing_shards(folder, finished_run.settings.shards) == [shard]
     assert set(contents(folder)) == others | {shard.input}
+
+
+def test_a_changed_card_is_kept_aside_when_a_shard_is_damaged(finished_run: FinishedRun) -> None:
+    folder = finished_run.folder
+    (folder / CARD).write_text("ours is better")
+    next(folder.glob("trees/*.parquet")).unlink()
+    told = lines_of(folder, MCTS, finished_run.settings)
+    (kept,) = folder.glob(f"{CARD}.yours-*")
+    assert told[1:] == [f"{folder / CARD}: not as it was written; it is kept as {kept.name}"]
+    assert kept.read_text() == "ours is better" and not (folder / CARD).exists()
+
+
+def test_a_card_is_kept_aside_when_the_manifest_cannot_tell_whose_it_is(finished_run: FinishedRun) -> None:
+    folder = finished_run.folder
+    (folder / MANIFEST).write_text("{")
+    before = (folder / CARD).read_text()
+    lines_of(folder, MCTS, finished_run.settings)
+    (kept,) = folder.glob(f"{CARD}.yours-*")
+    assert kept.read_text() == before
+
+
+def test_a_missing_figure_leaves_manifest_and_receipts(finished_run: FinishedRun) -> None:
+    folder, figure = finished_run.folder, finished_run.folder / "plots/funnel.png"
+    figure.unlink()
+    before = contents(folder)
+    assert lines_of(folder, MCTS, finished_run.settings) == [f"{figure}: missing; it is made again"]
+    assert contents(folder) == before
+
+
+def test_a_file_that_the_disk_does_not_give_back_is_damaged(
+    finished_run: FinishedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, shard = finished_run.folder, finished_run.settings.shards[0]
+    path, sound = folder / f"trees/{shard.name}.parquet", sha256_of
+
+    def hashed(file: Path) -> str:
+        if file == path:
+            raise OSError(errno.EIO, "Input/output error")
+        return sound(file)
+
+    monkeypatch.setattr("pipelines.files.sha256_of", hashed)
+    (line,) = lines_of(folder, MCTS, finished_run.settings)
+    assert line == f"{path}: cannot be read (Input/output error); it is made again"
+    assert missing_shards(folder, finished_run.settings.shards) == [shard]
 
 
 def test_a_receipt_that_names_files_elsewhere_removes_none_there(finished_run: FinishedRun) -> None:
@@ -120,6 +167,25 @@ def test_receipts_that_do_not_say_what_they_were_made_of_still_count(finished_bu
             del shard["made_of"]
         path.write_text(json.dumps(receipt))
     assert set(missing(folder, BUNDLES, finished_bundles.settings).values()) == {0}
+
+
+def test_later_receipts_that_do_not_say_what_they_were_made_of_go_with_those_before_them(
+    finished_bundles: FinishedBundles,
+) -> None:
+    folder, settings = finished_bundles.folder, finished_bundles.settings
+    stages = {stage.name: stage.shards or () for stage in BUNDLES.stages(folder, settings)}
+    for path in (folder / "shards").iterdir():
+        receipt = json.loads(path.read_text())
+        del receipt["made_of"]
+        path.write_text(json.dumps(receipt))
+    path = next(folder.glob("embeddings/*.parquet"))
+    path.write_bytes(path.read_bytes()[:-1])
+    lines_of(folder, BUNDLES, settings)
+    left = {name: sum(receipt_path(folder, s).exists() for s in shards) for name, shards in stages.items()}
+    assert left == {name: 0 for name in stages} | {
+        "clean": len(stages["clean"]),
+        "embed": len(stages["embed"]) - 1,
+    }
 
 
 def test_rows_of_shards_that_the_run_no_longer_has_go(finished_run: FinishedRun) -> None:

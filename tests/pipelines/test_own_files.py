@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from pipelines.datasets import dataset_of
+from pipelines.finish import CARD
 from pipelines.finish import finished_run as read_finished
+from pipelines.kg_questions import KG_QUESTIONS
 from pipelines.mcts_trajectories import MCTS
 from pipelines.own_files import drop_rows, own_files, refuse_strangers, remove_leftovers
 from schemas import OutputError
@@ -43,12 +45,30 @@ def test_dropped_rows_leave_ledger_inputs_and_settings(finished_run: FinishedRun
         (folder / name).parent.mkdir()
         (folder / name).write_text("dear")
     before = set(contents(folder))
-    drop_rows(folder, MCTS)
+    drop_rows(folder, MCTS, print)
     left = set(contents(folder))
     assert left == {n for n in before if n.startswith(("ledger", "curation", "notes", "inputs", "run.json"))} | {
-        "rejected/part-inputs.parquet"
+        "rejected/part-inputs.parquet",
+        "manifest.json",
     }
     assert not (folder / "trees").exists() and not (folder / "shards").exists()
+
+
+def test_rows_of_a_curated_data_set_are_dropped_too(finished_run: FinishedRun) -> None:
+    curated = [finished_run.folder / name for name in ("rejected/part-curation.parquet", "shards/curation.json")]
+    for path in curated:
+        path.write_text("{}")
+    drop_rows(finished_run.folder, MCTS, print)
+    assert [path for path in curated if path.exists()] == []
+
+
+def test_a_card_that_somebody_changed_is_set_aside_before_rows_are_dropped(finished_run: FinishedRun) -> None:
+    folder, told = finished_run.folder, list[str]()
+    (folder / CARD).write_text("ours is better")
+    drop_rows(folder, MCTS, told.append)
+    (kept,) = folder.glob(f"{CARD}.yours-*")
+    assert kept.read_text() == "ours is better" and not (folder / CARD).exists()
+    assert told == [f"{folder / CARD}: not as it was written; it is kept as {kept.name}"]
 
 
 @pytest.mark.parametrize("name", [".run.json.tmp-0a1b2c3d", "trees/.part-00001-0a1b2c3d4e5f.parquet.tmp-0a1b2c3d"])
@@ -72,12 +92,22 @@ def test_what_a_kill_before_the_run_leaves_is_no_stranger(tmp_path: Path, killed
     refuse_strangers(tmp_path, MCTS)
 
 
-@pytest.mark.parametrize("name", ["a.txt", "inputs/part-1.parquet", "trees/deep/part-00000-0a1b2c3d4e5f.parquet"])
+@pytest.mark.parametrize(
+    "name",
+    ["a.txt", "inputs/part-1.parquet", "trees/deep/part-00000-0a1b2c3d4e5f.parquet", "README.md", "manifest.json",
+     "plots/funnel.png", "trees/part-00000-0a1b2c3d4e5f.parquet", "shards/selection.json", ".README.md.tmp-0a1b2c3d"],
+)  # fmt: skip
 def test_anything_else_is_a_stranger(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_text("")
     with pytest.raises(OutputError, match=f"such as {name}; give another --out"):
         refuse_strangers(tmp_path, MCTS)
+
+
+def test_a_file_of_questions_of_a_person_is_a_stranger(tmp_path: Path) -> None:
+    (tmp_path / "questions.jsonl").write_text("dear")
+    with pytest.raises(OutputError, match=r"such as questions\.jsonl; give another --out"):
+        refuse_strangers(tmp_path, KG_QUESTIONS)
 
 
 def test_a_link_is_a_stranger(tmp_path: Path) -> None:

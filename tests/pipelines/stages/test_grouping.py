@@ -166,6 +166,23 @@ def test_done_again_after_a_kill_it_has_the_same_bytes_and_leaves_no_work(
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
 
 
+def test_parts_that_were_left_of_other_documents_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = BundleConfig(method="partitioned", part_size=4, within="greedy", min_cosine=0.5)
+    shards = embedded(tmp_path / "before", *documents_near([0, 1, 2, 0, 1, 2, 0, 1, 2]))
+    with monkeypatch.context() as killed:
+        killed.setattr(grouping, "join", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            group(tmp_path / "before", shards, config, 0, 2, IN_PROCESS, "of before")
+    (tmp_path / "killed").mkdir()
+    (tmp_path / "before" / "work").rename(tmp_path / "killed" / "work")
+    made = []
+    for name in ("killed", "whole"):
+        shards = embedded(tmp_path / name, *documents_near([0, 0, 0, 1, 1, 1, 2, 2, 2]))
+        group(tmp_path / name, shards, config, 0, 2, IN_PROCESS, "of now")
+        made.append(sorted(b.document_ids for b in rows(tmp_path / name, "bundles", Bundle)))
+    assert made[0] == made[1] and not (tmp_path / "killed" / "work").exists()
+
+
 def test_killed_after_its_receipt_it_leaves_no_work_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def receipt_and_kill(folder: Path, receipt: Receipt) -> None:
         write_receipt(folder, receipt)
