@@ -80,7 +80,8 @@ def checked_files(folder: Path, repo: str) -> list[LocalFile]:
     if manifest is None or not report.is_clean:
         first = report.problems[0]
         raise CountMismatch(f"{folder} is not as it should be, so nothing was sent; trailforge verify tells: {first}")
-    plots = [f"plots/{path.name}" for path in sorted((folder / "plots").glob("*.png"))]
+    shown = [entry.path for entry in manifest.card]  # manifests of before 1.2 do not know them
+    plots = shown or [f"plots/{path.name}" for path in sorted((folder / "plots").glob("*.png"))]
     return [
         LocalFile(
             name=name,

@@ -56,7 +56,7 @@ def wanted(folder: Path) -> dict[str, bytes]:
     """What has to go."""
     files = [entry["path"] for entry in json.loads((folder / "manifest.json").read_text())["files"]]
     files += ["README.md", "manifest.json", "run.json"]
-    files += [f"{path.parent.name}/{path.name}" for path in (*folder.glob("plots/*"), *folder.glob("shards/*"))]
+    files += ["plots/funnel.png", *(f"shards/{path.name}" for path in folder.glob("shards/*"))]
     return {name: (folder / name).read_bytes() for name in files}
 
 
@@ -68,6 +68,7 @@ def test_a_run_goes_in_one_commit_and_a_second_push_sends_nothing(finished_run: 
     folder = finished_run.folder
     SqliteLedger(folder / "ledger" / "calls.sqlite").entries()
     (folder / "curation").mkdir()
+    (folder / "plots" / "mine.png").write_bytes(b"a drawing of my own")
     told = run(folder, "--repo", REPO, "--private")
     repo, files = hub.repos[REPO], wanted(folder)
     assert there(repo) == files and "plots/funnel.png" in files and len(files) > 10
