@@ -90,6 +90,7 @@ def test_what_a_kill_before_the_run_leaves_is_no_stranger(tmp_path: Path, killed
         each.parent.mkdir(parents=True, exist_ok=True)
         each.write_text("")
     refuse_strangers(tmp_path, MCTS)
+    assert path.exists(), "nothing is removed before the folder is held"
 
 
 @pytest.mark.parametrize(
