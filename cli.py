@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from commands import curate, documents, export, inspect, kg, push, train, training, windows
-from commands.options import (
+from trailforge.commands import curate, documents, export, inspect, kg, push, train, training, windows
+from trailforge.commands.options import (
     BeamOptions,
     MaxCalls,
     MaxCost,
@@ -28,11 +28,11 @@ from commands.options import (
     Runner,
     Verdicts,
 )
-from schemas.errors import InvalidInput, TrailforgeError
-from schemas.visible import visible
+from trailforge.schemas.errors import InvalidInput, TrailforgeError
+from trailforge.schemas.visible import visible
 
 if TYPE_CHECKING:
-    from pipelines.config import MctsRunConfig
+    from trailforge.pipelines.config import MctsRunConfig
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -81,8 +81,8 @@ def mcts_trajectories_command(
     beam_option: BeamOptions = None,
 ) -> None:
     """Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher)."""
-    from flows.configuration import configured
-    from inference import Caps
+    from trailforge.flows.configuration import configured
+    from trailforge.inference import Caps
 
     caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
     if dry_run:
@@ -92,8 +92,8 @@ def mcts_trajectories_command(
         return
     if out is None:
         raise typer.BadParameter("needed, as the folder of the run", param_hint="--out")
-    from flows.mcts_trajectories import mcts_trajectories
-    from inspector.summary import show_trajectories
+    from trailforge.flows.mcts_trajectories import mcts_trajectories
+    from trailforge.inspector.summary import show_trajectories
 
     manifest = mcts_trajectories(
         questions=questions,
@@ -119,9 +119,9 @@ def _estimate(questions: Path, config: MctsRunConfig, limit: int | None, verdict
 
     from rich.console import Console
 
-    from flows.dry_run import estimate_table
-    from flows.verdicts import refusals
-    from pipelines.estimate import estimate
+    from trailforge.flows.dry_run import estimate_table
+    from trailforge.flows.verdicts import refusals
+    from trailforge.pipelines.estimate import estimate
 
     found = asyncio.run(estimate(questions, config, limit, refusals(verdicts)))
     Console().print(estimate_table(found, config))
@@ -144,7 +144,7 @@ push.register(app)
 )
 def verify(folder: RunFolder) -> None:
     """Check a finished run: schemas, books, hashes, and every filter and reward recomputed from the rows."""
-    from pipelines.verify import verify_run
+    from trailforge.pipelines.verify import verify_run
 
     report = verify_run(folder)
     for problem in report.problems:
@@ -181,7 +181,7 @@ def show(
     """Show rows of a run in the terminal: trajectories or search trees, bundles or their questions."""
     from rich.console import Console
 
-    from inspector import run_views, terminal
+    from trailforge.inspector import run_views, terminal
 
     console = Console()
     dataset = run_views.dataset_of(folder)
@@ -224,8 +224,8 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for machines.")] = False,
 ) -> None:
     """Say how a run, or each window of a nightly root, stands: what is done, what it took, and what to do next."""
-    from pipelines.status import follow, read_status, told
-    from pipelines.window_status import follow_windows, windows_of
+    from trailforge.pipelines.status import follow, read_status, told
+    from trailforge.pipelines.window_status import follow_windows, windows_of
 
     if windows := windows_of(folder):
         rounds = follow_windows(folder) if watch else iter([windows])
@@ -237,7 +237,7 @@ def status(
 
 def _tell(rounds: Iterable[Sequence[Any]], as_json: bool, lines_of: Callable[[Any], Sequence[str]]) -> None:
     """Print what stands in each round: as JSON a line for each, else as text in the place of the round before."""
-    from inspector.terminal import refreshed
+    from trailforge.inspector.terminal import refreshed
 
     if as_json:
         for now in rounds:
@@ -269,7 +269,7 @@ def index_command(
     ] = "",
 ) -> None:
     """Embed a corpus once, for searches over all of it instead of each question's own paragraphs."""
-    from retrieval import build_index
+    from trailforge.retrieval import build_index
 
     count = build_index(corpus, out, encoder, passage_prefix=passage_prefix, query_prefix=query_prefix)
     print(f"{count:,} passages in {out}")
@@ -291,10 +291,10 @@ def serve_model_command(
     """Run the preset's model in vLLM, in the foreground, until Ctrl-C."""
     from dataclasses import replace
 
-    from flows.configuration import CONFIGS
-    from inference.vllm_server import VllmServer, serve
-    from pipelines.config import server_config
-    from presets import dataset_of, load_preset
+    from trailforge.flows.configuration import CONFIGS
+    from trailforge.inference.vllm_server import VllmServer, serve
+    from trailforge.pipelines.config import server_config
+    from trailforge.presets import dataset_of, load_preset
 
     dataset = dataset_of(preset)
     content = load_preset(preset, dataset)
@@ -325,7 +325,7 @@ def doctor(
     ] = False,
 ) -> None:
     """Check whether a run would go, for each data set of the preset: packages, keys, model, encoder, index, graph …"""
-    from flows.doctor import examine
+    from trailforge.flows.doctor import examine
 
     faults = 0
     for found in examine(preset, model, model_name, out, call=call, kg=kg, documents=documents):
@@ -356,8 +356,8 @@ def _silent_prefect(error: RuntimeError) -> TrailforgeError | None:
     """What to do about a Prefect server that flows need and cannot reach; None when that is not what is wrong."""
     if "flows" not in sys.modules:
         return None
-    from flows.doctor import prefect_server
-    from schemas.errors import ServerUnavailable
+    from trailforge.flows.doctor import prefect_server
+    from trailforge.schemas.errors import ServerUnavailable
 
     found = prefect_server()
     if found.mend:
@@ -379,7 +379,7 @@ def _end(line: str, exit_code: int) -> None:
     """Print and leave at once: worker threads that still wait for a server must not hold the process."""
     print(visible(line), file=sys.stderr)  # a server, a feed or a file may have had its say in it
     if "flows" in sys.modules:
-        from flows import stop_server
+        from trailforge.flows import stop_server
 
         stop_server()
     sys.stdout.flush()

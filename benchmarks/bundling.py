@@ -30,9 +30,9 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.bundling.clustering import bundle_documents
-from pipelines.bundling.config import BundleConfig, Bundling, Leftover
-from pipelines.bundling.measures import (
+from trailforge.pipelines.bundling.clustering import bundle_documents
+from trailforge.pipelines.bundling.config import BundleConfig, Bundling, Leftover
+from trailforge.pipelines.bundling.measures import (
     adjusted_rand,
     leftover_share,
     mean_cohesion,
@@ -270,7 +270,7 @@ def _mean(values: list[float]) -> str:
 
 def _embed(file: Path) -> None:
     """MiniLM's vectors of all news articles and abstracts: about two minutes on two cores."""
-    from retrieval.encoder import Encoder
+    from trailforge.retrieval.encoder import Encoder
 
     texts, sources = zip(*_articles(Path(os.environ["TRAILFORGE_DATA"])), strict=True)
     np.savez(file, vectors=Encoder().encode_documents(texts), sources=np.array(sources))

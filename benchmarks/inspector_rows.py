@@ -29,9 +29,9 @@ from pathlib import Path
 
 import numpy as np
 
-from inspector.table_index import TableIndex
-from pipelines.intake import Settings
-from schemas import (
+from trailforge.inspector.table_index import TableIndex
+from trailforge.pipelines.intake import Settings
+from trailforge.schemas import (
     FileEntry,
     Manifest,
     Message,
@@ -140,7 +140,7 @@ def _open_page(folder: Path) -> None:
     from playwright.sync_api import sync_playwright
 
     chromium, port = shutil.which("chromium") or shutil.which("chromium-browser"), _free_port()
-    command = [sys.executable, "cli.py", "inspect", str(folder), "--no-open", "--port", str(port)]
+    command = [sys.executable, "-m", "trailforge", "inspect", str(folder), "--no-open", "--port", str(port)]
     begun = time.monotonic()
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

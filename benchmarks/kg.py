@@ -33,8 +33,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retrieval.kg import KgSource, KgStore, KgTool, Tables, Wikidata5M, build_kg, match_entity
-from retrieval.kg.folding import name_words
+from trailforge.retrieval.kg import KgSource, KgStore, KgTool, Tables, Wikidata5M, build_kg, match_entity
+from trailforge.retrieval.kg.folding import name_words
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _CHUNK = 100_000

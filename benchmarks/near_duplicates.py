@@ -18,7 +18,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from pipelines.bundling.duplicates import (
+from trailforge.pipelines.bundling.duplicates import (
     SHINGLE_WORDS,
     SIGNATURE,
     DuplicateConfig,

@@ -16,8 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from inference import ChatTurn, ClientConfig, ModelClient, Request, Sampling, SqliteLedger
 from tests.support.model_server import reply_times, running, stats, weather
+from trailforge.inference import ChatTurn, ClientConfig, ModelClient, Request, Sampling, SqliteLedger
 
 _WINDOW_S = 1.0
 

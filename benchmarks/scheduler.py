@@ -19,9 +19,9 @@ from pathlib import Path
 
 import yaml
 
-from presets import load_preset
 from tests.support.model_server import running, stats
 from tests.support.world import write_questions
+from trailforge.presets import load_preset
 
 ROOT = Path(__file__).parents[1]
 
@@ -73,7 +73,7 @@ def _preset(slots: int, changes: list[str]) -> dict:
 
 
 def _generate(folder: Path, url: str) -> None:
-    command = [sys.executable, "cli.py", "mcts-trajectories", "--questions", folder / "questions.jsonl",
+    command = [sys.executable, "-m", "trailforge", "mcts-trajectories", "--questions", folder / "questions.jsonl",
                "--preset", folder / "preset.yaml", "--model", url, "--out", folder / "out"]  # fmt: skip
     subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True, stdout=subprocess.DEVNULL)
 

@@ -24,18 +24,29 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from generators.mcts_trajectories import Context, Generated, open_policy, plan_runner, trajectories
-from inference import Caps, Meter, ModelClient, SqliteLedger
-from inference.servers import EmbeddedServer
-from mcts.asker import Asker
-from mcts.plan import apply_split, split_problem
-from mcts.search import Policy
-from pipelines.config import MctsRunConfig
-from pipelines.finish import read_manifest
-from pipelines.intake import read_settings
-from pipelines.mcts_trajectories import sift
-from retrieval import open_retrieval
-from schemas import DroppedSplits, Node, Plan, Question, Rollout, SearchTree, Split, Trajectory, from_dict, read_rows
+from trailforge.generators.mcts_trajectories import Context, Generated, open_policy, plan_runner, trajectories
+from trailforge.inference import Caps, Meter, ModelClient, SqliteLedger
+from trailforge.inference.servers import EmbeddedServer
+from trailforge.mcts.asker import Asker
+from trailforge.mcts.plan import apply_split, split_problem
+from trailforge.mcts.search import Policy
+from trailforge.pipelines.config import MctsRunConfig
+from trailforge.pipelines.finish import read_manifest
+from trailforge.pipelines.intake import read_settings
+from trailforge.pipelines.mcts_trajectories import sift
+from trailforge.retrieval import open_retrieval
+from trailforge.schemas import (
+    DroppedSplits,
+    Node,
+    Plan,
+    Question,
+    Rollout,
+    SearchTree,
+    Split,
+    Trajectory,
+    from_dict,
+    read_rows,
+)
 
 
 def main() -> None:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from commands.options import RunFolder
-from schemas import FileEntry, InvalidInput, PatternDecision, RefusedPattern, Ruling
+from trailforge.commands.options import RunFolder
+from trailforge.schemas import FileEntry, InvalidInput, PatternDecision, RefusedPattern, Ruling
 
 if TYPE_CHECKING:
-    from inspector.decisions import Merged
+    from trailforge.inspector.decisions import Merged
 
 DECIDE_EPILOG = """Examples:\n
     trailforge curate decide datasets_out/demo UID --accept\n
@@ -72,9 +72,9 @@ def decide(
     who: Annotated[str | None, typer.Option(help="Who decides. Default: the user's name.")] = None,
 ) -> None:
     """Say of one row that it is good, is to go, or has to be changed; the run's tables stay as they are."""
-    from inspector.deciding import decide as decided
-    from inspector.deciding import fix_of
-    from pipelines.curated_rows import check_row
+    from trailforge.inspector.deciding import decide as decided
+    from trailforge.inspector.deciding import fix_of
+    from trailforge.pipelines.curated_rows import check_row
 
     settings = _settings(folder)
     chosen = accept + withdraw + (reject is not None) + bool(fix)
@@ -109,8 +109,8 @@ def refuse(
     who: Annotated[str | None, typer.Option(help="Who decides. Default: the user's name.")] = None,
 ) -> None:
     """Say that the next runs (their --verdicts) are to make nothing of a kind of source; this run stays as it is."""
-    from inspector.decisions import now
-    from inspector.patterns import append_pattern, checked_pattern
+    from trailforge.inspector.decisions import now
+    from trailforge.inspector.patterns import append_pattern, checked_pattern
 
     settings = _settings(folder)
     new = checked_pattern(
@@ -136,9 +136,9 @@ def apply(
     out: Annotated[Path, typer.Option(help="Folder of the curated data set; must not exist or be empty.")],
 ) -> None:
     """Make the curated data set: without rejected rows, with fixes, with a manifest and books of its own."""
-    from inspector.decisions import LOG, merged, of_run, read_decisions
-    from pipelines import curation
-    from pipelines.files import sha256_of
+    from trailforge.inspector.decisions import LOG, merged, of_run, read_decisions
+    from trailforge.pipelines import curation
+    from trailforge.pipelines.files import sha256_of
 
     settings, path = _settings(folder), folder / LOG
     digest = sha256_of(path) if path.is_file() else ""  # before it is read: what is said meanwhile is another log
@@ -162,7 +162,7 @@ def merge(
     logs: Annotated[list[Path], typer.Argument(help="Logs of decisions, or copies of the run.", metavar="LOG…")],
 ) -> None:
     """Take in what people said of this run elsewhere, each word once; what of it can then not be applied is listed."""
-    from inspector.decisions import merged, of_run, read_decisions, take_in
+    from trailforge.inspector.decisions import merged, of_run, read_decisions, take_in
 
     settings = _settings(folder)
     new, others = take_in(folder, settings.run_id, logs)
@@ -181,9 +181,9 @@ def stats(folder: RunFolder) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from inspector.agreement import between_people, with_filters
-    from inspector.decisions import merged, of_run, read_decisions, standing
-    from inspector.patterns import read_patterns, refused_patterns
+    from trailforge.inspector.agreement import between_people, with_filters
+    from trailforge.inspector.decisions import merged, of_run, read_decisions, standing
+    from trailforge.inspector.patterns import read_patterns, refused_patterns
 
     settings, console = _settings(folder), Console(highlight=False)
     decisions = read_decisions(folder)
@@ -220,8 +220,8 @@ def register(root: typer.Typer) -> None:
 
 def _settings(folder: Path) -> Any:
     """Of the run, which must be finished and as it was made."""
-    from pipelines.datasets import is_curated
-    from pipelines.finish import finished_run
+    from trailforge.pipelines.datasets import is_curated
+    from trailforge.pipelines.finish import finished_run
 
     _, settings = finished_run(folder)
     if is_curated(settings):
@@ -231,9 +231,9 @@ def _settings(folder: Path) -> Any:
 
 def _matched(folder: Path, settings: Any, pattern: RefusedPattern) -> list[str]:
     """Ids of the run's sources that fit. Raises `InvalidInput` for a field that they do not have, and a bad pattern."""
-    from pipelines.datasets import dataset_of
-    from pipelines.sources.refused import FIELDS, compiled, is_match
-    from schemas import read_rows
+    from trailforge.pipelines.datasets import dataset_of
+    from trailforge.pipelines.sources.refused import FIELDS, compiled, is_match
+    from trailforge.schemas import read_rows
 
     record = dataset_of(settings).item
     if pattern.field not in FIELDS[record]:
@@ -254,8 +254,8 @@ def _print_unfit(folder: Path, dataset: str, heard: Merged) -> None:
 
 def _unfit(folder: Path, dataset: str, heard: Merged) -> Iterator[tuple[Ruling, str]]:
     """Rulings on rows that are not there, and fixes that leave no valid row."""
-    from inspector.table_index import TableIndex, tables_of
-    from pipelines.curated_rows import check_row
+    from trailforge.inspector.table_index import TableIndex, tables_of
+    from trailforge.pipelines.curated_rows import check_row
 
     there = tables_of(folder)
     for table in sorted({ruling.table for ruling in heard.rulings}):
@@ -275,8 +275,8 @@ def _unfit(folder: Path, dataset: str, heard: Merged) -> Iterator[tuple[Ruling, 
 
 def _row(folder: Path, dataset: str, uid: str, wanted: str = "") -> tuple[str, dict[str, Any]]:
     """The first table with such a row, or the one that is wanted, and the row."""
-    from inspector.table_index import TableIndex, tables_of
-    from pipelines.curated_rows import decidable
+    from trailforge.inspector.table_index import TableIndex, tables_of
+    from trailforge.pipelines.curated_rows import decidable
 
     there = tables_of(folder)
     for table in (name for name in decidable(dataset) if name in there and wanted in ("", name)):
@@ -289,7 +289,7 @@ def _row(folder: Path, dataset: str, uid: str, wanted: str = "") -> tuple[str, d
 
 def _decided(folder: Path, settings: Any, uid: str, who: str) -> tuple[str, dict[str, Any]]:
     """Table and row on which somebody decided: what is in the log can be taken back even if its row is not there."""
-    from inspector.decisions import of_run, read_decisions, standing
+    from trailforge.inspector.decisions import of_run, read_decisions, standing
 
     said = standing(of_run(read_decisions(folder), settings.run_id))
     table = next((each.table for each in said if (each.uid, each.who) == (uid, who)), None)
@@ -312,7 +312,7 @@ def _progress(folder: Path, heard: Merged) -> Any:
     """Of each table how many rows are decided, and how."""
     from rich.table import Table
 
-    from inspector.table_index import TableIndex
+    from trailforge.inspector.table_index import TableIndex
 
     counts: dict[str, Counter[str]] = {}
     for ruling in heard.rulings:

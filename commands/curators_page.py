@@ -10,16 +10,16 @@ from typing import Any
 
 import streamlit as st
 
-from inspector.deciding import Curation
-from inspector.open_run import OpenRun, stamp_of
-from inspector.page import show_page
-from inspector.table_index import tables_of
-from pipelines.curated_rows import check_row, decidable, products_of
-from pipelines.datasets import is_curated
-from pipelines.finish import read_manifest
-from pipelines.intake import read_settings
-from pipelines.status import books_so_far
-from schemas import InvalidInput
+from trailforge.inspector.deciding import Curation
+from trailforge.inspector.open_run import OpenRun, stamp_of
+from trailforge.inspector.page import show_page
+from trailforge.inspector.table_index import tables_of
+from trailforge.pipelines.curated_rows import check_row, decidable, products_of
+from trailforge.pipelines.datasets import is_curated
+from trailforge.pipelines.finish import read_manifest
+from trailforge.pipelines.intake import read_settings
+from trailforge.pipelines.status import books_so_far
+from trailforge.schemas import InvalidInput
 
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the run …")

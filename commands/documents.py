@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from commands.options import (
+from trailforge.commands.options import (
     BeamOptions,
     Kind,
     MaxCalls,
@@ -74,10 +74,10 @@ def document_bundles(
     beam_option: BeamOptions = None,
 ) -> None:
     """Turn documents of several sources into bundles, and bundles into multi-hop questions with plans (R-Search)."""
-    from flows import document_bundles as flow
-    from inference import Caps
-    from inspector.summary import show_bundles
-    from pipelines.sources.columns import parse_column_map
+    from trailforge.flows import document_bundles as flow
+    from trailforge.inference import Caps
+    from trailforge.inspector.summary import show_bundles
+    from trailforge.pipelines.sources.columns import parse_column_map
 
     manifest = flow.document_bundles(
         documents=documents,
@@ -118,7 +118,7 @@ def fetch_documents(
     limit: Annotated[int, typer.Option(min=1, help="At most so many documents.")] = 100,
 ) -> None:
     """Fetch documents of a time window from arXiv or from news into a file, for runs to be made of."""
-    from pipelines.fetching import fetch_to_file
+    from trailforge.pipelines.fetching import fetch_to_file
 
     first, last = (day.date() if day is not None else None for day in (since, until))
     count = fetch_to_file(origin.value, query, out, since=first, until=last, limit=limit)

@@ -87,7 +87,7 @@ def training_set(
     seed: Annotated[int, typer.Option(help="Seed of split, mixture and order.")] = 0,
 ) -> None:
     """Make a training set of finished runs: SFT rows and RL rows, split by question, in the order of learning."""
-    from training.views import ViewConfig, make_training_set
+    from trailforge.training.views import ViewConfig, make_training_set
 
     config = ViewConfig(
         seed=seed,
@@ -113,7 +113,7 @@ def export(
     out: _Out,
 ) -> None:
     """Write a training set in the format of another trainer, with the command that starts it."""
-    from training.exports import export as write
+    from trailforge.training.exports import export as write
 
     with _progress() as tell:
         rows = write(folder, to.value, out, progress=tell)
@@ -129,7 +129,7 @@ def register(root: typer.Typer) -> None:
 
 
 def _share(text: str) -> Any:
-    from training.views import Share
+    from trailforge.training.views import Share
 
     dataset, equals, weight = text.partition("=")
     try:

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from commands.options import RunFolder
-from schemas import InvalidInput
+from trailforge.commands.options import RunFolder
+from trailforge.schemas import InvalidInput
 
 EPILOG = """Examples:\n
     trailforge inspect datasets_out/demo\n
@@ -33,8 +33,8 @@ def inspect(
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
 ) -> None:
     """Look at the rows of a finished or a running data set in a browser, and decide on them."""
-    from inspector.server import check_port, check_reach, is_shared, serve
-    from pipelines.intake import read_settings
+    from trailforge.inspector.server import check_port, check_reach, is_shared, serve
+    from trailforge.pipelines.intake import read_settings
 
     if read_settings(folder) is None:
         raise InvalidInput("holds no run (no run.json)" if folder.is_dir() else "no such folder", file=folder)

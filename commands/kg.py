@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from commands.options import (
+from trailforge.commands.options import (
     BeamOptions,
     MaxCalls,
     MaxCost,
@@ -49,7 +49,7 @@ def build(
     ] = None,
 ) -> None:
     """Build a store from a graph's published files."""
-    from retrieval.kg import build_kg, open_source
+    from trailforge.retrieval.kg import build_kg, open_source
 
     pairs = dict(_pair(each) for each in columns.split(",")) if columns else None
     made = build_kg(open_source(source, entities=entities or (), relations=relations or (), columns=pairs), out)
@@ -71,8 +71,8 @@ def query(
     count: Annotated[int, typer.Option(min=1, help="At most so many triples.")] = 20,
 ) -> None:
     """Show which entities a name may mean, and the triples around the likeliest."""
-    from inspector import terminal
-    from retrieval.kg import KgStore, KgTool
+    from trailforge.inspector import terminal
+    from trailforge.retrieval.kg import KgStore, KgTool
 
     found = KgTool(KgStore.open(store)).search([mention], [relation] if relation else [], question)
     terminal.show(terminal.kg_result(found.entities[0].matches, found.triples[:count]))
@@ -88,7 +88,7 @@ def stats(
     check: Annotated[bool, typer.Option("--check", help="Hold every file against its hash, too.")] = False,
 ) -> None:
     """Print what a store holds, as JSON."""
-    from retrieval.kg import KgStore
+    from trailforge.retrieval.kg import KgStore
 
     opened = KgStore.open(store)
     if check:
@@ -128,9 +128,9 @@ def kg_trajectories(
     beam_option: BeamOptions = None,
 ) -> None:
     """Turn questions into annotated search episodes over documents and a knowledge graph (DynaSearcher)."""
-    from flows import kg_trajectories as flow
-    from inference import Caps
-    from inspector.summary import show_episodes
+    from trailforge.flows import kg_trajectories as flow
+    from trailforge.inference import Caps
+    from trailforge.inspector.summary import show_episodes
 
     manifest = flow.kg_trajectories(
         questions=questions,
@@ -182,9 +182,9 @@ def kg_questions(
     beam_option: BeamOptions = None,
 ) -> None:
     """Make multi-hop questions of a knowledge graph's facts, each with one answer in the graph."""
-    from flows import kg_questions as flow
-    from inference import Caps
-    from inspector.summary import show_kg_questions
+    from trailforge.flows import kg_questions as flow
+    from trailforge.inference import Caps
+    from trailforge.inspector.summary import show_kg_questions
 
     manifest = flow.kg_questions(
         out=out,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from schemas import InvalidInput
+from trailforge.schemas import InvalidInput
 
 _OURS = frozenset({"launcher", "launch", "print_files"})
 """Options that are about launching and no part of what is launched."""
@@ -42,8 +42,8 @@ def launched(
         if launch is not None or print_files:
             raise InvalidInput("--launch and --print want a --launcher", field="launcher")
         return False
-    from training.launch import render
-    from training.submit import launch_folder, submit
+    from trailforge.training.launch import render
+    from trailforge.training.submit import launch_folder, submit
 
     config = _config(launch)
     command = command_line(context)
@@ -85,8 +85,8 @@ def _texts(value: Any) -> list[str]:
 def _config(path: Path | None) -> Any:
     import yaml
 
-    from schemas import from_dict
-    from training.launch import LaunchConfig
+    from trailforge.schemas import from_dict
+    from trailforge.training.launch import LaunchConfig
 
     if path is None:
         return LaunchConfig()

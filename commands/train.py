@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from training.score_file import ScoredRow
+    from trailforge.training.score_file import ScoredRow
 
 REWARDS_EPILOG = """Examples:\n
     trailforge rewards out/kg/kg_trajectories/part-00000.parquet --preset dynasearcher\n
@@ -38,8 +38,8 @@ def rewards(
     as_json: Annotated[bool, typer.Option("--json", help="Every row as a line of JSON, and no table.")] = False,
 ) -> None:
     """Show what each episode of a file is paid, part by part."""
-    from training.score_file import score_file
-    from training.scoring import scorer_of
+    from trailforge.training.score_file import score_file
+    from trailforge.training.scoring import scorer_of
 
     scorer = scorer_of(preset)
     assert scorer.preset is not None

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from commands.launching import Launch, Launcher, Print, launched
+from trailforge.commands.launching import Launch, Launcher, Print, launched
 
 if TYPE_CHECKING:
-    from training.agents import Environment
-    from training.config import TrainPreset
+    from trailforge.training.agents import Environment
+    from trailforge.training.config import TrainPreset
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -99,7 +99,7 @@ def sft(
     """Train on conversations; the loss is taken on the agent's turns alone."""
     if launched(context, launcher, launch, print_files, out):
         return
-    from training.sft import train_sft
+    from trailforge.training.sft import train_sft
 
     recipe = _recipe(preset, logging, seed)
     print(train_sft(training_set, recipe, out, base_model=base_model, resume=resume, max_steps=max_steps))
@@ -144,7 +144,7 @@ def rl(
     """Train on the questions in the preset's protocol: the agent searches, and is paid for its episodes."""
     if launched(context, launcher, launch, print_files, out):
         return
-    from training.rl import VllmOptions, train_rl
+    from trailforge.training.rl import VllmOptions, train_rl
 
     recipe = _searching(_recipe(preset, logging, seed, rollouts), retrieval, encoder, query_prefix, passage_prefix)
     model = train_rl(
@@ -180,9 +180,9 @@ def evaluate(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here, too.")] = None,
 ) -> None:
     """Let a model answer the held-out questions in the preset's protocol, greedily, and print what it is worth."""
-    from training.evaluate import evaluate as score_model
-    from training.evaluate import write_score
-    from training.table import questions_of
+    from trailforge.training.evaluate import evaluate as score_model
+    from trailforge.training.evaluate import write_score
+    from trailforge.training.table import questions_of
 
     recipe = _searching(_recipe(preset, None, None), retrieval, encoder, query_prefix, passage_prefix)
     rows = questions_of(training_set, "validation", recipe.protocol)[:limit]
@@ -199,7 +199,7 @@ def register(root: typer.Typer) -> None:
 
 def _recipe(preset: str, logging: Log | None, seed: int | None, rollouts: Rollouts | None = None) -> TrainPreset:
     """A preset with what was asked for in its place."""
-    from training.config import load_train_preset
+    from trailforge.training.config import load_train_preset
 
     recipe = load_train_preset(preset)
     changes = {"logging": logging and logging.value, "seed": seed}
@@ -221,6 +221,6 @@ def _searching(recipe: TrainPreset, retrieval: Retrieval | None, *said: str | No
 
 
 def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: Path | None) -> Environment:
-    from training.searched import open_environment
+    from trailforge.training.searched import open_environment
 
     return open_environment(recipe.protocol, documents or (), search=recipe.retrieval, kg=kg, top_k=recipe.rl.top_k)

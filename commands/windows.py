@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from commands.options import Model, ModelName, RunFolder
+from trailforge.commands.options import Model, ModelName, RunFolder
 
 NIGHTLY_EPILOG = """Examples:\n
     trailforge nightly --documents 'fetched/*.jsonl' --out datasets_out/nightly --kg kgs/wikidata5m --model http://127.0.0.1:8000/v1\n
@@ -62,8 +62,8 @@ def nightly_command(
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
 ) -> None:
     """Make bundles, MCTS and KG trajectories of the documents of some days; finish those of earlier days first."""
-    from flows.nightly import nightly
-    from inference import Caps
+    from trailforge.flows.nightly import nightly
+    from trailforge.inference import Caps
 
     due = day.date() if day else datetime.now(UTC).date()
     with _shown(out, due):
@@ -94,7 +94,7 @@ def nightly_command(
 @contextlib.contextmanager
 def _shown(root: Path, day: date) -> Iterator[None]:
     """At the end, and before an error, say how the window stands."""
-    from pipelines.window_status import windows_of
+    from trailforge.pipelines.window_status import windows_of
 
     try:
         yield
@@ -109,8 +109,8 @@ def retain_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
 ) -> None:
     """Remove old complete windows, but not those in use or with people's decisions that were not applied."""
-    from flows.verdicts import awaits_curation
-    from pipelines.retention import fates, retain
+    from trailforge.flows.verdicts import awaits_curation
+    from trailforge.pipelines.retention import fates, retain
 
     decided = fates(root, keep, is_open=awaits_curation, curated=curated or [])
     if not decided:
@@ -125,10 +125,10 @@ def check_bands_command(
     bands: Annotated[str, typer.Option(help="nightly, or a YAML file.")] = "nightly",
 ) -> None:
     """Hold yield and cost of a finished run against their bands; code 12 when one is outside."""
-    from pipelines.bands import bands_of, outside
-    from pipelines.finish import read_manifest
-    from presets import DATASETS, load_bands
-    from schemas import InvalidInput, OutOfBand
+    from trailforge.pipelines.bands import bands_of, outside
+    from trailforge.pipelines.finish import read_manifest
+    from trailforge.presets import DATASETS, load_bands
+    from trailforge.schemas import InvalidInput, OutOfBand
 
     held = bands_of(load_bands(bands), source=bands, datasets=DATASETS)
     manifest = read_manifest(folder)

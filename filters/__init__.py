@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from filters import (
+from trailforge.filters import (
     answer_correctness,
     answer_leaked,
     circular_step,
@@ -23,8 +23,8 @@ from filters import (
     unresolved_reference,
     wrong_intermediate,
 )
-from filters.wrong_intermediate import Scope
-from schemas import Question, Trajectory, Verdict
+from trailforge.filters.wrong_intermediate import Scope
+from trailforge.schemas import Question, Trajectory, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rewards import mcts_reward
-from schemas import Trajectory, Verdict
+from trailforge.rewards import mcts_reward
+from trailforge.schemas import Trajectory, Verdict
 
 REASON = "wrong_answer"
 

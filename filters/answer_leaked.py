@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rewards import mentions
-from schemas import Trajectory, Verdict
+from trailforge.rewards import mentions
+from trailforge.schemas import Trajectory, Verdict
 
 REASON = "answer_leaked"
 

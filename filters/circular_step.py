@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from rewards import normalize_answer
-from schemas import Step, Trajectory, Verdict
+from trailforge.rewards import normalize_answer
+from trailforge.schemas import Step, Trajectory, Verdict
 
 REASON = "circular_step"
 _REFERENCE = re.compile(r"#(\d{1,9})")  # as in `mcts.plan`

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rewards import same_answer
-from schemas import Step, Trajectory, Verdict
+from trailforge.rewards import same_answer
+from trailforge.schemas import Step, Trajectory, Verdict
 
 REASON = "duplicate_trajectory"
 

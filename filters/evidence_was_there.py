@@ -6,8 +6,8 @@ a row that blames the search and searches again teaches doubt in good results.
 
 from __future__ import annotations
 
-from rewards import mentions
-from schemas import Trajectory, Verdict
+from trailforge.rewards import mentions
+from trailforge.schemas import Trajectory, Verdict
 
 REASON = "evidence_was_there"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas import Trajectory, Verdict
+from trailforge.schemas import Trajectory, Verdict
 
 REASON = "too_long"
 

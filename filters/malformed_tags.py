@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocols import react
-from schemas import Trajectory, Verdict
+from trailforge.protocols import react
+from trailforge.schemas import Trajectory, Verdict
 
 REASON = "malformed_tags"
 

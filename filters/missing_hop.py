@@ -10,8 +10,8 @@ A hop whose answer stands in the question has nothing left to be found.
 
 from __future__ import annotations
 
-from rewards import mentions, same_answer
-from schemas import Question, Trajectory, Verdict
+from trailforge.rewards import mentions, same_answer
+from trailforge.schemas import Question, Trajectory, Verdict
 
 REASON = "missing_hop"
 

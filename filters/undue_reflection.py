@@ -7,8 +7,8 @@ hold the answer of any hop that was still to be found, for then the plan was not
 
 from __future__ import annotations
 
-from rewards import mentions, same_answer
-from schemas import Question, Step, Trajectory, Verdict
+from trailforge.rewards import mentions, same_answer
+from trailforge.schemas import Question, Step, Trajectory, Verdict
 
 REASON = "undue_reflection"
 

@@ -7,8 +7,8 @@ as a figure.
 
 from __future__ import annotations
 
-from rewards import normalize_answer, states
-from schemas import Step, Trajectory, Verdict
+from trailforge.rewards import normalize_answer, states
+from trailforge.schemas import Step, Trajectory, Verdict
 
 REASON = "ungrounded_answer"
 _NEVER_QUOTED = {"yes", "no"}

@@ -6,8 +6,8 @@ telling is untrue, and the row shows how to make answers up before it shows how 
 
 from __future__ import annotations
 
-from filters.ungrounded_answer import is_grounded
-from schemas import Trajectory, Verdict
+from trailforge.filters.ungrounded_answer import is_grounded
+from trailforge.schemas import Trajectory, Verdict
 
 REASON = "ungrounded_mistake"
 

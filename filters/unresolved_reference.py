@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from schemas import Trajectory, Verdict
+from trailforge.schemas import Trajectory, Verdict
 
 REASON = "unresolved_reference"
 _REFERENCE = re.compile(r"#\d+")

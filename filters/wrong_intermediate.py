@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from rewards import same_answer
-from schemas import Question, Trajectory, Verdict
+from trailforge.rewards import same_answer
+from trailforge.schemas import Question, Trajectory, Verdict
 
 REASON = "wrong_intermediate"
 Scope = Literal["off", "oracle", "oracle_and_rule"]

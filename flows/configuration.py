@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from inference import Caps, ledger_url
-from pipelines.bundles_config import BundleRunConfig
-from pipelines.config import MctsRunConfig, RunConfig, read_config
-from pipelines.kg_config import KgQuestionRunConfig, KgRunConfig
-from presets import datasets_of, load_preset
-from schemas import to_dict
+from trailforge.inference import Caps, ledger_url
+from trailforge.pipelines.bundles_config import BundleRunConfig
+from trailforge.pipelines.config import MctsRunConfig, RunConfig, read_config
+from trailforge.pipelines.kg_config import KgQuestionRunConfig, KgRunConfig
+from trailforge.presets import datasets_of, load_preset
+from trailforge.schemas import to_dict
 
 CONFIGS: dict[str, type[RunConfig]] = {
     "mcts_trajectories": MctsRunConfig,

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines import doctor
-from pipelines.config import MctsRunConfig, RunConfig
-from pipelines.doctor import EMBEDDED, Finding, checked, fault, ok, warning
-from pipelines.kg_config import GraphRunConfig, KgRunConfig
-from schemas import InvalidInput
+from trailforge.pipelines import doctor
+from trailforge.pipelines.config import MctsRunConfig, RunConfig
+from trailforge.pipelines.doctor import EMBEDDED, Finding, checked, fault, ok, warning
+from trailforge.pipelines.kg_config import GraphRunConfig, KgRunConfig
+from trailforge.schemas import InvalidInput
 
 if TYPE_CHECKING:
     from prefect.settings import Settings
@@ -39,7 +39,7 @@ def examine(
     `kg`, `documents`: what `kg-trajectories` is to be given. Raises `InvalidInput` for a preset that cannot be used.
     """
     yield checked("packages", lambda: doctor.packages(doctor.declared_packages()))
-    from flows.configuration import configured_for_all
+    from trailforge.flows.configuration import configured_for_all
 
     configs = configured_for_all(preset, model, model_name)
     _refuse_unwanted(configs, kg, documents)
@@ -148,9 +148,9 @@ def _searches_the_web(config: RunConfig) -> bool:
 
 def _ledger(url: str, out: Path) -> Finding:
     """Of the folder's run; below a root that holds runs, of those that are not finished, and the worst of them."""
-    from pipelines.dataset import LEDGER
-    from pipelines.finish import MANIFEST
-    from pipelines.versions import run_folders
+    from trailforge.pipelines.dataset import LEDGER
+    from trailforge.pipelines.finish import MANIFEST
+    from trailforge.pipelines.versions import run_folders
 
     if url:
         return doctor.shared_ledger(url)

@@ -8,18 +8,18 @@ from pathlib import Path
 
 from prefect import flow, task
 
-from flows.configuration import configuration_of
-from flows.runs import EMBEDDED, carried_out, is_mendable, ready_server, run_shown
-from flows.stopping import at_once
-from flows.verdicts import refusals
-from inference import Caps
-from pipelines.bundles_config import BundleRunConfig
-from pipelines.document_bundles import BEFORE_MODEL, BUNDLES, DATASET, WITH_MODEL, run, stages_of, take_in
-from pipelines.intake import Settings
-from pipelines.runners import LOCAL, beam_options, check_runner
-from pipelines.stages.model_work import check_servers
-from pipelines.stages.selection import NAME as SELECT
-from schemas import Manifest, SourceKind
+from trailforge.flows.configuration import configuration_of
+from trailforge.flows.runs import EMBEDDED, carried_out, is_mendable, ready_server, run_shown
+from trailforge.flows.stopping import at_once
+from trailforge.flows.verdicts import refusals
+from trailforge.inference import Caps
+from trailforge.pipelines.bundles_config import BundleRunConfig
+from trailforge.pipelines.document_bundles import BEFORE_MODEL, BUNDLES, DATASET, WITH_MODEL, run, stages_of, take_in
+from trailforge.pipelines.intake import Settings
+from trailforge.pipelines.runners import LOCAL, beam_options, check_runner
+from trailforge.pipelines.stages.model_work import check_servers
+from trailforge.pipelines.stages.selection import NAME as SELECT
+from trailforge.schemas import Manifest, SourceKind
 
 
 @flow(name="document-bundles")

@@ -11,17 +11,17 @@ from prefect import flow, task
 from rich.console import Console
 from rich.progress import track
 
-from flows.configuration import configuration_of
-from flows.runs import carried_out, is_mendable, ready_server, run_shown
-from flows.verdicts import refusals
-from inference import Caps
-from pipelines.files import what_is_wrong
-from pipelines.intake import Settings, read_settings
-from pipelines.kg_config import KgQuestionRunConfig
-from pipelines.kg_questions import DATASET, KG_QUESTIONS, STAGES, WRITE, run, stages_of, take_in
-from pipelines.runners import LOCAL, beam_options
-from pipelines.sources.refused import Refusals
-from schemas import FactChain, Manifest
+from trailforge.flows.configuration import configuration_of
+from trailforge.flows.runs import carried_out, is_mendable, ready_server, run_shown
+from trailforge.flows.verdicts import refusals
+from trailforge.inference import Caps
+from trailforge.pipelines.files import what_is_wrong
+from trailforge.pipelines.intake import Settings, read_settings
+from trailforge.pipelines.kg_config import KgQuestionRunConfig
+from trailforge.pipelines.kg_questions import DATASET, KG_QUESTIONS, STAGES, WRITE, run, stages_of, take_in
+from trailforge.pipelines.runners import LOCAL, beam_options
+from trailforge.pipelines.sources.refused import Refusals
+from trailforge.schemas import FactChain, Manifest
 
 _LOG = logging.getLogger(__name__)
 

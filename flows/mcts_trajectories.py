@@ -6,17 +6,17 @@ from pathlib import Path
 
 from prefect import flow, task
 
-from flows.configuration import configured
-from flows.runs import carried_out, is_mendable, ready_server, run_shown
-from flows.verdicts import refusals
-from inference import Caps
-from pipelines.config import MctsRunConfig
-from pipelines.intake import Settings
-from pipelines.mcts_trajectories import MCTS, SEARCH, MctsWork, tail_of, take_in
-from pipelines.runners import LOCAL, beam_options
-from pipelines.shards import run_pipeline
-from retrieval import check_retrieval
-from schemas import Manifest, TrailforgeError
+from trailforge.flows.configuration import configured
+from trailforge.flows.runs import carried_out, is_mendable, ready_server, run_shown
+from trailforge.flows.verdicts import refusals
+from trailforge.inference import Caps
+from trailforge.pipelines.config import MctsRunConfig
+from trailforge.pipelines.intake import Settings
+from trailforge.pipelines.mcts_trajectories import MCTS, SEARCH, MctsWork, tail_of, take_in
+from trailforge.pipelines.runners import LOCAL, beam_options
+from trailforge.pipelines.shards import run_pipeline
+from trailforge.retrieval import check_retrieval
+from trailforge.schemas import Manifest, TrailforgeError
 
 
 @flow(name="mcts-trajectories")

@@ -18,26 +18,26 @@ from prefect.artifacts import create_table_artifact
 from prefect.events import emit_event
 from prefect.runtime import flow_run
 
-from flows.configuration import configuration_of, configured
-from flows.document_bundles import document_bundles
-from flows.kg_trajectories import kg_trajectories
-from flows.mcts_trajectories import mcts_trajectories
-from flows.verdicts import awaits_curation, copied, copies
-from inference import Caps
-from pipelines import retention, windows
-from pipelines.bands import Bands, Breach, bands_of, outside, outside_of_window
-from pipelines.bundles_config import BundleRunConfig
-from pipelines.dataset import Dataset
-from pipelines.document_bundles import BUNDLES
-from pipelines.files import exclusive, is_held, remove_temporary_files
-from pipelines.kg_config import KgRunConfig
-from pipelines.kg_trajectories import KG
-from pipelines.mcts_trajectories import MCTS
-from pipelines.window_questions import NAME as QUESTIONS
-from pipelines.window_questions import write_questions
-from pipelines.windows import Made, Taken, Window, WindowPlan
-from presets import DATASETS, load_bands
-from schemas import InvalidInput, Manifest, NothingLeft, OutOfBand, StageCount, TrailforgeError
+from trailforge.flows.configuration import configuration_of, configured
+from trailforge.flows.document_bundles import document_bundles
+from trailforge.flows.kg_trajectories import kg_trajectories
+from trailforge.flows.mcts_trajectories import mcts_trajectories
+from trailforge.flows.verdicts import awaits_curation, copied, copies
+from trailforge.inference import Caps
+from trailforge.pipelines import retention, windows
+from trailforge.pipelines.bands import Bands, Breach, bands_of, outside, outside_of_window
+from trailforge.pipelines.bundles_config import BundleRunConfig
+from trailforge.pipelines.dataset import Dataset
+from trailforge.pipelines.document_bundles import BUNDLES
+from trailforge.pipelines.files import exclusive, is_held, remove_temporary_files
+from trailforge.pipelines.kg_config import KgRunConfig
+from trailforge.pipelines.kg_trajectories import KG
+from trailforge.pipelines.mcts_trajectories import MCTS
+from trailforge.pipelines.window_questions import NAME as QUESTIONS
+from trailforge.pipelines.window_questions import write_questions
+from trailforge.pipelines.windows import Made, Taken, Window, WindowPlan
+from trailforge.presets import DATASETS, load_bands
+from trailforge.schemas import InvalidInput, Manifest, NothingLeft, OutOfBand, StageCount, TrailforgeError
 
 EVENT = "trailforge.band.breached"
 """What an automation listens for."""

@@ -15,17 +15,17 @@ from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
-from flows.progress import shown
-from flows.stopping import at_once
-from inference.servers import EmbeddedServer
-from pipelines.card import cost_table
-from pipelines.config import RunConfig
-from pipelines.damage import drop_damaged, drop_stale
-from pipelines.dataset import Dataset, Stage
-from pipelines.datasets import dataset_of
-from pipelines.files import exclusive, output_errors
-from pipelines.finish import MANIFEST, finish_run, read_manifest
-from pipelines.intake import (
+from trailforge.flows.progress import shown
+from trailforge.flows.stopping import at_once
+from trailforge.inference.servers import EmbeddedServer
+from trailforge.pipelines.card import cost_table
+from trailforge.pipelines.config import RunConfig
+from trailforge.pipelines.damage import drop_damaged, drop_stale
+from trailforge.pipelines.dataset import Dataset, Stage
+from trailforge.pipelines.datasets import dataset_of
+from trailforge.pipelines.files import exclusive, output_errors
+from trailforge.pipelines.finish import MANIFEST, finish_run, read_manifest
+from trailforge.pipelines.intake import (
     STAGED,
     Settings,
     config_of,
@@ -34,12 +34,12 @@ from pipelines.intake import (
     refuse_other_run,
     write_settings,
 )
-from pipelines.own_files import drop_rows, refuse_strangers, remove_leftovers, remove_orphans
-from pipelines.progress import begin_progress
-from pipelines.runners import check_runner
-from pipelines.shards import Shard, missing_shards
-from pipelines.stages.model_work import check_servers
-from schemas import (
+from trailforge.pipelines.own_files import drop_rows, refuse_strangers, remove_leftovers, remove_orphans
+from trailforge.pipelines.progress import begin_progress
+from trailforge.pipelines.runners import check_runner
+from trailforge.pipelines.shards import Shard, missing_shards
+from trailforge.pipelines.stages.model_work import check_servers
+from trailforge.schemas import (
     BudgetExceeded,
     CountMismatch,
     InvalidInput,

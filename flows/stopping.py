@@ -12,7 +12,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from flows import stop_server
+from trailforge.flows import stop_server
 
 STOPPED = "stopped; the same command goes on from here"
 

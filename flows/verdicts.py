@@ -9,12 +9,20 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from inspector.decisions import checked, merged, read_decisions
-from inspector.patterns import read_patterns, refused_patterns
-from pipelines.files import output_errors, sha256_of, write_atomically
-from pipelines.sources.refused import Refusals, refused
-from pipelines.windows import VERDICTS
-from schemas import DECISIONS_LOG, PATTERNS_LOG, Decision, FileEntry, InvalidInput, PatternDecision, source_field
+from trailforge.inspector.decisions import checked, merged, read_decisions
+from trailforge.inspector.patterns import read_patterns, refused_patterns
+from trailforge.pipelines.files import output_errors, sha256_of, write_atomically
+from trailforge.pipelines.sources.refused import Refusals, refused
+from trailforge.pipelines.windows import VERDICTS
+from trailforge.schemas import (
+    DECISIONS_LOG,
+    PATTERNS_LOG,
+    Decision,
+    FileEntry,
+    InvalidInput,
+    PatternDecision,
+    source_field,
+)
 
 _LOGS = tuple(Path(log) for log in (DECISIONS_LOG, PATTERNS_LOG))
 _NAMES = tuple(log.name for log in _LOGS)

@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from generators.document_bundles import BundleContext, asked, row_of
-from generators.prompts import load_prompt
-from generators.steps.joining import Joined, bridges_of, joined_by, nouns_of, sentences_naming
-from generators.steps.kinds import KINDS, is_person_noun
-from generators.steps.mentions import names_of
-from generators.steps.reading import candidates, choice_of
-from inference import Meter, Reply, Request, Sampling
-from mcts.asker import fill
-from mcts.rollout import short_answer
-from schemas import BundleInput, BundleQuestion, Passage, SourceDocument
+from trailforge.generators.document_bundles import BundleContext, asked, row_of
+from trailforge.generators.prompts import load_prompt
+from trailforge.generators.steps.joining import Joined, bridges_of, joined_by, nouns_of, sentences_naming
+from trailforge.generators.steps.kinds import KINDS, is_person_noun
+from trailforge.generators.steps.mentions import names_of
+from trailforge.generators.steps.reading import candidates, choice_of
+from trailforge.inference import Meter, Reply, Request, Sampling
+from trailforge.mcts.asker import fill
+from trailforge.mcts.rollout import short_answer
+from trailforge.schemas import BundleInput, BundleQuestion, Passage, SourceDocument
 
 _KIND_GRAMMAR = "root ::= " + " | ".join(f'"{"n" if kind[0] in "aeiou" else ""} {kind}"' for kind in KINDS)
 _ALL = 10_000

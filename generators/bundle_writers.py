@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from generators.bundle_steps import StepWork
-from generators.document_bundles import BundleContext, BundleWork
-from schemas import BundleInput
+from trailforge.generators.bundle_steps import StepWork
+from trailforge.generators.document_bundles import BundleContext, BundleWork
+from trailforge.schemas import BundleInput
 
 
 def work_for(item: BundleInput, context: BundleContext) -> BundleWork | StepWork:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from generators.prompts import load_prompt, prompt_version
-from inference import ChatTurn, Meter, Prices, Request, Sampling, ask_json
-from mcts.asker import Client, fill
-from protocols.nl_dag import SearchPlan, levels, render, validate
-from retrieval import SentenceReader
-from schemas import (
+from trailforge.generators.prompts import load_prompt, prompt_version
+from trailforge.inference import ChatTurn, Meter, Prices, Request, Sampling, ask_json
+from trailforge.mcts.asker import Client, fill
+from trailforge.protocols.nl_dag import SearchPlan, levels, render, validate
+from trailforge.retrieval import SentenceReader
+from trailforge.schemas import (
     BundleHop,
     BundleInput,
     BundleQuestion,
@@ -29,7 +29,7 @@ from schemas import (
     SourceKind,
     Verdict,
 )
-from schemas.chat_tokens import restore_chat_tokens
+from trailforge.schemas.chat_tokens import restore_chat_tokens
 
 _TOOLS: dict[SourceKind, str] = {"news": "News", "academic": "Academic", "general": "General"}
 _MOST_HOPS, _MOST_SOURCES, _MOST_DEPTH = 4, 4, 4

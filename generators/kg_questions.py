@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from generators.kg_wording import Wording, compose
-from generators.prompts import load_phrases, load_prompt, prompt_version
-from inference import ChatTurn, Meter, Prices, Request, Sampling, ask_json
-from mcts.asker import Client, Style, fill
-from mcts.rollout import short_answer
-from schemas import FactChain, FilterScore, Hop, KgFact, KgNode, KgQuestion, Provenance, Verdict
+from trailforge.generators.kg_wording import Wording, compose
+from trailforge.generators.prompts import load_phrases, load_prompt, prompt_version
+from trailforge.inference import ChatTurn, Meter, Prices, Request, Sampling, ask_json
+from trailforge.mcts.asker import Client, Style, fill
+from trailforge.mcts.rollout import short_answer
+from trailforge.schemas import FactChain, FilterScore, Hop, KgFact, KgNode, KgQuestion, Provenance, Verdict
 
 _READ_PROMPTS: dict[Style, str] = {"chat": "read_nothing", "completion": "embedded_closed_book"}
 _MOST_ALIASES = 3

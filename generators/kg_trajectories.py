@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from generators.kg.config import (
+from trailforge.generators.kg.config import (
     GuidedConfig,
     KgContext,
     KgFilter,
@@ -20,17 +20,17 @@ from generators.kg.config import (
     ReadingConfig,
     SelfCheck,
 )
-from generators.kg.conflicts import conflicts_of
-from generators.kg.guided import GuidedEpisode
-from generators.kg.reading import Reading
-from generators.kg.rows import made_of, reward_of, row_of, steps_of, tells_its_steps
-from generators.kg.tool import SearchTool
-from inference import Meter, Usage
-from mcts.asker import Asker
-from protocols.episodes import EpisodeRun, run_episode
-from protocols.grammar import Observation, Search
-from protocols.kg_search import GRAMMAR
-from schemas import ITEM_ERRORS, InvalidInput, KgConflict, KgTrajectory, Question, TrailforgeError
+from trailforge.generators.kg.conflicts import conflicts_of
+from trailforge.generators.kg.guided import GuidedEpisode
+from trailforge.generators.kg.reading import Reading
+from trailforge.generators.kg.rows import made_of, reward_of, row_of, steps_of, tells_its_steps
+from trailforge.generators.kg.tool import SearchTool
+from trailforge.inference import Meter, Usage
+from trailforge.mcts.asker import Asker
+from trailforge.protocols.episodes import EpisodeRun, run_episode
+from trailforge.protocols.grammar import Observation, Search
+from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.schemas import ITEM_ERRORS, InvalidInput, KgConflict, KgTrajectory, Question, TrailforgeError
 
 __all__ = [
     "Generated",

@@ -7,12 +7,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from generators import textualize
-from generators.prompts import load_prompt, prompt_version
-from inference import Meter, Prices, Usage
-from mcts.asker import Asker, Client
-from mcts.policy import ModelPolicy, PolicyConfig, PolicyPrompts, RulePolicy
-from mcts.reflection import (
+from trailforge.generators import textualize
+from trailforge.generators.prompts import load_prompt, prompt_version
+from trailforge.inference import Meter, Prices, Usage
+from trailforge.mcts.asker import Asker, Client
+from trailforge.mcts.policy import ModelPolicy, PolicyConfig, PolicyPrompts, RulePolicy
+from trailforge.mcts.reflection import (
     Reflection,
     ReflectionConfig,
     correct_rollouts,
@@ -20,12 +20,12 @@ from mcts.reflection import (
     mended_steps,
     reflections,
 )
-from mcts.rollout import PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
-from mcts.search import Policy, SearchConfig, search
-from protocols import react
-from retrieval import LazyRetriever, Retrieval
-from rewards import mentions, same_answer, score_answer
-from schemas import (
+from trailforge.mcts.rollout import PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
+from trailforge.mcts.search import Policy, SearchConfig, search
+from trailforge.protocols import react
+from trailforge.retrieval import LazyRetriever, Retrieval
+from trailforge.rewards import mentions, same_answer, score_answer
+from trailforge.schemas import (
     ErrorType,
     Origin,
     Provenance,

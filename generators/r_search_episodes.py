@@ -13,17 +13,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from generators import search_thoughts
-from generators.document_bundles import asked
-from generators.prompts import prompt_version
-from inference import ChatTurn, Meter, Reply, Request, Sampling
-from mcts.asker import Client
-from protocols import nl_dag, r_search
-from protocols.base import estimate_tokens, one_line
-from protocols.episodes import turn_text
-from retrieval import Tools
-from rewards import evidence_recall
-from schemas import BundleQuestion, Message, Origin, PlannedSearch, Provenance, RSearchReward, SearchEpisode
+from trailforge.generators import search_thoughts
+from trailforge.generators.document_bundles import asked
+from trailforge.generators.prompts import prompt_version
+from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
+from trailforge.mcts.asker import Client
+from trailforge.protocols import nl_dag, r_search
+from trailforge.protocols.base import estimate_tokens, one_line
+from trailforge.protocols.episodes import turn_text
+from trailforge.retrieval import Tools
+from trailforge.rewards import evidence_recall
+from trailforge.schemas import BundleQuestion, Message, Origin, PlannedSearch, Provenance, RSearchReward, SearchEpisode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

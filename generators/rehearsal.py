@@ -14,10 +14,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from generators.mcts_trajectories import Context, GeneratorConfig, generate
-from inference import Meter, Prices, Reply, Request, Usage
-from retrieval import RetrievalConfig, open_retrieval
-from schemas import Document, Question
+from trailforge.generators.mcts_trajectories import Context, GeneratorConfig, generate
+from trailforge.inference import Meter, Prices, Reply, Request, Usage
+from trailforge.retrieval import RetrievalConfig, open_retrieval
+from trailforge.schemas import Document, Question
 
 STAGES = ("judge", "split", "choose", "rephrase", "answer")
 """Purposes of calls, in the order in which a search makes them."""

@@ -10,11 +10,11 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 
-from generators.prompts import load_pools
-from generators.steps.mentions import DATE
-from protocols.base import one_line
-from protocols.nl_dag import SearchPlan, levels
-from schemas import BundleQuestion, PlanNode
+from trailforge.generators.prompts import load_pools
+from trailforge.generators.steps.mentions import DATE
+from trailforge.protocols.base import one_line
+from trailforge.protocols.nl_dag import SearchPlan, levels
+from trailforge.schemas import BundleQuestion, PlanNode
 
 POOLS = "search_thoughts"
 _MOST_NAMES = 3

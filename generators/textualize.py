@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from generators.prompts import CONNECTIVES, Sentences
-from mcts.plan import references
-from protocols import kg_search, r_search, react
-from rewards import normalize_answer, same_answer, score_answer, score_choice, states
-from schemas import (
+from trailforge.generators.prompts import CONNECTIVES, Sentences
+from trailforge.mcts.plan import references
+from trailforge.protocols import kg_search, r_search, react
+from trailforge.rewards import normalize_answer, same_answer, score_answer, score_choice, states
+from trailforge.schemas import (
     ChatMessage,
     ErrorType,
     KgTrajectory,

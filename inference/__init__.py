@@ -1,13 +1,13 @@
 """One client for every model: requests, ledger, limits, structured replies, and the servers that we start ourselves."""
 
-from inference.budget import Caps
-from inference.client import ClientConfig, ModelClient
-from inference.ledger import Ledger, SqliteLedger
-from inference.ledgers import check_ledger, check_ledger_url, ledger_url, open_ledger
-from inference.postgres_ledger import PostgresLedger
-from inference.request import ChatTurn, Reply, Request, Sampling
-from inference.structured import ask_json, ask_matching
-from inference.usage import Counters, Meter, Prices, Usage, metering
+from trailforge.inference.budget import Caps
+from trailforge.inference.client import ClientConfig, ModelClient
+from trailforge.inference.ledger import Ledger, SqliteLedger
+from trailforge.inference.ledgers import check_ledger, check_ledger_url, ledger_url, open_ledger
+from trailforge.inference.postgres_ledger import PostgresLedger
+from trailforge.inference.request import ChatTurn, Reply, Request, Sampling
+from trailforge.inference.structured import ask_json, ask_matching
+from trailforge.inference.usage import Counters, Meter, Prices, Usage, metering
 
 __all__ = [
     "Caps",

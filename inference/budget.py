@@ -16,9 +16,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from inference.request import Reply, Request
-from inference.usage import Prices, Usage, estimated_tokens
-from schemas import BudgetExceeded, InvalidInput
+from trailforge.inference.request import Reply, Request
+from trailforge.inference.usage import Prices, Usage, estimated_tokens
+from trailforge.schemas import BudgetExceeded, InvalidInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from inference.budget import worst_case
-from inference.request import Reply, Request
+from trailforge.inference.budget import worst_case
+from trailforge.inference.request import Reply, Request
 
 MOST_REPORTED = 2**20
 """Of a prompt, a completion, or both: more is nonsense, which may not use up a cap."""

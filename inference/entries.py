@@ -10,9 +10,9 @@ import json
 import threading
 from typing import Any, NamedTuple
 
-from inference.request import Reply, Request, family_of
-from inference.usage import estimated_tokens
-from schemas import OutputError, parse_json
+from trailforge.inference.request import Reply, Request, family_of
+from trailforge.inference.usage import estimated_tokens
+from trailforge.schemas import OutputError, parse_json
 
 FORMAT = 1
 """Of what is kept under a key; see `packed`."""

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from inference.entries import FORMAT, Entry, is_complete, least_length, packed, unpacked
-from inference.request import Reply, Request
-from inference.usage import Usage
-from schemas import InvalidInput, OutputError, TrailforgeError
+from trailforge.inference.entries import FORMAT, Entry, is_complete, least_length, packed, unpacked
+from trailforge.inference.request import Reply, Request
+from trailforge.inference.usage import Usage
+from trailforge.schemas import InvalidInput, OutputError, TrailforgeError
 
 _PAGE_BYTES = 16_384
 _BUSY_MS = 60_000

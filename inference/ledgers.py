@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
-from inference.ledger import Ledger, SqliteLedger
-from inference.postgres_ledger import PostgresLedger
-from schemas import InvalidInput
+from trailforge.inference.ledger import Ledger, SqliteLedger
+from trailforge.inference.postgres_ledger import PostgresLedger
+from trailforge.schemas import InvalidInput
 
 URL_VARIABLE = "TRAILFORGE_LEDGER_URL"
 PASSWORD_VARIABLE = "TRAILFORGE_LEDGER_PASSWORD"

@@ -12,10 +12,10 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from inference.entries import FORMAT, is_complete, least_length, packed, unpacked
-from inference.request import Reply, Request
-from inference.usage import Usage
-from schemas import InvalidInput, OutputError
+from trailforge.inference.entries import FORMAT, is_complete, least_length, packed, unpacked
+from trailforge.inference.request import Reply, Request
+from trailforge.inference.usage import Usage
+from trailforge.schemas import InvalidInput, OutputError
 
 if TYPE_CHECKING:
     import asyncpg

@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-from schemas import ServerUnavailable
+from trailforge.schemas import ServerUnavailable
 
 _POLL_S = 0.1
 _TAIL_BYTES = 16_384

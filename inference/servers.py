@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from inference.server_process import ServerProcess
-from schemas import InvalidInput, ServerUnavailable
+from trailforge.inference.server_process import ServerProcess
+from trailforge.schemas import InvalidInput, ServerUnavailable
 
 _READY_WITHIN_S = 120.0
 _STOP_WITHIN_S = 5.0
@@ -97,7 +97,15 @@ class EmbeddedServer:
             log=self._log,
             stop_within_s=_STOP_WITHIN_S,
         )
-        command = [sys.executable, "-m", "inference.embedded_server", str(self._port), str(self._slots), str(weights)]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "trailforge.inference.embedded_server",
+            str(self._port),
+            str(self._slots),
+            str(weights),
+        ]
         try:
             self._process.start(command, os.environ | _QUIET_THREADS)
             self._process.wait_until_healthy(_READY_WITHIN_S)

@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
-from inference.request import ChatTurn, Reply, Request
-from inference.usage import Meter
-from schemas import MalformedReply
+from trailforge.inference.request import ChatTurn, Reply, Request
+from trailforge.inference.usage import Meter
+from trailforge.schemas import MalformedReply
 
 T = TypeVar("T")
 _REPAIR_SAMPLE = 1_000_000

@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from typing import Literal
 
-from inference.request import Reply, Request
-from schemas import MalformedReply, ProviderError
+from trailforge.inference.request import Reply, Request
+from trailforge.schemas import MalformedReply, ProviderError
 
 Reasoning = Literal["separate", "inline"]
 """Where a model's thoughts are. `separate`: the server sends them beside the reply, or there are none. `inline`: in the

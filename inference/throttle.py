@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 
-from inference.pacing import Pacer, Spell, Window
-from schemas import Stalled, TrailforgeError
+from trailforge.inference.pacing import Pacer, Spell, Window
+from trailforge.schemas import Stalled, TrailforgeError
 
 _FAILURES = 3
 """In a row: then a server is set aside."""

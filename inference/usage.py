@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from inference.request import Reply
+from trailforge.inference.request import Reply
 
 _BYTES_PER_TOKEN = 2
 """Fewer than in any running text: no text is longer than estimated."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from inference.server_process import fetch
-from schemas import ServerUnavailable
+from trailforge.inference.server_process import fetch
+from trailforge.schemas import ServerUnavailable
 
 _SAMPLE = re.compile(r"(?P<name>vllm:\w+)(?:\{.*\})? (?P<value>\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?: \d+)?")
 """A line in Prometheus' text format. Label values are never read, so what stands between the braces does not matter."""

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from inference import supervisor
-from inference.server_process import ServerProcess
-from inference.vllm_metrics import VllmMetrics, read_metrics
-from schemas import InvalidInput, OutputError, ServerUnavailable
+from trailforge.inference import supervisor
+from trailforge.inference.server_process import ServerProcess
+from trailforge.inference.vllm_metrics import VllmMetrics, read_metrics
+from trailforge.schemas import InvalidInput, OutputError, ServerUnavailable
 
 _OURS_ALONE = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
 _QUIET = {"VLLM_NO_USAGE_STATS": "1"}

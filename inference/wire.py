@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inference.keys import KEY_VARIABLES, api_key, is_sendable
-from schemas import InvalidInput, ProviderError
+from trailforge.inference.keys import KEY_VARIABLES, api_key, is_sendable
+from trailforge.schemas import InvalidInput, ProviderError
 
 PATHS = ("/chat/completions", "/completions", "/models")
 MOST_BYTES = 8 * 2**20

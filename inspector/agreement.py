@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from inspector.decisions import Stance
+from trailforge.inspector.decisions import Stance
 
 REJECTED = "rejected"
 """The table of the rows that filters rejected."""

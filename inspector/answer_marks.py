@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from schemas import Passage
+from trailforge.schemas import Passage
 
 _WORD = re.compile(r"\w+")
 _LONGEST = 40

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from schemas import InvalidInput, OutputError, from_dict, parse_json, sync, to_dict, version_of
+from trailforge.schemas import InvalidInput, OutputError, from_dict, parse_json, sync, to_dict, version_of
 
 T = TypeVar("T")
 _TAIL = 1 << 20

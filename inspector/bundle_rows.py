@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from inspector.open_run import OpenRun
-from schemas import Bundle, BundleInput, BundleQuestion, InvalidInput, RejectedRow, SourceDocument, from_dict
+from trailforge.inspector.open_run import OpenRun
+from trailforge.schemas import Bundle, BundleInput, BundleQuestion, InvalidInput, RejectedRow, SourceDocument, from_dict
 
 Fate = Literal["kept", "rejected", "candidate"]
 """`candidate`: its bundle's filters pass it, and the run has not chosen among all candidates yet."""

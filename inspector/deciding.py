@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inspector.decisions import append, checked, merged, now, of_run, read_decisions, source_of, standing
-from schemas import Decision, InvalidInput, Ruling
+from trailforge.inspector.decisions import append, checked, merged, now, of_run, read_decisions, source_of, standing
+from trailforge.schemas import Decision, InvalidInput, Ruling
 
 Check = Callable[[Mapping[str, Any], Ruling], None]
 """Raises `InvalidInput` when people cannot decide this on a row, or when a fix leaves no valid row."""

@@ -21,8 +21,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from inspector.append_log import append_records, read_records
-from schemas import DECISIONS_LOG, Decision, Fix, InvalidInput, Ruling, RulingAction, parse_json, source_field
+from trailforge.inspector.append_log import append_records, read_records
+from trailforge.schemas import (
+    DECISIONS_LOG,
+    Decision,
+    Fix,
+    InvalidInput,
+    Ruling,
+    RulingAction,
+    parse_json,
+    source_field,
+)
 
 LOG = DECISIONS_LOG
 

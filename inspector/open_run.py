@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-import schemas
-from inspector.table_index import Found, TableIndex
-from schemas import InvalidInput, Manifest, StageCount, from_dict
+from trailforge import schemas
+from trailforge.inspector.table_index import Found, TableIndex
+from trailforge.schemas import InvalidInput, Manifest, StageCount, from_dict
 
 RECORD = b"trailforge.record"
 """In the metadata of a Parquet file: the name of its record in `schemas`."""

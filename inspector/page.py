@@ -10,9 +10,9 @@ from typing import Any
 
 import streamlit as st
 
-from inspector.deciding import Curation
-from inspector.open_run import OpenRun
-from inspector.views import (
+from trailforge.inspector.deciding import Curation
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.views import (
     bundle_question,
     bundles,
     checks,
@@ -29,8 +29,8 @@ from inspector.views import (
     to_decide,
     trajectories,
 )
-from inspector.visible_text import visible
-from schemas import TrailforgeError
+from trailforge.inspector.visible_text import visible
+from trailforge.schemas import TrailforgeError
 
 _ICON = Path(__file__).parent / "icon.svg"
 """Without one of our own Streamlit has the browser fetch one from outside."""

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from inspector.append_log import append_records, read_records
-from schemas import PATTERNS_LOG, InvalidInput, PatternDecision, RefusedPattern
+from trailforge.inspector.append_log import append_records, read_records
+from trailforge.schemas import PATTERNS_LOG, InvalidInput, PatternDecision, RefusedPattern
 
 
 def append_pattern(folder: Path, decision: PatternDecision) -> None:

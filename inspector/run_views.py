@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import get_args
 
-from schemas import (
+from trailforge.schemas import (
     BundleInput,
     BundleQuestion,
     BundleQuestionType,
@@ -21,7 +21,7 @@ from schemas import (
     parse_json,
     read_rows,
 )
-from schemas.plan import Origin
+from trailforge.schemas.plan import Origin
 
 _TYPES = get_args(BundleQuestionType)
 _SHAPES = get_args(KgShape)

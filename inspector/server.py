@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from schemas import InvalidInput, OutputError
+from trailforge.schemas import InvalidInput, OutputError
 
 PASSWORD = "TRAILFORGE_INSPECT_PASSWORD"
 """Environment variable: who opens the page has to give this."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal
 
-from rewards import normalize_answer, same_answer
-from schemas import ErrorType, Step, StepPair
+from trailforge.rewards import normalize_answer, same_answer
+from trailforge.schemas import ErrorType, Step, StepPair
 
 Part = Literal["sub_question", "query", "passages", "answer"]
 Agreement = Literal["same", "alike", "differs"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.console import Console, RenderableType
 
-from inspector import run_views, terminal
-from schemas import Manifest
+from trailforge.inspector import run_views, terminal
+from trailforge.schemas import Manifest
 
 
 def show_trajectories(manifest: Manifest, out: Path) -> None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
-from schemas import InvalidInput, parse_json
+from trailforge.schemas import InvalidInput, parse_json
 
 pc: Any = pyarrow.compute
 """Its functions are made at import, so type checkers know none of them."""

@@ -18,8 +18,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from inspector.visible_text import visible
-from schemas import (
+from trailforge.inspector.visible_text import visible
+from trailforge.schemas import (
     BundleInput,
     BundleQuestion,
     EntityMatch,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
-from inference import ChatTurn, Meter, Reply, Request, Sampling, ask_json, ask_matching
-from schemas.chat_tokens import escape_chat_tokens
+from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling, ask_json, ask_matching
+from trailforge.schemas.chat_tokens import escape_chat_tokens
 
 Style = Literal["chat", "completion"]
 """`chat`: the prompt is one user turn. `completion`: the prompt is raw text that the model goes on with."""

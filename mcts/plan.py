@@ -8,8 +8,8 @@ from typing import Literal
 
 import networkx as nx
 
-from mcts.relations import as_question
-from schemas import Hop, Plan, Split
+from trailforge.mcts.relations import as_question
+from trailforge.schemas import Hop, Plan, Split
 
 ENTITY = "[E]"
 """Placeholder in the second half of a split for the answer of the first half."""

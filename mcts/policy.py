@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from inference import Sampling
-from mcts.asker import Asker, fill
-from mcts.rules import candidate_splits, is_decomposable
-from mcts.search import Proposal
-from schemas import MalformedReply
+from trailforge.inference import Sampling
+from trailforge.mcts.asker import Asker, fill
+from trailforge.mcts.rules import candidate_splits, is_decomposable
+from trailforge.mcts.search import Proposal
+from trailforge.schemas import MalformedReply
 
 _MAX_CANDIDATES = 8
 

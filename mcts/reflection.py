@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from mcts.plan import asked_for, named, normalized
-from schemas import ErrorType, Rollout, SearchTree, Step, StepPair
+from trailforge.mcts.plan import asked_for, named, normalized
+from trailforge.schemas import ErrorType, Rollout, SearchTree, Step, StepPair
 
 SameAnswer = Callable[[str, str], bool]
 """Do two answers say the same? Passed in, for this module knows no metric."""

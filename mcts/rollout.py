@@ -14,14 +14,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from inference import Sampling
-from mcts.asker import Asker, Style, fill
-from mcts.plan import execution_levels, normalized, references, resolve, sink
-from mcts.rules.words import PREPOSITIONS
-from mcts.search import Simulation
-from retrieval import Retriever
-from rewards import mcts_reward
-from schemas import Passage, Plan, Step, VariationKind
+from trailforge.inference import Sampling
+from trailforge.mcts.asker import Asker, Style, fill
+from trailforge.mcts.plan import execution_levels, normalized, references, resolve, sink
+from trailforge.mcts.rules.words import PREPOSITIONS
+from trailforge.mcts.search import Simulation
+from trailforge.retrieval import Retriever
+from trailforge.rewards import mcts_reward
+from trailforge.schemas import Passage, Plan, Step, VariationKind
 
 _SAMPLES_PER_TRY = 1000
 """More than a leaf plan has repeats: keeps the draws of different repeats apart."""

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mcts.plan import apply_split, gold_plan, plan_problem, shared_width, split_problem
-from mcts.tree import Tree, TreeNode
-from schemas import (
+from trailforge.mcts.plan import apply_split, gold_plan, plan_problem, shared_width, split_problem
+from trailforge.mcts.tree import Tree, TreeNode
+from trailforge.schemas import (
     DroppedSplits,
     Origin,
     Plan,

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mcts.plan import plan_key
-from schemas import Node, Origin, Plan
+from trailforge.mcts.plan import plan_key
+from trailforge.schemas import Node, Origin, Plan
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from schemas import Count, CountMismatch, StageCount
+from trailforge.schemas import Count, CountMismatch, StageCount
 
 
 def stage(

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from pipelines.files import write_text
-from pipelines.progress import FOLDER, live_files, read_progress
-from schemas import ClusterError
+from trailforge.pipelines.files import write_text
+from trailforge.pipelines.progress import FOLDER, live_files, read_progress
+from trailforge.schemas import ClusterError
 
 _ATTEMPT = "attempt"
 _LOOKS_PER_SILENCE = 20

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from schemas import InvalidInput, Manifest, from_dict
+from trailforge.schemas import InvalidInput, Manifest, from_dict
 
 WINDOW = "window"
 """Section of the figures of a window of documents; all others are called like a data set."""

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pipelines.bundles_config import BundleRunConfig
-from pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
-from pipelines.licences import of_documents, plain, section
-from pipelines.plots import FUNNEL, funnel, write_figure
-from pipelines.stages import grouping
-from schemas import Bundle, BundleQuestion, Manifest, read_rows
+from trailforge.pipelines.bundles_config import BundleRunConfig
+from trailforge.pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
+from trailforge.pipelines.licences import of_documents, plain, section
+from trailforge.pipelines.plots import FUNNEL, funnel, write_figure
+from trailforge.pipelines.stages import grouping
+from trailforge.schemas import Bundle, BundleQuestion, Manifest, read_rows
 
 _DATA_TABLES = (
     *("bundle_questions", "episodes", "sft", "bundles", "documents"),

@@ -6,17 +6,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from filters.bundles import BundleFilterConfig
-from generators.document_bundles import BundleWriterConfig
-from generators.r_search_episodes import EpisodeConfig
-from pipelines.bundling.config import BundleConfig
-from pipelines.bundling.content import ContentConfig
-from pipelines.bundling.duplicates import DuplicateConfig
-from pipelines.config import RunConfig
-from pipelines.files import sha256_of
-from retrieval.encoder import PACKAGED
-from retrieval.plan_tools import PlanToolsConfig
-from schemas import Bundle, BundleQuestion, DocumentEmbedding, InvalidInput, SearchEpisode, SftRow, SourceDocument
+from trailforge.filters.bundles import BundleFilterConfig
+from trailforge.generators.document_bundles import BundleWriterConfig
+from trailforge.generators.r_search_episodes import EpisodeConfig
+from trailforge.pipelines.bundling.config import BundleConfig
+from trailforge.pipelines.bundling.content import ContentConfig
+from trailforge.pipelines.bundling.duplicates import DuplicateConfig
+from trailforge.pipelines.config import RunConfig
+from trailforge.pipelines.files import sha256_of
+from trailforge.retrieval.encoder import PACKAGED
+from trailforge.retrieval.plan_tools import PlanToolsConfig
+from trailforge.schemas import (
+    Bundle,
+    BundleQuestion,
+    DocumentEmbedding,
+    InvalidInput,
+    SearchEpisode,
+    SftRow,
+    SourceDocument,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from filters.bundles import (
+from trailforge.filters.bundles import (
     answer_in_question,
     bad_options,
     contaminated,
@@ -18,17 +18,17 @@ from filters.bundles import (
     too_few_documents,
     unsupported_quote,
 )
-from generators.document_bundles import complexity_of
-from generators.r_search_episodes import asks_its_question, made_of
-from generators.textualize import episode_sft_row
-from pipelines.bundles_config import BundleRunConfig
-from pipelines.bundling.duplicates import exact_key
-from pipelines.bundling.measures import cohesion
-from pipelines.curriculum import in_order
-from pipelines.intake import INPUTS
-from pipelines.row_checks import RowChecks
-from pipelines.stages import cleaning, embedding, episodes, grouping, questions, selection
-from schemas import (
+from trailforge.generators.document_bundles import complexity_of
+from trailforge.generators.r_search_episodes import asks_its_question, made_of
+from trailforge.generators.textualize import episode_sft_row
+from trailforge.pipelines.bundles_config import BundleRunConfig
+from trailforge.pipelines.bundling.duplicates import exact_key
+from trailforge.pipelines.bundling.measures import cohesion
+from trailforge.pipelines.curriculum import in_order
+from trailforge.pipelines.intake import INPUTS
+from trailforge.pipelines.row_checks import RowChecks
+from trailforge.pipelines.stages import cleaning, embedding, episodes, grouping, questions, selection
+from trailforge.schemas import (
     Bundle,
     BundleInput,
     BundleQuestion,

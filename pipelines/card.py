@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
-from pipelines.config import CardConfig
-from pipelines.curated_rows import TABLE as CURATED
-from pipelines.intake import INPUTS
-from pipelines.licences import Source, front, plain, shown
-from schemas import DECISIONS_LOG, PATTERNS_LOG, Count, FileEntry, Manifest, StageCount
+from trailforge.pipelines.config import CardConfig
+from trailforge.pipelines.curated_rows import TABLE as CURATED
+from trailforge.pipelines.intake import INPUTS
+from trailforge.pipelines.licences import Source, front, plain, shown
+from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, Count, FileEntry, Manifest, StageCount
 
 LONGEST_EXAMPLE = 700
 """Characters of a text in an example."""

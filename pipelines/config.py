@@ -9,16 +9,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
-from filters import FilterConfig
-from generators.mcts_trajectories import GeneratorConfig
-from inference import Caps, ClientConfig, Prices, check_ledger_url
-from inference.client import split_urls
-from inference.endpoint import Dialect
-from inference.thoughts import Reasoning
-from inference.vllm_server import VllmConfig
-from pipelines.attempts import Patience
-from retrieval import RetrievalConfig
-from schemas import InvalidInput, SearchTree, SftRow, Trajectory, from_dict, to_dict, version_of
+from trailforge.filters import FilterConfig
+from trailforge.generators.mcts_trajectories import GeneratorConfig
+from trailforge.inference import Caps, ClientConfig, Prices, check_ledger_url
+from trailforge.inference.client import split_urls
+from trailforge.inference.endpoint import Dialect
+from trailforge.inference.thoughts import Reasoning
+from trailforge.inference.vllm_server import VllmConfig
+from trailforge.pipelines.attempts import Patience
+from trailforge.retrieval import RetrievalConfig
+from trailforge.schemas import InvalidInput, SearchTree, SftRow, Trajectory, from_dict, to_dict, version_of
 
 T = TypeVar("T")
 C = TypeVar("C", bound="RunConfig")

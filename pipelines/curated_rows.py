@@ -19,9 +19,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from generators.textualize import sft_rows
-from pipelines import refitting
-from schemas import (
+from trailforge.generators.textualize import sft_rows
+from trailforge.pipelines import refitting
+from trailforge.schemas import (
     AppliedFix,
     BundleQuestion,
     ContrastivePair,

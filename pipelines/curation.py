@@ -16,18 +16,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from inference import Usage
-from pipelines import curated_rows
-from pipelines.accounting import check_balance, stage
-from pipelines.curated_rows import NAME, SFT, STAGE, TABLE, Curator, products_of
-from pipelines.dataset import Dataset
-from pipelines.datasets import CURATION, dataset_of, is_curated
-from pipelines.files import LOCK, exclusive, output_errors, write_atomically, write_text
-from pipelines.finish import finished_run, manifest_of, write_end
-from pipelines.intake import SETTINGS, Settings
-from pipelines.shards import Receipt, file_entry, write_receipt, write_table
-from pipelines.stages import kg_selection
-from schemas import (
+from trailforge.inference import Usage
+from trailforge.pipelines import curated_rows
+from trailforge.pipelines.accounting import check_balance, stage
+from trailforge.pipelines.curated_rows import NAME, SFT, STAGE, TABLE, Curator, products_of
+from trailforge.pipelines.dataset import Dataset
+from trailforge.pipelines.datasets import CURATION, dataset_of, is_curated
+from trailforge.pipelines.files import LOCK, exclusive, output_errors, write_atomically, write_text
+from trailforge.pipelines.finish import finished_run, manifest_of, write_end
+from trailforge.pipelines.intake import SETTINGS, Settings
+from trailforge.pipelines.shards import Receipt, file_entry, write_receipt, write_table
+from trailforge.pipelines.stages import kg_selection
+from trailforge.schemas import (
     CuratedRow,
     FileEntry,
     InvalidInput,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from schemas import BundleQuestion
+from trailforge.schemas import BundleQuestion
 
 
 def in_order(rows: Sequence[BundleQuestion], stages: int) -> list[BundleQuestion]:

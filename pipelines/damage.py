@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from pipelines.dataset import Dataset
-from pipelines.files import output_errors, what_is_wrong
-from pipelines.finish import MANIFEST, keep_changed, read_manifest
-from pipelines.intake import Settings
-from pipelines.own_files import own_files
-from pipelines.shards import RECEIPTS, Receipt, Shard, load_receipt, receipt_path
-from schemas import FileEntry, InvalidInput, Manifest, OutputError
+from trailforge.pipelines.dataset import Dataset
+from trailforge.pipelines.files import output_errors, what_is_wrong
+from trailforge.pipelines.finish import MANIFEST, keep_changed, read_manifest
+from trailforge.pipelines.intake import Settings
+from trailforge.pipelines.own_files import own_files
+from trailforge.pipelines.shards import RECEIPTS, Receipt, Shard, load_receipt, receipt_path
+from trailforge.schemas import FileEntry, InvalidInput, Manifest, OutputError
 
 _READERS = 8
 """Files that are hashed at a time."""

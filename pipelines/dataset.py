@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.config import RunConfig, read_config
-from pipelines.intake import Settings, config_of
-from pipelines.shards import Receipt, Shard, finished_receipt, missing_shards
-from schemas import CountMismatch, Manifest
+from trailforge.pipelines.config import RunConfig, read_config
+from trailforge.pipelines.intake import Settings, config_of
+from trailforge.pipelines.shards import Receipt, Shard, finished_receipt, missing_shards
+from trailforge.schemas import CountMismatch, Manifest
 
 LEDGER = "ledger/calls.sqlite"
 """Of a run that shares none."""

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pipelines.bundles_verify import BundleRowChecks
-from pipelines.curated_rows import STAGE as CURATE
-from pipelines.curated_rows import TABLE as CURATED
-from pipelines.dataset import Dataset, Stage
-from pipelines.document_bundles import BUNDLES
-from pipelines.intake import INPUTS, Settings
-from pipelines.kg_questions import KG_QUESTIONS
-from pipelines.kg_questions_verify import KgQuestionRowChecks
-from pipelines.kg_trajectories import KG
-from pipelines.kg_verify import KgRowChecks
-from pipelines.mcts_trajectories import MCTS
-from pipelines.mcts_verify import MctsRowChecks
-from pipelines.row_checks import RowChecks
-from pipelines.shards import Shard
-from schemas import CuratedRow, FileEntry, InvalidInput
+from trailforge.pipelines.bundles_verify import BundleRowChecks
+from trailforge.pipelines.curated_rows import STAGE as CURATE
+from trailforge.pipelines.curated_rows import TABLE as CURATED
+from trailforge.pipelines.dataset import Dataset, Stage
+from trailforge.pipelines.document_bundles import BUNDLES
+from trailforge.pipelines.intake import INPUTS, Settings
+from trailforge.pipelines.kg_questions import KG_QUESTIONS
+from trailforge.pipelines.kg_questions_verify import KgQuestionRowChecks
+from trailforge.pipelines.kg_trajectories import KG
+from trailforge.pipelines.kg_verify import KgRowChecks
+from trailforge.pipelines.mcts_trajectories import MCTS
+from trailforge.pipelines.mcts_verify import MctsRowChecks
+from trailforge.pipelines.row_checks import RowChecks
+from trailforge.pipelines.shards import Shard
+from trailforge.schemas import CuratedRow, FileEntry, InvalidInput
 
 _ALL: dict[str, tuple[Dataset, type[RowChecks]]] = {
     MCTS.name: (MCTS, MctsRowChecks),

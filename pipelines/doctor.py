@@ -23,13 +23,13 @@ from urllib.parse import urlsplit
 
 from packaging.requirements import Requirement
 
-from inference.keys import KEY_VARIABLES, api_key, is_sendable, key_variable
-from schemas import TrailforgeError
+from trailforge.inference.keys import KEY_VARIABLES, api_key, is_sendable, key_variable
+from trailforge.schemas import TrailforgeError
 
 if TYPE_CHECKING:
-    from inference import Reply
-    from pipelines.config import ModelConfig
-    from retrieval import RetrievalConfig
+    from trailforge.inference import Reply
+    from trailforge.pipelines.config import ModelConfig
+    from trailforge.retrieval import RetrievalConfig
 
 EMBEDDED = "embedded"
 _GIB = 2**30
@@ -139,7 +139,7 @@ def key(url: str) -> Finding:
 
 def embedded_model(name: str, *, is_wanted: bool) -> Finding:
     """Weights and engine of the model that runs on this machine."""
-    from inference.servers import EMBEDDED_MODELS, SMOLLM2
+    from trailforge.inference.servers import EMBEDDED_MODELS, SMOLLM2
 
     try:
         weights = EMBEDDED_MODELS.get(name, SMOLLM2).check()
@@ -152,7 +152,7 @@ def embedded_model(name: str, *, is_wanted: bool) -> Finding:
 
 def encoder(name: str | None) -> Finding:
     """The packages and weights of a sentence encoder. Raises `RetrievalError` for what is missing."""
-    from retrieval.encoder import MEND, check_encoder, is_cached
+    from trailforge.retrieval.encoder import MEND, check_encoder, is_cached
 
     if name is None:
         return ok("encoder", "none wanted: retrieval by words (bm25)")
@@ -164,7 +164,7 @@ def encoder(name: str | None) -> Finding:
 
 def documents(config: RetrievalConfig) -> Finding:
     """What is searched is there and of the preset's encoder and prefixes. Raises as `check_retrieval`."""
-    from retrieval import check_retrieval
+    from trailforge.retrieval import check_retrieval
 
     if config.scope == "question":
         return ok("documents", "each question's own paragraphs are searched")
@@ -174,8 +174,8 @@ def documents(config: RetrievalConfig) -> Finding:
 
 def graph(folder: Path | None) -> Finding:
     """The knowledge graph opens, and every byte of it is as it was written. Raises as `KgStore.check_once`."""
-    from retrieval.kg import KgStore
-    from retrieval.kg.spelling import check_package
+    from trailforge.retrieval.kg import KgStore
+    from trailforge.retrieval.kg.spelling import check_package
 
     check_package()
     if folder is None:
@@ -201,7 +201,7 @@ def model_server(config: ModelConfig) -> Finding:
 
 def model_call(config: ModelConfig, *, style: Literal["chat", "completion"]) -> Finding:
     """One tiny request is answered. It is in no ledger. Raises `ProviderError` and its kinds when it is not."""
-    from inference.thoughts import MEND, seems_thoughtful
+    from trailforge.inference.thoughts import MEND, seems_thoughtful
 
     started = time.monotonic()
     reply = asyncio.run(_tiny_call(config, style))
@@ -240,7 +240,7 @@ def date_of(url: str) -> str | None:
 
 def disk(folder: Path) -> Finding:
     """Room in the folder of the run, or where it will be made, and whether it can be written to."""
-    from pipelines.files import output_errors
+    from trailforge.pipelines.files import output_errors
 
     place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not place.is_dir():
@@ -260,7 +260,7 @@ def disk(folder: Path) -> Finding:
 
 def ledger(path: Path) -> Finding:
     """The ledger opens, is of our format and sound. Raises `InvalidInput` or `OutputError` when it does not open."""
-    from inference import SqliteLedger
+    from trailforge.inference import SqliteLedger
 
     if not path.is_file():
         return ok("ledger", f"none yet in {path.parents[1]}")
@@ -280,7 +280,7 @@ def ledger(path: Path) -> Finding:
 
 def shared_ledger(url: str) -> Finding:
     """The ledger in PostgreSQL answers. Raises `OutputError` when it does not."""
-    from inference import check_ledger
+    from trailforge.inference import check_ledger
 
     asyncio.run(check_ledger(url))
     return ok("ledger", f"{urlsplit(url).hostname or 'local'}{urlsplit(url).path} answers")
@@ -288,7 +288,7 @@ def shared_ledger(url: str) -> Finding:
 
 def schema_versions(folder: Path) -> Finding:
     """The files of the runs in a folder, or of the run that it is, are of the versions that are read here."""
-    from pipelines.versions import files_of, other_versions, run_folders
+    from trailforge.pipelines.versions import files_of, other_versions, run_folders
 
     runs = run_folders(folder)
     wrong = [line for run in runs for line in other_versions(run)]
@@ -304,7 +304,7 @@ def schema_versions(folder: Path) -> Finding:
 
 def search_key(is_wanted: bool) -> Finding:
     """Whether the key of the web's search is there, where plans search the web. It is never shown."""
-    from retrieval.web.serper import KEY_VARIABLE
+    from trailforge.retrieval.web.serper import KEY_VARIABLE
 
     if not is_wanted:
         return ok("search key", "none wanted: no plan searches the web")
@@ -336,7 +336,7 @@ def _wrong(wanted: list[Requirement], version_of: Callable[[str], str | None], *
 
 
 async def _served(config: ModelConfig) -> list[str]:
-    from inference import Caps, ModelClient
+    from trailforge.inference import Caps, ModelClient
 
     client = ModelClient(replace(config.client(Caps()), timeout_s=_CHECK_WITHIN_S))
     try:
@@ -346,7 +346,7 @@ async def _served(config: ModelConfig) -> list[str]:
 
 
 async def _tiny_call(config: ModelConfig, style: str) -> Reply:
-    from inference import Caps, ChatTurn, ModelClient, Request, Sampling
+    from trailforge.inference import Caps, ChatTurn, ModelClient, Request, Sampling
 
     client = ModelClient(
         replace(config.client(Caps()), timeout_s=_CALL_WITHIN_S, stall_s=_CALL_WITHIN_S, max_attempts=1)

@@ -12,14 +12,14 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pipelines.bundles_card import card
-from pipelines.bundles_config import BundleRunConfig
-from pipelines.dataset import Dataset, Stage, digest_of, following
-from pipelines.intake import Settings, take_in_documents
-from pipelines.shards import run_pipeline
-from pipelines.sources.refused import NONE, Refusals
-from pipelines.stages import cleaning, embedding, episodes, grouping, questions, selection
-from schemas import (
+from trailforge.pipelines.bundles_card import card
+from trailforge.pipelines.bundles_config import BundleRunConfig
+from trailforge.pipelines.dataset import Dataset, Stage, digest_of, following
+from trailforge.pipelines.intake import Settings, take_in_documents
+from trailforge.pipelines.shards import run_pipeline
+from trailforge.pipelines.sources.refused import NONE, Refusals
+from trailforge.pipelines.stages import cleaning, embedding, episodes, grouping, questions, selection
+from trailforge.schemas import (
     Bundle,
     BundleInput,
     BundleQuestion,

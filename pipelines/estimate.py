@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from generators.rehearsal import StageEstimate, rehearse
-from inference import Usage
-from pipelines.config import MctsRunConfig
-from pipelines.sources import read_questions
-from pipelines.sources.refused import NONE, Refusals
-from schemas import InvalidInput, Question
+from trailforge.generators.rehearsal import StageEstimate, rehearse
+from trailforge.inference import Usage
+from trailforge.pipelines.config import MctsRunConfig
+from trailforge.pipelines.sources import read_questions
+from trailforge.pipelines.sources.refused import NONE, Refusals
+from trailforge.schemas import InvalidInput, Question
 
 _MOST_SAMPLED = 200
 

@@ -8,9 +8,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import date
 from pathlib import Path
 
-from pipelines.files import write_text
-from pipelines.sources.fetchers import ArxivFetcher, DocumentFetcher, GNewsFetcher, NewsFetcher, SerperFetcher
-from schemas import InvalidInput, OutputError, SourceDocument, to_dict
+from trailforge.pipelines.files import write_text
+from trailforge.pipelines.sources.fetchers import (
+    ArxivFetcher,
+    DocumentFetcher,
+    GNewsFetcher,
+    NewsFetcher,
+    SerperFetcher,
+)
+from trailforge.schemas import InvalidInput, OutputError, SourceDocument, to_dict
 
 FETCHERS: Mapping[str, Callable[[], DocumentFetcher]] = {
     "arxiv": ArxivFetcher,

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from schemas import FileEntry, OutputError, sync
+from trailforge.schemas import FileEntry, OutputError, sync
 
 LOCK = ".lock"
 """File of a folder by which one process holds it."""

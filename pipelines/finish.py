@@ -10,13 +10,13 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from inference import Usage
-from pipelines.accounting import add_up, check_balance
-from pipelines.dataset import Dataset
-from pipelines.files import output_errors, plain_files, sha256_of, write_text
-from pipelines.intake import INPUTS, Settings, read_settings
-from pipelines.shards import Receipt, file_entry
-from schemas import (
+from trailforge.inference import Usage
+from trailforge.pipelines.accounting import add_up, check_balance
+from trailforge.pipelines.dataset import Dataset
+from trailforge.pipelines.files import output_errors, plain_files, sha256_of, write_text
+from trailforge.pipelines.intake import INPUTS, Settings, read_settings
+from trailforge.pipelines.shards import Receipt, file_entry
+from trailforge.schemas import (
     FileEntry,
     InvalidInput,
     Manifest,

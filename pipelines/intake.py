@@ -14,8 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pipelines.accounting import stage
-from pipelines.files import (
+from trailforge.pipelines.accounting import stage
+from trailforge.pipelines.files import (
     output_errors,
     plain_files,
     sha256_of,
@@ -24,11 +24,11 @@ from pipelines.files import (
     write_atomically,
     write_text,
 )
-from pipelines.shards import Shard, file_entry
-from pipelines.sources import InvalidRow, read_questions
-from pipelines.sources.documents import documents_by_file
-from pipelines.sources.refused import NONE, Refusals
-from schemas import (
+from trailforge.pipelines.shards import Shard, file_entry
+from trailforge.pipelines.sources import InvalidRow, read_questions
+from trailforge.pipelines.sources.documents import documents_by_file
+from trailforge.pipelines.sources.refused import NONE, Refusals
+from trailforge.schemas import (
     FactChain,
     FileEntry,
     InvalidInput,

@@ -9,11 +9,20 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
-from pipelines.kg_config import KgRunConfig
-from pipelines.licences import of_graph, of_questions, over_corpus, section
-from pipelines.plots import FUNNEL, distributions, funnel, write_figure
-from schemas import ContrastivePair, KgReward, KgTrajectory, Manifest, Message, RejectedRow, read_rows, to_dict
+from trailforge.pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
+from trailforge.pipelines.kg_config import KgRunConfig
+from trailforge.pipelines.licences import of_graph, of_questions, over_corpus, section
+from trailforge.pipelines.plots import FUNNEL, distributions, funnel, write_figure
+from trailforge.schemas import (
+    ContrastivePair,
+    KgReward,
+    KgTrajectory,
+    Manifest,
+    Message,
+    RejectedRow,
+    read_rows,
+    to_dict,
+)
 
 REWARDS = "plots/rewards.png"
 _PARTS = tuple(part.name for part in fields(KgReward))

@@ -7,17 +7,17 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from filters.kg import SelectionConfig
-from filters.kg_questions import KgFilterConfig
-from generators.kg_paths import KgPathConfig
-from generators.kg_questions import KgWriterConfig
-from generators.kg_trajectories import KgGeneratorConfig
-from pipelines.config import OutputConfig, RunConfig
-from pipelines.files import sha256_of
-from retrieval import RetrievalConfig
-from retrieval.kg import KgStore
-from retrieval.kg.layout import MANIFEST as STORE_MANIFEST
-from schemas import ContrastivePair, FactChain, InvalidInput, KgQuestion, KgTrajectory, SftRow
+from trailforge.filters.kg import SelectionConfig
+from trailforge.filters.kg_questions import KgFilterConfig
+from trailforge.generators.kg_paths import KgPathConfig
+from trailforge.generators.kg_questions import KgWriterConfig
+from trailforge.generators.kg_trajectories import KgGeneratorConfig
+from trailforge.pipelines.config import OutputConfig, RunConfig
+from trailforge.pipelines.files import sha256_of
+from trailforge.retrieval import RetrievalConfig
+from trailforge.retrieval.kg import KgStore
+from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
+from trailforge.schemas import ContrastivePair, FactChain, InvalidInput, KgQuestion, KgTrajectory, SftRow
 
 G = TypeVar("G", bound="GraphRunConfig")
 

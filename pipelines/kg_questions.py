@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from filters.kg_questions import judge_question
-from generators.kg_paths import PathSampler
-from generators.kg_questions import KgQuestionContext, KgQuestionWork, seal
-from inference import ModelClient
-from pipelines.accounting import stage
-from pipelines.dataset import Dataset, Stage, digest_of, following
-from pipelines.intake import Settings, take_in_paths
-from pipelines.kg_config import KgQuestionRunConfig
-from pipelines.kg_questions_card import card
-from pipelines.shards import ItemResult, run_pipeline
-from pipelines.sources.refused import NONE, Refusals
-from pipelines.stages import kg_selection as selection
-from pipelines.stages.model_work import ModelSession, ModelWork, rejected_row
-from retrieval.kg import KgStore
-from retrieval.kg.layout import MANIFEST as STORE_MANIFEST
-from schemas import FactChain, KgQuestion, Manifest, RejectedRow, read_rows, to_dict
+from trailforge.filters.kg_questions import judge_question
+from trailforge.generators.kg_paths import PathSampler
+from trailforge.generators.kg_questions import KgQuestionContext, KgQuestionWork, seal
+from trailforge.inference import ModelClient
+from trailforge.pipelines.accounting import stage
+from trailforge.pipelines.dataset import Dataset, Stage, digest_of, following
+from trailforge.pipelines.intake import Settings, take_in_paths
+from trailforge.pipelines.kg_config import KgQuestionRunConfig
+from trailforge.pipelines.kg_questions_card import card
+from trailforge.pipelines.shards import ItemResult, run_pipeline
+from trailforge.pipelines.sources.refused import NONE, Refusals
+from trailforge.pipelines.stages import kg_selection as selection
+from trailforge.pipelines.stages.model_work import ModelSession, ModelWork, rejected_row
+from trailforge.retrieval.kg import KgStore
+from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
+from trailforge.schemas import FactChain, KgQuestion, Manifest, RejectedRow, read_rows, to_dict
 
 DATASET = selection.TABLE
 WRITE, FILTER = "write", "filter"

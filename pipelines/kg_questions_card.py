@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
-from pipelines.kg_config import KgQuestionRunConfig
-from pipelines.licences import of_graph, plain, section
-from pipelines.plots import FUNNEL, funnel, write_figure
-from schemas import KgQuestion, Manifest
+from trailforge.pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
+from trailforge.pipelines.kg_config import KgQuestionRunConfig
+from trailforge.pipelines.licences import of_graph, plain, section
+from trailforge.pipelines.plots import FUNNEL, funnel, write_figure
+from trailforge.schemas import KgQuestion, Manifest
 
 _DATA_TABLES = ("kg_questions", "candidates", "rejected")
 _MOST_RELATIONS = 20

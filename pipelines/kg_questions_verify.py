@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from filters.kg_questions import (
+from trailforge.filters.kg_questions import (
     answer_in_question,
     bridge_named,
     closed_book,
@@ -15,13 +15,13 @@ from filters.kg_questions import (
     start_missing,
     ungrounded_name,
 )
-from generators.kg_questions import made_of, seal
-from pipelines.intake import INPUTS
-from pipelines.kg_config import KgQuestionRunConfig
-from pipelines.kg_questions import FILTER, WRITE
-from pipelines.row_checks import RowChecks
-from pipelines.stages import kg_selection as selection
-from schemas import FactChain, InvalidInput, KgQuestion, RejectedRow, from_dict
+from trailforge.generators.kg_questions import made_of, seal
+from trailforge.pipelines.intake import INPUTS
+from trailforge.pipelines.kg_config import KgQuestionRunConfig
+from trailforge.pipelines.kg_questions import FILTER, WRITE
+from trailforge.pipelines.row_checks import RowChecks
+from trailforge.pipelines.stages import kg_selection as selection
+from trailforge.schemas import FactChain, InvalidInput, KgQuestion, RejectedRow, from_dict
 
 _FILTERS = (malformed, not_unique, shortcut, answer_in_question, bridge_named, start_missing, ungrounded_name)
 

@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from filters.kg import contrastive_pairs, select
-from generators.kg_trajectories import KgContext, LostEpisode, generate
-from generators.textualize import kg_sft_row
-from inference import ModelClient
-from pipelines.accounting import stage
-from pipelines.dataset import Dataset, Stage
-from pipelines.intake import Settings, take_in_questions
-from pipelines.kg_card import card
-from pipelines.kg_config import KgRunConfig
-from pipelines.shards import ItemResult
-from pipelines.sources.refused import NONE, Refusals
-from pipelines.stages.model_work import ModelSession, ModelWork, rejected_row
-from retrieval import open_retrieval
-from retrieval.kg import KgStore
-from schemas import (
+from trailforge.filters.kg import contrastive_pairs, select
+from trailforge.generators.kg_trajectories import KgContext, LostEpisode, generate
+from trailforge.generators.textualize import kg_sft_row
+from trailforge.inference import ModelClient
+from trailforge.pipelines.accounting import stage
+from trailforge.pipelines.dataset import Dataset, Stage
+from trailforge.pipelines.intake import Settings, take_in_questions
+from trailforge.pipelines.kg_card import card
+from trailforge.pipelines.kg_config import KgRunConfig
+from trailforge.pipelines.shards import ItemResult
+from trailforge.pipelines.sources.refused import NONE, Refusals
+from trailforge.pipelines.stages.model_work import ModelSession, ModelWork, rejected_row
+from trailforge.retrieval import open_retrieval
+from trailforge.retrieval.kg import KgStore
+from trailforge.schemas import (
     ContrastivePair,
     InvalidInput,
     KgTrajectory,

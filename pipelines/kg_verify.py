@@ -6,15 +6,15 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from filters import first_rejection
-from filters.kg import contrastive_pairs, judge_kg_episode, select
-from generators.kg_trajectories import made_of, tells_its_steps
-from generators.textualize import kg_sft_row
-from pipelines.intake import INPUTS
-from pipelines.kg_config import KgRunConfig
-from pipelines.kg_trajectories import DATASET, EPISODE, FILTER, SEARCH
-from pipelines.row_checks import RowChecks
-from schemas import (
+from trailforge.filters import first_rejection
+from trailforge.filters.kg import contrastive_pairs, judge_kg_episode, select
+from trailforge.generators.kg_trajectories import made_of, tells_its_steps
+from trailforge.generators.textualize import kg_sft_row
+from trailforge.pipelines.intake import INPUTS
+from trailforge.pipelines.kg_config import KgRunConfig
+from trailforge.pipelines.kg_trajectories import DATASET, EPISODE, FILTER, SEARCH
+from trailforge.pipelines.row_checks import RowChecks
+from trailforge.schemas import (
     ContrastivePair,
     InvalidInput,
     KgTrajectory,

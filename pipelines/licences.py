@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from inference.servers import embedded_licence
-from pipelines.config import CardConfig
-from pipelines.intake import INPUTS
-from retrieval import RetrievalConfig
+from trailforge.inference.servers import embedded_licence
+from trailforge.pipelines.config import CardConfig
+from trailforge.pipelines.intake import INPUTS
+from trailforge.retrieval import RetrievalConfig
 
 _PUBLISHED: Mapping[str, str] = MappingProxyType(
     {"musique": "CC BY 4.0", "hotpotqa": "CC BY-SA 4.0", "2wikimultihopqa": "Apache-2.0"}

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
-from pipelines.config import MctsRunConfig
-from pipelines.licences import of_questions, over_corpus, section
-from pipelines.plots import FUNNEL, funnel, write_figure
-from schemas import Manifest, Trajectory
+from trailforge.pipelines.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
+from trailforge.pipelines.config import MctsRunConfig
+from trailforge.pipelines.licences import of_questions, over_corpus, section
+from trailforge.pipelines.plots import FUNNEL, funnel, write_figure
+from trailforge.schemas import Manifest, Trajectory
 
 _DATA_TABLES = ("mcts_trajectories", "sft", "trees", "rejected")
 

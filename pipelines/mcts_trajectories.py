@@ -10,20 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from filters import FilterConfig, first_rejection, judge_trajectory
-from generators.mcts_trajectories import Context, Generated, expected_hops, generate
-from generators.textualize import sft_rows
-from inference import ModelClient
-from pipelines.accounting import stage
-from pipelines.config import MctsRunConfig, ScheduleConfig
-from pipelines.dataset import Dataset, Stage
-from pipelines.intake import Settings, take_in_questions
-from pipelines.mcts_card import card
-from pipelines.shards import ItemResult
-from pipelines.sources.refused import NONE, Refusals
-from pipelines.stages.model_work import ModelSession, ModelWork, rejected_row
-from retrieval import Retrieval, open_retrieval
-from schemas import (
+from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
+from trailforge.generators.mcts_trajectories import Context, Generated, expected_hops, generate
+from trailforge.generators.textualize import sft_rows
+from trailforge.inference import ModelClient
+from trailforge.pipelines.accounting import stage
+from trailforge.pipelines.config import MctsRunConfig, ScheduleConfig
+from trailforge.pipelines.dataset import Dataset, Stage
+from trailforge.pipelines.intake import Settings, take_in_questions
+from trailforge.pipelines.mcts_card import card
+from trailforge.pipelines.shards import ItemResult
+from trailforge.pipelines.sources.refused import NONE, Refusals
+from trailforge.pipelines.stages.model_work import ModelSession, ModelWork, rejected_row
+from trailforge.retrieval import Retrieval, open_retrieval
+from trailforge.schemas import (
     Manifest,
     Question,
     RejectedRow,

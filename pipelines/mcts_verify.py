@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from filters import first_rejection, judge_trajectory
-from generators.textualize import sft_rows, untold
-from pipelines.config import MctsRunConfig
-from pipelines.intake import INPUTS
-from pipelines.mcts_trajectories import DATASET
-from pipelines.row_checks import RowChecks
-from rewards import mcts_reward, score_answer
-from schemas import Question, SearchTree, SftRow, Trajectory
+from trailforge.filters import first_rejection, judge_trajectory
+from trailforge.generators.textualize import sft_rows, untold
+from trailforge.pipelines.config import MctsRunConfig
+from trailforge.pipelines.intake import INPUTS
+from trailforge.pipelines.mcts_trajectories import DATASET
+from trailforge.pipelines.row_checks import RowChecks
+from trailforge.rewards import mcts_reward, score_answer
+from trailforge.schemas import Question, SearchTree, SftRow, Trajectory
 
 
 class MctsRowChecks(RowChecks):

@@ -11,13 +11,13 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pipelines import progress, worker_errors
-from pipelines.dataset import Dataset
-from pipelines.files import LOCK, output_errors, plain_files, unfinished_name
-from pipelines.finish import CARD, MANIFEST, keep_changed
-from pipelines.intake import INPUTS, INVALID_ROWS, SETTINGS, STAGED, Settings, taken_in
-from pipelines.shards import RECEIPTS, receipt_path
-from schemas import OutputError
+from trailforge.pipelines import progress, worker_errors
+from trailforge.pipelines.dataset import Dataset
+from trailforge.pipelines.files import LOCK, output_errors, plain_files, unfinished_name
+from trailforge.pipelines.finish import CARD, MANIFEST, keep_changed
+from trailforge.pipelines.intake import INPUTS, INVALID_ROWS, SETTINGS, STAGED, Settings, taken_in
+from trailforge.pipelines.shards import RECEIPTS, receipt_path
+from trailforge.schemas import OutputError
 
 KEPT = frozenset({"ledger", "curation"})
 """Folders of what was paid for, in money or in people's time."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipelines.files import write_atomically
-from schemas import StageCount
+from trailforge.pipelines.files import write_atomically
+from trailforge.schemas import StageCount
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

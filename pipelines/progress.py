@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.files import plain_files
-from schemas import parse_json
+from trailforge.pipelines.files import plain_files
+from trailforge.schemas import parse_json
 
 FOLDER = "progress"
 _BEGUN = "begun"

@@ -18,14 +18,14 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pipelines.datasets import all_tables
-from pipelines.files import sha256_of
-from pipelines.finish import CARD, MANIFEST, read_manifest
-from pipelines.intake import SETTINGS
-from pipelines.shards import RECEIPTS
-from pipelines.stages.kg_selection import JSONL
-from pipelines.verify import verify_run
-from schemas import CountMismatch, HubError, InvalidInput
+from trailforge.pipelines.datasets import all_tables
+from trailforge.pipelines.files import sha256_of
+from trailforge.pipelines.finish import CARD, MANIFEST, read_manifest
+from trailforge.pipelines.intake import SETTINGS
+from trailforge.pipelines.shards import RECEIPTS
+from trailforge.pipelines.stages.kg_selection import JSONL
+from trailforge.pipelines.verify import verify_run
+from trailforge.schemas import CountMismatch, HubError, InvalidInput
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

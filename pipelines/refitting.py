@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from filters import answer_correctness, answer_leaked, bundles, kg_questions, malformed_tags
-from filters.bundles import bad_options, contaminated, evidence
-from generators.textualize import answer_in, thought_in, untold, user_turn, with_answer
-from rewards import mcts_reward, mentions, normalize_answer, same_answer, score_answer
-from schemas import (
+from trailforge.filters import answer_correctness, answer_leaked, bundles, kg_questions, malformed_tags
+from trailforge.filters.bundles import bad_options, contaminated, evidence
+from trailforge.generators.textualize import answer_in, thought_in, untold, user_turn, with_answer
+from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer, score_answer
+from trailforge.schemas import (
     BundleQuestion,
     FilterScore,
     InvalidInput,

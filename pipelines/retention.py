@@ -16,16 +16,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.curated_rows import TABLE as CURATED
-from pipelines.datasets import all_tables
-from pipelines.files import LOCK, exclusive, is_held, output_errors, sha256_of
-from pipelines.finish import CARD, MANIFEST
-from pipelines.intake import SETTINGS
-from pipelines.progress import FOLDER as PROGRESS
-from pipelines.shards import RECEIPTS
-from pipelines.windows import DOCUMENTS, DONE, PLAN, QUESTIONS, RUNS, TAKEN, VERDICTS, folders
-from pipelines.worker_errors import ERRORS
-from schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, OutputError, parse_json
+from trailforge.pipelines.curated_rows import TABLE as CURATED
+from trailforge.pipelines.datasets import all_tables
+from trailforge.pipelines.files import LOCK, exclusive, is_held, output_errors, sha256_of
+from trailforge.pipelines.finish import CARD, MANIFEST
+from trailforge.pipelines.intake import SETTINGS
+from trailforge.pipelines.progress import FOLDER as PROGRESS
+from trailforge.pipelines.shards import RECEIPTS
+from trailforge.pipelines.windows import DOCUMENTS, DONE, PLAN, QUESTIONS, RUNS, TAKEN, VERDICTS, folders
+from trailforge.pipelines.worker_errors import ERRORS
+from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, OutputError, parse_json
 
 _REMOVED = ".removed-"
 _LEFTOVER = re.compile(r"\.removed-\d{4}-\d\d-\d\d-[0-9a-f]{8}")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines.curated_rows import NAME, STAGE, Curator, Undo, products_of, rejected_rows, rulings_of, uid_of
-from schemas import InvalidInput, Manifest, RejectedRow, iter_parquet
+from trailforge.pipelines.curated_rows import NAME, STAGE, Curator, Undo, products_of, rejected_rows, rulings_of, uid_of
+from trailforge.schemas import InvalidInput, Manifest, RejectedRow, iter_parquet
 
 _MOST_SHOWN = 20
 

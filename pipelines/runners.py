@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
 
-from schemas import ClusterError, InvalidInput
+from trailforge.schemas import ClusterError, InvalidInput
 
 LOCAL = "FnApiRunner"
 """In this process."""

@@ -23,15 +23,15 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
-from inference import Prices, Usage, metering
-from pipelines.accounting import add_up, stage
-from pipelines.attempts import Patience, Superseded, Watch, begin_attempt, is_current
-from pipelines.files import sha256_of, write_atomically, write_text
-from pipelines.loop import LoopThread
-from pipelines.progress import ProgressFile
-from pipelines.runners import check_runner, is_local, telling_line
-from pipelines.worker_errors import clear_errors, note_error, noted_error
-from schemas import (
+from trailforge.inference import Prices, Usage, metering
+from trailforge.pipelines.accounting import add_up, stage
+from trailforge.pipelines.attempts import Patience, Superseded, Watch, begin_attempt, is_current
+from trailforge.pipelines.files import sha256_of, write_atomically, write_text
+from trailforge.pipelines.loop import LoopThread
+from trailforge.pipelines.progress import ProgressFile
+from trailforge.pipelines.runners import check_runner, is_local, telling_line
+from trailforge.pipelines.worker_errors import clear_errors, note_error, noted_error
+from trailforge.schemas import (
     ITEM_ERRORS,
     ClusterError,
     FileEntry,

@@ -13,17 +13,17 @@ from typing import Literal
 
 import pyarrow.parquet as pq
 
-from inference import SqliteLedger, Usage
-from pipelines.accounting import add_up
-from pipelines.dataset import LEDGER, Dataset, Stage
-from pipelines.datasets import dataset_of
-from pipelines.files import is_held
-from pipelines.finish import read_manifest
-from pipelines.intake import Settings, read_settings
-from pipelines.progress import read_begun, read_progress, row_kinds
-from pipelines.shards import Receipt, finished_receipt
-from pipelines.worker_errors import read_notes
-from schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, StageCount, TrailforgeError
+from trailforge.inference import SqliteLedger, Usage
+from trailforge.pipelines.accounting import add_up
+from trailforge.pipelines.dataset import LEDGER, Dataset, Stage
+from trailforge.pipelines.datasets import dataset_of
+from trailforge.pipelines.files import is_held
+from trailforge.pipelines.finish import read_manifest
+from trailforge.pipelines.intake import Settings, read_settings
+from trailforge.pipelines.progress import read_begun, read_progress, row_kinds
+from trailforge.pipelines.shards import Receipt, finished_receipt
+from trailforge.pipelines.worker_errors import read_notes
+from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, StageCount, TrailforgeError
 
 State = Literal["empty", "reading", "running", "stopped", "finished"]
 """`reading`: a process takes the questions in. `stopped`: begun, not finished, and no process holds the folder."""

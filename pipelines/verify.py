@@ -7,15 +7,15 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from inference.entries import unpacked
-from pipelines.accounting import check_balance
-from pipelines.dataset import LEDGER, Dataset
-from pipelines.datasets import dataset_of, is_curated, row_checks_of
-from pipelines.files import what_is_wrong
-from pipelines.finish import MANIFEST, finished_run, manifest_of
-from pipelines.intake import INPUTS, Settings
-from pipelines.row_checks import Report
-from schemas import (
+from trailforge.inference.entries import unpacked
+from trailforge.pipelines.accounting import check_balance
+from trailforge.pipelines.dataset import LEDGER, Dataset
+from trailforge.pipelines.datasets import dataset_of, is_curated, row_checks_of
+from trailforge.pipelines.files import what_is_wrong
+from trailforge.pipelines.finish import MANIFEST, finished_run, manifest_of
+from trailforge.pipelines.intake import INPUTS, Settings
+from trailforge.pipelines.row_checks import Report
+from trailforge.schemas import (
     CountMismatch,
     FileEntry,
     InvalidInput,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.datasets import dataset_of
-from pipelines.finish import MANIFEST, read_manifest
-from pipelines.intake import INPUTS, SETTINGS, read_settings
-from schemas import InvalidInput, version_of
+from trailforge.pipelines.datasets import dataset_of
+from trailforge.pipelines.finish import MANIFEST, read_manifest
+from trailforge.pipelines.intake import INPUTS, SETTINGS, read_settings
+from trailforge.schemas import InvalidInput, version_of
 
 
 def run_folders(folder: Path) -> list[Path]:

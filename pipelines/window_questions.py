@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines.accounting import stage
-from pipelines.document_bundles import DATASET
-from pipelines.stages import cleaning, embedding, grouping, selection
-from pipelines.windows import write_lines
-from schemas import (
+from trailforge.pipelines.accounting import stage
+from trailforge.pipelines.document_bundles import DATASET
+from trailforge.pipelines.stages import cleaning, embedding, grouping, selection
+from trailforge.pipelines.windows import write_lines
+from trailforge.schemas import (
     Bundle,
     BundleQuestion,
     DocumentEmbedding,

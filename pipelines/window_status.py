@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pipelines.files import is_held
-from pipelines.status import EVERY_S, read_status
-from pipelines.windows import PLAN, RUNS, Window, folders, read_plan, read_window
-from schemas import TrailforgeError
+from trailforge.pipelines.files import is_held
+from trailforge.pipelines.status import EVERY_S, read_status
+from trailforge.pipelines.windows import PLAN, RUNS, Window, folders, read_plan, read_window
+from trailforge.schemas import TrailforgeError
 
 State = Literal["complete", "running", "stopped", "unreadable"]
 """`stopped`: begun, not complete, and no process holds the folder."""

@@ -18,11 +18,11 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipelines.accounting import stage
-from pipelines.files import exclusive, sha256_of, write_atomically, write_text
-from pipelines.sources.documents import read_documents
-from pipelines.sources.rows import InvalidRow
-from schemas import (
+from trailforge.pipelines.accounting import stage
+from trailforge.pipelines.files import exclusive, sha256_of, write_atomically, write_text
+from trailforge.pipelines.sources.documents import read_documents
+from trailforge.pipelines.sources.rows import InvalidRow
+from trailforge.schemas import (
     FileEntry,
     InvalidInput,
     OutputError,

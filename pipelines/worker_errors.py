@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipelines.files import plain_files, write_text
-from schemas import TrailforgeError, errors, parse_json
+from trailforge.pipelines.files import plain_files, write_text
+from trailforge.schemas import TrailforgeError, errors, parse_json
 
 ERRORS = "errors"
 NAMES = r"[0-9a-f]{8}\.json"

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from schemas import InvalidInput
+from trailforge.schemas import InvalidInput
 
 DATASETS = ("mcts_trajectories", "document_bundles", "kg_trajectories", "kg_questions")
 """That presets can be for."""

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from schemas import estimate_tokens as estimate_tokens
-from schemas.chat_tokens import escape_chat_tokens
+from trailforge.schemas import estimate_tokens as estimate_tokens
+from trailforge.schemas.chat_tokens import escape_chat_tokens
 
 TAGS = (
     "think",

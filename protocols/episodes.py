@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
-from inference import ChatTurn, Meter, Reply, Request, Sampling
-from protocols.base import estimate_tokens, tags_in
-from protocols.grammar import Grammar, Observation, Search, Turn
-from schemas import ContextOverflow, MalformedReply, Message, Passage
+from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
+from trailforge.protocols.base import estimate_tokens, tags_in
+from trailforge.protocols.grammar import Grammar, Observation, Search, Turn
+from trailforge.schemas import ContextOverflow, MalformedReply, Message, Passage
 
 StopReason = Literal["answered", "too_many_turns", "malformed", "too_long"]
 """`answered`: the last turn answers. `too_many_turns`: the last one allowed searches, which is not executed.

@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from protocols.base import contents_of, one_line, tag_pattern, tags_in, unescape
-from protocols.repair import Repair
-from rewards.turn_format import per_turn_format_reward
-from schemas import MalformedReply, Message, Passage, Role
+from trailforge.protocols.base import contents_of, one_line, tag_pattern, tags_in, unescape
+from trailforge.protocols.repair import Repair
+from trailforge.rewards.turn_format import per_turn_format_reward
+from trailforge.schemas import MalformedReply, Message, Passage, Role
 
 NOTHING_FOUND = "Nothing was found."
 _PASSAGE_LINE = re.compile(r"\d+\. \(")

@@ -17,10 +17,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from protocols.base import tags_in
-from protocols.grammar import NOTHING_FOUND, Grammar, Observation, Search, passage_lines, read_plain_answer
-from protocols.repair import Repair, read_object
-from schemas import MalformedReply
+from trailforge.protocols.base import tags_in
+from trailforge.protocols.grammar import NOTHING_FOUND, Grammar, Observation, Search, passage_lines, read_plain_answer
+from trailforge.protocols.repair import Repair, read_object
+from trailforge.schemas import MalformedReply
 
 NAME = "graph_r1"
 """As it stands in a row's `protocol`."""

@@ -21,11 +21,11 @@ import json
 import re
 from collections.abc import Sequence
 
-from protocols.base import one_line, tags_in
-from protocols.episodes import EpisodeRun
-from protocols.grammar import NOTHING_FOUND, Grammar, Observation, Search, passage_lines, passage_titles
-from protocols.repair import Repair, Value, read_object
-from rewards.dynasearcher import (
+from trailforge.protocols.base import one_line, tags_in
+from trailforge.protocols.episodes import EpisodeRun
+from trailforge.protocols.grammar import NOTHING_FOUND, Grammar, Observation, Search, passage_lines, passage_titles
+from trailforge.protocols.repair import Repair, Value, read_object
+from trailforge.rewards.dynasearcher import (
     DEFAULT,
     DynaSearcherConstants,
     DynaSearcherReward,
@@ -35,7 +35,7 @@ from rewards.dynasearcher import (
     r_recall,
     same_title,
 )
-from schemas import MalformedReply
+from trailforge.schemas import MalformedReply
 
 NAME = "kg_search"
 """As it stands in a row's `protocol`."""

@@ -20,10 +20,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
-from protocols.base import one_line, unescape
-from retrieval.base import Retriever
-from rewards.dag import MAX_NODES, TOOLS, PlanProblem, PlanProblemKind, dag_problems, is_node_id
-from schemas import BudgetExceeded, MalformedReply, Passage, PlanEdge, PlanNode, ProviderError, SearchStatus
+from trailforge.protocols.base import one_line, unescape
+from trailforge.retrieval.base import Retriever
+from trailforge.rewards.dag import MAX_NODES, TOOLS, PlanProblem, PlanProblemKind, dag_problems, is_node_id
+from trailforge.schemas import BudgetExceeded, MalformedReply, Passage, PlanEdge, PlanNode, ProviderError, SearchStatus
 
 __all__ = [
     "MAX_NODES",

@@ -16,12 +16,21 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from protocols.base import contents_of, one_line, tags_in
-from protocols.nl_dag import TOP_K, NodeResult, SearchPlan, execute, find_problems, parse, render, render_results
-from retrieval.base import Retriever
-from rewards.dag import MAX_NODES, TOOLS, dag_reward
-from rewards.r_search import SECTIONS, answer_reward, format_reward, r_search_reward
-from schemas import MalformedReply, Message, Role, RSearchReward
+from trailforge.protocols.base import contents_of, one_line, tags_in
+from trailforge.protocols.nl_dag import (
+    TOP_K,
+    NodeResult,
+    SearchPlan,
+    execute,
+    find_problems,
+    parse,
+    render,
+    render_results,
+)
+from trailforge.retrieval.base import Retriever
+from trailforge.rewards.dag import MAX_NODES, TOOLS, dag_reward
+from trailforge.rewards.r_search import SECTIONS, answer_reward, format_reward, r_search_reward
+from trailforge.schemas import MalformedReply, Message, Role, RSearchReward
 
 NAME = "r_search"
 """As it stands in a row's `protocol`."""

@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from protocols.base import contents_of, estimate_tokens, one_line, tags_in
-from schemas import MalformedReply, Message, Passage, Role
+from trailforge.protocols.base import contents_of, estimate_tokens, one_line, tags_in
+from trailforge.schemas import MalformedReply, Message, Passage, Role
 
 __all__ = [
     "NAME",

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Literal
 
-from schemas import MalformedReply
+from trailforge.schemas import MalformedReply
 
 Repair = Literal[
     "tag_spelling",

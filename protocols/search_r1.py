@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from protocols.base import one_line
-from protocols.grammar import NOTHING_FOUND, Grammar, Observation, Search, read_plain_answer, titles_of_lines
-from protocols.repair import Repair
+from trailforge.protocols.base import one_line
+from trailforge.protocols.grammar import NOTHING_FOUND, Grammar, Observation, Search, read_plain_answer, titles_of_lines
+from trailforge.protocols.repair import Repair
 
 NAME = "search_r1"
 """As it stands in a row's `protocol`."""

@@ -3,15 +3,15 @@
 torch, faiss and bm25s are loaded when they are first needed, not by importing this package.
 """
 
-from retrieval.base import Retriever
-from retrieval.bm25 import Bm25Retriever
-from retrieval.corpus import build_index, read_corpus
-from retrieval.dense import DenseIndex, DenseRetriever
-from retrieval.encoder import Encoder
-from retrieval.lazy import LazyRetriever
-from retrieval.plan_tools import PlanToolsConfig, Tools, local_tools, open_tools, web_tools
-from retrieval.scope import Retrieval, RetrievalConfig, check_retrieval, open_retrieval
-from retrieval.sentences import SentenceReader, split_sentences
+from trailforge.retrieval.base import Retriever
+from trailforge.retrieval.bm25 import Bm25Retriever
+from trailforge.retrieval.corpus import build_index, read_corpus
+from trailforge.retrieval.dense import DenseIndex, DenseRetriever
+from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.lazy import LazyRetriever
+from trailforge.retrieval.plan_tools import PlanToolsConfig, Tools, local_tools, open_tools, web_tools
+from trailforge.retrieval.scope import Retrieval, RetrievalConfig, check_retrieval, open_retrieval
+from trailforge.retrieval.sentences import SentenceReader, split_sentences
 
 __all__ = [
     "Bm25Retriever",

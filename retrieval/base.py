@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from schemas import Passage
+from trailforge.schemas import Passage
 
 
 class Retriever(Protocol):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retrieval.words import words_of
-from schemas import Document, Passage, RetrievalError
+from trailforge.retrieval.words import words_of
+from trailforge.schemas import Document, Passage, RetrievalError
 
 _NO_WORD = ""
 """Stands for the words of a document that has none: bm25s cannot index an empty list, and no query asks for it."""

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retrieval.dense import DenseIndex, embedded_text, refuse_existing
-from retrieval.encoder import PACKAGED, Encoder
-from schemas import Document, InvalidInput
-from schemas.text_files import json_lines
+from trailforge.retrieval.dense import DenseIndex, embedded_text, refuse_existing
+from trailforge.retrieval.encoder import PACKAGED, Encoder
+from trailforge.schemas import Document, InvalidInput
+from trailforge.schemas.text_files import json_lines
 
 Row = tuple[int, dict[str, Any]]
 """Number, 1-based (the line of a JSON Lines file), and content."""

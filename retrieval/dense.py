@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from retrieval.encoder import Encoder
-from retrieval.seals import SEAL, is_as_sealed, sealed
-from schemas import Document, Passage, RetrievalError, parse_json
+from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.seals import SEAL, is_as_sealed, sealed
+from trailforge.schemas import Document, Passage, RetrievalError, parse_json
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,8 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from inference.slots import Slots
-from schemas import RetrievalError
+from trailforge.inference.slots import Slots
+from trailforge.schemas import RetrievalError
 
 if TYPE_CHECKING:
     import numpy as np

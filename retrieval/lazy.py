@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from retrieval.base import Retriever
-from schemas import Passage
+from trailforge.retrieval.base import Retriever
+from trailforge.schemas import Passage
 
 
 class LazyRetriever:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from retrieval.base import Retriever
-from retrieval.sentences import split_sentences
-from schemas import Passage
+from trailforge.retrieval.base import Retriever
+from trailforge.retrieval.sentences import split_sentences
+from trailforge.schemas import Passage
 
 LONGEST_PASSAGE = 250
 """Words: most abstracts are shorter (of 1,831 of arXiv, 96 in 100), most news articles longer."""

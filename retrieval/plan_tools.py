@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from retrieval.base import Retriever
-from retrieval.bm25 import Bm25Retriever
-from retrieval.dense import DenseIndex, DenseRetriever, embedded_text
-from retrieval.encoder import PACKAGED, Encoder
-from retrieval.lazy import LazyRetriever
-from retrieval.passages import LONGEST_PASSAGE, BestPassages, passages_of
-from schemas import Document, Passage, SourceDocument, SourceKind
+from trailforge.retrieval.base import Retriever
+from trailforge.retrieval.bm25 import Bm25Retriever
+from trailforge.retrieval.dense import DenseIndex, DenseRetriever, embedded_text
+from trailforge.retrieval.encoder import PACKAGED, Encoder
+from trailforge.retrieval.lazy import LazyRetriever
+from trailforge.retrieval.passages import LONGEST_PASSAGE, BestPassages, passages_of
+from trailforge.schemas import Document, Passage, SourceDocument, SourceKind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,8 +64,8 @@ def open_tools(config: PlanToolsConfig, documents: Sequence[SourceDocument]) -> 
 
 def web_tools(*, interval_s: float = 1.0) -> Tools:
     """Live sources. Raises `InvalidInput` that names the environment variable of the key that is not set."""
-    from retrieval.web.http import HttpConfig
-    from retrieval.web.tools import arxiv_tool, serper_tools
+    from trailforge.retrieval.web.http import HttpConfig
+    from trailforge.retrieval.web.tools import arxiv_tool, serper_tools
 
     news, general = serper_tools(http=HttpConfig(interval_s=interval_s))
     return {"News": news, "Academic": arxiv_tool(), "General": general}

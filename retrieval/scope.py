@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from retrieval.base import Retriever
-from retrieval.bm25 import Bm25Retriever
-from retrieval.corpus import read_corpus
-from retrieval.dense import DenseIndex, DenseRetriever, embedded_text, read_meta
-from retrieval.encoder import PACKAGED, Encoder, check_encoder
-from retrieval.sentences import SentenceReader
-from schemas import Document, InvalidInput, Passage, Question
+from trailforge.retrieval.base import Retriever
+from trailforge.retrieval.bm25 import Bm25Retriever
+from trailforge.retrieval.corpus import read_corpus
+from trailforge.retrieval.dense import DenseIndex, DenseRetriever, embedded_text, read_meta
+from trailforge.retrieval.encoder import PACKAGED, Encoder, check_encoder
+from trailforge.retrieval.sentences import SentenceReader
+from trailforge.schemas import Document, InvalidInput, Passage, Question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from retrieval.encoder import Encoder
-from retrieval.words import words_of
-from schemas import Passage
+from trailforge.retrieval.encoder import Encoder
+from trailforge.retrieval.words import words_of
+from trailforge.schemas import Passage
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,8 +1,8 @@
 """Every score of the project: pure functions, called alike by filters, generators, training and evaluation."""
 
-from rewards.cover import cover_exact_match, mentions, states
-from rewards.dag import PlanProblem, dag_problems, dag_reward
-from rewards.dynasearcher import (
+from trailforge.rewards.cover import cover_exact_match, mentions, states
+from trailforge.rewards.dag import PlanProblem, dag_problems, dag_reward
+from trailforge.rewards.dynasearcher import (
     DynaSearcherConstants,
     DynaSearcherReward,
     dynasearcher_reward,
@@ -13,22 +13,22 @@ from rewards.dynasearcher import (
     r_recall,
     same_title,
 )
-from rewards.episode import Episode, Reward, score_batch
-from rewards.evidence import evidence_recall
-from rewards.exact_match import exact_match
-from rewards.f1 import f1
-from rewards.graph_r1 import GraphR1Constants, GraphR1Reward, graph_r1_reward
-from rewards.mcts import mcts_reward, same_answer
-from rewards.msearcher import MSearcherConstants, MSearcherReward, msearcher_reward
-from rewards.normalisation import normalize_answer
-from rewards.options import option_f1, option_letters
-from rewards.overlong import soft_overlong
-from rewards.presets import REWARD_PRESETS, RewardPreset, reward_preset
-from rewards.r_search import RSearchConstants, answer_reward, format_reward, r_search_reward
-from rewards.score import score_answer, score_choice
-from rewards.search_r1 import SearchR1Constants, SearchR1Reward, search_r1_reward
-from rewards.turn_format import per_turn_format_reward
-from schemas import RSearchReward
+from trailforge.rewards.episode import Episode, Reward, score_batch
+from trailforge.rewards.evidence import evidence_recall
+from trailforge.rewards.exact_match import exact_match
+from trailforge.rewards.f1 import f1
+from trailforge.rewards.graph_r1 import GraphR1Constants, GraphR1Reward, graph_r1_reward
+from trailforge.rewards.mcts import mcts_reward, same_answer
+from trailforge.rewards.msearcher import MSearcherConstants, MSearcherReward, msearcher_reward
+from trailforge.rewards.normalisation import normalize_answer
+from trailforge.rewards.options import option_f1, option_letters
+from trailforge.rewards.overlong import soft_overlong
+from trailforge.rewards.presets import REWARD_PRESETS, RewardPreset, reward_preset
+from trailforge.rewards.r_search import RSearchConstants, answer_reward, format_reward, r_search_reward
+from trailforge.rewards.score import score_answer, score_choice
+from trailforge.rewards.search_r1 import SearchR1Constants, SearchR1Reward, search_r1_reward
+from trailforge.rewards.turn_format import per_turn_format_reward
+from trailforge.schemas import RSearchReward
 
 __all__ = [
     "REWARD_PRESETS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rewards.normalisation import normalize_answer
+from trailforge.rewards.normalisation import normalize_answer
 
 _NO_WORD = re.compile(r"[\W_]+")
 _NUMBERS: tuple[str, ...] = tuple("zero one two three four five six seven eight nine ten eleven twelve".split())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
-from schemas import PlanEdge, PlanNode
+from trailforge.schemas import PlanEdge, PlanNode
 
 TOOLS = ("News", "Academic", "General")
 """The paper's tools. Names are compared without case."""

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rewards.cover import cover_exact_match
-from rewards.f1 import f1
-from rewards.normalisation import normalize_answer
+from trailforge.rewards.cover import cover_exact_match
+from trailforge.rewards.f1 import f1
+from trailforge.rewards.normalisation import normalize_answer
 
 
 class Titled(Protocol):

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from rewards.dynasearcher import DynaSearcherConstants, DynaSearcherReward, dynasearcher_reward, r_recall
-from rewards.exact_match import exact_match
-from rewards.graph_r1 import GraphR1Constants, graph_r1_reward
-from rewards.msearcher import MSearcherConstants, msearcher_reward
-from rewards.presets import RewardPreset
-from rewards.r_search import RSearchConstants, answer_reward, r_search_reward
-from rewards.score import score_choice
-from rewards.search_r1 import SearchR1Constants, search_r1_reward
-from schemas import GroundTruth, InvalidInput
+from trailforge.rewards.dynasearcher import DynaSearcherConstants, DynaSearcherReward, dynasearcher_reward, r_recall
+from trailforge.rewards.exact_match import exact_match
+from trailforge.rewards.graph_r1 import GraphR1Constants, graph_r1_reward
+from trailforge.rewards.msearcher import MSearcherConstants, msearcher_reward
+from trailforge.rewards.presets import RewardPreset
+from trailforge.rewards.r_search import RSearchConstants, answer_reward, r_search_reward
+from trailforge.rewards.score import score_choice
+from trailforge.rewards.search_r1 import SearchR1Constants, search_r1_reward
+from trailforge.schemas import GroundTruth, InvalidInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from schemas import Passage
+from trailforge.schemas import Passage
 
 _NO_WORD = re.compile(r"[\W_]+")
 

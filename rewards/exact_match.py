@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rewards.normalisation import normalize_answer
+from trailforge.rewards.normalisation import normalize_answer
 
 
 def exact_match(prediction: str, golds: Sequence[str]) -> float:

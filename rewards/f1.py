@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from rewards.normalisation import normalize_answer
+from trailforge.rewards.normalisation import normalize_answer
 
 
 def f1(prediction: str, golds: Sequence[str]) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rewards.turn_format import MOST_PAY, PAY_PER_TURN, per_turn_format_reward
+from trailforge.rewards.turn_format import MOST_PAY, PAY_PER_TURN, per_turn_format_reward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

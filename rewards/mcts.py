@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rewards.cover import cover_exact_match
-from rewards.normalisation import normalize_answer
+from trailforge.rewards.cover import cover_exact_match
+from trailforge.rewards.normalisation import normalize_answer
 
 _MOST_WORDS_RATIO = 3
 

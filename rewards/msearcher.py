@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rewards.overlong import soft_overlong
-from schemas import InvalidInput
+from trailforge.rewards.overlong import soft_overlong
+from trailforge.schemas import InvalidInput
 
 FormatPenalty = Literal["literal", "floor_minus_one"]
 """`literal`: -0.2. `floor_minus_one`: min(-1 - (R_correct + R_length), -0.2), so that the total is at most -1."""

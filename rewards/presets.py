@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rewards.dynasearcher import PAPER, DynaSearcherConstants
-from rewards.graph_r1 import GraphR1Constants
-from rewards.msearcher import MSearcherConstants
-from rewards.r_search import RSearchConstants
-from rewards.search_r1 import SearchR1Constants
-from schemas import InvalidInput
+from trailforge.rewards.dynasearcher import PAPER, DynaSearcherConstants
+from trailforge.rewards.graph_r1 import GraphR1Constants
+from trailforge.rewards.msearcher import MSearcherConstants
+from trailforge.rewards.r_search import RSearchConstants
+from trailforge.rewards.search_r1 import SearchR1Constants
+from trailforge.schemas import InvalidInput
 
 RewardKind = Literal["msearcher", "r_search", "dynasearcher", "graph_r1", "search_r1"]
 RewardConstants = MSearcherConstants | RSearchConstants | DynaSearcherConstants | GraphR1Constants | SearchR1Constants

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rewards.f1 import f1
-from rewards.options import option_f1, option_letters
-from schemas import RSearchReward
+from trailforge.rewards.f1 import f1
+from trailforge.rewards.options import option_f1, option_letters
+from trailforge.schemas import RSearchReward
 
 SECTIONS = ("think", "search", "result", "answer")
 """The tags of an episode, in their order (eq. 1)."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rewards.cover import cover_exact_match
-from rewards.exact_match import exact_match
-from rewards.f1 import f1
-from rewards.mcts import mcts_reward
-from rewards.options import option_f1, option_letters
-from schemas import TrajectoryReward
+from trailforge.rewards.cover import cover_exact_match
+from trailforge.rewards.exact_match import exact_match
+from trailforge.rewards.f1 import f1
+from trailforge.rewards.mcts import mcts_reward
+from trailforge.rewards.options import option_f1, option_letters
+from trailforge.schemas import TrajectoryReward
 
 
 def score_answer(prediction: str, golds: Sequence[str]) -> TrajectoryReward:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from schemas.bundle import (
+from trailforge.schemas.bundle import (
     Bundle,
     BundleHop,
     BundleInput,
@@ -18,7 +18,7 @@ from schemas.bundle import (
     SourceDocument,
     SourceKind,
 )
-from schemas.curation import (
+from trailforge.schemas.curation import (
     DECISIONS_LOG,
     PATTERNS_LOG,
     AppliedFix,
@@ -35,10 +35,10 @@ from schemas.curation import (
     RulingAction,
     source_field,
 )
-from schemas.document import Document, Passage
-from schemas.durable import sync
-from schemas.episode import PlannedSearch, RSearchReward, SearchEpisode, SearchStatus
-from schemas.errors import (
+from trailforge.schemas.document import Document, Passage
+from trailforge.schemas.durable import sync
+from trailforge.schemas.episode import PlannedSearch, RSearchReward, SearchEpisode, SearchStatus
+from trailforge.schemas.errors import (
     ITEM_ERRORS,
     BudgetExceeded,
     ClusterError,
@@ -57,10 +57,10 @@ from schemas.errors import (
     Stalled,
     TrailforgeError,
 )
-from schemas.json_text import parse_json
-from schemas.kg import EntityMatch, KgEntity, KgStats, KgTriple, MatchKind, RelationMatch
-from schemas.kg_question import FactChain, KgFact, KgNode, KgQuestion, KgShape, KgWriter
-from schemas.kg_trajectory import (
+from trailforge.schemas.json_text import parse_json
+from trailforge.schemas.kg import EntityMatch, KgEntity, KgStats, KgTriple, MatchKind, RelationMatch
+from trailforge.schemas.kg_question import FactChain, KgFact, KgNode, KgQuestion, KgShape, KgWriter
+from trailforge.schemas.kg_trajectory import (
     ContrastivePair,
     EntityLink,
     EpisodeStop,
@@ -73,10 +73,10 @@ from schemas.kg_trajectory import (
     RelationLink,
     SupportingDocument,
 )
-from schemas.plan import Origin, Plan, Split
-from schemas.provenance import Count, FileEntry, Manifest, Provenance, SchemaVersion, StageCount
-from schemas.question import Hop, Question
-from schemas.rollout import (
+from trailforge.schemas.plan import Origin, Plan, Split
+from trailforge.schemas.provenance import Count, FileEntry, Manifest, Provenance, SchemaVersion, StageCount
+from trailforge.schemas.question import Hop, Question
+from trailforge.schemas.rollout import (
     DroppedSplits,
     Node,
     Rollout,
@@ -85,9 +85,9 @@ from schemas.rollout import (
     StopReason,
     VariationKind,
 )
-from schemas.tokens import estimate_tokens
-from schemas.training_row import AnswerKind, GroundTruth, RewardModel, RlRow
-from schemas.trajectory import (
+from trailforge.schemas.tokens import estimate_tokens
+from trailforge.schemas.training_row import AnswerKind, GroundTruth, RewardModel, RlRow
+from trailforge.schemas.trajectory import (
     ChatMessage,
     ErrorType,
     Message,
@@ -98,10 +98,10 @@ from schemas.trajectory import (
     TrajectoryKind,
     TrajectoryReward,
 )
-from schemas.verdict import RejectedRow, Verdict
+from trailforge.schemas.verdict import RejectedRow, Verdict
 
 if TYPE_CHECKING:
-    from schemas.arrow import (
+    from trailforge.schemas.arrow import (
         arrow_schema,
         check_row_count,
         from_dict,
@@ -120,7 +120,7 @@ def __getattr__(name: str) -> Any:
     """Load Arrow for those who read or write Parquet: half the memory of a process that only calls models."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("schemas.arrow"), name)
+    return getattr(importlib.import_module("trailforge.schemas.arrow"), name)
 
 
 __all__ = [

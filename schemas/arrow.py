@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import CountMismatch, InvalidInput
+from trailforge.schemas.errors import CountMismatch, InvalidInput
 
 Record = TypeVar("Record")
 

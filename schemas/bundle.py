@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from schemas.document import Document
-from schemas.provenance import Provenance
+from trailforge.schemas.document import Document
+from trailforge.schemas.provenance import Provenance
 
 SourceKind = Literal["news", "academic", "general"]
 """Which tool finds such documents: a search plan names News, Academic or General."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
-from schemas.errors import InvalidInput
+from trailforge.schemas.errors import InvalidInput
 
 DecisionAction = Literal["accept", "reject", "fix", "comment", "withdraw"]
 """`withdraw` takes back all that oneself had decided on the row; one's comments stay."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from schemas.bundle import BundleQuestionType, PlanEdge, PlanNode
-from schemas.document import Passage
-from schemas.plan import Origin
-from schemas.provenance import Provenance
-from schemas.trajectory import Message
+from trailforge.schemas.bundle import BundleQuestionType, PlanEdge, PlanNode
+from trailforge.schemas.document import Passage
+from trailforge.schemas.plan import Origin
+from trailforge.schemas.provenance import Provenance
+from trailforge.schemas.trajectory import Message
 
 SearchStatus = Literal["found", "skipped", "failed"]
 """Of a search: it was run, it was not (no query, no such tool), or its tool failed."""

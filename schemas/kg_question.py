@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from schemas.bundle import FilterScore
-from schemas.kg import KgTriple
-from schemas.provenance import Provenance
-from schemas.question import Hop, Question
+from trailforge.schemas.bundle import FilterScore
+from trailforge.schemas.kg import KgTriple
+from trailforge.schemas.provenance import Provenance
+from trailforge.schemas.question import Hop, Question
 
 KgShape = Literal["chain", "intersection", "intersection_inside"]
 """`chain`: one start, one fact after the other. `intersection`: two chains meet in the answer. `intersection_inside`:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from schemas.document import Passage
-from schemas.kg import KgTriple
-from schemas.plan import Origin
-from schemas.provenance import Provenance
-from schemas.question import Hop
-from schemas.trajectory import Message
+from trailforge.schemas.document import Passage
+from trailforge.schemas.kg import KgTriple
+from trailforge.schemas.plan import Origin
+from trailforge.schemas.provenance import Provenance
+from trailforge.schemas.question import Hop
+from trailforge.schemas.trajectory import Message
 
 KgTrajectoryKind = Literal["good", "bad"]
 """`good`: in the right form, with a right final answer. Filters ask for more."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from schemas.document import Passage
-from schemas.plan import Origin
+from trailforge.schemas.document import Passage
+from trailforge.schemas.plan import Origin
 
 VariationKind = Literal["none", "query", "answer"]
 """Why a rollout of a plan may differ from the plain one: `query`, one step's search query was rephrased;

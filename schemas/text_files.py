@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from schemas.errors import InvalidInput
-from schemas.json_text import parse_json
+from trailforge.schemas.errors import InvalidInput
+from trailforge.schemas.json_text import parse_json
 
 LONGEST_ROW = 1 << 24
 """Bytes of a line, a list's element, a record or an entry, unpacked. Longer than any book; a gzip file of two megabytes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from schemas.question import Hop
-from schemas.trajectory import ChatMessage
+from trailforge.schemas.question import Hop
+from trailforge.schemas.trajectory import ChatMessage
 
 TruthStyle = Literal["rule"]
 AnswerKind = Literal["text", "options"]

@@ -51,8 +51,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 def pytest_unconfigure() -> None:
     """Stop Prefect's private server, which the processes of pytest-xdist would leave behind, and remove its home."""
-    if "flows" in sys.modules:
-        sys.modules["flows"].stop_server()
+    if "trailforge.flows" in sys.modules:
+        sys.modules["trailforge.flows"].stop_server()
     logging.raiseExceptions = False  # its server says goodbye at exit, to a stream that pytest has closed
     _prefect_home.cleanup()
 

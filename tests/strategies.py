@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from protocols.nl_dag import MAX_NODES, TOOLS, SearchPlan
-from schemas import Plan, PlanEdge, PlanNode, Split
+from trailforge.protocols.nl_dag import MAX_NODES, TOOLS, SearchPlan
+from trailforge.schemas import Plan, PlanEdge, PlanNode, Split
 
 WORDS = ("river", "capital", "founder", "film", "year", "mother", "city", "book", "prize", "bridge")
 

@@ -7,6 +7,7 @@ an edge that is not in it does not exist, so a new one is added here first, in o
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import importlib.metadata
 import os
@@ -70,18 +71,22 @@ HEAVY = frozenset(
 
 MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 400
-_NOT_OURS = {"tests", "build", "dist", "benchmarks"}
+_NOT_OURS = {"tests", "build", "dist", "benchmarks", "trailforge"}
+_FACE = "trailforge"
+"""What is installed and imported; its rooms are links to those at the root."""
 
 
 # What the tree holds
 
 
 class Import(NamedTuple):
-    """An import statement, resolved to the module it loads."""
+    """An import statement, resolved to the module it loads; our own without `trailforge.` before the room."""
 
     file: Path
     line: int
     module: str
+    is_bare: bool = False
+    """Whether one of our rooms is asked for by another name than `trailforge.<room>`."""
 
     @property
     def top(self) -> str:
@@ -90,7 +95,7 @@ class Import(NamedTuple):
 
 
 def packages(root: Path) -> list[str]:
-    """Names of the root packages."""
+    """Names of the rooms at the root."""
     return sorted(path.parent.name for path in root.glob("[a-z]*/__init__.py") if path.parent.name not in _NOT_OURS)
 
 
@@ -102,26 +107,38 @@ def sources(root: Path) -> list[Path]:
 
 def imports(root: Path, file: Path) -> Iterator[Import]:
     """All imports of a file, wherever they stand, those by name at run time included."""
-    package = list(file.relative_to(root).parent.parts)
+    package = [_FACE, *file.relative_to(root).parent.parts]
     for node in ast.walk(parse(file)):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Import(file, node.lineno, alias.name)
+                yield loaded(root, file, node.lineno, alias.name)
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
             for alias in node.names:
                 inner = f"{base}.{alias.name}"
-                yield Import(file, node.lineno, inner if is_module(root, inner) else base)
+                yield loaded(root, file, node.lineno, inner if is_module(root, inner) else base)
         elif isinstance(node, ast.Call) and name_of(node.func) in {"import_module", "__import__"} and node.args:
             named = node.args[0]
             if isinstance(named, ast.Constant) and isinstance(named.value, str):
-                yield Import(file, node.lineno, named.value)
+                yield loaded(root, file, node.lineno, named.value)
+
+
+def loaded(root: Path, file: Path, line: int, module: str) -> Import:
+    """An import, `trailforge.` taken off."""
+    inner = module.removeprefix(f"{_FACE}.")
+    return Import(file, line, inner, module == inner and inner.partition(".")[0] in rooms(root))
+
+
+@functools.cache
+def rooms(root: Path) -> set[str]:
+    """Names of the rooms and of the modules beside them."""
+    return {*packages(root), *(file.stem for file in root.glob("*.py"))}
 
 
 def is_module(root: Path, dotted: str) -> bool:
     """Whether a name is a module of ours."""
-    path = root.joinpath(*dotted.split("."))
+    path = root.joinpath(*dotted.removeprefix(f"{_FACE}.").split("."))
     return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
 
 
@@ -145,7 +162,7 @@ def where(root: Path, file: Path, line: int, what: str) -> str:
 
 def forbidden_edges(root: Path) -> list[str]:
     """Imports of ours that the plan does not hold."""
-    ours, found = {*packages(root), *(f.stem for f in root.glob("*.py"))}, []
+    ours, found = rooms(root), []
     for file in sources(root):
         relative = file.relative_to(root)
         home = relative.parts[0].removesuffix(".py")
@@ -157,6 +174,16 @@ def forbidden_edges(root: Path) -> list[str]:
             if each.top in ours | {"tests", "benchmarks"} and each.top not in allowed:
                 found.append(where(root, file, each.line, f"{home} must not import {each.module}"))
     return found
+
+
+def bare_imports(root: Path) -> list[str]:
+    """Imports of a room by its bare name, under which a folder of the user's may lie."""
+    return [
+        where(root, file, each.line, f"say {_FACE}.{each.module}")
+        for file in [*sources(root), *(root / "tests").rglob("*.py"), *(root / "benchmarks").rglob("*.py")]
+        for each in imports(root, file)
+        if each.is_bare
+    ]
 
 
 def search_knows_a_model(root: Path) -> list[str]:
@@ -267,6 +294,7 @@ def public(node: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef | ast.Funct
 
 CHECKS: list[Callable[[Path], list[str]]] = [
     forbidden_edges,
+    bare_imports,
     search_knows_a_model,
     away_from_home,
     do_fns_elsewhere,
@@ -294,19 +322,41 @@ def test_plan_has_no_cycle() -> None:
 # The checks themselves, against a small tree with one fault each
 
 FAULTS: list[tuple[Callable[[Path], list[str]], dict[str, str], str]] = [
-    (forbidden_edges, {"filters/a.py": "from generators import textualize"}, "filters/a.py:1: filters must not import"),
-    (forbidden_edges, {"filters/a.py": "def f():\n    import pipelines.shards"}, "filters/a.py:2:"),
-    (forbidden_edges, {"filters/a.py": "import importlib\nimportlib.import_module('flows')"}, "filters/a.py:2:"),
+    (
+        forbidden_edges,
+        {"filters/a.py": "from trailforge.generators import textualize"},
+        "filters/a.py:1: filters must not import",
+    ),
+    (forbidden_edges, {"filters/a.py": "def f():\n    import trailforge.pipelines.shards"}, "filters/a.py:2:"),
+    (
+        forbidden_edges,
+        {"filters/a.py": "import importlib as i\ni.import_module('trailforge.flows')"},
+        "filters/a.py:2:",
+    ),
     (forbidden_edges, {"schemas/a.py": "from ..cli import main"}, "schemas/a.py:1: schemas must not import cli"),
     (forbidden_edges, {"schemas/a.py": "import tests.strategies"}, "schemas/a.py:1:"),
-    (forbidden_edges, {"mcts/search.py": "import rewards"}, "mcts/search.py:1: mcts must not import rewards"),
+    (
+        forbidden_edges,
+        {"mcts/search.py": "import trailforge.rewards"},
+        "mcts/search.py:1: mcts must not import",
+    ),
     (forbidden_edges, {"utils/__init__.py": '"""Odds and ends."""'}, "utils/__init__.py:1: utils is not in MAY_IMPORT"),
-    (search_knows_a_model, {"mcts/tree.py": "from mcts import policy"}, "mcts/tree.py:1: imports mcts.policy"),
+    (bare_imports, {"filters/a.py": "from schemas import Question"}, "filters/a.py:1: say trailforge.schemas"),
+    (bare_imports, {"tests/a.py": "import cli"}, "tests/a.py:1: say trailforge.cli"),
+    (
+        search_knows_a_model,
+        {"mcts/tree.py": "from trailforge.mcts import policy"},
+        "mcts/tree.py:1: imports",
+    ),
     (search_knows_a_model, {"mcts/plan.py": "from .policy import Policy"}, "mcts/plan.py:1: imports mcts.policy"),
     (away_from_home, {"generators/a.py": "from apache_beam import Map"}, "generators/a.py:1: apache_beam is"),
     (away_from_home, {"cli.py": "import prefect.artifacts"}, "cli.py:1: prefect.artifacts is"),
     (do_fns_elsewhere, {"pipelines/a.py": "class A(beam.DoFn): ..."}, "pipelines/a.py:1: A is a DoFn"),
-    (mutual_imports, {"rewards/a.py": "import filters", "filters/a.py": "import rewards"}, "filters/a.py:1: imports"),
+    (
+        mutual_imports,
+        {"rewards/a.py": "import trailforge.filters", "filters/a.py": "import trailforge.rewards"},
+        "filters/a.py:1: imports",
+    ),
     (long_ones, {"filters/a.py": "def f():\n" + "    a = 1\n" * 60}, "filters/a.py:1: f: 61 lines"),
     (long_ones, {"filters/a.py": "a = 1\n" * 401}, "filters/a.py:1: 401 lines"),
     (undocumented, {"filters/a.py": '"""A."""\nclass A:\n    """A."""\n    def f(self): ...'}, "filters/a.py:4: f"),
@@ -345,24 +395,25 @@ def loaded_by(statements: str) -> set[str]:
 @pytest.mark.parametrize(
     "statements",
     [
-        "import schemas",
-        "import rewards",
-        "import mcts.search, mcts.reflection",
-        "import cli\ntry:\n    cli.main(['--help'])\nexcept SystemExit as end:\n    assert not end.code, end.code",
+        "import trailforge.schemas",
+        "import trailforge.rewards",
+        "import trailforge.mcts.search, trailforge.mcts.reflection",
+        "from trailforge import cli\ntry:\n    cli.main(['--help'])\n"
+        "except SystemExit as end:\n    assert not end.code, end.code",
     ],
     ids=["schemas", "rewards", "search", "help"],
 )
 def test_loads_nothing_heavy(statements: str) -> None:
     """Records, scores, the search and `--help` come without torch, Beam, Prefect or the model client."""
     loaded = loaded_by(statements)
-    assert loaded & {"schemas", "rewards", "mcts", "cli"}
+    assert "trailforge" in loaded
     assert not loaded & HEAVY
 
 
 def test_the_client_comes_without_arrow() -> None:
     """It is half the memory of a process that only calls models."""
-    loaded = loaded_by("import inference")
-    assert "schemas" in loaded and not loaded & {"pyarrow", "numpy", "openai"}
+    loaded = loaded_by("import trailforge.inference")
+    assert "trailforge" in loaded and not loaded & {"pyarrow", "numpy", "openai"}
 
 
 def test_help_answers_within_a_second() -> None:
@@ -398,21 +449,11 @@ def locked() -> dict[str, str]:
     return dict(line.split("==") for line in lines if line and not line.startswith("#"))
 
 
-def test_no_root_package_shadows_another_module() -> None:
-    """Nothing at our root is called like a module of the standard library or of an installed distribution."""
-    ours = {*packages(ROOT), *(file.stem for file in ROOT.glob("*.py")), "tests"}
-    assert not ours & sys.stdlib_module_names
-    installed = importlib.metadata.packages_distributions()
-    others = {name: set(installed.get(name, ())) - {"trailforge"} for name in ours}
-    assert not {name: homes for name, homes in others.items() if homes}
-
-
-def test_every_package_is_shipped() -> None:
-    """pyproject.toml lists each folder with modules, and nothing else."""
-    tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-    folders = {".".join(file.parent.relative_to(ROOT).parts) for file in sources(ROOT) if file.parent != ROOT}
-    assert set(tool["packages"]) == folders
-    assert set(tool["py-modules"]) == {file.stem for file in ROOT.glob("*.py")}
+def test_every_room_is_shipped() -> None:
+    """`trailforge/` holds a relative link to each room, and links to nothing else."""
+    links = {path.name: path for path in (ROOT / _FACE).iterdir() if path.is_symlink()}
+    assert {name.removesuffix(".py") for name in links} == rooms(ROOT)
+    assert all(os.readlink(path) == f"../{name}" for name, path in links.items())
 
 
 def test_every_import_is_declared() -> None:

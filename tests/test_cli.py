@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-import cli
+from trailforge import cli
 
 
 def test_the_last_line_cannot_act_on_a_terminal(

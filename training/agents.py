@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from protocols import graph_r1, kg_search, r_search, react, search_r1
-from protocols.episodes import Respond
-from protocols.grammar import Grammar, Observation, Search, passage_lines, read_plain_answer
-from protocols.repair import Repair
-from retrieval import Retriever, Tools
-from retrieval.kg import MAX_KEPT, KgTool
-from schemas import ChatMessage, InvalidInput, KgTriple
+from trailforge.protocols import graph_r1, kg_search, r_search, react, search_r1
+from trailforge.protocols.episodes import Respond
+from trailforge.protocols.grammar import Grammar, Observation, Search, passage_lines, read_plain_answer
+from trailforge.protocols.repair import Repair
+from trailforge.retrieval import Retriever, Tools
+from trailforge.retrieval.kg import MAX_KEPT, KgTool
+from trailforge.schemas import ChatMessage, InvalidInput, KgTriple
 
 
 def _read_text(body: str) -> tuple[Search, Sequence[Repair]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from training.config import KlConfig
+from trailforge.training.config import KlConfig
 
 
 def kl_annealing(trainer: Any, kl: KlConfig) -> Any:

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from schemas import InvalidInput
-from training.checkpoints import checkpoints_of, seal
-from training.config import TrainerConfig
+from trailforge.schemas import InvalidInput
+from trailforge.training.checkpoints import checkpoints_of, seal
+from trailforge.training.config import TrainerConfig
 
 KEPT_CHECKPOINTS = 3
 """Older ones are removed."""

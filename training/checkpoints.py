@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from schemas import OutputError
-from training.telling import tell
+from trailforge.schemas import OutputError
+from trailforge.training.telling import tell
 
 SETTINGS = "settings.json"
 RESULT = "training.json"

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from presets import load_training_preset
-from retrieval.encoder import PACKAGED
-from rewards.msearcher import MSearcherConstants
-from rewards.presets import CONSTANTS, RewardPreset
-from rewards.r_search import RSearchConstants
-from schemas import InvalidInput, from_dict
+from trailforge.presets import load_training_preset
+from trailforge.retrieval.encoder import PACKAGED
+from trailforge.rewards.msearcher import MSearcherConstants
+from trailforge.rewards.presets import CONSTANTS, RewardPreset
+from trailforge.rewards.r_search import RSearchConstants
+from trailforge.schemas import InvalidInput, from_dict
 
 T = TypeVar("T")
 

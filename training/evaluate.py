@@ -11,15 +11,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rewards.score import score_answer, score_choice
-from schemas import InvalidInput, RlRow, TrajectoryReward
-from training.agents import Environment
-from training.config import TrainPreset
-from training.generation import Draw, Generator, TransformersGenerator
-from training.rl import limits_of, paying
-from training.rollouts import TokenEpisode, roll_out
-from training.transcripts import read_transcript
-from training.weights import base_model, load_base
+from trailforge.rewards.score import score_answer, score_choice
+from trailforge.schemas import InvalidInput, RlRow, TrajectoryReward
+from trailforge.training.agents import Environment
+from trailforge.training.config import TrainPreset
+from trailforge.training.generation import Draw, Generator, TransformersGenerator
+from trailforge.training.rl import limits_of, paying
+from trailforge.training.rollouts import TokenEpisode, roll_out
+from trailforge.training.transcripts import read_transcript
+from trailforge.training.weights import base_model, load_base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from training.arguments import sealing
-from training.curves import charting
-from training.stopping import leave, stopping
+from trailforge.training.arguments import sealing
+from trailforge.training.curves import charting
+from trailforge.training.stopping import leave, stopping
 
 
 def fit(trainer: Any, out: Path, checkpoint: Path | None, *, every: int = 1) -> Any:

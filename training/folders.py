@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from schemas import FileEntry, OutputError, sync
+from trailforge.schemas import FileEntry, OutputError, sync
 
 
 @contextlib.contextmanager

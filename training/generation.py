@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from schemas import InvalidInput
+from trailforge.schemas import InvalidInput
 
 _STOP_WINDOW = 32
 """Tokens in which a stop string is looked for: each has at least one of its bytes."""

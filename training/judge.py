@@ -18,12 +18,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from inference import ChatTurn, ClientConfig, Meter, ModelClient, Request, Sampling, ask_json, ledger_url, open_ledger
-from inference.structured import Client
-from schemas import GroundTruth, InvalidInput
-from training.config import JudgeConfig
-from training.folders import user_cache
-from training.prompts import load_prompt
+from trailforge.inference import (
+    ChatTurn,
+    ClientConfig,
+    Meter,
+    ModelClient,
+    Request,
+    Sampling,
+    ask_json,
+    ledger_url,
+    open_ledger,
+)
+from trailforge.inference.structured import Client
+from trailforge.schemas import GroundTruth, InvalidInput
+from trailforge.training.config import JudgeConfig
+from trailforge.training.folders import user_cache
+from trailforge.training.prompts import load_prompt
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from schemas import InvalidInput
+from trailforge.schemas import InvalidInput
 
 Launcher = Literal["local", "accelerate", "slurm", "k8s"]
 Sharding = Literal["none", "fsdp2", "zero2", "zero3"]
@@ -208,7 +208,7 @@ def _launch(command: Sequence[str], config: LaunchConfig, folder: str | os.PathL
     if config.vllm_nodes:
         asked = [] if "--rollouts" in command else ["--rollouts vllm-server"]
         asked += [f'--vllm-url "http://$VLLM_HOST:{_VLLM_PORT}"']
-    return " ".join([shlex.join(parts), *ranks, shlex.join(["-m", "cli", *command]), *asked])
+    return " ".join([shlex.join(parts), *ranks, shlex.join(["-m", "trailforge", *command]), *asked])
 
 
 def _script(lines: Sequence[str], config: LaunchConfig) -> str:

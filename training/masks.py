@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from schemas import InvalidInput
+from trailforge.schemas import InvalidInput
 
 START = "<|im_start|>"
 END = "<|im_end|>"

@@ -18,11 +18,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rewards.episode import Reward
-from schemas import InvalidInput, RlRow
-from training.agents import Environment
-from training.annealing import kl_annealing
-from training.arguments import (
+from trailforge.rewards.episode import Reward
+from trailforge.schemas import InvalidInput, RlRow
+from trailforge.training.agents import Environment
+from trailforge.training.annealing import kl_annealing
+from trailforge.training.arguments import (
     Batches,
     batches,
     deciding,
@@ -31,20 +31,20 @@ from training.arguments import (
     processes,
     trainer_arguments,
 )
-from training.checkpoints import open_together, save_model, write_result
-from training.config import RlConfig, TrainPreset
-from training.fitting import fit
-from training.generation import Draw, Generator, TransformersGenerator, VllmColocated, VllmServer
-from training.judge import judge_desk, read_rubric
-from training.masks import prompt_ids
-from training.rollouts import RolloutLimits, TokenEpisode
-from training.scoring import ToScore, scorer_of_training
-from training.sets import set_hash
-from training.table import questions_of
-from training.telling import tell
-from training.trl_rollouts import Pay, SearchRollouts, episode_reward
-from training.weights import base_model as resolved
-from training.weights import load_model, load_tokenizer
+from trailforge.training.checkpoints import open_together, save_model, write_result
+from trailforge.training.config import RlConfig, TrainPreset
+from trailforge.training.fitting import fit
+from trailforge.training.generation import Draw, Generator, TransformersGenerator, VllmColocated, VllmServer
+from trailforge.training.judge import judge_desk, read_rubric
+from trailforge.training.masks import prompt_ids
+from trailforge.training.rollouts import RolloutLimits, TokenEpisode
+from trailforge.training.scoring import ToScore, scorer_of_training
+from trailforge.training.sets import set_hash
+from trailforge.training.table import questions_of
+from trailforge.training.telling import tell
+from trailforge.training.trl_rollouts import Pay, SearchRollouts, episode_reward
+from trailforge.training.weights import base_model as resolved
+from trailforge.training.weights import load_model, load_tokenizer
 
 _LOSSES = {"token": "dapo", "sequence": "grpo"}
 """TRL's names."""

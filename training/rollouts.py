@@ -20,13 +20,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from inference import ChatTurn, Meter, Reply, Request, Sampling
-from protocols import r_search
-from protocols.episodes import EpisodeConfig, EpisodeRun, Respond, run_episode
-from schemas import ChatMessage, ContextOverflow, Message
-from training.agents import GRAMMARS, Environment, grammar_for, within
-from training.generation import Generated, Generator
-from training.masks import END, START, escape_special, prompt_ids
+from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
+from trailforge.protocols import r_search
+from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, Respond, run_episode
+from trailforge.schemas import ChatMessage, ContextOverflow, Message
+from trailforge.training.agents import GRAMMARS, Environment, grammar_for, within
+from trailforge.training.generation import Generated, Generator
+from trailforge.training.masks import END, START, escape_special, prompt_ids
 
 _NO_LIMIT = 1_000_000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from schemas import (
+from trailforge.schemas import (
     BundleQuestion,
     CountMismatch,
     FileEntry,

@@ -18,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rewards.episode import Reward
-from rewards.presets import RewardPreset
-from schemas import (
+from trailforge.rewards.episode import Reward
+from trailforge.rewards.presets import RewardPreset
+from trailforge.schemas import (
     ChatMessage,
     GroundTruth,
     InvalidInput,
@@ -30,10 +30,10 @@ from schemas import (
     estimate_tokens,
     iter_parquet,
 )
-from schemas.text_files import json_lines
-from training.config import JudgeConfig
-from training.scoring import Pending, Scorer, ToScore, read_messages, read_truth, split_text
-from training.transcripts import Spoken
+from trailforge.schemas.text_files import json_lines
+from trailforge.training.config import JudgeConfig
+from trailforge.training.scoring import Pending, Scorer, ToScore, read_messages, read_truth, split_text
+from trailforge.training.transcripts import Spoken
 
 _TRUTH_KEYS = (
     "answer", "answer_aliases", "options", "correct_options", "num_hops", "support_titles", "allowed_tools", "protocol"

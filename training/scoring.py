@@ -15,14 +15,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from protocols import r_search
-from rewards.dag import TOOLS
-from rewards.episode import Episode, Reward, score
-from rewards.presets import RewardPreset, reward_preset
-from schemas import ChatMessage, GroundTruth, InvalidInput, from_dict
-from training.config import JudgeConfig, TrainPreset, load_train_preset
-from training.judge import Judged, judge_desk
-from training.transcripts import Spoken, read_transcript, split_text
+from trailforge.protocols import r_search
+from trailforge.rewards.dag import TOOLS
+from trailforge.rewards.episode import Episode, Reward, score
+from trailforge.rewards.presets import RewardPreset, reward_preset
+from trailforge.schemas import ChatMessage, GroundTruth, InvalidInput, from_dict
+from trailforge.training.config import JudgeConfig, TrainPreset, load_train_preset
+from trailforge.training.judge import Judged, judge_desk
+from trailforge.training.transcripts import Spoken, read_transcript, split_text
 
 __all__ = [
     "Pending",

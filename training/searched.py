@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from protocols import kg_search, r_search
-from retrieval import (
+from trailforge.protocols import kg_search, r_search
+from trailforge.retrieval import (
     Bm25Retriever,
     DenseIndex,
     DenseRetriever,
@@ -19,12 +19,12 @@ from retrieval import (
     local_tools,
     open_retrieval,
 )
-from retrieval.dense import META, embedded_text
-from retrieval.kg import KgStore, KgTool
-from schemas import Document, InvalidInput, Question, SourceDocument
-from training.agents import Environment
-from training.config import SearchConfig
-from training.runs import MANIFEST, open_runs
+from trailforge.retrieval.dense import META, embedded_text
+from trailforge.retrieval.kg import KgStore, KgTool
+from trailforge.schemas import Document, InvalidInput, Question, SourceDocument
+from trailforge.training.agents import Environment
+from trailforge.training.config import SearchConfig
+from trailforge.training.runs import MANIFEST, open_runs
 
 
 def open_environment(

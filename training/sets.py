@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
-from schemas import FileEntry, InvalidInput, RlRow, SftRow, StageCount, iter_parquet
-from training.runs import MANIFEST, check_hash, read_json
+from trailforge.schemas import FileEntry, InvalidInput, RlRow, SftRow, StageCount, iter_parquet
+from trailforge.training.runs import MANIFEST, check_hash, read_json
 
 Record = TypeVar("Record")
 Split = Literal["train", "validation"]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from schemas import InvalidInput, SftRow
-from training.arguments import (
+from trailforge.schemas import InvalidInput, SftRow
+from trailforge.training.arguments import (
     batches,
     deciding,
     is_main_process,
@@ -19,15 +19,15 @@ from training.arguments import (
     processes,
     trainer_arguments,
 )
-from training.checkpoints import open_together, save_model, write_result
-from training.config import SftConfig, TrainPreset
-from training.fitting import fit
-from training.masks import IGNORED, MaskedTokens, masked_tokens
-from training.sets import set_hash
-from training.table import rows_of
-from training.telling import tell
-from training.weights import Base, load_base
-from training.weights import base_model as resolved
+from trailforge.training.checkpoints import open_together, save_model, write_result
+from trailforge.training.config import SftConfig, TrainPreset
+from trailforge.training.fitting import fit
+from trailforge.training.masks import IGNORED, MaskedTokens, masked_tokens
+from trailforge.training.sets import set_hash
+from trailforge.training.table import rows_of
+from trailforge.training.telling import tell
+from trailforge.training.weights import Base, load_base
+from trailforge.training.weights import base_model as resolved
 
 
 def train_sft(

@@ -11,7 +11,7 @@ import threading
 from types import FrameType
 from typing import Any, NoReturn
 
-from training.telling import tell
+from trailforge.training.telling import tell
 
 EXIT_CODE = 128 + signal.SIGTERM
 

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from schemas import ClusterError, InvalidInput
-from training.launch import LaunchConfig, Launcher, render
-from training.runs import MANIFEST
-from training.sets import open_set
+from trailforge.schemas import ClusterError, InvalidInput
+from trailforge.training.launch import LaunchConfig, Launcher, render
+from trailforge.training.runs import MANIFEST
+from trailforge.training.sets import open_set
 
 RECORD = "record.json"
 

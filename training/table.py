@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TypeVar, get_args
 
-from schemas import InvalidInput, RlRow, SftRow
-from training.sets import Split, open_set
-from training.telling import tell
-from training.views.config import TextProtocol
+from trailforge.schemas import InvalidInput, RlRow, SftRow
+from trailforge.training.sets import Split, open_set
+from trailforge.training.telling import tell
+from trailforge.training.views.config import TextProtocol
 
 Row = TypeVar("Row", SftRow, RlRow)
 

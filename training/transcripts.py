@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from protocols import graph_r1, kg_search, nl_dag, r_search, react, search_r1
-from protocols.grammar import Grammar, Turn, passage_titles
-from rewards.dag import TOOLS
-from rewards.episode import Episode
-from schemas import ChatMessage, InvalidInput, MalformedReply, Message
+from trailforge.protocols import graph_r1, kg_search, nl_dag, r_search, react, search_r1
+from trailforge.protocols.grammar import Grammar, Turn, passage_titles
+from trailforge.rewards.dag import TOOLS
+from trailforge.rewards.episode import Episode
+from trailforge.schemas import ChatMessage, InvalidInput, MalformedReply, Message
 
 
 class Spoken(Protocol):

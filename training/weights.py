@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inference.servers import SMOLLM2
-from schemas import InvalidInput
-from training.config import TrainerConfig
-from training.folders import user_cache
-from training.gguf_weights import convert
-from training.masks import END, ready, teach
-from training.telling import tell
+from trailforge.inference.servers import SMOLLM2
+from trailforge.schemas import InvalidInput
+from trailforge.training.config import TrainerConfig
+from trailforge.training.folders import user_cache
+from trailforge.training.gguf_weights import convert
+from trailforge.training.masks import END, ready, teach
+from trailforge.training.telling import tell
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 PACKAGED = "smollm2"

@@ -1,6 +1,6 @@
 """Reasons to reject a bundle's question, one per module: first those that cost nothing, then those that ask a model."""
 
-from filters.bundles import (
+from trailforge.filters.bundles import (
     answer_in_question,
     bad_options,
     closed_book,
@@ -13,8 +13,8 @@ from filters.bundles import (
     too_few_documents,
     unsupported_quote,
 )
-from filters.bundles.judge import BundleFilterConfig, judge_question
-from filters.bundles.reading import Reader, is_right
+from trailforge.filters.bundles.judge import BundleFilterConfig, judge_question
+from trailforge.filters.bundles.reading import Reader, is_right
 
 __all__ = [
     "BundleFilterConfig",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rewards import mentions
-from schemas import BundleQuestion, Verdict
+from trailforge.rewards import mentions
+from trailforge.schemas import BundleQuestion, Verdict
 
 REASON = "answer_in_question"
 

@@ -6,8 +6,8 @@ least one wrong (R-Search asks for three to five of about six). Open questions h
 
 from __future__ import annotations
 
-from rewards import normalize_answer
-from schemas import BundleQuestion, Verdict
+from trailforge.rewards import normalize_answer
+from trailforge.schemas import BundleQuestion, Verdict
 
 REASON = "bad_options"
 _LONGEST_FACT, _LONGEST_CAUSE = 15, 80

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from filters.bundles.reading import Reader, closeness, is_right
-from schemas import BundleQuestion, Verdict
+from trailforge.filters.bundles.reading import Reader, closeness, is_right
+from trailforge.schemas import BundleQuestion, Verdict
 
 REASON = "closed_book"
 

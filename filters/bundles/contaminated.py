@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from schemas import BundleQuestion, Verdict
+from trailforge.schemas import BundleQuestion, Verdict
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from filters.bundles.reading import is_same_answer
-from rewards import normalize_answer
-from schemas import BundleQuestion, Verdict
+from trailforge.filters.bundles.reading import is_same_answer
+from trailforge.rewards import normalize_answer
+from trailforge.schemas import BundleQuestion, Verdict
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Sequence
 from itertools import combinations
 
-from filters.bundles.reading import Reader, is_right
-from schemas import BundleQuestion, SourceDocument, Verdict
+from trailforge.filters.bundles.reading import Reader, is_right
+from trailforge.schemas import BundleQuestion, SourceDocument, Verdict
 
 NOT_ANSWERABLE = "not_answerable"
 FEWER_SUFFICE = "fewer_documents_suffice"

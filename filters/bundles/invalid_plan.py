@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocols.nl_dag import SearchPlan, validate
-from schemas import BundleQuestion, Verdict
+from trailforge.protocols.nl_dag import SearchPlan, validate
+from trailforge.schemas import BundleQuestion, Verdict
 
 REASON = "invalid_plan"
 

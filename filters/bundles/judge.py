@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from filters.bundles import (
+from trailforge.filters.bundles import (
     answer_in_question,
     bad_options,
     closed_book,
@@ -15,8 +15,8 @@ from filters.bundles import (
     too_few_documents,
     unsupported_quote,
 )
-from filters.bundles.reading import Reader
-from schemas import BundleInput, BundleQuestion, Verdict
+from trailforge.filters.bundles.reading import Reader
+from trailforge.schemas import BundleInput, BundleQuestion, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import permutations
 from typing import Protocol
 
-from rewards import cover_exact_match, f1, option_f1
-from schemas import BundleQuestion, SourceDocument
+from trailforge.rewards import cover_exact_match, f1, option_f1
+from trailforge.schemas import BundleQuestion, SourceDocument
 
 _NAMED = re.compile(r"(?<![A-Za-z])([A-H])(?![A-Za-z])")
 _CAUSE_AGREES = 0.5

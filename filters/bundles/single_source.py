@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from schemas import BundleQuestion, SourceDocument, Verdict
+from trailforge.schemas import BundleQuestion, SourceDocument, Verdict
 
 REASON = "single_source"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date
 
-from schemas import BundleQuestion, SourceDocument, Verdict
+from trailforge.schemas import BundleQuestion, SourceDocument, Verdict
 
 REASON = "stale_document"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas import Bundle, BundleQuestion, Verdict
+from trailforge.schemas import Bundle, BundleQuestion, Verdict
 
 REASON = "too_few_documents"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from schemas import BundleQuestion, SourceDocument, Verdict
+from trailforge.schemas import BundleQuestion, SourceDocument, Verdict
 
 REASON = "unsupported_quote"
 _SHORTEST = 3

@@ -1,6 +1,6 @@
 """Reasons to reject an R-Search episode, one per module."""
 
-from filters.episodes import (
+from trailforge.filters.episodes import (
     answer_leaked,
     evidence_not_found,
     low_reward,
@@ -8,7 +8,7 @@ from filters.episodes import (
     needless_search,
     placeholder_query,
 )
-from filters.episodes.judge import EpisodeFilterConfig, judge_episode
+from trailforge.filters.episodes.judge import EpisodeFilterConfig, judge_episode
 
 __all__ = [
     "EpisodeFilterConfig",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rewards import mentions
-from schemas import SearchEpisode, Verdict
+from trailforge.rewards import mentions
+from trailforge.schemas import SearchEpisode, Verdict
 
 REASON = "answer_leaked"
 

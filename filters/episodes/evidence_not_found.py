@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rewards import evidence_recall
-from schemas import BundleQuestion, SearchEpisode, Verdict
+from trailforge.rewards import evidence_recall
+from trailforge.schemas import BundleQuestion, SearchEpisode, Verdict
 
 REASON = "evidence_not_found"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from filters.episodes import (
+from trailforge.filters.episodes import (
     answer_leaked,
     evidence_not_found,
     low_reward,
@@ -12,7 +12,7 @@ from filters.episodes import (
     needless_search,
     placeholder_query,
 )
-from schemas import BundleQuestion, SearchEpisode, Verdict
+from trailforge.schemas import BundleQuestion, SearchEpisode, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas import SearchEpisode, Verdict
+from trailforge.schemas import SearchEpisode, Verdict
 
 REASON = "low_reward"
 

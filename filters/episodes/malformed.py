@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocols import r_search
-from schemas import SearchEpisode, Verdict
+from trailforge.protocols import r_search
+from trailforge.schemas import SearchEpisode, Verdict
 
 REASON = "malformed"
 

@@ -5,8 +5,8 @@ They would teach to ask for what is at hand: their plan has parts and an order t
 
 from __future__ import annotations
 
-from rewards import evidence_recall
-from schemas import BundleQuestion, SearchEpisode, Verdict
+from trailforge.rewards import evidence_recall
+from trailforge.schemas import BundleQuestion, SearchEpisode, Verdict
 
 REASON = "needless_search"
 

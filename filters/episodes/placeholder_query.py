@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from schemas import SearchEpisode, Verdict
+from trailforge.schemas import SearchEpisode, Verdict
 
 REASON = "placeholder_query"
 _BRACKETED = re.compile(r"[\[{<](\w+)[\]}>]|#(\w+)")

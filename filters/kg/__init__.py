@@ -1,6 +1,6 @@
 """Reasons to reject a KG-search episode, one per module, and the choice among those that none rejects."""
 
-from filters.kg import (
+from trailforge.filters.kg import (
     answer_leaked,
     duplicate_episode,
     low_reward,
@@ -12,9 +12,9 @@ from filters.kg import (
     wrong_answer,
     wrong_intermediate,
 )
-from filters.kg.judge import KgFilterConfig, judge_kg_episode
-from filters.kg.pairs import contrastive_pairs
-from filters.kg.selection import Selection, SelectionConfig, select
+from trailforge.filters.kg.judge import KgFilterConfig, judge_kg_episode
+from trailforge.filters.kg.pairs import contrastive_pairs
+from trailforge.filters.kg.selection import Selection, SelectionConfig, select
 
 __all__ = [
     "KgFilterConfig",

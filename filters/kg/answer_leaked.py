@@ -5,9 +5,9 @@ What stands in the question is no leak.
 
 from __future__ import annotations
 
-from filters.kg.ungrounded_answer import shows
-from rewards import mentions
-from schemas import KgTrajectory, Verdict
+from trailforge.filters.kg.ungrounded_answer import shows
+from trailforge.rewards import mentions
+from trailforge.schemas import KgTrajectory, Verdict
 
 REASON = "answer_leaked"
 

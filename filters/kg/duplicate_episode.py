@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from filters.kg.redundant_search import request_of
-from rewards import normalize_answer
-from schemas import KgTrajectory, Verdict
+from trailforge.filters.kg.redundant_search import request_of
+from trailforge.rewards import normalize_answer
+from trailforge.schemas import KgTrajectory, Verdict
 
 REASON = "duplicate_episode"
 

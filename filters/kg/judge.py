@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from filters.kg import (
+from trailforge.filters.kg import (
     answer_leaked,
     duplicate_episode,
     low_reward,
@@ -17,7 +17,7 @@ from filters.kg import (
     wrong_answer,
     wrong_intermediate,
 )
-from schemas import KgTrajectory, Verdict
+from trailforge.schemas import KgTrajectory, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

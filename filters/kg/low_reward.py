@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas import KgTrajectory, Verdict
+from trailforge.schemas import KgTrajectory, Verdict
 
 REASON = "low_reward"
 

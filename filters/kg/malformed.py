@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocols.kg_search import GRAMMAR
-from schemas import KgTrajectory, Verdict
+from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.schemas import KgTrajectory, Verdict
 
 REASON = "malformed"
 

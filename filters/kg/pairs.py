@@ -10,10 +10,10 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 
-from filters.kg import answer_leaked, redundant_search, unfitting_relation, wrong_intermediate
-from protocols.kg_search import GRAMMAR
-from rewards import mentions
-from schemas import ContrastivePair, KgStep, KgTrajectory, Message, Verdict
+from trailforge.filters.kg import answer_leaked, redundant_search, unfitting_relation, wrong_intermediate
+from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.rewards import mentions
+from trailforge.schemas import ContrastivePair, KgStep, KgTrajectory, Message, Verdict
 
 NO_CONTRAST = frozenset({"duplicate_episode", "surplus", "too_similar"})
 """Reasons that say nothing against an episode itself."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rewards import normalize_answer
-from schemas import KgStep, KgTrajectory, Verdict
+from trailforge.rewards import normalize_answer
+from trailforge.schemas import KgStep, KgTrajectory, Verdict
 
 REASON = "redundant_search"
 

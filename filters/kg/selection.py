@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from filters import first_rejection
-from filters.kg.judge import KgFilterConfig, judge_kg_episode
-from filters.kg.redundant_search import request_of, results_of
-from schemas import KgTrajectory, Verdict
+from trailforge.filters import first_rejection
+from trailforge.filters.kg.judge import KgFilterConfig, judge_kg_episode
+from trailforge.filters.kg.redundant_search import request_of, results_of
+from trailforge.schemas import KgTrajectory, Verdict
 
 SURPLUS = "surplus"
 TOO_SIMILAR = "too_similar"

@@ -5,8 +5,8 @@ What they answer may stand in the documents all the same; the request would be l
 
 from __future__ import annotations
 
-from rewards import mentions
-from schemas import KgStep, KgTrajectory, KgTriple, Verdict
+from trailforge.rewards import mentions
+from trailforge.schemas import KgStep, KgTrajectory, KgTriple, Verdict
 
 REASON = "unfitting_relation"
 

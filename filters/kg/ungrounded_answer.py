@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rewards import mentions, normalize_answer
-from schemas import KgStep, KgTrajectory, Verdict
+from trailforge.rewards import mentions, normalize_answer
+from trailforge.schemas import KgStep, KgTrajectory, Verdict
 
 REASON = "ungrounded_answer"
 _NEVER_QUOTED = {"yes", "no"}

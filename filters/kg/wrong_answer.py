@@ -6,8 +6,8 @@ at most three times as many as the gold answer has.
 
 from __future__ import annotations
 
-from rewards import mcts_reward
-from schemas import KgTrajectory, Verdict
+from trailforge.rewards import mcts_reward
+from trailforge.schemas import KgTrajectory, Verdict
 
 REASON = "wrong_answer"
 

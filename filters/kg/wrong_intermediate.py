@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rewards import normalize_answer, same_answer
-from schemas import Hop, KgStep, KgTrajectory, Verdict
+from trailforge.rewards import normalize_answer, same_answer
+from trailforge.schemas import Hop, KgStep, KgTrajectory, Verdict
 
 REASON = "wrong_intermediate"
 

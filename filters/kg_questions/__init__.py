@@ -1,6 +1,6 @@
 """Reasons to reject a question made of a knowledge graph, one per module: first those that cost nothing."""
 
-from filters.kg_questions import (
+from trailforge.filters.kg_questions import (
     answer_in_question,
     bridge_named,
     closed_book,
@@ -11,9 +11,9 @@ from filters.kg_questions import (
     start_missing,
     ungrounded_name,
 )
-from filters.kg_questions.duplicate_question import Asked
-from filters.kg_questions.judge import KgFilterConfig, judge_question
-from filters.kg_questions.reading import Reader, is_right
+from trailforge.filters.kg_questions.duplicate_question import Asked
+from trailforge.filters.kg_questions.judge import KgFilterConfig, judge_question
+from trailforge.filters.kg_questions.reading import Reader, is_right
 
 __all__ = [
     "Asked",

@@ -5,8 +5,8 @@ What a sub-question refers to is known when it is asked: who looks for the fathe
 
 from __future__ import annotations
 
-from filters.kg_questions.reading import names_in
-from schemas import KgNode, KgQuestion, Verdict
+from trailforge.filters.kg_questions.reading import names_in
+from trailforge.schemas import KgNode, KgQuestion, Verdict
 
 REASON = "answer_in_question"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from filters.kg_questions.reading import names_in
-from schemas import KgQuestion, Verdict
+from trailforge.filters.kg_questions.reading import names_in
+from trailforge.schemas import KgQuestion, Verdict
 
 REASON = "bridge_named"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from filters.kg_questions.reading import Reader, closeness, is_right
-from schemas import KgQuestion, Verdict
+from trailforge.filters.kg_questions.reading import Reader, closeness, is_right
+from trailforge.schemas import KgQuestion, Verdict
 
 REASON = "closed_book"
 

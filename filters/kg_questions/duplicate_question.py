@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from rewards import normalize_answer
-from schemas import KgQuestion, Verdict
+from trailforge.rewards import normalize_answer
+from trailforge.schemas import KgQuestion, Verdict
 
 REASON = "duplicate_question"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from filters.kg_questions import (
+from trailforge.filters.kg_questions import (
     answer_in_question,
     bridge_named,
     closed_book,
@@ -14,8 +14,8 @@ from filters.kg_questions import (
     start_missing,
     ungrounded_name,
 )
-from filters.kg_questions.reading import Reader
-from schemas import KgQuestion, Verdict
+from trailforge.filters.kg_questions.reading import Reader
+from trailforge.schemas import KgQuestion, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

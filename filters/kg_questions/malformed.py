@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from schemas import KgQuestion, Verdict
+from trailforge.schemas import KgQuestion, Verdict
 
 REASON = "malformed"
 _FEWEST_WORDS, _MOST_WORDS = 4, 80

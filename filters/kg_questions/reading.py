@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from rewards import cover_exact_match, exact_match, f1, mentions, normalize_answer
-from schemas import KgNode, KgQuestion
+from trailforge.rewards import cover_exact_match, exact_match, f1, mentions, normalize_answer
+from trailforge.schemas import KgNode, KgQuestion
 
 _SHORT = 4
 """Letters: a shorter name counts only as it is written, or `US` would stand in "of us"."""

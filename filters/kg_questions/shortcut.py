@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas import KgQuestion, Verdict
+from trailforge.schemas import KgQuestion, Verdict
 
 REASON = "shortcut"
 

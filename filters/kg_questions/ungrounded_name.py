@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from schemas import KgQuestion, Verdict
+from trailforge.schemas import KgQuestion, Verdict
 
 REASON = "ungrounded_name"
 _WORD = re.compile(r"[^\W_]+")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from generators.kg.tool import SURE
-from generators.search_thoughts import names_in
-from generators.steps.mentions import mentions_of
-from retrieval import Retrieval
-from retrieval.kg import KgStore, match_entity, match_relation
-from retrieval.kg.folding import content_words, name_words
-from schemas import Passage
+from trailforge.generators.kg.tool import SURE
+from trailforge.generators.search_thoughts import names_in
+from trailforge.generators.steps.mentions import mentions_of
+from trailforge.retrieval import Retrieval
+from trailforge.retrieval.kg import KgStore, match_entity, match_relation
+from trailforge.retrieval.kg.folding import content_words, name_words
+from trailforge.schemas import Passage
 
 _MOST_WORDS = 3
 """Of a query that together may name a relation, or a thing that is written small."""

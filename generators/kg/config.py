@@ -6,16 +6,16 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Literal
 
-from generators.prompts import prompt_version
-from inference import Prices
-from mcts.asker import Client
-from protocols import kg_search
-from protocols.episodes import EpisodeConfig
-from retrieval import Retrieval
-from retrieval.kg import CountTokens, KgStore, KgToolConfig
-from rewards import DynaSearcherConstants
-from rewards.dynasearcher import DEFAULT, PAPER
-from schemas import InvalidInput, estimate_tokens, to_dict
+from trailforge.generators.prompts import prompt_version
+from trailforge.inference import Prices
+from trailforge.mcts.asker import Client
+from trailforge.protocols import kg_search
+from trailforge.protocols.episodes import EpisodeConfig
+from trailforge.retrieval import Retrieval
+from trailforge.retrieval.kg import CountTokens, KgStore, KgToolConfig
+from trailforge.rewards import DynaSearcherConstants
+from trailforge.rewards.dynasearcher import DEFAULT, PAPER
+from trailforge.schemas import InvalidInput, estimate_tokens, to_dict
 
 Reader = Literal["passages", "sentences"]
 KgFilter = Literal["model", "asked", "none"]

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from generators.kg.reading import Reading
-from retrieval.kg import KgStore, match_entity
-from rewards import mentions, same_answer
-from schemas import KgConflict, KgStep, KgTriple, Passage
+from trailforge.generators.kg.reading import Reading
+from trailforge.retrieval.kg import KgStore, match_entity
+from trailforge.rewards import mentions, same_answer
+from trailforge.schemas import KgConflict, KgStep, KgTriple, Passage
 
 _SURE = 0.9
 """Score from which a text is taken for an entity of the graph."""

@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from generators.kg.choices import name_choices, relation_choices, some_of
-from generators.kg.reading import Reading
-from generators.kg.thoughts import Thoughts
-from generators.kg.tool import SearchTool
-from generators.prompts import load_prompt
-from inference import Meter, Sampling
-from mcts.asker import Asker, fill
-from mcts.plan import references, resolve
-from protocols.base import estimate_tokens, one_line
-from protocols.episodes import EpisodeRun, EpisodeStep, Segment, StopReason
-from protocols.grammar import Search, Turn
-from protocols.kg_search import GRAMMAR
-from schemas import KgStep, Message
+from trailforge.generators.kg.choices import name_choices, relation_choices, some_of
+from trailforge.generators.kg.reading import Reading
+from trailforge.generators.kg.thoughts import Thoughts
+from trailforge.generators.kg.tool import SearchTool
+from trailforge.generators.prompts import load_prompt
+from trailforge.inference import Meter, Sampling
+from trailforge.mcts.asker import Asker, fill
+from trailforge.mcts.plan import references, resolve
+from trailforge.protocols.base import estimate_tokens, one_line
+from trailforge.protocols.episodes import EpisodeRun, EpisodeStep, Segment, StopReason
+from trailforge.protocols.grammar import Search, Turn
+from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.schemas import KgStep, Message
 
 _CHOICE_TOKENS = 48
 

@@ -7,16 +7,16 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from generators.kg.config import KgContext
-from generators.prompts import load_prompt
-from generators.steps.mentions import mentions_of, names_of
-from generators.steps.reading import candidates, choice_of
-from inference import Sampling
-from mcts.asker import Asker, fill
-from mcts.rollout import short_answer
-from protocols.base import one_line
-from rewards import mentions
-from schemas import KgTriple, Passage
+from trailforge.generators.kg.config import KgContext
+from trailforge.generators.prompts import load_prompt
+from trailforge.generators.steps.mentions import mentions_of, names_of
+from trailforge.generators.steps.reading import candidates, choice_of
+from trailforge.inference import Sampling
+from trailforge.mcts.asker import Asker, fill
+from trailforge.mcts.rollout import short_answer
+from trailforge.protocols.base import one_line
+from trailforge.rewards import mentions
+from trailforge.schemas import KgTriple, Passage
 
 _YEAR = re.compile(r"\d{3,4}")
 _ASKS_YEAR = re.compile(r"(?:(?:In|Since|Until) (?:which|what) year|When|Since when|Until when) ", re.IGNORECASE)

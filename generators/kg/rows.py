@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from generators.kg.config import KgContext, KgGeneratorConfig
-from generators.kg.tool import labels
-from protocols import kg_search
-from protocols.base import estimate_tokens
-from protocols.episodes import EpisodeRun
-from protocols.grammar import Observation, Search
-from rewards import DynaSearcherConstants, dynasearcher_reward, r_recall, score_answer
-from schemas import (
+from trailforge.generators.kg.config import KgContext, KgGeneratorConfig
+from trailforge.generators.kg.tool import labels
+from trailforge.protocols import kg_search
+from trailforge.protocols.base import estimate_tokens
+from trailforge.protocols.episodes import EpisodeRun
+from trailforge.protocols.grammar import Observation, Search
+from trailforge.rewards import DynaSearcherConstants, dynasearcher_reward, r_recall, score_answer
+from trailforge.schemas import (
     KgConflict,
     KgReward,
     KgStep,

@@ -10,12 +10,12 @@ import random
 import re
 from collections.abc import Sequence
 
-from generators.kg.config import POOLS
-from generators.prompts import load_pools
-from protocols.base import one_line
-from protocols.grammar import Search
-from rewards import mentions, normalize_answer
-from schemas import KgStep
+from trailforge.generators.kg.config import POOLS
+from trailforge.generators.prompts import load_pools
+from trailforge.protocols.base import one_line
+from trailforge.protocols.grammar import Search
+from trailforge.rewards import mentions, normalize_answer
+from trailforge.schemas import KgStep
 
 
 class Thoughts:

@@ -9,13 +9,13 @@ import asyncio
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from generators.kg.config import KgContext
-from inference import Meter, Sampling
-from protocols.grammar import Observation, Search
-from retrieval import LazyRetriever, Retriever
-from retrieval.kg import MAX_KEPT, KgResult, KgTool, TripleQuery, keep_triples
-from rewards import mentions
-from schemas import EntityLink, KgStep, KgTriple, Question, RelationLink
+from trailforge.generators.kg.config import KgContext
+from trailforge.inference import Meter, Sampling
+from trailforge.protocols.grammar import Observation, Search
+from trailforge.retrieval import LazyRetriever, Retriever
+from trailforge.retrieval.kg import MAX_KEPT, KgResult, KgTool, TripleQuery, keep_triples
+from trailforge.rewards import mentions
+from trailforge.schemas import EntityLink, KgStep, KgTriple, Question, RelationLink
 
 SURE = 0.9
 """Score from which a name is taken for an entity: "Roman Polansky" is Roman Polanski, "George VI" not George II."""

@@ -5,9 +5,9 @@
 Pure but for the random numbers of the seed: the same store, configuration and seed give the same chains.
 """
 
-from generators.kg_paths.config import KgPathConfig
-from generators.kg_paths.graph import Graph
-from generators.kg_paths.query import Link, Node, answers, left_without
-from generators.kg_paths.sampling import PathSampler, sample_shapes
+from trailforge.generators.kg_paths.config import KgPathConfig
+from trailforge.generators.kg_paths.graph import Graph
+from trailforge.generators.kg_paths.query import Link, Node, answers, left_without
+from trailforge.generators.kg_paths.sampling import PathSampler, sample_shapes
 
 __all__ = ["Graph", "KgPathConfig", "Link", "Node", "PathSampler", "answers", "left_without", "sample_shapes"]

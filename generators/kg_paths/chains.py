@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from generators.kg_paths.graph import Graph
-from generators.kg_paths.kinds import KindReader
-from generators.kg_paths.query import Link, Node
-from retrieval.kg import KgStore
-from schemas import FactChain, KgFact, KgNode, KgShape, KgTriple
+from trailforge.generators.kg_paths.graph import Graph
+from trailforge.generators.kg_paths.kinds import KindReader
+from trailforge.generators.kg_paths.query import Link, Node
+from trailforge.retrieval.kg import KgStore
+from trailforge.schemas import FactChain, KgFact, KgNode, KgShape, KgTriple
 
 
 def links_of(root: Node) -> list[tuple[Node, Link]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schemas import InvalidInput
+from trailforge.schemas import InvalidInput
 
 MOST_HOPS = 4
 OPEN_ENDED = (

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from retrieval.kg import KgStore
-from retrieval.kg.graph import Adjacency
-from schemas import KgTriple
+from trailforge.retrieval.kg import KgStore
+from trailforge.retrieval.kg.graph import Adjacency
+from trailforge.schemas import KgTriple
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from retrieval.kg import KgStore
+from trailforge.retrieval.kg import KgStore
 
 _PERSON = "person"
 _HUMAN = "human"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from generators.kg_paths.graph import Graph
+from trailforge.generators.kg_paths.graph import Graph
 
 Named = Callable[[int], np.ndarray]
 """Row of a start -> rows of all entities that its name may mean, rising."""

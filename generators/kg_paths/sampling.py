@@ -14,14 +14,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from generators.kg_paths.chains import chain_of, links_of
-from generators.kg_paths.config import KgPathConfig
-from generators.kg_paths.graph import Graph, relations_named
-from generators.kg_paths.kinds import KindReader
-from generators.kg_paths.query import Link, Node, answers, left_without
-from retrieval.kg import KgStore
-from rewards import mentions
-from schemas import FactChain
+from trailforge.generators.kg_paths.chains import chain_of, links_of
+from trailforge.generators.kg_paths.config import KgPathConfig
+from trailforge.generators.kg_paths.graph import Graph, relations_named
+from trailforge.generators.kg_paths.kinds import KindReader
+from trailforge.generators.kg_paths.query import Link, Node, answers, left_without
+from trailforge.retrieval.kg import KgStore
+from trailforge.rewards import mentions
+from trailforge.schemas import FactChain
 
 _TRIES = 6
 """Relations tried for one fact before the path is given up."""

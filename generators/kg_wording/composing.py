@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from generators.kg_wording.mentions import mention_of
-from generators.kg_wording.phrases import PERSON, UNKNOWN, Phrase, phrase_of
-from schemas import FactChain, KgNode
+from trailforge.generators.kg_wording.mentions import mention_of
+from trailforge.generators.kg_wording.phrases import PERSON, UNKNOWN, Phrase, phrase_of
+from trailforge.schemas import FactChain, KgNode
 
 _SHORT = 9
 """Words of what may stand inside a question, with its verb after it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from schemas import KgNode
+from trailforge.schemas import KgNode
 
 _WITH_KIND = frozenset(
     "album ballet book film memoir novel novella opera painting palace play poem ship song sculpture symphony musical "

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from generators.prompts import load_phrases
-from generators.steps.clauses import PREPOSITIONS
-from generators.steps.verbs import PARTICIPLES, is_finite
-from schemas import KgFact
+from trailforge.generators.prompts import load_phrases
+from trailforge.generators.steps.clauses import PREPOSITIONS
+from trailforge.generators.steps.verbs import PARTICIPLES, is_finite
+from trailforge.schemas import KgFact
 
 PERSON = "person"
 UNKNOWN = "one"

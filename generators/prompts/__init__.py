@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import yaml
 
-from schemas import InvalidInput
+from trailforge.schemas import InvalidInput
 
 CONNECTIVES = "connectives"
 """The file of the sentences between the steps of a search."""

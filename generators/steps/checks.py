@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from generators.steps.clauses import PREPOSITIONS
-from generators.steps.composing import GAP
-from generators.steps.mentions import mentions_of
-from generators.steps.verbs import is_finite
-from mcts.rules.words import FUNCTION_WORDS
-from rewards import mentions
+from trailforge.generators.steps.clauses import PREPOSITIONS
+from trailforge.generators.steps.composing import GAP
+from trailforge.generators.steps.mentions import mentions_of
+from trailforge.generators.steps.verbs import is_finite
+from trailforge.mcts.rules.words import FUNCTION_WORDS
+from trailforge.rewards import mentions
 
 LONGEST_QUESTION = 45
 LONGEST_DESCRIPTION = 26

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from generators.steps.mentions import MONTHS
-from generators.steps.verbs import AUXILIARIES, PARTICIPLES, PAST, is_finite
+from trailforge.generators.steps.mentions import MONTHS
+from trailforge.generators.steps.verbs import AUXILIARIES, PARTICIPLES, PAST, is_finite
 
 PREPOSITIONS = (
     "in on at from to for by with about near under after before during into over through against around within "

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from generators.steps.clauses import PREPOSITIONS, Clause
-from generators.steps.kinds import PERSON, is_person_noun, looks_like_person, noun_before
-from generators.steps.mentions import Mention, mentions_of
-from generators.steps.verbs import PARTICIPLES, inverted, is_finite
+from trailforge.generators.steps.clauses import PREPOSITIONS, Clause
+from trailforge.generators.steps.kinds import PERSON, is_person_noun, looks_like_person, noun_before
+from trailforge.generators.steps.mentions import Mention, mentions_of
+from trailforge.generators.steps.verbs import PARTICIPLES, inverted, is_finite
 
 GAP = "ꙮ"
 _TIME = re.compile(

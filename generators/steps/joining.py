@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from generators.steps.checks import is_telling, problem_of, singles_out
-from generators.steps.clauses import clauses_of
-from generators.steps.composing import GAP, Asked, descriptions_of, questions_of
-from generators.steps.kinds import is_person_noun, noun_of
-from generators.steps.mentions import mentions_of, names_of, shared_names
-from generators.steps.verbs import PARTICIPLES, is_finite
-from mcts.rules.words import FUNCTION_WORDS
-from retrieval import split_sentences
-from schemas import SourceDocument
+from trailforge.generators.steps.checks import is_telling, problem_of, singles_out
+from trailforge.generators.steps.clauses import clauses_of
+from trailforge.generators.steps.composing import GAP, Asked, descriptions_of, questions_of
+from trailforge.generators.steps.kinds import is_person_noun, noun_of
+from trailforge.generators.steps.mentions import mentions_of, names_of, shared_names
+from trailforge.generators.steps.verbs import PARTICIPLES, is_finite
+from trailforge.mcts.rules.words import FUNCTION_WORDS
+from trailforge.retrieval import split_sentences
+from trailforge.schemas import SourceDocument
 
 
 @dataclass(frozen=True, slots=True)

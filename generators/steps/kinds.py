@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from generators.steps.clauses import PREPOSITIONS
-from generators.steps.verbs import AUXILIARIES, PARTICIPLES, PAST, is_finite
-from mcts.rules.words import FUNCTION_WORDS, PERSON_NOUNS, RELATIONAL
-from schemas import SourceDocument
+from trailforge.generators.steps.clauses import PREPOSITIONS
+from trailforge.generators.steps.verbs import AUXILIARIES, PARTICIPLES, PAST, is_finite
+from trailforge.mcts.rules.words import FUNCTION_WORDS, PERSON_NOUNS, RELATIONAL
+from trailforge.schemas import SourceDocument
 
 PERSON = "person"
 KINDS = (PERSON, "city", "country", "organisation", "thing")

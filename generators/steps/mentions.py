@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mcts.rules.words import FUNCTION_WORDS
-from retrieval import split_sentences
-from schemas import Passage, SourceDocument
+from trailforge.mcts.rules.words import FUNCTION_WORDS
+from trailforge.retrieval import split_sentences
+from trailforge.schemas import Passage, SourceDocument
 
 MentionKind = Literal["name", "date", "day", "year", "figure"]
 """`date`: with a year; `day`: without, so that it is known only from its text."""

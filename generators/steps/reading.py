@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Collection, Iterable
 
-from generators.steps.mentions import MentionKind, mentions_of
+from trailforge.generators.steps.mentions import MentionKind, mentions_of
 
 _ANSWERS: dict[str, tuple[MentionKind, ...]] = {
     r"How many ": ("figure",),

@@ -14,7 +14,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from inspector.visible_text import drawn
+from trailforge.inspector.visible_text import drawn
 
 GREEN, RED, BLUE, GREY, GOLD = "46,158,91", "209,69,59", "42,111,219", "128,128,128", "214,158,0"
 """Red, green, blue. Boxes are filled with little of them, so text stays readable on light and dark."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from inspector.drawings.boxes import hover
-from inspector.visible_text import label
+from trailforge.inspector.drawings.boxes import hover
+from trailforge.inspector.visible_text import label
 
 _COLOURS = ("#3b75af", "#e8963e", "#509e3d", "#b5433a", "#8d69b8", "#84584e", "#d57dbe", "#3fa7b5")
 _GREY = "rgba(128,128,128,0.55)"

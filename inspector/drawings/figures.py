@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from inspector.visible_text import label
-from schemas import StageCount
+from trailforge.inspector.visible_text import label
+from trailforge.schemas import StageCount
 
 KEPT, GONE, FAILED, MENDED = "#2e9e5b", "#d1453b", "#9aa0a6", "#2a6fdb"
 _LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "traceorder": "normal"}

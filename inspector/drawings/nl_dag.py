@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from inspector.drawings.boxes import GREY, RED, Arrow, Box, Point, drawing, hover, lines
-from inspector.drawings.layers import Place, layered
-from inspector.visible_text import label
-from schemas import PlanEdge, PlanNode
+from trailforge.inspector.drawings.boxes import GREY, RED, Arrow, Box, Point, drawing, hover, lines
+from trailforge.inspector.drawings.layers import Place, layered
+from trailforge.inspector.visible_text import label
+from trailforge.schemas import PlanEdge, PlanNode
 
 TOOLS = {"News": "232,150,62", "Academic": "59,117,175", "General": "80,158,61"}
 """Colours by tool; others are grey."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from inspector.visible_text import label
-from schemas import Node, SearchTree
+from trailforge.inspector.visible_text import label
+from trailforge.schemas import Node, SearchTree
 
 Place = tuple[float, float]
 WIDTH = 950

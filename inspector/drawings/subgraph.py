@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import plotly.graph_objects as go
 
-from inspector.drawings.boxes import GOLD, GREEN, GREY, Arrow, Box, Point, drawing, hover
-from inspector.drawings.layers import Place, layered
-from inspector.visible_text import label
-from rewards import normalize_answer
-from schemas import FactChain, KgFact, KgNode, KgStep, KgTriple
+from trailforge.inspector.drawings.boxes import GOLD, GREEN, GREY, Arrow, Box, Point, drawing, hover
+from trailforge.inspector.drawings.layers import Place, layered
+from trailforge.inspector.visible_text import label
+from trailforge.rewards import normalize_answer
+from trailforge.schemas import FactChain, KgFact, KgNode, KgStep, KgTriple
 
 _ROW = 40.0
 _HEIGHT = 28.0

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from inspector.agreement import between_people, with_filters
-from inspector.decisions import Merged, Stance
-from inspector.open_run import OpenRun
-from inspector.visible_text import visible
+from trailforge.inspector.agreement import between_people, with_filters
+from trailforge.inspector.decisions import Merged, Stance
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.visible_text import visible
 
 
 def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance], heard: Merged) -> None:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from inspector.bundle_rows import documents_of, questions_of
-from inspector.drawings.nl_dag import nl_dag
-from inspector.open_run import OpenRun
-from inspector.quotes import find_quote
-from inspector.views import checks
-from inspector.views.charts import show_drawing
-from inspector.views.side_by_side import Paper, hop_mark, show_papers
-from inspector.visible_text import escaped, visible
-from schemas import Bundle, BundleHop, BundleInput, BundleQuestion, SourceDocument
+from trailforge.inspector.bundle_rows import documents_of, questions_of
+from trailforge.inspector.drawings.nl_dag import nl_dag
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.quotes import find_quote
+from trailforge.inspector.views import checks
+from trailforge.inspector.views.charts import show_drawing
+from trailforge.inspector.views.side_by_side import Paper, hop_mark, show_papers
+from trailforge.inspector.visible_text import escaped, visible
+from trailforge.schemas import Bundle, BundleHop, BundleInput, BundleQuestion, SourceDocument
 
 STYLE = """
 .tags { display: flex; flex-wrap: wrap; gap: .4rem; margin: .2rem 0 .35rem; font-size: .78rem; }

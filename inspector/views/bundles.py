@@ -9,15 +9,20 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from inspector.bundle_rows import AskedQuestion, questions_of, rejections_of
-from inspector.drawings.document_map import MappedDocument, Projection, document_map, principal_axes
-from inspector.open_run import OpenRun
-from inspector.views.bundle_question import documents_of, show_bundle_head, show_bundle_question, show_documents
-from inspector.views.picking import go_to, pick
-from inspector.views.searching import searched
-from inspector.views.to_decide import show_link
-from inspector.visible_text import escaped
-from schemas import Bundle
+from trailforge.inspector.bundle_rows import AskedQuestion, questions_of, rejections_of
+from trailforge.inspector.drawings.document_map import MappedDocument, Projection, document_map, principal_axes
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.views.bundle_question import (
+    documents_of,
+    show_bundle_head,
+    show_bundle_question,
+    show_documents,
+)
+from trailforge.inspector.views.picking import go_to, pick
+from trailforge.inspector.views.searching import searched
+from trailforge.inspector.views.to_decide import show_link
+from trailforge.inspector.visible_text import escaped
+from trailforge.schemas import Bundle
 
 STYLE = """
 .verdict { padding: .3rem .7rem; border-radius: 4px; margin-bottom: .2rem; overflow-wrap: anywhere; font-size: .92rem; }

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from inspector.visible_text import escaped
-from schemas import FilterScore
+from trailforge.inspector.visible_text import escaped
+from trailforge.schemas import FilterScore
 
 STYLE = """
 .checks { display: grid; grid-template-columns: repeat(auto-fill, minmax(20rem, 1fr)); gap: .1rem 1.2rem; }

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from inspector.visible_text import escaped
-from schemas import Message
+from trailforge.inspector.visible_text import escaped
+from trailforge.schemas import Message
 
 _ROLES = {"system": "system", "user": "user", "assistant": "agent", "tool": "tool"}
 STYLE = """

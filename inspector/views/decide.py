@@ -10,20 +10,20 @@ from typing import Any
 
 import streamlit as st
 
-from inspector.deciding import Curation, decide, fix_of
-from inspector.decisions import LOG, Merged, Stance, merged, of_run, read_decisions, standing
-from inspector.open_run import OpenRun
-from inspector.views import desk as desks
-from inspector.views import queue as queues
-from inspector.views import rows as row_views
-from inspector.views.agreement import show_agreement
-from inspector.views.desk import Desk, Place, button, desk_of_session
-from inspector.views.fixing import Fixing, show_fix
-from inspector.views.overview import PRODUCTS
-from inspector.views.searching import searched
-from inspector.views.to_decide import ARRIVED, ROW, TABLE
-from inspector.visible_text import escaped, visible
-from schemas import Decision, InvalidInput, TrailforgeError
+from trailforge.inspector.deciding import Curation, decide, fix_of
+from trailforge.inspector.decisions import LOG, Merged, Stance, merged, of_run, read_decisions, standing
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.views import desk as desks
+from trailforge.inspector.views import queue as queues
+from trailforge.inspector.views import rows as row_views
+from trailforge.inspector.views.agreement import show_agreement
+from trailforge.inspector.views.desk import Desk, Place, button, desk_of_session
+from trailforge.inspector.views.fixing import Fixing, show_fix
+from trailforge.inspector.views.overview import PRODUCTS
+from trailforge.inspector.views.searching import searched
+from trailforge.inspector.views.to_decide import ARRIVED, ROW, TABLE
+from trailforge.inspector.visible_text import escaped, visible
+from trailforge.schemas import Decision, InvalidInput, TrailforgeError
 
 REASONS = (
     "wrong answer",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import streamlit as st
 
-from inspector.server import PASSWORD
+from trailforge.inspector.server import PASSWORD
 
 _REMEMBERED_S = 600.0
 """How long a wrong password slows down the next ones."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from inspector.answer_marks import Marked
-from inspector.open_run import OpenRun
-from inspector.views.conversation import show_conversation
-from inspector.views.reading import ORIGINS, chip, passages, show_head, show_parts, show_provenance
-from inspector.views.tabs import Tab, show_tabs
-from inspector.visible_text import escaped
-from schemas import PlannedSearch, SearchEpisode
+from trailforge.inspector.answer_marks import Marked
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.views.conversation import show_conversation
+from trailforge.inspector.views.reading import ORIGINS, chip, passages, show_head, show_parts, show_provenance
+from trailforge.inspector.views.tabs import Tab, show_tabs
+from trailforge.inspector.visible_text import escaped
+from trailforge.schemas import PlannedSearch, SearchEpisode
 
 STYLE = """
 .search { border: 1px solid rgba(128,128,128,.3); border-radius: 6px; padding: .4rem .8rem; margin: .4rem 0; }

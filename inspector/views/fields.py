@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from inspector.visible_text import escaped
+from trailforge.inspector.visible_text import escaped
 
 STYLE = """
 .fields { display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: .25rem 1rem; }

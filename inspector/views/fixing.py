@@ -10,10 +10,10 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from inspector.deciding import parts_of, value_at
-from inspector.text_diff import Span, differences, windows
-from inspector.views.desk import Desk, Place, button
-from inspector.visible_text import escaped, marked
+from trailforge.inspector.deciding import parts_of, value_at
+from trailforge.inspector.text_diff import Span, differences, windows
+from trailforge.inspector.views.desk import Desk, Place, button
+from trailforge.inspector.visible_text import escaped, marked
 
 STYLE = """
 .change { display: grid; grid-template-columns: 1fr 1fr; column-gap: .8rem; margin: .2rem 0 .5rem; }

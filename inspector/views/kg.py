@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from inspector.open_run import OpenRun
-from inspector.views.kg_episode import show_kg_trajectory
-from inspector.views.kg_question import show_kg_question
-from inspector.views.picking import pick
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.views.kg_episode import show_kg_trajectory
+from trailforge.inspector.views.kg_question import show_kg_question
+from trailforge.inspector.views.picking import pick
 
 _TITLES = {"kg_trajectories": "Episodes", "kg_questions": "Questions"}
 _LIST_HEIGHT = 180

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from inspector.drawings.subgraph import step_subgraph
-from inspector.open_run import OpenRun
-from inspector.quotes import find_quote
-from inspector.views.charts import show_drawing
-from inspector.views.conversation import show_conversation
-from inspector.views.kg_pair import show_contrast
-from inspector.views.side_by_side import Paper, show_papers
-from inspector.visible_text import escaped, visible
-from schemas import KgConflict, KgStep, KgTrajectory
+from trailforge.inspector.drawings.subgraph import step_subgraph
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.quotes import find_quote
+from trailforge.inspector.views.charts import show_drawing
+from trailforge.inspector.views.conversation import show_conversation
+from trailforge.inspector.views.kg_pair import show_contrast
+from trailforge.inspector.views.side_by_side import Paper, show_papers
+from trailforge.inspector.visible_text import escaped, visible
+from trailforge.schemas import KgConflict, KgStep, KgTrajectory
 
 STYLE = """
 .pairs { display: grid; grid-template-columns: max-content 1fr; gap: .1rem .8rem; font-size: .94rem; }

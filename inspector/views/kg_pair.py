@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from inspector.open_run import OpenRun
-from inspector.views.conversation import show_conversation
-from inspector.visible_text import escaped
-from schemas import ContrastivePair
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.views.conversation import show_conversation
+from trailforge.inspector.visible_text import escaped
+from trailforge.schemas import ContrastivePair
 
 
 def show_pair(run: OpenRun, row: ContrastivePair) -> None:

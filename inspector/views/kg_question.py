@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
-from inspector.drawings.subgraph import fact_chain
-from inspector.open_run import OpenRun
-from inspector.views import checks
-from inspector.views.charts import show_drawing
-from inspector.visible_text import escaped, visible
-from schemas import KgNode, KgQuestion
+from trailforge.inspector.drawings.subgraph import fact_chain
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.views import checks
+from trailforge.inspector.views.charts import show_drawing
+from trailforge.inspector.visible_text import escaped, visible
+from trailforge.schemas import KgNode, KgQuestion
 
 _SHAPES = {
     "chain": "one fact after the other",

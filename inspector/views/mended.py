@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from inspector.answer_marks import Marked
-from inspector.step_diff import MEANINGS, Agreement, Part, StepDiff, diff_steps, label_of, reasons
-from inspector.views.reading import passages
-from inspector.visible_text import escaped, marked
-from rewards import same_answer
-from schemas import SearchTree, Step, StepPair, Trajectory
+from trailforge.inspector.answer_marks import Marked
+from trailforge.inspector.step_diff import MEANINGS, Agreement, Part, StepDiff, diff_steps, label_of, reasons
+from trailforge.inspector.views.reading import passages
+from trailforge.inspector.visible_text import escaped, marked
+from trailforge.rewards import same_answer
+from trailforge.schemas import SearchTree, Step, StepPair, Trajectory
 
 STYLE = """
 .sides { display: grid; grid-template-columns: 1fr 1fr; column-gap: .8rem; font-size: .92rem; }

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 import streamlit as st
 
-from inspector.drawings import figures
-from inspector.open_run import OpenRun
-from inspector.views import rows as row_views
-from inspector.views.picking import pick
-from inspector.visible_text import escaped
+from trailforge.inspector.drawings import figures
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.views import rows as row_views
+from trailforge.inspector.views.picking import pick
+from trailforge.inspector.visible_text import escaped
 
 PRODUCTS = ("mcts_trajectories", "kg_trajectories", "kg_questions", "bundle_questions", "bundles")
 """Tables that runs are for; a run's own is the first that it has."""

@@ -12,10 +12,10 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from inspector.open_run import OpenRun
-from inspector.views.searching import searched
-from inspector.views.to_decide import ROW, show_link
-from inspector.visible_text import visible
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.views.searching import searched
+from trailforge.inspector.views.to_decide import ROW, show_link
+from trailforge.inspector.visible_text import visible
 
 PAGE = 25
 """Rows in the list at a time."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from inspector.decisions import Merged, Stance
-from inspector.open_run import OpenRun
-from inspector.table_index import FILTERS
+from trailforge.inspector.decisions import Merged, Stance
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.table_index import FILTERS
 
 IN_ORDER, RANDOM, LOWEST = "In order", "Random order", "Lowest first"
 FILTERS_DIFFER, PEOPLE_DIFFER, DECIDED = "Filters disagree", "People disagree", "Decided by me"

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import streamlit as st
 
-from inspector.answer_marks import Marked, spans, telling_first
-from inspector.views import fields
-from inspector.visible_text import escaped, marked
-from rewards import same_answer
-from schemas import Passage, Provenance, Step, to_dict
+from trailforge.inspector.answer_marks import Marked, spans, telling_first
+from trailforge.inspector.views import fields
+from trailforge.inspector.visible_text import escaped, marked
+from trailforge.rewards import same_answer
+from trailforge.schemas import Passage, Provenance, Step, to_dict
 
 LONGEST = 4_000
 """Characters of a passage that are shown."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import streamlit as st
 
-from inspector.open_run import OpenRun
-from inspector.views import (
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.views import (
     bundle_question,
     episodes,
     fields,
@@ -20,8 +20,8 @@ from inspector.views import (
     sources,
     trajectories,
 )
-from inspector.visible_text import escaped
-from schemas import (
+from trailforge.inspector.visible_text import escaped
+from trailforge.schemas import (
     Bundle,
     BundleInput,
     BundleQuestion,

@@ -7,12 +7,12 @@ from typing import Any
 
 import streamlit as st
 
-from inspector.answer_marks import Marked
-from inspector.drawings.search_tree import Path, search_tree_figure
-from inspector.open_run import OpenRun
-from inspector.views.reading import ORIGINS, chip, show_head, show_steps
-from inspector.visible_text import escaped, visible
-from schemas import Node, Rollout, SearchTree, StepPair
+from trailforge.inspector.answer_marks import Marked
+from trailforge.inspector.drawings.search_tree import Path, search_tree_figure
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.views.reading import ORIGINS, chip, show_head, show_steps
+from trailforge.inspector.visible_text import escaped, visible
+from trailforge.schemas import Node, Rollout, SearchTree, StepPair
 
 STYLE = """
 .plan { margin: .2rem 0; padding-left: 1.6rem; font-size: .92rem; } .plan li { overflow-wrap: anywhere; }

@@ -6,8 +6,8 @@ from typing import Any
 
 import streamlit as st
 
-from inspector.open_run import OpenRun
-from inspector.table_index import Found
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.table_index import Found
 
 
 def searched(run: OpenRun, table: str, words: str, place: Any = st) -> Found:

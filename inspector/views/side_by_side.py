@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from inspector.quotes import Span, clipped
-from inspector.visible_text import escaped, marked
+from trailforge.inspector.quotes import Span, clipped
+from trailforge.inspector.visible_text import escaped, marked
 
 STYLE = """
 .papers { display: grid; grid-auto-flow: column; grid-auto-columns: minmax(0, 1fr); gap: .7rem; }

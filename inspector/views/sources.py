@@ -6,10 +6,10 @@ from typing import Any
 
 import streamlit as st
 
-from inspector.open_run import OpenRun
-from inspector.views.fields import show_fields
-from inspector.visible_text import escaped
-from schemas import Question, SourceDocument, to_dict
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.views.fields import show_fields
+from trailforge.inspector.visible_text import escaped
+from trailforge.schemas import Question, SourceDocument, to_dict
 
 STYLE = """
 .document { border: 1px solid rgba(128,128,128,.35); border-radius: 6px; padding: .5rem .8rem; margin: .4rem 0; }

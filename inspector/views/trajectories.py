@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 
-from inspector.answer_marks import Marked
-from inspector.open_run import OpenRun
-from inspector.views import episodes, mended, reading, search_trees
-from inspector.views.conversation import show_conversation
-from inspector.views.picking import pick
-from inspector.views.reading import ORIGINS, chip, show_head, show_parts, show_provenance, show_steps
-from inspector.views.tabs import Tab, show_tabs
-from inspector.views.to_decide import TABLE
-from schemas import Message, SftRow, Trajectory, TrajectoryReward
+from trailforge.inspector.answer_marks import Marked
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.views import episodes, mended, reading, search_trees
+from trailforge.inspector.views.conversation import show_conversation
+from trailforge.inspector.views.picking import pick
+from trailforge.inspector.views.reading import ORIGINS, chip, show_head, show_parts, show_provenance, show_steps
+from trailforge.inspector.views.tabs import Tab, show_tabs
+from trailforge.inspector.views.to_decide import TABLE
+from trailforge.schemas import Message, SftRow, Trajectory, TrajectoryReward
 
 STYLE = reading.STYLE + mended.STYLE + search_trees.STYLE + episodes.STYLE
 _REWARD = {

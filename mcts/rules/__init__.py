@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from mcts.rules.spans import ENTITY, spans
+from trailforge.mcts.rules.spans import ENTITY, spans
 
 _GOOD_ENOUGH = 4.3
 _LONGEST = 1000

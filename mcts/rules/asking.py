@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from mcts.rules.patterns import STRANDED, Kind
-from mcts.rules.verbs import base_form
-from mcts.rules.words import AUXILIARIES, PERSON_BARE, PERSON_NOUNS, RELATIONAL, STOOD_ON
+from trailforge.mcts.rules.patterns import STRANDED, Kind
+from trailforge.mcts.rules.verbs import base_form
+from trailforge.mcts.rules.words import AUXILIARIES, PERSON_BARE, PERSON_NOUNS, RELATIONAL, STOOD_ON
 
 _AUX_WORDS = set(AUXILIARIES.split())
 _THIRD_PERSON = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from mcts.rules.lexicon import word_classes
+from trailforge.mcts.rules.lexicon import word_classes
 
 # Capitals: symbols with rules of their own. Small: classes of `lexicon`. `?`, `*`, `+` as in regular expressions.
 _GRAMMAR = """

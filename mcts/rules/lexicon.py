@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from mcts.rules.names import MASK, mask_names
-from mcts.rules.verbs import BASES, PARTICIPLES, PASTS, UNMISTAKABLE
-from mcts.rules.words import DETERMINERS, PLACE_NOUNS, PREPOSITIONS, RELATIONAL
+from trailforge.mcts.rules.names import MASK, mask_names
+from trailforge.mcts.rules.verbs import BASES, PARTICIPLES, PASTS, UNMISTAKABLE
+from trailforge.mcts.rules.words import DETERMINERS, PLACE_NOUNS, PREPOSITIONS, RELATIONAL
 
 _WORD = re.compile(rf"{MASK}+|['’]s?(?=\s|$)|[^\s,()\"“”{MASK}]+?(?=['’]s?(?:\s|$)|[\s,()\"“”{MASK}]|$)")
 _CLOSED = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mcts.rules.words import DETERMINERS, FOREIGN_ARTICLES, LOOSE_GLUE, SENTENCE_STARTERS, TITLE_GLUE
+from trailforge.mcts.rules.words import DETERMINERS, FOREIGN_ARTICLES, LOOSE_GLUE, SENTENCE_STARTERS, TITLE_GLUE
 
 MASK = "ꙮ"
 """Stands for every letter of a name: a word character that no question holds."""

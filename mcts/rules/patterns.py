@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from mcts.rules.names import MASK
-from mcts.rules.words import AUXILIARIES, DETERMINERS, FUNCTION_WORDS, PREPOSITIONS
+from trailforge.mcts.rules.names import MASK
+from trailforge.mcts.rules.words import AUXILIARIES, DETERMINERS, FUNCTION_WORDS, PREPOSITIONS
 
 Kind = Literal[
     "subject_relative", "object_relative", "whose", "participle", "possessive", "compound", "of", "infinitive", "place"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from mcts.rules.asking import ask_for, singular
-from mcts.rules.grammar import is_noun_phrase, is_question
-from mcts.rules.names import MASK, WORD, mask_names
-from mcts.rules.patterns import APPOSITION, BEGINS_SPAN, PATTERNS, RELATIVE_KINDS, Kind
-from mcts.rules.words import (
+from trailforge.mcts.rules.asking import ask_for, singular
+from trailforge.mcts.rules.grammar import is_noun_phrase, is_question
+from trailforge.mcts.rules.names import MASK, WORD, mask_names
+from trailforge.mcts.rules.patterns import APPOSITION, BEGINS_SPAN, PATTERNS, RELATIVE_KINDS, Kind
+from trailforge.mcts.rules.words import (
     APPOSED,
     FUNCTION_WORDS,
     LIGHT,

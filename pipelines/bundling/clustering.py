@@ -16,13 +16,13 @@ from datetime import date
 
 import numpy as np
 
-from pipelines.bundling.config import BundleConfig, Bundling, Group, Leftover, Method
-from pipelines.bundling.merging import complete, explain, greedy_groups
-from pipelines.bundling.partition import partition
-from pipelines.bundling.recipe import hdbscan_groups, recipe_groups
-from pipelines.bundling.threads import one_thread
-from pipelines.bundling.units import Documents
-from schemas import InvalidInput
+from trailforge.pipelines.bundling.config import BundleConfig, Bundling, Group, Leftover, Method
+from trailforge.pipelines.bundling.merging import complete, explain, greedy_groups
+from trailforge.pipelines.bundling.partition import partition
+from trailforge.pipelines.bundling.recipe import hdbscan_groups, recipe_groups
+from trailforge.pipelines.bundling.threads import one_thread
+from trailforge.pipelines.bundling.units import Documents
+from trailforge.schemas import InvalidInput
 
 _MODULES: dict[Method, tuple[str, ...]] = {
     "recipe": ("sklearn.cluster", "sklearn.decomposition"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from schemas import InvalidInput
+from trailforge.schemas import InvalidInput
 
 Method = Literal["recipe", "hdbscan", "greedy", "partitioned"]
 Reduction = Literal["umap", "pca", "none"]

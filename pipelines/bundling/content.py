@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pipelines.bundling.languages import COMMON_WORDS, common_shares
-from retrieval.words import words_of
-from schemas import InvalidInput, SourceDocument, Verdict
+from trailforge.pipelines.bundling.languages import COMMON_WORDS, common_shares
+from trailforge.retrieval.words import words_of
+from trailforge.schemas import InvalidInput, SourceDocument, Verdict
 
 TOO_SHORT = "too_short"
 TOO_LONG = "too_long"

@@ -20,8 +20,8 @@ from zlib import crc32
 
 import numpy as np
 
-from retrieval.words import words_of
-from schemas import InvalidInput
+from trailforge.retrieval.words import words_of
+from trailforge.schemas import InvalidInput
 
 Order: TypeAlias = tuple[str, str]
 """What decides who stays, the smallest first: (date, id). See `order_of`."""

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from pipelines.bundling.config import Bundling
-from pipelines.bundling.languages import COMMON_WORDS
-from retrieval.words import words_of
+from trailforge.pipelines.bundling.config import Bundling
+from trailforge.pipelines.bundling.languages import COMMON_WORDS
+from trailforge.retrieval.words import words_of
 
 _FEWEST_LETTERS = 3
 _SAY_NOTHING = frozenset().union(*COMMON_WORDS.values())

@@ -8,8 +8,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from pipelines.bundling.config import LARGEST, BundleConfig, Group, Leftover
-from pipelines.bundling.units import Documents, Units, has_two, in_window, nearest
+from trailforge.pipelines.bundling.config import LARGEST, BundleConfig, Group, Leftover
+from trailforge.pipelines.bundling.units import Documents, Units, has_two, in_window, nearest
 
 _NEIGHBOURS = 10
 """Looked at per document and round."""

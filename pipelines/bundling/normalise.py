@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from schemas import SourceDocument
+from trailforge.schemas import SourceDocument
 
 _INVISIBLE = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ufff9-\ufffb\ud800-\udfff]")
 """Control characters that are no white space, soft hyphens, zero-width spaces, byte order marks, lone surrogates.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipelines.bundling.config import Group
-from pipelines.bundling.units import Documents
+from trailforge.pipelines.bundling.config import Group
+from trailforge.pipelines.bundling.units import Documents
 
 _MOST_CENTRES = 256
 """At once: more parts are made by cutting parts again, which keeps the assignment from growing with n²."""

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipelines.bundling.config import Bundling, Group
-from pipelines.bundling.measures import cohesion, size_counts
-from pipelines.bundling.partition import without_source
-from pipelines.bundling.recipe import umap
-from pipelines.bundling.threads import one_thread
-from pipelines.plots import DARK, GOOD, GREY, bars, figure_of, png_of, remove_frame
+from trailforge.pipelines.bundling.config import Bundling, Group
+from trailforge.pipelines.bundling.measures import cohesion, size_counts
+from trailforge.pipelines.bundling.partition import without_source
+from trailforge.pipelines.bundling.recipe import umap
+from trailforge.pipelines.bundling.threads import one_thread
+from trailforge.pipelines.plots import DARK, GOOD, GREY, bars, figure_of, png_of, remove_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from pipelines.bundling.config import LARGEST, BundleConfig, Group
+from trailforge.pipelines.bundling.config import LARGEST, BundleConfig, Group
 
 _UMAP_NEIGHBOURS = 15
 """UMAP's own default; the paper names none."""

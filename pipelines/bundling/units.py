@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.bundling.config import LARGEST, BundleConfig, Group
+from trailforge.pipelines.bundling.config import LARGEST, BundleConfig, Group
 
 _BLOCK_CELLS = 2**22
 """Similarities held at once: 16 MB, and as much for the mask."""

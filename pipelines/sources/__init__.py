@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from pipelines.sources import hotpotqa, jsonl, musique, twowiki
-from pipelines.sources.fields import Fields
-from pipelines.sources.rows import InvalidRow, JsonRow, iter_rows
-from schemas import InvalidInput, Question
+from trailforge.pipelines.sources import hotpotqa, jsonl, musique, twowiki
+from trailforge.pipelines.sources.fields import Fields
+from trailforge.pipelines.sources.rows import InvalidRow, JsonRow, iter_rows
+from trailforge.schemas import InvalidInput, Question
 
 __all__ = ["FORMATS", "InvalidRow", "read_questions"]
 

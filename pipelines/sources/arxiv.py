@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pipelines.sources.columns import authors_of, one_line
-from pipelines.sources.dates import iso_date
-from pipelines.sources.fields import Fields
-from schemas import InvalidInput, SourceDocument
+from trailforge.pipelines.sources.columns import authors_of, one_line
+from trailforge.pipelines.sources.dates import iso_date
+from trailforge.pipelines.sources.fields import Fields
+from trailforge.schemas import InvalidInput, SourceDocument
 
 NAME = "arxiv"
 LICENCE = "CC0-1.0"

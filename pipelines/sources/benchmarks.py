@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipelines.sources.rows import InvalidRow, iter_rows
-from schemas import InvalidInput
+from trailforge.pipelines.sources.rows import InvalidRow, iter_rows
+from trailforge.schemas import InvalidInput
 
 _NAMES = ("question", "query", "prompt", "problem", "instruction", "input")
 

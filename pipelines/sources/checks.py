@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from schemas import Hop, InvalidInput, Question
+from trailforge.schemas import Hop, InvalidInput, Question
 
 _REFERENCE = re.compile(r"#(\d{1,9})")
 """Nine digits suffice to be out of range, and keep `int` from refusing a longer number."""

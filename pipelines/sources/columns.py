@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast, get_args
 
-from pipelines.sources.dates import iso_date
-from pipelines.sources.fields import Fields, expect
-from schemas import InvalidInput, SourceDocument, SourceKind
+from trailforge.pipelines.sources.dates import iso_date
+from trailforge.pipelines.sources.fields import Fields, expect
+from trailforge.schemas import InvalidInput, SourceDocument, SourceKind
 
 USUAL: dict[str, tuple[str, ...]] = {
     "id": ("id", "guid", "uuid", "docid", "documentid"),

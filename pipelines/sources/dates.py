@@ -6,7 +6,7 @@ import email.utils
 import re
 from datetime import date, datetime
 
-from schemas import InvalidInput
+from trailforge.schemas import InvalidInput
 
 _BEGINS_AS_ISO = re.compile(r"\d{4}-?(?:\d\d|W\d\d)")
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from pipelines.sources import arxiv, news
-from pipelines.sources.columns import check_column_map, columns_of, read_row, with_full_id
-from pipelines.sources.fields import Fields
-from pipelines.sources.rows import InvalidRow, JsonRow, check_text, json_rows, opened
-from pipelines.sources.tables import csv_rows, parquet_rows
-from retrieval.web.feeds import FeedEntry, feed_rows
-from schemas import InvalidInput, SourceDocument, SourceKind
+from trailforge.pipelines.sources import arxiv, news
+from trailforge.pipelines.sources.columns import check_column_map, columns_of, read_row, with_full_id
+from trailforge.pipelines.sources.fields import Fields
+from trailforge.pipelines.sources.rows import InvalidRow, JsonRow, check_text, json_rows, opened
+from trailforge.pipelines.sources.tables import csv_rows, parquet_rows
+from trailforge.retrieval.web.feeds import FeedEntry, feed_rows
+from trailforge.schemas import InvalidInput, SourceDocument, SourceKind
 
 _HEAD = 4096
 _PARQUET = b"PAR1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from schemas import InvalidInput
+from trailforge.schemas import InvalidInput
 
 _JSON_NAMES = {
     bool: "true or false",

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pipelines.sources.fields import Fields, expect
-from schemas import Document, InvalidInput, Question
+from trailforge.pipelines.sources.fields import Fields, expect
+from trailforge.schemas import Document, InvalidInput, Question
 
 NAME: str = "hotpotqa"
 KEYS = frozenset({"question", "context", "supporting_facts"})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipelines.sources.checks import check_question, distinct_aliases
-from pipelines.sources.fields import Fields
-from schemas import Document, Hop, InvalidInput, Question, from_dict
+from trailforge.pipelines.sources.checks import check_question, distinct_aliases
+from trailforge.pipelines.sources.fields import Fields
+from trailforge.schemas import Document, Hop, InvalidInput, Question, from_dict
 
 NAME: str = "jsonl"
 KEYS = frozenset({"question"})

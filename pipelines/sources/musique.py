@@ -12,9 +12,9 @@ A row as published, shortened:
 
 from __future__ import annotations
 
-from pipelines.sources.checks import check_question, distinct_aliases
-from pipelines.sources.fields import Fields
-from schemas import Document, Hop, InvalidInput, Question
+from trailforge.pipelines.sources.checks import check_question, distinct_aliases
+from trailforge.pipelines.sources.fields import Fields
+from trailforge.schemas import Document, Hop, InvalidInput, Question
 
 NAME: str = "musique"
 KEYS = frozenset({"question", "question_decomposition", "paragraphs"})

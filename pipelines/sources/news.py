@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.sources.columns import one_line, tidy
-from pipelines.sources.dates import iso_date
-from pipelines.sources.fields import Fields
-from schemas import SourceDocument
+from trailforge.pipelines.sources.columns import one_line, tidy
+from trailforge.pipelines.sources.dates import iso_date
+from trailforge.pipelines.sources.fields import Fields
+from trailforge.schemas import SourceDocument
 
 COLUMNS = frozenset({"id", "title", "date", "source", "text", "url"})
 """All that are read."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import regex
 
-from schemas import (
+from trailforge.schemas import (
     FactChain,
     FileEntry,
     InvalidInput,

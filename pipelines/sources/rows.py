@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from schemas import InvalidInput, parse_json
-from schemas.json_text import refuse_deep
-from schemas.text_files import LONGEST_ROW, TOO_LONG, is_too_long, limited_lines, unpacked
+from trailforge.schemas import InvalidInput, parse_json
+from trailforge.schemas.json_text import refuse_deep
+from trailforge.schemas.text_files import LONGEST_ROW, TOO_LONG, is_too_long, limited_lines, unpacked
 
 _HEAD = 4096
 _CHUNK = 1 << 20

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.sources.rows import InvalidRow, JsonRow
-from schemas import InvalidInput
-from schemas.text_files import LONGEST_ROW, TOO_LONG
+from trailforge.pipelines.sources.rows import InvalidRow, JsonRow
+from trailforge.schemas import InvalidInput
+from trailforge.schemas.text_files import LONGEST_ROW, TOO_LONG
 
 _DELIMITERS = ",;\t"
 _HEAD = 4096

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from pipelines.sources.fields import Fields, expect
-from pipelines.sources.hotpotqa import context_paragraphs
-from rewards import normalize_answer
-from schemas import Document, Hop, InvalidInput, Question
+from trailforge.pipelines.sources.fields import Fields, expect
+from trailforge.pipelines.sources.hotpotqa import context_paragraphs
+from trailforge.rewards import normalize_answer
+from trailforge.schemas import Document, Hop, InvalidInput, Question
 
 NAME: str = "2wikimultihopqa"
 KEYS = frozenset({"question", "evidences"})

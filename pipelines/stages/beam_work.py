@@ -8,9 +8,9 @@ from pathlib import Path
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.runners import check_runner, is_local, telling_line
-from pipelines.worker_errors import clear_errors, noted_error
-from schemas import ClusterError, TrailforgeError
+from trailforge.pipelines.runners import check_runner, is_local, telling_line
+from trailforge.pipelines.worker_errors import clear_errors, noted_error
+from trailforge.schemas import ClusterError, TrailforgeError
 
 
 def run_beam(folder: Path, beam_options: Sequence[str], build: Callable[[beam.Pipeline], None]) -> None:

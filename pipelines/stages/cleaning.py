@@ -19,10 +19,10 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import AsList, AsSingleton
 
-from inference import Usage
-from pipelines.accounting import stage
-from pipelines.bundling.content import ContentConfig, judge_content
-from pipelines.bundling.duplicates import (
+from trailforge.inference import Usage
+from trailforge.pipelines.accounting import stage
+from trailforge.pipelines.bundling.content import ContentConfig, judge_content
+from trailforge.pipelines.bundling.duplicates import (
     DuplicateConfig,
     Order,
     band_keys,
@@ -33,11 +33,11 @@ from pipelines.bundling.duplicates import (
     signature,
     verified,
 )
-from pipelines.bundling.normalise import line_keys, normalise_document, repeated_lines
-from pipelines.shards import Receipt, Shard, missing_shards, write_receipt, write_table
-from pipelines.stages.beam_work import run_beam
-from pipelines.worker_errors import noting
-from schemas import RejectedRow, SourceDocument, StageCount, Verdict, read_parquet, to_dict
+from trailforge.pipelines.bundling.normalise import line_keys, normalise_document, repeated_lines
+from trailforge.pipelines.shards import Receipt, Shard, missing_shards, write_receipt, write_table
+from trailforge.pipelines.stages.beam_work import run_beam
+from trailforge.pipelines.worker_errors import noting
+from trailforge.schemas import RejectedRow, SourceDocument, StageCount, Verdict, read_parquet, to_dict
 
 NAME = "clean"
 TABLE = "documents"

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import apache_beam as beam
 
-from inference import Usage
-from pipelines.accounting import stage
-from pipelines.bundles_config import EncoderConfig
-from pipelines.shards import Receipt, Shard, missing_shards, write_receipt, write_table
-from pipelines.stages.beam_work import run_beam
-from pipelines.worker_errors import noting
-from retrieval.dense import embedded_text
-from retrieval.encoder import Encoder
-from schemas import DocumentEmbedding, SourceDocument, read_parquet
+from trailforge.inference import Usage
+from trailforge.pipelines.accounting import stage
+from trailforge.pipelines.bundles_config import EncoderConfig
+from trailforge.pipelines.shards import Receipt, Shard, missing_shards, write_receipt, write_table
+from trailforge.pipelines.stages.beam_work import run_beam
+from trailforge.pipelines.worker_errors import noting
+from trailforge.retrieval.dense import embedded_text
+from trailforge.retrieval.encoder import Encoder
+from trailforge.schemas import DocumentEmbedding, SourceDocument, read_parquet
 
 NAME = "embed"
 TABLE = "embeddings"

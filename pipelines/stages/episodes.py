@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from filters.episodes import EpisodeFilterConfig, judge_episode
-from generators.r_search_episodes import EpisodeContext, make_episodes
-from generators.textualize import episode_sft_row
-from inference import Meter, ModelClient
-from pipelines.accounting import stage
-from pipelines.bundles_config import BundleRunConfig
-from pipelines.shards import ItemResult
-from pipelines.stages.cleaning import TABLE as DOCUMENTS
-from pipelines.stages.model_work import ModelSession, ModelWork, rejected_row
-from retrieval.plan_tools import Tools, open_tools
-from schemas import (
+from trailforge.filters.episodes import EpisodeFilterConfig, judge_episode
+from trailforge.generators.r_search_episodes import EpisodeContext, make_episodes
+from trailforge.generators.textualize import episode_sft_row
+from trailforge.inference import Meter, ModelClient
+from trailforge.pipelines.accounting import stage
+from trailforge.pipelines.bundles_config import BundleRunConfig
+from trailforge.pipelines.shards import ItemResult
+from trailforge.pipelines.stages.cleaning import TABLE as DOCUMENTS
+from trailforge.pipelines.stages.model_work import ModelSession, ModelWork, rejected_row
+from trailforge.retrieval.plan_tools import Tools, open_tools
+from trailforge.schemas import (
     BundleQuestion,
     RejectedRow,
     SearchEpisode,

@@ -14,19 +14,27 @@ from pathlib import Path
 import apache_beam as beam
 import numpy as np
 
-from inference import Usage
-from pipelines.accounting import stage
-from pipelines.bundling.clustering import Documents, PartBundles, Plan, bundle_part, check_packages, join, plan
-from pipelines.bundling.config import BundleConfig, Bundling
-from pipelines.bundling.measures import cohesion, document_frequencies, theme_words
-from pipelines.bundling.plots import bundle_sizes, map_of_documents
-from pipelines.files import output_errors, plain_files, unfinished_name, write_text
-from pipelines.plots import write_figure
-from pipelines.shards import Receipt, Shard, file_entry, missing_shards, write_receipt, write_table
-from pipelines.stages.beam_work import run_beam
-from pipelines.stages.embedding import TABLE as EMBEDDINGS
-from pipelines.worker_errors import noting
-from schemas import (
+from trailforge.inference import Usage
+from trailforge.pipelines.accounting import stage
+from trailforge.pipelines.bundling.clustering import (
+    Documents,
+    PartBundles,
+    Plan,
+    bundle_part,
+    check_packages,
+    join,
+    plan,
+)
+from trailforge.pipelines.bundling.config import BundleConfig, Bundling
+from trailforge.pipelines.bundling.measures import cohesion, document_frequencies, theme_words
+from trailforge.pipelines.bundling.plots import bundle_sizes, map_of_documents
+from trailforge.pipelines.files import output_errors, plain_files, unfinished_name, write_text
+from trailforge.pipelines.plots import write_figure
+from trailforge.pipelines.shards import Receipt, Shard, file_entry, missing_shards, write_receipt, write_table
+from trailforge.pipelines.stages.beam_work import run_beam
+from trailforge.pipelines.stages.embedding import TABLE as EMBEDDINGS
+from trailforge.pipelines.worker_errors import noting
+from trailforge.schemas import (
     Bundle,
     BundleInput,
     DocumentEmbedding,

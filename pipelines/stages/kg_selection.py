@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from filters.kg_questions import Asked, duplicate_question
-from inference import Usage
-from pipelines.accounting import stage
-from pipelines.files import write_text
-from pipelines.shards import Receipt, Shard, file_entry, missing_shards, write_receipt, write_table
-from pipelines.stages.model_work import rejected_row
-from pipelines.stages.selection import write_parts
-from schemas import FilterScore, KgQuestion, RejectedRow, Verdict, read_parquet, to_dict
+from trailforge.filters.kg_questions import Asked, duplicate_question
+from trailforge.inference import Usage
+from trailforge.pipelines.accounting import stage
+from trailforge.pipelines.files import write_text
+from trailforge.pipelines.shards import Receipt, Shard, file_entry, missing_shards, write_receipt, write_table
+from trailforge.pipelines.stages.model_work import rejected_row
+from trailforge.pipelines.stages.selection import write_parts
+from trailforge.schemas import FilterScore, KgQuestion, RejectedRow, Verdict, read_parquet, to_dict
 
 NAME = "select"
 TABLE = "kg_questions"

@@ -7,11 +7,11 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from inference import ModelClient, Prices, check_ledger, open_ledger
-from pipelines.config import RunConfig
-from pipelines.dataset import LEDGER
-from pipelines.shards import ItemResult
-from schemas import RejectedRow, Verdict
+from trailforge.inference import ModelClient, Prices, check_ledger, open_ledger
+from trailforge.pipelines.config import RunConfig
+from trailforge.pipelines.dataset import LEDGER
+from trailforge.pipelines.shards import ItemResult
+from trailforge.schemas import RejectedRow, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

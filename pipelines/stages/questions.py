@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from filters.bundles import judge_question
-from generators.bundle_writers import work_for
-from generators.document_bundles import BundleContext, seal
-from inference import Meter, ModelClient
-from pipelines.accounting import stage
-from pipelines.bundles_config import BundleRunConfig
-from pipelines.shards import ItemResult
-from pipelines.stages.embedding import encoder_of
-from pipelines.stages.model_work import ModelSession, ModelWork, rejected_row
-from retrieval import SentenceReader
-from schemas import BundleInput, BundleQuestion, RejectedRow, Verdict, to_dict
+from trailforge.filters.bundles import judge_question
+from trailforge.generators.bundle_writers import work_for
+from trailforge.generators.document_bundles import BundleContext, seal
+from trailforge.inference import Meter, ModelClient
+from trailforge.pipelines.accounting import stage
+from trailforge.pipelines.bundles_config import BundleRunConfig
+from trailforge.pipelines.shards import ItemResult
+from trailforge.pipelines.stages.embedding import encoder_of
+from trailforge.pipelines.stages.model_work import ModelSession, ModelWork, rejected_row
+from trailforge.retrieval import SentenceReader
+from trailforge.schemas import BundleInput, BundleQuestion, RejectedRow, Verdict, to_dict
 
 NAME, FILTER = "write", "filter"
 TABLE = "candidates"

@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from filters.bundles import contaminated, duplicate_question
-from filters.bundles.contaminated import Benchmarks, benchmarks_of
-from inference import Usage
-from pipelines.accounting import stage
-from pipelines.bundles_config import BundleRunConfig, SelectionConfig
-from pipelines.curriculum import in_order
-from pipelines.shards import Receipt, Shard, missing_shards, write_receipt, write_table
-from pipelines.sources.benchmarks import read_benchmark
-from pipelines.stages.embedding import encoder_of
-from pipelines.stages.model_work import rejected_row
-from pipelines.stages.questions import TABLE as CANDIDATES
-from retrieval.encoder import Encoder
-from schemas import BundleQuestion, FileEntry, FilterScore, RejectedRow, Verdict, read_parquet, to_dict
+from trailforge.filters.bundles import contaminated, duplicate_question
+from trailforge.filters.bundles.contaminated import Benchmarks, benchmarks_of
+from trailforge.inference import Usage
+from trailforge.pipelines.accounting import stage
+from trailforge.pipelines.bundles_config import BundleRunConfig, SelectionConfig
+from trailforge.pipelines.curriculum import in_order
+from trailforge.pipelines.shards import Receipt, Shard, missing_shards, write_receipt, write_table
+from trailforge.pipelines.sources.benchmarks import read_benchmark
+from trailforge.pipelines.stages.embedding import encoder_of
+from trailforge.pipelines.stages.model_work import rejected_row
+from trailforge.pipelines.stages.questions import TABLE as CANDIDATES
+from trailforge.retrieval.encoder import Encoder
+from trailforge.schemas import BundleQuestion, FileEntry, FilterScore, RejectedRow, Verdict, read_parquet, to_dict
 
 NAME = "select"
 TABLE = "bundle_questions"

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from retrieval.kg.columns import as_texts, grouped, offsets, save, save_texts
-from retrieval.kg.folding import name_words
-from retrieval.kg.gather import Gathered, NamedThings, codes_of
-from retrieval.kg.graph import both_ways, sorted_triples
-from retrieval.kg.hashing import bucket_bits
-from retrieval.kg.layout import building, write_manifest
-from retrieval.kg.names import save_names
-from retrieval.kg.sources import KgSource
-from schemas import InvalidInput, KgStats, RejectedRow, write_parquet
+from trailforge.retrieval.kg.columns import as_texts, grouped, offsets, save, save_texts
+from trailforge.retrieval.kg.folding import name_words
+from trailforge.retrieval.kg.gather import Gathered, NamedThings, codes_of
+from trailforge.retrieval.kg.graph import both_ways, sorted_triples
+from trailforge.retrieval.kg.hashing import bucket_bits
+from trailforge.retrieval.kg.layout import building, write_manifest
+from trailforge.retrieval.kg.names import save_names
+from trailforge.retrieval.kg.sources import KgSource
+from trailforge.schemas import InvalidInput, KgStats, RejectedRow, write_parquet
 
 REJECTED = "rejected.parquet"
 _CHUNK = 200_000

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from schemas import RetrievalError
+from trailforge.schemas import RetrievalError
 
 _SMALL = np.iinfo(np.uint32).max
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from inference import ChatTurn, Meter, Request, Sampling, ask_json
-from inference.structured import Client
-from schemas import KgTriple
-from schemas.chat_tokens import escape_chat_tokens
+from trailforge.inference import ChatTurn, Meter, Request, Sampling, ask_json
+from trailforge.inference.structured import Client
+from trailforge.schemas import KgTriple
+from trailforge.schemas.chat_tokens import escape_chat_tokens
 
 MAX_KEPT = 5
 PROMPT = "keep_triples.txt"
@@ -101,4 +101,4 @@ def filter_prompt(query: TripleQuery, offered: Sequence[KgTriple]) -> str:
 
 
 def _template() -> str:
-    return files("retrieval.kg").joinpath(PROMPT).read_text(encoding="utf-8")
+    return files("trailforge.retrieval.kg").joinpath(PROMPT).read_text(encoding="utf-8")

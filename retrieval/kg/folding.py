@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from retrieval.words import words_of
+from trailforge.retrieval.words import words_of
 
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 """Marks over and under Latin, Greek and Cyrillic letters. Those of other scripts tell words apart and stay."""

@@ -8,8 +8,8 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from retrieval.kg.columns import as_texts
-from schemas import InvalidInput, RejectedRow
+from trailforge.retrieval.kg.columns import as_texts
+from trailforge.schemas import InvalidInput, RejectedRow
 
 _CHUNK = 500_000
 _MOST_INVALID = 0.05

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from retrieval.kg.columns import load, offsets, save, stretch
+from trailforge.retrieval.kg.columns import load, offsets, save, stretch
 
 _COLUMNS = ("runs", "relations", "edges", "neighbours")
 

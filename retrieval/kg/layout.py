@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from retrieval.seals import is_as_sealed, sealed
-from schemas import (
+from trailforge.retrieval.seals import is_as_sealed, sealed
+from trailforge.schemas import (
     InvalidInput,
     KgStats,
     OutputError,

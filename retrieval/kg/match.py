@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from retrieval.kg.folding import Spellings, content_words, name_words
-from retrieval.kg.layout import reads
-from retrieval.kg.spelling import agreement
-from retrieval.kg.store import KgStore
-from schemas import EntityMatch, MatchKind, RelationMatch
+from trailforge.retrieval.kg.folding import Spellings, content_words, name_words
+from trailforge.retrieval.kg.layout import reads
+from trailforge.retrieval.kg.spelling import agreement
+from trailforge.retrieval.kg.store import KgStore
+from trailforge.schemas import EntityMatch, MatchKind, RelationMatch
 
 MIN_SCORE = 0.5
 """What agrees less is no match."""

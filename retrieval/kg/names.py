@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from retrieval.kg.columns import grouped, load, offsets, places, save, stretches
-from retrieval.kg.hashing import Keys, bits_of, bucket_bits, buckets, mix
-from retrieval.kg.vocabulary import MAX_EDITS, Variants, Vocabulary, save_vocabulary
+from trailforge.retrieval.kg.columns import grouped, load, offsets, places, save, stretches
+from trailforge.retrieval.kg.hashing import Keys, bits_of, bucket_bits, buckets, mix
+from trailforge.retrieval.kg.vocabulary import MAX_EDITS, Variants, Vocabulary, save_vocabulary
 
 _PER_BUCKET = 2
 _MOST_PAIRS = 1 << 16

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from retrieval.kg.gather import Gathered, NamedThings
-from retrieval.kg.table_rows import Row, has_header, table_rows, text_of
-from retrieval.kg.text_files import TextFile, members_of, readable
-from schemas import InvalidInput, parse_json
-from schemas.text_files import read_limited
+from trailforge.retrieval.kg.gather import Gathered, NamedThings
+from trailforge.retrieval.kg.table_rows import Row, has_header, table_rows, text_of
+from trailforge.retrieval.kg.text_files import TextFile, members_of, readable
+from trailforge.schemas import InvalidInput, parse_json
+from trailforge.schemas.text_files import read_limited
 
 INSTANCE_OF = "instance of"
 SUBCLASS_OF = "subclass of"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from schemas import RetrievalError
+from trailforge.schemas import RetrievalError
 
 
 def check_package() -> None:

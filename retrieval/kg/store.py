@@ -10,14 +10,14 @@ from typing import Literal
 
 import numpy as np
 
-from retrieval.kg.build import id_hash
-from retrieval.kg.columns import Texts, load, places
-from retrieval.kg.folding import Spellings, name_words
-from retrieval.kg.graph import Adjacency
-from retrieval.kg.hashing import bits_of
-from retrieval.kg.layout import check_hashes, check_once, raise_damage, read_manifest, reads
-from retrieval.kg.names import NameIndex
-from schemas import InvalidInput, KgEntity, KgTriple
+from trailforge.retrieval.kg.build import id_hash
+from trailforge.retrieval.kg.columns import Texts, load, places
+from trailforge.retrieval.kg.folding import Spellings, name_words
+from trailforge.retrieval.kg.graph import Adjacency
+from trailforge.retrieval.kg.hashing import bits_of
+from trailforge.retrieval.kg.layout import check_hashes, check_once, raise_damage, read_manifest, reads
+from trailforge.retrieval.kg.names import NameIndex
+from trailforge.schemas import InvalidInput, KgEntity, KgTriple
 
 Direction = Literal["out", "into"]
 """Which side of a triple an entity is on: `out` as its head, `into` as its tail."""

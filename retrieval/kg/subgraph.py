@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from retrieval.kg.columns import places, stretch
-from retrieval.kg.folding import content_words, name_words
-from retrieval.kg.graph import Adjacency
-from retrieval.kg.layout import reads
-from retrieval.kg.store import KgStore
-from schemas import InvalidInput, KgTriple, estimate_tokens
+from trailforge.retrieval.kg.columns import places, stretch
+from trailforge.retrieval.kg.folding import content_words, name_words
+from trailforge.retrieval.kg.graph import Adjacency
+from trailforge.retrieval.kg.layout import reads
+from trailforge.retrieval.kg.store import KgStore
+from trailforge.schemas import InvalidInput, KgTriple, estimate_tokens
 
 CountTokens = Callable[[str], int]
 _MOST_READ = 500

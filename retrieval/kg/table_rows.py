@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retrieval.kg.text_files import TextFile, readable
-from schemas import InvalidInput, parse_json
+from trailforge.retrieval.kg.text_files import TextFile, readable
+from trailforge.schemas import InvalidInput, parse_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from schemas import InvalidInput
-from schemas.text_files import TOO_LONG, is_too_long, limited_lines, unpacked
+from trailforge.schemas import InvalidInput
+from trailforge.schemas.text_files import TOO_LONG, is_too_long, limited_lines, unpacked
 
 
 @dataclass(frozen=True, slots=True)

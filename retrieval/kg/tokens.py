@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from retrieval.kg.subgraph import CountTokens
-from schemas import RetrievalError
+from trailforge.retrieval.kg.subgraph import CountTokens
+from trailforge.schemas import RetrievalError
 
 
 def tokenizer_of(model: str) -> CountTokens:

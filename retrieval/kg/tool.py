@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from retrieval.kg.match import match_entity, match_relation
-from retrieval.kg.store import KgStore
-from retrieval.kg.subgraph import CountTokens, SubgraphLimits, subgraph
-from schemas import EntityMatch, KgTriple, RelationMatch, estimate_tokens
+from trailforge.retrieval.kg.match import match_entity, match_relation
+from trailforge.retrieval.kg.store import KgStore
+from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, subgraph
+from trailforge.schemas import EntityMatch, KgTriple, RelationMatch, estimate_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from retrieval.kg.columns import Texts, load, save, save_texts, stretches
-from retrieval.kg.hashing import bits_of, bucket_bits, buckets, mix
-from retrieval.kg.spelling import edits
+from trailforge.retrieval.kg.columns import Texts, load, save, save_texts, stretches
+from trailforge.retrieval.kg.hashing import bits_of, bucket_bits, buckets, mix
+from trailforge.retrieval.kg.spelling import edits
 
 MAX_EDITS = 2
 _PREFIX = 7

@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from retrieval.web.feeds import feed_rows
-from retrieval.web.http import HttpConfig
-from schemas import InvalidInput, RequestRefused
+from trailforge.retrieval.web.feeds import feed_rows
+from trailforge.retrieval.web.http import HttpConfig
+from trailforge.schemas import InvalidInput, RequestRefused
 
 QUERY_URL = "https://export.arxiv.org/api/query"
 _WORDS = re.compile(r"[^\s\"():\[\]]+")

@@ -13,10 +13,10 @@ from typing import Any
 from xml.etree.ElementTree import Element, TreeBuilder, tostring
 from xml.parsers import expat
 
-from retrieval.web.html_text import html_to_text
-from retrieval.web.web_address import site_of
-from schemas import InvalidInput
-from schemas.text_files import LONGEST_ROW
+from trailforge.retrieval.web.html_text import html_to_text
+from trailforge.retrieval.web.web_address import site_of
+from trailforge.schemas import InvalidInput
+from trailforge.schemas.text_files import LONGEST_ROW
 
 _CHUNK = 1 << 20
 """Bytes. Expat looks at an unfinished tag from its start again with each of them."""

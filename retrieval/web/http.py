@@ -12,8 +12,8 @@ from urllib.parse import quote, quote_plus
 
 import aiohttp
 
-from inference.endpoint import retry_after
-from schemas import ProviderError, RequestRefused, ServerUnavailable, parse_json
+from trailforge.inference.endpoint import retry_after
+from trailforge.schemas import ProviderError, RequestRefused, ServerUnavailable, parse_json
 
 T = TypeVar("T")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from inference.keys import is_sendable
-from schemas import InvalidInput
+from trailforge.inference.keys import is_sendable
+from trailforge.schemas import InvalidInput
 
 
 def key_from(variable: str, provider: str) -> str:

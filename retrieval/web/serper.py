@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from schemas import parse_json
+from trailforge.schemas import parse_json
 
 KEY_VARIABLE = "SERPER_API_KEY"
 NEWS_URL = "https://google.serper.dev/news"

@@ -11,11 +11,11 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
-from retrieval.web.arxiv_api import QUERY_URL, all_words, arxiv_http, read_page
-from retrieval.web.http import HttpConfig, Provider
-from retrieval.web.keys import key_from
-from retrieval.web.serper import KEY_VARIABLE, NEWS_URL, SEARCH_URL, SerperHit, serper_hits
-from schemas import Passage, RequestRefused, RetrievalError
+from trailforge.retrieval.web.arxiv_api import QUERY_URL, all_words, arxiv_http, read_page
+from trailforge.retrieval.web.http import HttpConfig, Provider
+from trailforge.retrieval.web.keys import key_from
+from trailforge.retrieval.web.serper import KEY_VARIABLE, NEWS_URL, SEARCH_URL, SerperHit, serper_hits
+from trailforge.schemas import Passage, RequestRefused, RetrievalError
 
 _REMEMBERED = 10_000
 """Searches of one tool."""

@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import Any
 
-import cli
+from trailforge import cli
 
 _replace = os.replace
 

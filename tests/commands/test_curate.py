@@ -11,13 +11,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from commands import curate
-from flows.verdicts import refusals
-from inspector.decisions import LOG, read_decisions
-from pipelines.verify import verify_run
-from schemas import InvalidInput, RejectedRow, TrailforgeError, Trajectory, read_rows
 from tests.pipelines.conftest import finished_run, original_run  # noqa: F401 - fixtures
 from tests.pipelines.support import FinishedRun
+from trailforge.commands import curate
+from trailforge.flows.verdicts import refusals
+from trailforge.inspector.decisions import LOG, read_decisions
+from trailforge.pipelines.verify import verify_run
+from trailforge.schemas import InvalidInput, RejectedRow, TrailforgeError, Trajectory, read_rows
 
 root = typer.Typer()
 curate.register(root)

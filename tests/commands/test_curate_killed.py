@@ -12,14 +12,14 @@ from unittest import mock
 
 import pytest
 
-from inspector.decisions import append
-from pipelines.verify import verify_run
-from schemas import Decision, OutputError, Trajectory, read_rows
 from tests.commands.test_curate import run
 from tests.pipelines.conftest import finished_run, original_run  # noqa: F401 - fixtures
 from tests.pipelines.support import FinishedRun
 from tests.support.files import contents
 from tests.test_architecture import ROOT
+from trailforge.inspector.decisions import append
+from trailforge.pipelines.verify import verify_run
+from trailforge.schemas import Decision, OutputError, Trajectory, read_rows
 
 
 def killed(number: int, moment: str, folder: Path, out: Path) -> subprocess.CompletedProcess[str]:

@@ -11,9 +11,9 @@ import pytest
 import typer
 import yaml
 
-import cli
-from schemas import from_dict
-from training.launch import LaunchConfig, render
+from trailforge import cli
+from trailforge.schemas import from_dict
+from trailforge.training.launch import LaunchConfig, render
 
 DOCS = Path(__file__).parents[2] / "docs"
 ELIDED = "sets/all --preset msearcher --out trained/sft"

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import cli
-from flows.dry_run import stops
-from inference import Caps, Usage
 from tests.end_to_end.support import PRESET, ROOT
 from tests.support.world import write_questions
+from trailforge import cli
+from trailforge.flows.dry_run import stops
+from trailforge.inference import Caps, Usage
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_what_changes_a_run_that_is_there_is_refused(inputs: list[str], option: 
 def test_neither_prefect_nor_beam_is_loaded(inputs: list[str]) -> None:
     script = f"""
 import sys
-import cli
+from trailforge import cli
 try:
     cli.main({inputs!r})
 except SystemExit as end:

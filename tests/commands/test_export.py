@@ -8,9 +8,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from commands import export
-from schemas import InvalidInput, TrailforgeError
 from tests.support import finished_runs as made
+from trailforge.commands import export
+from trailforge.schemas import InvalidInput, TrailforgeError
 
 ASKED = [made.question(number) for number in range(4)]
 
@@ -73,6 +73,6 @@ def test_wrong_folders_are_one_line(tmp_path: Path, mcts: Path) -> None:
 
 def test_the_trainers_are_those_that_are_written() -> None:
     """The option's values and the writers."""
-    from training.exports import TRAINERS
+    from trailforge.training.exports import TRAINERS
 
     assert {trainer.value for trainer in export.Trainer} == set(TRAINERS)

@@ -9,8 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli import app
-from schemas import InvalidInput, TrailforgeError
+from trailforge.cli import app
+from trailforge.schemas import InvalidInput, TrailforgeError
 
 SAMPLE = Path(__file__).parents[2] / "sample_data" / "kg"
 

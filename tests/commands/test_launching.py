@@ -9,8 +9,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-import cli
-from schemas import InvalidInput
+from trailforge import cli
+from trailforge.schemas import InvalidInput
 
 SET = ["train", "rl", "my set", "--preset", "msearcher", "--out", "out/rl"]
 MORE = ["--documents", "a", "--documents", "b c", "--retrieval", "dense", "--seed", "3", "--no-importance-correction"]

@@ -12,15 +12,15 @@ from huggingface_hub import constants
 from huggingface_hub.utils import _http
 from typer.testing import CliRunner
 
-from commands import push
-from inference.ledger import SqliteLedger
-from pipelines.files import sha256_of
-from pipelines.pushing import TOKEN as VARIABLE
-from pipelines.verify import verify_run
-from schemas import CountMismatch, HubError, InvalidInput, TrailforgeError
 from tests.pipelines.conftest import finished_run, original_run  # noqa: F401 - fixtures
 from tests.pipelines.support import FinishedRun
 from tests.support.fake_hub import TOKEN, Hub, Repo, running_hub
+from trailforge.commands import push
+from trailforge.inference.ledger import SqliteLedger
+from trailforge.pipelines.files import sha256_of
+from trailforge.pipelines.pushing import TOKEN as VARIABLE
+from trailforge.pipelines.verify import verify_run
+from trailforge.schemas import CountMismatch, HubError, InvalidInput, TrailforgeError
 
 REPO = "ann/trails"
 root = typer.Typer()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli import app
-from schemas import InvalidInput, KgTrajectory, write_parquet
 from tests.filters.kg.test_reasons import FIRST, SECOND, episode
+from trailforge.cli import app
+from trailforge.schemas import InvalidInput, KgTrajectory, write_parquet
 
 EPISODE = episode(FIRST, SECOND)
 

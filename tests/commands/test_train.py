@@ -10,10 +10,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from commands import train
-from schemas import InvalidInput
 from tests.support.transcripts import cases
-from training.scoring import score_messages
+from trailforge.commands import train
+from trailforge.schemas import InvalidInput
+from trailforge.training.scoring import score_messages
 
 CHOSEN = [case for case in cases() if case.protocol == "react"]
 

@@ -13,16 +13,16 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from commands import training
-from retrieval import Encoder, build_index
-from retrieval.kg import build_kg, open_source
-from schemas import InvalidInput, Question, RetrievalError, SourceDocument
 from tests.support.bundle_rows import sample_documents
 from tests.support.finished_runs import write_run
 from tests.training.tiny import FACTS, SAMPLE, rl_rows, save_tiny_model, sft_rows, training_set
-from training.adapters.search_episodes import _opened, read_settings
-from training.config import SearchConfig, load_train_preset
-from training.searched import open_environment
+from trailforge.commands import training
+from trailforge.retrieval import Encoder, build_index
+from trailforge.retrieval.kg import build_kg, open_source
+from trailforge.schemas import InvalidInput, Question, RetrievalError, SourceDocument
+from trailforge.training.adapters.search_episodes import _opened, read_settings
+from trailforge.training.config import SearchConfig, load_train_preset
+from trailforge.training.searched import open_environment
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 app = typer.Typer()

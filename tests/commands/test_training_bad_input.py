@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-import cli
-from schemas import ChatMessage
 from tests.support import finished_runs as made
 from tests.support.files import restate
 from tests.training.tiny import SAMPLE, rl_rows, save_tiny_model, sft_rows, training_set
-from training.views import ViewConfig, make_training_set
+from trailforge import cli
+from trailforge.schemas import ChatMessage
+from trailforge.training.views import ViewConfig, make_training_set
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 ASKED = [made.question(number) for number in range(4)]
@@ -59,7 +59,7 @@ def trailforge(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
         raise SystemExit(exit_code)
 
     monkeypatch.setattr(cli, "_end", end)
-    monkeypatch.setattr("training.curves.drawn", lambda rows: b"")  # nobody looks
+    monkeypatch.setattr("trailforge.training.curves.drawn", lambda rows: b"")  # nobody looks
     monkeypatch.setenv("PREFECT_LOGGING_LEVEL", "CRITICAL")  # or all logs of this process would be disabled
 
     def run(*words: object) -> tuple[int, str]:

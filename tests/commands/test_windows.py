@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli import app
-from pipelines import window_status
-from pipelines.window_status import State, WindowStatus
-from schemas import InvalidInput, OutOfBand, TrailforgeError
 from tests.support.finished_runs import mcts_rows, mcts_run, question
+from trailforge.cli import app
+from trailforge.pipelines import window_status
+from trailforge.pipelines.window_status import State, WindowStatus
+from trailforge.schemas import InvalidInput, OutOfBand, TrailforgeError
 
 
 def run(*arguments: object) -> str:

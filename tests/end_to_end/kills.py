@@ -31,16 +31,6 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
-from pipelines.dataset import LEDGER, Dataset
-from pipelines.document_bundles import BUNDLES
-from pipelines.finish import read_manifest
-from pipelines.intake import INPUTS, read_settings
-from pipelines.kg_questions import KG_QUESTIONS
-from pipelines.kg_trajectories import KG
-from pipelines.mcts_trajectories import MCTS
-from pipelines.shards import RECEIPTS, receipt_path
-from pipelines.status import read_status
-from pipelines.verify import verify_run
 from tests.end_to_end.support import ROOT, prefect_server
 from tests.pipelines.kg_support import questions_file, searched_graph
 from tests.support.bundle_rows import sample_documents
@@ -49,6 +39,16 @@ from tests.support.files import digests
 from tests.support.kg_agent import paths_store
 from tests.support.model_server import running
 from tests.support.world import write_questions
+from trailforge.pipelines.dataset import LEDGER, Dataset
+from trailforge.pipelines.document_bundles import BUNDLES
+from trailforge.pipelines.finish import read_manifest
+from trailforge.pipelines.intake import INPUTS, read_settings
+from trailforge.pipelines.kg_questions import KG_QUESTIONS
+from trailforge.pipelines.kg_trajectories import KG
+from trailforge.pipelines.mcts_trajectories import MCTS
+from trailforge.pipelines.shards import RECEIPTS, receipt_path
+from trailforge.pipelines.status import read_status
+from trailforge.pipelines.verify import verify_run
 
 Stamps = dict[str, tuple[int, int]]
 """Inode and time of change (ns) of files, by path below the run's folder."""
@@ -215,7 +215,7 @@ class Site:
         arguments = [str(part) for option in options.items() for part in option]
         with (self.folder / f"{out.name}.log").open("a") as log:
             return subprocess.Popen(
-                [sys.executable, "cli.py", self.case.command, *arguments],
+                [sys.executable, "-m", "trailforge", self.case.command, *arguments],
                 cwd=ROOT, env={**os.environ, **self.environment, "PYTHONPATH": str(ROOT)}, text=True,
                 start_new_session=True, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip

@@ -100,7 +100,7 @@ def trailforge(
     assert "PREFECT_HOME" in os.environ
     inherited = {name: value for name, value in os.environ.items() if not (own_server and name == SERVER)}
     done = subprocess.run(
-        [sys.executable, "cli.py", *map(str, arguments)],
+        [sys.executable, "-m", "trailforge", *map(str, arguments)],
         cwd=ROOT,
         env={**inherited, "COLUMNS": "400", **(environment or {})},
         stdin=subprocess.DEVNULL,

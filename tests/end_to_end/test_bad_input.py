@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from inference import SqliteLedger
-from pipelines.dataset import LEDGER
-from pipelines.verify import verify_run
-from schemas import Manifest, RejectedRow, Trajectory, from_dict, read_parquet, read_rows, to_dict
 from tests.end_to_end.support import PRESET, ROOT, Ended, leftovers, trailforge
 from tests.support import world
 from tests.support.model_server import running, stats
+from trailforge.inference import SqliteLedger
+from trailforge.pipelines.dataset import LEDGER
+from trailforge.pipelines.verify import verify_run
+from trailforge.schemas import Manifest, RejectedRow, Trajectory, from_dict, read_parquet, read_rows, to_dict
 
 NOBODY = "http://127.0.0.1:9/v1"
 """The discard port: nothing answers."""

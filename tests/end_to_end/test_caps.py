@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.finish import MANIFEST
 from tests.end_to_end.support import PRESET, leftovers, trailforge
 from tests.support.model_server import running, stats
 from tests.support.world import write_questions
+from trailforge.pipelines.finish import MANIFEST
 
 pytestmark = pytest.mark.slow
 

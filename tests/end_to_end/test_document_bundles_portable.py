@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from flows.configuration import configuration_of
-from pipelines.bundles_config import BundleRunConfig
 from tests.end_to_end.support import ROOT, trailforge
 from tests.pipelines.bundles_support import begin_run, run_until
 from tests.support import cluster
 from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_documents
 from tests.support.files import contents
+from trailforge.flows.configuration import configuration_of
+from trailforge.pipelines.bundles_config import BundleRunConfig
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pipelines.dataset import LEDGER
-from pipelines.mcts_trajectories import TABLES
-from schemas import Question, read_rows, to_dict
 from tests.end_to_end.support import PRESET, ROOT, SERVER, trailforge
 from tests.support.model_server import fail_next, running
 from tests.support.world import write_questions
+from trailforge.pipelines.dataset import LEDGER
+from trailforge.pipelines.mcts_trajectories import TABLES
+from trailforge.schemas import Question, read_rows, to_dict
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +72,7 @@ def test_a_run_with_a_key_leaves_no_trace_of_it(
     with running(latency=0.1, log=tmp_path / "calls.log") as url:
         with log.open("w") as file:
             process = subprocess.Popen(
-                [sys.executable, "cli.py", *command, url],
+                [sys.executable, "-m", "trailforge", *command, url],
                 cwd=ROOT, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
             )  # fmt: skip
         while process.poll() is None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.sources import read_questions
-from schemas import KgQuestion, Question, read_rows
 from tests.end_to_end.support import Made, trailforge
 from tests.support.files import contents
+from trailforge.pipelines.sources import read_questions
+from trailforge.schemas import KgQuestion, Question, read_rows
 
 
 @pytest.mark.slow

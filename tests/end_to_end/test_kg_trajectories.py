@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas import ContrastivePair, KgTrajectory, SftRow, read_rows
 from tests.end_to_end.support import QUESTIONS, Made, trailforge
 from tests.support.files import contents
+from trailforge.schemas import ContrastivePair, KgTrajectory, SftRow, read_rows
 
 
 def rows(folder: Path, table: str, record: type) -> list:

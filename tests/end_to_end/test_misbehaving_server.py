@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from inference import SqliteLedger
-from pipelines.dataset import LEDGER
-from pipelines.verify import verify_run
 from tests.end_to_end.support import PRESET, leftovers, trailforge
 from tests.inference import misbehaving as bad
 from tests.support import world
+from trailforge.inference import SqliteLedger
+from trailforge.pipelines.dataset import LEDGER
+from trailforge.pipelines.verify import verify_run
 
 pytestmark = pytest.mark.slow
 

@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from pipelines.verify import verify_run
-from pipelines.windows import RUNS, read_window
-from schemas import KgTrajectory, Trajectory, read_rows
 from tests.end_to_end.support import POOL, ROOT, Site
 from tests.support import nightly_world
 from tests.support.bundle_world import write_documents
 from tests.support.cluster import children
 from tests.support.model_server import running
+from trailforge.pipelines.verify import verify_run
+from trailforge.pipelines.windows import RUNS, read_window
+from trailforge.schemas import KgTrajectory, Trajectory, read_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.mcts_trajectories import TABLES
-from pipelines.verify import verify_run
 from tests.end_to_end.support import trailforge
 from tests.support import cluster
 from tests.support.files import digests
 from tests.support.model_server import running, stats
 from tests.support.world import write_questions
+from trailforge.pipelines.mcts_trajectories import TABLES
+from trailforge.pipelines.verify import verify_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -17,15 +17,15 @@ from pathlib import Path
 
 import pytest
 
-from inference.ledgers import PASSWORD_VARIABLE, URL_VARIABLE
-from pipelines.dataset import LEDGER
-from pipelines.finish import read_manifest
-from pipelines.mcts_trajectories import TABLES
-from schemas import SearchTree, read_rows
 from tests.end_to_end.kills import Stamps, changed_files, finished_files
 from tests.support import cluster, postgres
 from tests.support.files import digests
 from tests.support.world import write_questions
+from trailforge.inference.ledgers import PASSWORD_VARIABLE, URL_VARIABLE
+from trailforge.pipelines.dataset import LEDGER
+from trailforge.pipelines.finish import read_manifest
+from trailforge.pipelines.mcts_trajectories import TABLES
+from trailforge.schemas import SearchTree, read_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -93,7 +93,8 @@ class Site:
             environment |= {URL_VARIABLE: self.ledger(out), PASSWORD_VARIABLE: self.database.password}
         with (self.folder / f"{out.name}.log").open("a") as log:
             return subprocess.Popen(
-                [sys.executable, "cli.py", "mcts-trajectories", *arguments, "--model", self.model.url, "--out", out,
+                [sys.executable, "-m", "trailforge", "mcts-trajectories", *arguments,
+                 "--model", self.model.url, "--out", out,
                  *(workers.options if workers else ())],
                 cwd=ROOT, env=environment, text=True, start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
@@ -145,7 +146,7 @@ class Site:
         """Calls in the run's ledger."""
         import asyncio
 
-        from inference import PostgresLedger
+        from trailforge.inference import PostgresLedger
 
         async def entries() -> int:
             ledger = PostgresLedger(self.ledger(out), self.database.password)

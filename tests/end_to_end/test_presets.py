@@ -9,13 +9,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from cli import app
-from pipelines.finish import MANIFEST
-from presets import load_preset
 from tests.end_to_end.support import trailforge
 from tests.pipelines.kg_support import questions_file, searched_graph
 from tests.support import world
 from tests.support.model_server import running
+from trailforge.cli import app
+from trailforge.pipelines.finish import MANIFEST
+from trailforge.presets import load_preset
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_model]
 COUNT = 2

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.verify import verify_run
 from tests.end_to_end.support import DEPLOYMENTS, POOL, PRESET, Site
 from tests.support.model_server import running
 from tests.support.world import write_questions
+from trailforge.pipelines.verify import verify_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

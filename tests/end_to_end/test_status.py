@@ -41,7 +41,7 @@ def test_status_of_a_run_that_is_killed_half_way_and_goes_on(tmp_path: Path) -> 
         arguments = ("mcts-trajectories", "--questions", questions, "--out", out, "--model", url)
         command = [*arguments, "--preset", tmp_path / "preset.yaml"]
         process = subprocess.Popen(
-            [sys.executable, "cli.py", *map(str, command)],
+            [sys.executable, "-m", "trailforge", *map(str, command)],
             cwd=ROOT, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip

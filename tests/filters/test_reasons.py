@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from filters import (
+from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, QUESTION, SECOND, step, trajectory
+from trailforge.filters import (
     FilterConfig,
     answer_correctness,
     answer_leaked,
@@ -24,8 +25,7 @@ from filters import (
     unresolved_reference,
     wrong_intermediate,
 )
-from schemas import Message
-from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, QUESTION, SECOND, step, trajectory
+from trailforge.schemas import Message
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from prefect.settings import Settings
 
-from cli import _silent_prefect
-from flows.doctor import examine, prefect_server, telemetry
-from pipelines.doctor import Finding
-from schemas import InvalidInput
 from tests.end_to_end.support import PRESET, ROOT, trailforge
 from tests.support.kg_agent import paths_store
 from tests.support.model_server import running, stats
+from trailforge.cli import _silent_prefect
+from trailforge.flows.doctor import examine, prefect_server, telemetry
+from trailforge.pipelines.doctor import Finding
+from trailforge.schemas import InvalidInput
 
 NOBODY = "http://127.0.0.1:9"
 SECRET = "sk-not-to-be-seen"

@@ -13,14 +13,14 @@ from prefect import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.client.schemas.objects import Artifact
 
-from flows import mcts_trajectories as module
-from flows.mcts_trajectories import configured, mcts_trajectories
-from pipelines.dataset import LEDGER
-from pipelines.finish import MANIFEST
-from pipelines.mcts_trajectories import MctsSession, MctsWork
-from schemas import InvalidInput, Manifest, ProviderError, ServerUnavailable
 from tests.support.model_server import fail_next, running, stats
 from tests.support.world import write_questions
+from trailforge.flows import mcts_trajectories as module
+from trailforge.flows.mcts_trajectories import configured, mcts_trajectories
+from trailforge.pipelines.dataset import LEDGER
+from trailforge.pipelines.finish import MANIFEST
+from trailforge.pipelines.mcts_trajectories import MctsSession, MctsWork
+from trailforge.schemas import InvalidInput, Manifest, ProviderError, ServerUnavailable
 
 pytestmark = pytest.mark.slow
 

@@ -14,14 +14,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cli import app
-from flows import nightly as module
-from flows.nightly import nightly
-from inspector.patterns import append_pattern
-from pipelines import windows
-from pipelines.files import exclusive
-from pipelines.windows import Window, WindowPlan, read_window
-from schemas import (
+from tests.support import nightly_world
+from tests.support.bundle_world import write_documents
+from tests.support.files import contents
+from tests.support.model_server import running, stats
+from trailforge.cli import app
+from trailforge.flows import nightly as module
+from trailforge.flows.nightly import nightly
+from trailforge.inspector.patterns import append_pattern
+from trailforge.pipelines import windows
+from trailforge.pipelines.files import exclusive
+from trailforge.pipelines.windows import Window, WindowPlan, read_window
+from trailforge.schemas import (
     PATTERNS_LOG,
     InvalidInput,
     OutOfBand,
@@ -33,10 +37,6 @@ from schemas import (
     from_dict,
     read_rows,
 )
-from tests.support import nightly_world
-from tests.support.bundle_world import write_documents
-from tests.support.files import contents
-from tests.support.model_server import running, stats
 
 pytestmark = pytest.mark.slow
 

@@ -12,19 +12,19 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from flows.runs import carried_out, run_shown, with_redo
-from inference import Usage
-from pipelines.config import MctsRunConfig
-from pipelines.files import sha256_of
-from pipelines.finish import CARD, MANIFEST, read_manifest
-from pipelines.intake import Settings, config_of, read_settings, write_settings
-from pipelines.mcts_trajectories import MCTS, take_in
-from pipelines.progress import read_begun
-from pipelines.shards import Receipt, receipt_path, run_pipeline, write_receipt
-from pipelines.verify import verify_run
-from schemas import Manifest, OutputError
 from tests.pipelines.support import CONFIG, IN_PROCESS, ScriptedWork, make_run, questions_file
 from tests.support.files import contents
+from trailforge.flows.runs import carried_out, run_shown, with_redo
+from trailforge.inference import Usage
+from trailforge.pipelines.config import MctsRunConfig
+from trailforge.pipelines.files import sha256_of
+from trailforge.pipelines.finish import CARD, MANIFEST, read_manifest
+from trailforge.pipelines.intake import Settings, config_of, read_settings, write_settings
+from trailforge.pipelines.mcts_trajectories import MCTS, take_in
+from trailforge.pipelines.progress import read_begun
+from trailforge.pipelines.shards import Receipt, receipt_path, run_pipeline, write_receipt
+from trailforge.pipelines.verify import verify_run
+from trailforge.schemas import Manifest, OutputError
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def start(out: Path, monkeypatch: pytest.MonkeyPatch, *, redo: bool = False) -> 
         scripted = ScriptedWork(folder=str(out), run_id=settings.run_id, config=config)
         run_pipeline(scripted, out, settings.shards, IN_PROCESS)
 
-    monkeypatch.setattr("flows.runs.publish", lambda manifest: None)
+    monkeypatch.setattr("trailforge.flows.runs.publish", lambda manifest: None)
     source = out.parent / "questions.jsonl"
     manifest = carried_out(
         out,
@@ -95,7 +95,7 @@ def test_a_second_redo_that_was_killed_while_rows_were_dropped(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-        patch.setattr(f"flows.runs.{killed_in}", killed)
+        patch.setattr(f"trailforge.flows.runs.{killed_in}", killed)
         start(out, patch, redo=True)
     assert not list(out.glob("shards/*.json"))
     manifest, times = start(out, monkeypatch, redo=goes_on_with_redo)
@@ -158,7 +158,7 @@ def test_a_stale_receipt_counts_as_not_finished_and_goes_before_its_shard_runs(
         assert not path.exists()
         write_receipt(out, Receipt(shard=first.name, files=(), stages=(), usage=Usage(), made_of="now"))
 
-    monkeypatch.setattr("flows.runs.shown", watch)
+    monkeypatch.setattr("trailforge.flows.runs.shown", watch)
     run_shown(out, [stage], stage.name, run, is_counted=False)
     assert shown == [sum(shard.rows for shard in others), settings.items]
 

@@ -15,17 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from flows.document_bundles import document_bundles
-from flows.kg_questions import kg_questions
-from flows.kg_trajectories import kg_trajectories
-from flows.mcts_trajectories import mcts_trajectories
-from pipelines.datasets import dataset_of
-from pipelines.files import sha256_of
-from pipelines.finish import CARD, MANIFEST, finished_run, read_manifest
-from pipelines.intake import SETTINGS
-from pipelines.shards import read_receipt, receipt_path
-from pipelines.verify import verify_run
-from schemas import Manifest, OutputError
 from tests.pipelines.kg_support import questions_file, searched_graph
 from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_documents
@@ -33,6 +22,17 @@ from tests.support.files import contents
 from tests.support.kg_agent import paths_store
 from tests.support.model_server import running, stats
 from tests.support.world import write_questions
+from trailforge.flows.document_bundles import document_bundles
+from trailforge.flows.kg_questions import kg_questions
+from trailforge.flows.kg_trajectories import kg_trajectories
+from trailforge.flows.mcts_trajectories import mcts_trajectories
+from trailforge.pipelines.datasets import dataset_of
+from trailforge.pipelines.files import sha256_of
+from trailforge.pipelines.finish import CARD, MANIFEST, finished_run, read_manifest
+from trailforge.pipelines.intake import SETTINGS
+from trailforge.pipelines.shards import read_receipt, receipt_path
+from trailforge.pipelines.verify import verify_run
+from trailforge.schemas import Manifest, OutputError
 
 pytestmark = pytest.mark.slow
 
@@ -218,7 +218,7 @@ def test_a_replacement_that_was_killed_goes_on(lab: Lab, tmp_path: Path, monkeyp
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("flows.runs.write_settings", killed)
+        patch.setattr("trailforge.flows.runs.write_settings", killed)
         lab.run("mcts_trajectories", out, limit=3, replace_run=True)
     assert not list(out.glob("trees/*")) and (out / SETTINGS).exists()
     lab.run("mcts_trajectories", out, limit=3, replace_run=True)
@@ -363,7 +363,7 @@ def test_a_whole_finished_run_is_read_once_and_stays_as_it_is(
         read[path] += 1
         return sha256_of(path)
 
-    monkeypatch.setattr("pipelines.files.sha256_of", counted)
+    monkeypatch.setattr("trailforge.pipelines.files.sha256_of", counted)
     lab.run("document_bundles", out)
     assert contents(out) == before and "made again" not in capfd.readouterr().err
     assert {path for path in out.glob("*/*.parquet")} <= read.keys()

@@ -13,12 +13,12 @@ import pytest
 import yaml
 from prefect.testing.utilities import prefect_test_harness
 
-from flows.train import make_set, train
-from presets import load_training_preset
-from schemas import CountMismatch, InvalidInput
 from tests.pipelines.support import make_run, questions_file
 from tests.training.tiny import save_tiny_model
-from training.views import ViewConfig
+from trailforge.flows.train import make_set, train
+from trailforge.presets import load_training_preset
+from trailforge.schemas import CountMismatch, InvalidInput
+from trailforge.training.views import ViewConfig
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

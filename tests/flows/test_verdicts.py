@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 import regex
 
-from flows.mcts_trajectories import mcts_trajectories
-from flows.verdicts import awaits_curation, copied, copies, refusals
-from inspector.decisions import append
-from inspector.patterns import append_pattern
-from pipelines.files import sha256_of
-from pipelines.verify import verify_run
-from schemas import (
+from tests.support.model_server import running, stats
+from tests.support.world import write_questions
+from trailforge.flows.mcts_trajectories import mcts_trajectories
+from trailforge.flows.verdicts import awaits_curation, copied, copies, refusals
+from trailforge.inspector.decisions import append
+from trailforge.inspector.patterns import append_pattern
+from trailforge.pipelines.files import sha256_of
+from trailforge.pipelines.verify import verify_run
+from trailforge.schemas import (
     DECISIONS_LOG,
     PATTERNS_LOG,
     Decision,
@@ -26,8 +28,6 @@ from schemas import (
     ServerUnavailable,
     read_rows,
 )
-from tests.support.model_server import running, stats
-from tests.support.world import write_questions
 
 WHEN = "2026-01-01T00:00:00.000000Z"
 

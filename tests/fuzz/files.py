@@ -12,24 +12,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from inspector.decisions import append, merged, read_decisions
-from inspector.patterns import read_patterns, refused_patterns
-from pipelines.sources import read_questions
-from pipelines.sources.benchmarks import read_benchmark
-from pipelines.sources.columns import parse_column_map
-from pipelines.sources.documents import read_documents
-from presets import load_bands, load_preset, load_training_preset
-from retrieval.corpus import read_corpus
-from retrieval.kg.gather import Gathered
-from retrieval.kg.sources import open_source
-from retrieval.web.arxiv_api import read_page
-from rewards.presets import REWARD_PRESETS
-from schemas import Decision, InvalidInput, PatternDecision, RequestRefused, read_parquet, to_dict, to_table
-from schemas import Question as Record
-from schemas.text_files import LONGEST_ROW
 from tests.fuzz.target import Target, text_of
-from training.score_file import score_file
-from training.views.benchmarks import read_benchmarks
+from trailforge.inspector.decisions import append, merged, read_decisions
+from trailforge.inspector.patterns import read_patterns, refused_patterns
+from trailforge.pipelines.sources import read_questions
+from trailforge.pipelines.sources.benchmarks import read_benchmark
+from trailforge.pipelines.sources.columns import parse_column_map
+from trailforge.pipelines.sources.documents import read_documents
+from trailforge.presets import load_bands, load_preset, load_training_preset
+from trailforge.retrieval.corpus import read_corpus
+from trailforge.retrieval.kg.gather import Gathered
+from trailforge.retrieval.kg.sources import open_source
+from trailforge.retrieval.web.arxiv_api import read_page
+from trailforge.rewards.presets import REWARD_PRESETS
+from trailforge.schemas import Decision, InvalidInput, PatternDecision, RequestRefused, read_parquet, to_dict, to_table
+from trailforge.schemas import Question as Record
+from trailforge.schemas.text_files import LONGEST_ROW
+from trailforge.training.score_file import score_file
+from trailforge.training.views.benchmarks import read_benchmarks
 
 _JSON = (
     b"{", b"}", b"[", b"]", b'"', b",", b":", b"null", b"true", b"1", b"-1e999", b"NaN", b'"\\ud800"', b"\n", b" ",

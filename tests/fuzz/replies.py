@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from inference import structured
-from inference.vllm_metrics import parse_metrics
-from pipelines.bundling.normalise import normalise
-from pipelines.sources.dates import iso_date
-from protocols import base, graph_r1, kg_search, nl_dag, r_search, react, repair, search_r1
-from protocols.grammar import Grammar
-from retrieval.sentences import split_sentences
-from retrieval.web.html_text import html_to_text
-from retrieval.web.serper import serper_hits
-from retrieval.web.web_address import canonical_url
-from schemas import InvalidInput, MalformedReply, Message, ServerUnavailable
 from tests.fuzz.target import Target, text_of
-from training.transcripts import read_transcript, split_text
+from trailforge.inference import structured
+from trailforge.inference.vllm_metrics import parse_metrics
+from trailforge.pipelines.bundling.normalise import normalise
+from trailforge.pipelines.sources.dates import iso_date
+from trailforge.protocols import base, graph_r1, kg_search, nl_dag, r_search, react, repair, search_r1
+from trailforge.protocols.grammar import Grammar
+from trailforge.retrieval.sentences import split_sentences
+from trailforge.retrieval.web.html_text import html_to_text
+from trailforge.retrieval.web.serper import serper_hits
+from trailforge.retrieval.web.web_address import canonical_url
+from trailforge.schemas import InvalidInput, MalformedReply, Message, ServerUnavailable
+from trailforge.training.transcripts import read_transcript, split_text
 
 _TAGS = (
     *(f"{bracket}{tag}>".encode() for tag in base.TAGS for bracket in ("<", "</")), b"< /", b"<", b">",

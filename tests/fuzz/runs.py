@@ -8,14 +8,14 @@ from pathlib import Path
 
 import zstandard
 
-from inference import Usage
-from inference.entries import packed, unpacked
-from inference.request import ChatTurn, Reply, Request, Sampling
-from pipelines.finish import read_manifest
-from pipelines.intake import read_settings
-from pipelines.shards import Receipt, Shard, load_receipt
-from schemas import FileEntry, InvalidInput, Manifest, OutputError, to_dict, version_of
 from tests.fuzz.target import Target
+from trailforge.inference import Usage
+from trailforge.inference.entries import packed, unpacked
+from trailforge.inference.request import ChatTurn, Reply, Request, Sampling
+from trailforge.pipelines.finish import read_manifest
+from trailforge.pipelines.intake import read_settings
+from trailforge.pipelines.shards import Receipt, Shard, load_receipt
+from trailforge.schemas import FileEntry, InvalidInput, Manifest, OutputError, to_dict, version_of
 
 _TOKENS = (
     *(b"{", b"}", b"[", b"]", b'"', b",", b":", b"null", b"true", b"-1", b"1.5", b"NaN", b"9" * 400, b"\xff", b"{}"),

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from filters.bundles import BundleFilterConfig, judge_question
-from generators.bundle_steps import StepWork, draft_of
-from generators.bundle_writers import work_for
-from generators.document_bundles import BundleContext, BundleWork, BundleWriterConfig
-from generators.steps.composing import GAP, Asked
-from generators.steps.joining import Bridge, Joined
-from inference import Prices, Request
-from inference.scripted import prompt_text
-from protocols import nl_dag
-from schemas import Bundle, BundleInput, SourceDocument
 from tests.support.cut_replies import CutModel
+from trailforge.filters.bundles import BundleFilterConfig, judge_question
+from trailforge.generators.bundle_steps import StepWork, draft_of
+from trailforge.generators.bundle_writers import work_for
+from trailforge.generators.document_bundles import BundleContext, BundleWork, BundleWriterConfig
+from trailforge.generators.steps.composing import GAP, Asked
+from trailforge.generators.steps.joining import Bridge, Joined
+from trailforge.inference import Prices, Request
+from trailforge.inference.scripted import prompt_text
+from trailforge.protocols import nl_dag
+from trailforge.schemas import Bundle, BundleInput, SourceDocument
 
 LIGHTS = SourceDocument(
     id="news:1", source="news", kind="news", title="Two lights",

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from filters.bundles import BundleFilterConfig, judge_question
-from generators.document_bundles import BundleWork, complexity_of, plan_of, seal
-from protocols import nl_dag
-from schemas import MalformedReply, PlanEdge
 from tests.filters.bundles.support import PAPER, STREET, question
 from tests.support.bundle_drafts import ITEM, SOUND, hop, work
 from tests.support.cut_replies import CutModel
+from trailforge.filters.bundles import BundleFilterConfig, judge_question
+from trailforge.generators.document_bundles import BundleWork, complexity_of, plan_of, seal
+from trailforge.protocols import nl_dag
+from trailforge.schemas import MalformedReply, PlanEdge
 
 TWO_OPTIONS = {"type": "single_choice", "options": ["Bergen", "Oslo"], "correct": ["A"]}
 

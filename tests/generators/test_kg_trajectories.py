@@ -10,13 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filters.kg import SelectionConfig, contrastive_pairs, select
-from generators.kg.choices import name_choices, relation_choices, some_of
-from generators.kg.config import KgContext
-from generators.kg.rows import holds_format
-from generators.kg.thoughts import Thoughts, listed
-from generators.kg.tool import SearchTool
-from generators.kg_trajectories import (
+from tests.support.cut_replies import CutModel
+from tests.support.kg_episodes import BORN, DIED, DIRECTOR, ENTITIES, TRIPLES, agent, context, store, turn
+from tests.support.rows import QUESTION
+from trailforge.filters.kg import SelectionConfig, contrastive_pairs, select
+from trailforge.generators.kg.choices import name_choices, relation_choices, some_of
+from trailforge.generators.kg.config import KgContext
+from trailforge.generators.kg.rows import holds_format
+from trailforge.generators.kg.thoughts import Thoughts, listed
+from trailforge.generators.kg.tool import SearchTool
+from trailforge.generators.kg_trajectories import (
     KgGeneratorConfig,
     KgPromptNames,
     ReadingConfig,
@@ -24,19 +27,19 @@ from generators.kg_trajectories import (
     reward_of,
     tells_its_steps,
 )
-from generators.prompts import load_pools
-from generators.textualize import kg_sft_row
-from inference import Meter, Request
-from inference.scripted import Script, prompt_text
-from pipelines.kg_config import KgRunConfig
-from pipelines.kg_trajectories import episodes_of
-from protocols.episodes import EpisodeConfig, run_episode
-from protocols.kg_search import GRAMMAR, score
-from retrieval import RetrievalConfig, open_retrieval
-from retrieval.kg import KgStore
-from rewards import mentions
-from rewards.dynasearcher import PAPER
-from schemas import (
+from trailforge.generators.prompts import load_pools
+from trailforge.generators.textualize import kg_sft_row
+from trailforge.inference import Meter, Request
+from trailforge.inference.scripted import Script, prompt_text
+from trailforge.pipelines.kg_config import KgRunConfig
+from trailforge.pipelines.kg_trajectories import episodes_of
+from trailforge.protocols.episodes import EpisodeConfig, run_episode
+from trailforge.protocols.kg_search import GRAMMAR, score
+from trailforge.retrieval import RetrievalConfig, open_retrieval
+from trailforge.retrieval.kg import KgStore
+from trailforge.rewards import mentions
+from trailforge.rewards.dynasearcher import PAPER
+from trailforge.schemas import (
     Document,
     Hop,
     InvalidInput,
@@ -51,9 +54,6 @@ from schemas import (
     to_table,
     write_parquet,
 )
-from tests.support.cut_replies import CutModel
-from tests.support.kg_episodes import BORN, DIED, DIRECTOR, ENTITIES, TRIPLES, agent, context, store, turn
-from tests.support.rows import QUESTION
 
 GOOD = (DIRECTOR, BORN, turn("Vienna it is.", answer="Vienna"))
 WRONG = (DIRECTOR, DIED, turn("It is Beverly Hills.", answer="Beverly Hills"))

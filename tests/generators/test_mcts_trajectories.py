@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from filters import FilterConfig, first_rejection, judge_trajectory
-from generators.mcts_trajectories import Context, Generated, GeneratorConfig, generate
-from inference import Prices, Request
-from inference.scripted import ScriptedModel, prompt_text
-from mcts.rollout import RolloutConfig
-from mcts.search import SearchConfig
-from retrieval import RetrievalConfig, open_retrieval
-from schemas import Question, Trajectory
 from tests.support import world
+from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
+from trailforge.generators.mcts_trajectories import Context, Generated, GeneratorConfig, generate
+from trailforge.inference import Prices, Request
+from trailforge.inference.scripted import ScriptedModel, prompt_text
+from trailforge.mcts.rollout import RolloutConfig
+from trailforge.mcts.search import SearchConfig
+from trailforge.retrieval import RetrievalConfig, open_retrieval
+from trailforge.schemas import Question, Trajectory
 
 PERFECT = world.Model()
 

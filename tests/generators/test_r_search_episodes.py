@@ -11,19 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filters.episodes import EpisodeFilterConfig, judge_episode
-from generators.prompts import load_pools
-from generators.r_search_episodes import EpisodeConfig, EpisodeContext, make_episodes
-from generators.search_thoughts import names_in, think
-from generators.textualize import episode_sft_row
-from inference import Meter, Reply, Request
-from inference.scripted import ScriptedModel
-from inference.thoughts import ThoughtReader
-from mcts.asker import Client
-from protocols import nl_dag, r_search
-from retrieval import Tools, local_tools
-from rewards import mentions
-from schemas import (
+from tests.support.bundle_rows import CHURCH, INSTRUMENT, ISLAND, QUESTIONS, WHEEL, sample_documents
+from trailforge.filters.episodes import EpisodeFilterConfig, judge_episode
+from trailforge.generators.prompts import load_pools
+from trailforge.generators.r_search_episodes import EpisodeConfig, EpisodeContext, make_episodes
+from trailforge.generators.search_thoughts import names_in, think
+from trailforge.generators.textualize import episode_sft_row
+from trailforge.inference import Meter, Reply, Request
+from trailforge.inference.scripted import ScriptedModel
+from trailforge.inference.thoughts import ThoughtReader
+from trailforge.mcts.asker import Client
+from trailforge.protocols import nl_dag, r_search
+from trailforge.retrieval import Tools, local_tools
+from trailforge.rewards import mentions
+from trailforge.schemas import (
     BundleQuestion,
     Passage,
     PlanEdge,
@@ -34,7 +35,6 @@ from schemas import (
     read_parquet,
     write_parquet,
 )
-from tests.support.bundle_rows import CHURCH, INSTRUMENT, ISLAND, QUESTIONS, WHEEL, sample_documents
 
 FILTERS = EpisodeFilterConfig(min_reward=0.8, min_evidence=1.0)
 FULL = RSearchReward(total=1.0, format=1.0, dag=1.0, answer=1.0)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from generators.mcts_trajectories import GeneratorConfig
-from generators.rehearsal import StageEstimate, count_tokens, rehearse
-from inference import Prices, Usage
-from mcts.search import SearchConfig
-from retrieval import RetrievalConfig
-from schemas import Question
 from tests.support.world import question
+from trailforge.generators.mcts_trajectories import GeneratorConfig
+from trailforge.generators.rehearsal import StageEstimate, count_tokens, rehearse
+from trailforge.inference import Prices, Usage
+from trailforge.mcts.search import SearchConfig
+from trailforge.retrieval import RetrievalConfig
+from trailforge.schemas import Question
 
 QUESTIONS = [question(n, 2 + n % 2) for n in range(12)]
 RETRIEVAL = RetrievalConfig(kind="bm25")
@@ -64,9 +64,9 @@ def test_tokens_are_counted_by_words_digits_and_marks(text: str, tokens: int) ->
 
 async def test_the_demo_comes_out_as_it_was_measured() -> None:
     """A run with the embedded model: 824 calls, 208,943 prompt tokens, 3,931 others."""
-    from pipelines.config import MctsRunConfig, read_config
-    from pipelines.estimate import estimate
-    from presets import load_preset
+    from trailforge.pipelines.config import MctsRunConfig, read_config
+    from trailforge.pipelines.estimate import estimate
+    from trailforge.presets import load_preset
 
     source = Path(__file__).parents[2] / "sample_data" / "musique_style_questions.jsonl"
     estimated = await estimate(source, read_config(MctsRunConfig, load_preset("demo"), source="demo"), None)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generators import textualize
-from generators.prompts import CONNECTIVES, Sentences, load_pools
-from generators.textualize import sft_rows
-from protocols import react
-from schemas import Trajectory
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, SECOND, step, trajectory
+from trailforge.generators import textualize
+from trailforge.generators.prompts import CONNECTIVES, Sentences, load_pools
+from trailforge.generators.textualize import sft_rows
+from trailforge.protocols import react
+from trailforge.schemas import Trajectory
 
 OTHER_PLAN = ("Who directed Metropolis?", "In which city did #1 die?")
 WRONG_TURN = step(1, "In which city did Fritz Lang die?", "Beverly Hills", "1", plan=OTHER_PLAN, is_mistake=True)

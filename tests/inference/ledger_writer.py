@@ -12,8 +12,8 @@ import random
 import sys
 from pathlib import Path
 
-from inference import open_ledger
 from tests.inference.support import completion, reply_to
+from trailforge.inference import open_ledger
 
 _AT_ONCE = 16
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from inference import ChatTurn, ClientConfig, Ledger, Reply, Request, Sampling
+from trailforge.inference import ChatTurn, ClientConfig, Ledger, Reply, Request, Sampling
 
 MODEL = "some-model"
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference import Caps, ModelClient, Prices, SqliteLedger, Usage
-from inference.budget import Budget, Reservation, worst_case
-from schemas import BudgetExceeded, ProviderError
 from tests.inference.support import ModelServer, answer, chat, completion, config, failure, model_server, reply_to
+from trailforge.inference import Caps, ModelClient, Prices, SqliteLedger, Usage
+from trailforge.inference.budget import Budget, Reservation, worst_case
+from trailforge.schemas import BudgetExceeded, ProviderError
 
 PRICES = Prices(prompt_per_million=1e6, completion_per_million=2e6)
 """One and two a token."""

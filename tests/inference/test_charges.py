@@ -13,11 +13,11 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference import Caps, Sampling, SqliteLedger
-from inference.charges import MOST_REPORTED, charged_tokens, own_tokens
-from schemas import BudgetExceeded
 from tests.inference.support import ModelServer, answer, chat, completion, model_server, reply_to
 from tests.inference.test_client import client_of
+from trailforge.inference import Caps, Sampling, SqliteLedger
+from trailforge.inference.charges import MOST_REPORTED, charged_tokens, own_tokens
+from trailforge.schemas import BudgetExceeded
 
 
 @pytest.fixture

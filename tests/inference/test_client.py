@@ -21,11 +21,22 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference import ChatTurn, Meter, ModelClient, Prices, Reply, Request, Sampling, SqliteLedger, Usage, ask_json
-from inference.endpoint import retry_after
-from schemas import ContextOverflow, OutputError, ProviderError, ServerUnavailable, Stalled
 from tests.inference.support import ModelServer, answer, chat, completion, config, failure, model_server, reply_to
 from tests.support.model_server import fail_next, running, stats
+from trailforge.inference import (
+    ChatTurn,
+    Meter,
+    ModelClient,
+    Prices,
+    Reply,
+    Request,
+    Sampling,
+    SqliteLedger,
+    Usage,
+    ask_json,
+)
+from trailforge.inference.endpoint import retry_after
+from trailforge.schemas import ContextOverflow, OutputError, ProviderError, ServerUnavailable, Stalled
 
 SECRET = "sk-0123456789abcdef-secret"
 
@@ -547,7 +558,7 @@ async def test_callers_who_leave_free_their_slots(server: ModelServer) -> None:
 
 
 async def test_closing_does_not_wait_for_ever(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inference.client._CLOSING_S", 0.1)
+    monkeypatch.setattr("trailforge.inference.client._CLOSING_S", 0.1)
     server.gate.clear()
     client = ModelClient(config(server.url))
     asked = asyncio.create_task(client.complete(chat()))

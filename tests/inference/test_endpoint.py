@@ -18,14 +18,14 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.progress import _status
-from inference import SqliteLedger
-from inference.endpoint import Endpoint, Failure
-from inference.wire import Answer, Wire
-from pipelines.progress import OPERATIONAL
-from schemas import ContextOverflow, InvalidInput, ProviderError, ServerUnavailable
 from tests.inference.support import ModelServer, answer, chat, completion, failure, model_server
 from tests.inference.test_client import client_of
+from trailforge.flows.progress import _status
+from trailforge.inference import SqliteLedger
+from trailforge.inference.endpoint import Endpoint, Failure
+from trailforge.inference.wire import Answer, Wire
+from trailforge.pipelines.progress import OPERATIONAL
+from trailforge.schemas import ContextOverflow, InvalidInput, ProviderError, ServerUnavailable
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ async def test_a_status_is_heard_though_its_body_does_not_end(end: bytes) -> Non
 
 
 async def test_what_an_error_says_is_waited_for_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inference.wire._ERROR_BODY_S", 0.2)
+    monkeypatch.setattr("trailforge.inference.wire._ERROR_BODY_S", 0.2)
 
     async def talk(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 503 No\r\nContent-Length: 9999\r\n\r\n")

@@ -12,9 +12,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.entries import MOST_TOKENS, packed, unpacked
-from schemas import OutputError
 from tests.inference.support import chat, reply_to
+from trailforge.inference.entries import MOST_TOKENS, packed, unpacked
+from trailforge.schemas import OutputError
 
 REQUEST = chat()
 KEPT = {"text": "Fritz Lang", "reasoning": "…", "finish_reason": "stop", "prompt_tokens": 7, "completion_tokens": 2}

@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference import SqliteLedger
-from schemas import InvalidInput, OutputError
 from tests.inference.support import chat, check_families, completion, reply_to
+from trailforge.inference import SqliteLedger
+from trailforge.schemas import InvalidInput, OutputError
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import zstandard
 
-from inference import Caps, ModelClient, SqliteLedger, Usage, ledger
-from schemas import OutputError
 from tests.inference.support import allowing, answer, chat, completion, config, model_server, reply_to
+from trailforge.inference import Caps, ModelClient, SqliteLedger, Usage, ledger
+from trailforge.schemas import OutputError
 
 WITHIN_S = 5.0
 DAMAGES = {

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from inference import PostgresLedger, SqliteLedger, check_ledger, check_ledger_url, ledger_url, open_ledger
-from inference.ledgers import PASSWORD_VARIABLE, URL_VARIABLE
-from schemas import InvalidInput, OutputError
+from trailforge.inference import PostgresLedger, SqliteLedger, check_ledger, check_ledger_url, ledger_url, open_ledger
+from trailforge.inference.ledgers import PASSWORD_VARIABLE, URL_VARIABLE
+from trailforge.schemas import InvalidInput, OutputError
 
 URL = "postgresql://forger@db.example:5433/calls"
 

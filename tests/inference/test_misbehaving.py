@@ -17,12 +17,19 @@ from typing import Any
 
 import pytest
 
-from inference import Caps, ModelClient, Prices, Reply, Sampling, SqliteLedger, Usage
-from inference.entries import MOST_TOKENS
-from schemas import BudgetExceeded, ContextOverflow, ProviderError, ServerUnavailable, Stalled, TrailforgeError
 from tests.inference import misbehaving as bad
 from tests.inference.misbehaving import TEXT, Mode, body, changed, choice, sends, status, usage
 from tests.inference.support import chat, completion, config
+from trailforge.inference import Caps, ModelClient, Prices, Reply, Sampling, SqliteLedger, Usage
+from trailforge.inference.entries import MOST_TOKENS
+from trailforge.schemas import (
+    BudgetExceeded,
+    ContextOverflow,
+    ProviderError,
+    ServerUnavailable,
+    Stalled,
+    TrailforgeError,
+)
 
 TIMEOUT_S, STALL_S = 0.25, 0.7
 WITHIN_S = 6.0

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 import zstandard
 
-from inference import PostgresLedger, Usage
-from inference.ledgers import PASSWORD_VARIABLE
-from schemas import InvalidInput, OutputError
 from tests.inference.support import chat, check_families, completion, reply_to
 from tests.support import postgres
+from trailforge.inference import PostgresLedger, Usage
+from trailforge.inference.ledgers import PASSWORD_VARIABLE
+from trailforge.schemas import InvalidInput, OutputError
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference import ChatTurn, Request, Sampling
 from tests.inference.support import chat, completion, reply_to
+from trailforge.inference import ChatTurn, Request, Sampling
 
 BASE = completion("Who?", sampling=Sampling(temperature=0.5))
 CHANGED: dict[str, Any] = {

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from inference import ChatTurn, Meter, Prices, Request
-from inference.scripted import ScriptedModel, prompt_text
-from schemas import ContextOverflow
 from tests.inference.support import chat, completion
+from trailforge.inference import ChatTurn, Meter, Prices, Request
+from trailforge.inference.scripted import ScriptedModel, prompt_text
+from trailforge.schemas import ContextOverflow
 
 ANSWERS = {"Who directed Metropolis?": "Fritz Lang", "Where was he born?": "in Vienna"}
 

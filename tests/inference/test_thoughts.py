@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from inference import Meter, ModelClient, Reply, Request, SqliteLedger
-from inference.thoughts import ThoughtReader, split_turn, without_thoughts
-from protocols.episodes import turn_text
-from schemas import MalformedReply, ProviderError
 from tests.inference.support import answer, chat, config, model_server, reply_to
+from trailforge.inference import Meter, ModelClient, Reply, Request, SqliteLedger
+from trailforge.inference.thoughts import ThoughtReader, split_turn, without_thoughts
+from trailforge.protocols.episodes import turn_text
+from trailforge.schemas import MalformedReply, ProviderError
 
 THOUGHTFUL = "<think>\nLang, or Murnau?\n</think>\n\nLang"
 FROM_THE_PROMPT = THOUGHTFUL.removeprefix("<think>")

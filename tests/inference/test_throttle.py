@@ -15,12 +15,12 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference import ModelClient, Request, SqliteLedger
-from inference.pacing import Pacer, Window
-from inference.throttle import Lane, Throttle, ThrottleConfig
-from schemas import ServerUnavailable, Stalled
 from tests.inference.support import ModelServer, answer, chat, config, failure, model_server
 from tests.support.model_server import reply_times, running, stats, weather
+from trailforge.inference import ModelClient, Request, SqliteLedger
+from trailforge.inference.pacing import Pacer, Window
+from trailforge.inference.throttle import Lane, Throttle, ThrottleConfig
+from trailforge.schemas import ServerUnavailable, Stalled
 
 LIMITS = ThrottleConfig(most=64, backoff_s=0.5, stall_s=60.0)
 

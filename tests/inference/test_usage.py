@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference import Meter, Prices, Reply, Usage
+from trailforge.inference import Meter, Prices, Reply, Usage
 
 PRICES = Prices(prompt_per_million=2.0, completion_per_million=10.0)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.vllm_metrics import VllmMetrics, parse_metrics, read_metrics
-from schemas import ServerUnavailable
+from trailforge.inference.vllm_metrics import VllmMetrics, parse_metrics, read_metrics
+from trailforge.schemas import ServerUnavailable
 
 SAMPLE = (Path(__file__).parents[1] / "support" / "vllm_metrics.txt").read_text(encoding="utf-8")
 """In the format of vLLM 0.32, with figures made up, of a server with two engines."""

@@ -17,17 +17,17 @@ from typing import Any
 import pytest
 import yaml
 
-from inference import ModelClient, Sampling, ask_json
-from inference.servers import SMOLLM2
-from inference.vllm_server import VllmConfig, VllmServer, server_environment, vllm_arguments
-from pipelines.config import server_config
-from pipelines.finish import read_manifest
-from presets import load_preset
-from schemas import ContextOverflow, ProviderError
 from tests.end_to_end.support import trailforge
 from tests.inference.support import chat, completion, config
 from tests.inference.test_servers import is_running
 from tests.inference.test_vllm_server import free_port
+from trailforge.inference import ModelClient, Sampling, ask_json
+from trailforge.inference.servers import SMOLLM2
+from trailforge.inference.vllm_server import VllmConfig, VllmServer, server_environment, vllm_arguments
+from trailforge.pipelines.config import server_config
+from trailforge.pipelines.finish import read_manifest
+from trailforge.presets import load_preset
+from trailforge.schemas import ContextOverflow, ProviderError
 
 ENVIRONMENT = os.environ.get("TRAILFORGE_VLLM", "")
 pytestmark = [

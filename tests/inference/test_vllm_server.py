@@ -18,10 +18,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.server_process import ServerProcess
-from inference.vllm_server import VllmConfig, VllmServer, serve, server_environment, vllm_arguments
-from schemas import InvalidInput, OutputError, ServerUnavailable, from_dict, to_dict
 from tests.inference.test_servers import happens, is_running
+from trailforge.inference.server_process import ServerProcess
+from trailforge.inference.vllm_server import VllmConfig, VllmServer, serve, server_environment, vllm_arguments
+from trailforge.schemas import InvalidInput, OutputError, ServerUnavailable, from_dict, to_dict
 
 ROOT = Path(__file__).parents[2]
 NAME = "Qwen/QwQ-32B"
@@ -241,7 +241,7 @@ def test_one_that_does_not_want_to_end_is_killed(fake: Fake, monkeypatch: pytest
     impatient = tmp_path / "supervisor.py"
     text = (ROOT / "inference" / "supervisor.py").read_text(encoding="utf-8")
     impatient.write_text(text.replace("_GENTLY_S = 15.0", "_GENTLY_S = 0.3"), encoding="utf-8")
-    monkeypatch.setattr("inference.supervisor.__file__", str(impatient))
+    monkeypatch.setattr("trailforge.inference.supervisor.__file__", str(impatient))
     with VllmServer(fake.config("deaf"), NAME):
         pass
     assert fake.is_gone()
@@ -283,8 +283,8 @@ def test_a_log_that_cannot_be_written_is_named(fake: Fake, tmp_path: Path) -> No
 
 PARENT = """
 import sys, time, yaml
-from inference.vllm_server import VllmConfig, VllmServer
-from schemas import from_dict
+from trailforge.inference.vllm_server import VllmConfig, VllmServer
+from trailforge.schemas import from_dict
 server = VllmServer(from_dict(VllmConfig, yaml.safe_load(sys.stdin)), "any")
 server.start()
 print("up", flush=True)
@@ -328,7 +328,7 @@ def test_the_supervisor_tells_what_it_cannot_start(tmp_path: Path) -> None:
 def test_serving_tells_command_log_health_url_and_figures(
     fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("inference.vllm_server._TELL_EVERY_S", 0.1)
+    monkeypatch.setattr("trailforge.inference.vllm_server._TELL_EVERY_S", 0.1)
     config, lines = fake.config(), list[str]()
 
     def tell(line: str) -> None:
@@ -362,7 +362,7 @@ def test_the_command_serves_until_ctrl_c(fake: Fake, tmp_path: Path) -> None:
     port = free_port()
     words = ["serve-model", "--preset", str(preset_of(fake.config(), tmp_path)), "--port", str(port)]
     process = subprocess.Popen(
-        [sys.executable, str(ROOT / "cli.py"), *words, "--log", str(tmp_path / "log")],
+        [sys.executable, "-m", "trailforge", *words, "--log", str(tmp_path / "log")],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -382,7 +382,7 @@ def test_the_command_serves_until_ctrl_c(fake: Fake, tmp_path: Path) -> None:
 
 def test_the_command_may_be_printed_alone() -> None:
     words = ["serve-model", "--preset", "msearcher", "--port", "8001", "--print-command"]
-    done = subprocess.run([sys.executable, str(ROOT / "cli.py"), *words], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "trailforge", *words], capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == ""
     assert done.stdout == (
         "vllm serve Qwen/QwQ-32B --served-model-name Qwen/QwQ-32B --host 127.0.0.1 --port 8001 "
@@ -394,6 +394,6 @@ def test_the_command_may_be_printed_alone() -> None:
 
 def test_a_preset_without_a_server_serves_nothing() -> None:
     words = ["serve-model", "--preset", "demo"]
-    done = subprocess.run([sys.executable, str(ROOT / "cli.py"), *words], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "trailforge", *words], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == "error: preset demo: the preset has no section 'server', so there is nothing to serve\n"

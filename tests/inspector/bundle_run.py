@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from inspector.open_run import OpenRun
-from inspector.table_index import tables_of
-from schemas import (
+from tests.filters.bundles.support import BUNDLE, DOCUMENTS, PAPER, STREET, question
+from tests.filters.kg.test_reasons import FIRST, SECOND, episode, triple
+from tests.filters.kg_questions.support import question as kg_question
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.table_index import tables_of
+from trailforge.schemas import (
     Bundle,
     BundleInput,
     BundleQuestion,
@@ -25,9 +28,6 @@ from schemas import (
     to_dict,
     write_parquet,
 )
-from tests.filters.bundles.support import BUNDLE, DOCUMENTS, PAPER, STREET, question
-from tests.filters.kg.test_reasons import FIRST, SECOND, episode, triple
-from tests.filters.kg_questions.support import question as kg_question
 
 ALONE = Bundle(uid="alone", document_ids=("news:1", "arxiv:2"), sources=("news", "arxiv"), cohesion=0.5, theme="none")
 PASSED = FilterScore(name="closed_book", score=0.25, passed=True)

@@ -6,8 +6,8 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from inspector.decisions import append, now
-from schemas import Decision
+from trailforge.inspector.decisions import append, now
+from trailforge.schemas import Decision
 
 
 def main(folder: str, who: str) -> None:

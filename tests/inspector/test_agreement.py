@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from inspector.agreement import between_people, with_filters
-from inspector.decisions import Stance
+from trailforge.inspector.agreement import between_people, with_filters
+from trailforge.inspector.decisions import Stance
 
 
 def stances(who: str, kept: str, table: str = "t") -> list[Stance]:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.answer_marks import Marked, spans, telling_first
-from inspector.visible_text import marked
-from schemas import Passage
+from trailforge.inspector.answer_marks import Marked, spans, telling_first
+from trailforge.inspector.visible_text import marked
+from trailforge.schemas import Passage
 
 
 def marks(*answers: str, kind: str = "gold") -> Marked:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from inspector.deciding import decide, fix_of, parts_of, value_at
-from inspector.decisions import read_decisions, standing
-from schemas import InvalidInput, Ruling
+from trailforge.inspector.deciding import decide, fix_of, parts_of, value_at
+from trailforge.inspector.decisions import read_decisions, standing
+from trailforge.schemas import InvalidInput, Ruling
 
 ROW = {
     "uid": "u", "question_id": "q", "answer": "Kiel", "num_hops": 2, "answer_aliases": ["a", "b"],

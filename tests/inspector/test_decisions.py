@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.decisions import LOG, Merged, append, merged, now, of_run, read_decisions, standing
-from schemas import Decision, InvalidInput, OutputError
 from tests.inspector import decision_writer
+from trailforge.inspector.decisions import LOG, Merged, append, merged, now, of_run, read_decisions, standing
+from trailforge.schemas import Decision, InvalidInput, OutputError
 
 PEOPLE = ("ann", "ben", "cleo")
 

@@ -8,11 +8,20 @@ from pathlib import Path
 import pytest
 from rich.console import RenderableType
 
-from inspector import run_views, terminal
-from schemas import EntityMatch, FilterScore, Hop, InvalidInput, KgQuestion, KgTrajectory, Message, write_parquet
 from tests.filters.kg.test_reasons import FIRST, SECOND, episode, triple
 from tests.filters.kg_questions.support import question
 from tests.inspector.test_terminal import EVIL, shown, words_with_arrows
+from trailforge.inspector import run_views, terminal
+from trailforge.schemas import (
+    EntityMatch,
+    FilterScore,
+    Hop,
+    InvalidInput,
+    KgQuestion,
+    KgTrajectory,
+    Message,
+    write_parquet,
+)
 
 EPISODE = episode(FIRST, replace(SECOND, triples_offered=(triple("a", "r", "b"),)))
 ASKED = replace(question(), filters=(FilterScore(name="closed_book", score=0.25, passed=True),))

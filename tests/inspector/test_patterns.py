@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.patterns import append_pattern, read_patterns, refused_patterns
-from schemas import PATTERNS_LOG, InvalidInput, PatternDecision
+from trailforge.inspector.patterns import append_pattern, read_patterns, refused_patterns
+from trailforge.schemas import PATTERNS_LOG, InvalidInput, PatternDecision
 
 
 def said(who: str, second: int, action: Any = "refuse", **changes: Any) -> PatternDecision:

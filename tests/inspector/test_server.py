@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from inspector.server import PASSWORD, check_port, check_reach, is_shared, serve
-from schemas import InvalidInput, OutputError
+from trailforge.inspector.server import PASSWORD, check_port, check_reach, is_shared, serve
+from trailforge.schemas import InvalidInput, OutputError
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "::1", "localhost"])

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.step_diff import MEANINGS, diff_steps, label_of, reasons
-from mcts.reflection import ReflectionConfig, reflections
-from rewards import mentions, same_answer
-from schemas import Rollout, StepPair
 from tests.mcts.test_reflection import OTHER, PLAN, RIGHT, rollout, tree
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, SECOND
+from trailforge.inspector.step_diff import MEANINGS, diff_steps, label_of, reasons
+from trailforge.mcts.reflection import ReflectionConfig, reflections
+from trailforge.rewards import mentions, same_answer
+from trailforge.schemas import Rollout, StepPair
 
 PAIR = StepPair(wrong_rollout=1, right_rollout=0, wrong_step=1, right_step=1, diverges_at=1)
 ANSWERS = st.sampled_from(["Ann", "Turin", "Rome", "Po", "Tiber"])

@@ -12,8 +12,10 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from inspector import run_views, terminal
-from schemas import (
+from tests.filters.bundles.support import BUNDLE, PAPER, STREET, choice, question
+from tests.support.rows import DIED, FIRST, PLAN, QUESTION, SECOND, trajectory
+from trailforge.inspector import run_views, terminal
+from trailforge.schemas import (
     Bundle,
     BundleHop,
     BundleInput,
@@ -33,8 +35,6 @@ from schemas import (
     Trajectory,
     write_parquet,
 )
-from tests.filters.bundles.support import BUNDLE, PAPER, STREET, choice, question
-from tests.support.rows import DIED, FIRST, PLAN, QUESTION, SECOND, trajectory
 
 CORRECT = trajectory()
 MENDED = trajectory(FIRST, DIED, SECOND, error="reasoning")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inspector import text_diff
-from inspector.text_diff import Span, differences, windows
+from trailforge.inspector import text_diff
+from trailforge.inspector.text_diff import Span, differences, windows
 
 WORDS = st.lists(st.sampled_from(["one", "two", "<b>", " ", "\n", "é", ". "]), max_size=12).map("".join)
 

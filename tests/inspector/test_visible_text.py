@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.visible_text import escaped, label, marked, visible
+from trailforge.inspector.visible_text import escaped, label, marked, visible
 
 TEXTS = st.text(
     st.one_of(st.characters(codec="utf-8"), st.sampled_from("<>&\"'/\x00\x1b\u202e\u200b\n\t")), max_size=60

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcts.plan import (
+from tests.strategies import plans, plans_with_split
+from trailforge.mcts.plan import (
     apply_split,
     asked_for,
     dependency_graph,
@@ -22,8 +23,7 @@ from mcts.plan import (
     sink,
     split_problem,
 )
-from schemas import Hop, Plan, Split
-from tests.strategies import plans, plans_with_split
+from trailforge.schemas import Hop, Plan, Split
 
 
 def plan(*sub_questions: str) -> Plan:

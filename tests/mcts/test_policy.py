@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from inference import Meter
-from inference.scripted import Script, ScriptedModel, prompt_text
-from mcts.asker import Asker, fill
-from mcts.policy import ModelPolicy, PolicyConfig, PolicyPrompts, RulePolicy, split_schema
-from schemas.chat_tokens import chat_token_in
 from tests.support.cut_replies import CutModel
+from trailforge.inference import Meter
+from trailforge.inference.scripted import Script, ScriptedModel, prompt_text
+from trailforge.mcts.asker import Asker, fill
+from trailforge.mcts.policy import ModelPolicy, PolicyConfig, PolicyPrompts, RulePolicy, split_schema
+from trailforge.schemas.chat_tokens import chat_token_in
 
 PROMPTS = PolicyPrompts(
     split="Split {{question}} {{count}} ways",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mcts.reflection import Reflection, ReflectionConfig, correct_rollouts, mended_steps, reflections
-from schemas import DroppedSplits, Node, Passage, Rollout, SearchTree, Step
+from trailforge.mcts.reflection import Reflection, ReflectionConfig, correct_rollouts, mended_steps, reflections
+from trailforge.schemas import DroppedSplits, Node, Passage, Rollout, SearchTree, Step
 
 PLAN = ("Who made A?", "Where was #1 born?", "What river crosses #2?")
 OTHER = ("Who made A?", "Where did #1 die?", "What river crosses #2?")

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference import Meter, Request
-from inference.scripted import ScriptedModel, prompt_text
-from mcts.asker import Asker
-from mcts.rollout import (
+from tests.support.cut_replies import CutModel
+from trailforge.inference import Meter, Request
+from trailforge.inference.scripted import ScriptedModel, prompt_text
+from trailforge.mcts.asker import Asker
+from trailforge.mcts.rollout import (
     PlanRunner,
     RolloutConfig,
     RolloutPrompts,
@@ -22,9 +23,8 @@ from mcts.rollout import (
     variation_of,
     within_a_sentence,
 )
-from mcts.search import Simulation
-from schemas import Passage, Plan
-from tests.support.cut_replies import CutModel
+from trailforge.mcts.search import Simulation
+from trailforge.schemas import Passage, Plan
 
 PLAN = Plan(sub_questions=("Who directed Metropolis?", "Where was #1 born?"))
 PROMPTS = RolloutPrompts(answer="{{context}}\nQ: {{question}}", rephrase="Reword: {{query}}")

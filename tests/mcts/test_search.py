@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcts.plan import plan_key
-from mcts.search import Proposal, SearchConfig, search
-from mcts.tree import Tree
-from schemas import Plan, Question, SearchTree
 from tests.mcts.toy import GOOD_SPLITS, QUESTION, ToyPolicy, coin_roll_out, simulation
+from trailforge.mcts.plan import plan_key
+from trailforge.mcts.search import Proposal, SearchConfig, search
+from trailforge.mcts.tree import Tree
+from trailforge.schemas import Plan, Question, SearchTree
 
 
 def run(roll_out, policy=None, config=None, parallel=1, calls=lambda: 0, question: Question = QUESTION) -> SearchTree:

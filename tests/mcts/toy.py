@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from mcts.plan import resolve
-from mcts.search import Proposal, Simulation
-from schemas import Hop, Passage, Plan, Question, Step
+from trailforge.mcts.plan import resolve
+from trailforge.mcts.search import Proposal, Simulation
+from trailforge.schemas import Hop, Passage, Plan, Question, Step
 
 QUESTION = Question(
     id="toy",

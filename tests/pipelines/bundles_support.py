@@ -6,21 +6,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from generators.document_bundles import BundleWriterConfig
-from generators.r_search_episodes import EpisodeConfig
-from inference import ModelClient, Request
-from inference.scripted import ScriptedModel, prompt_text
-from pipelines.bundles_config import BundleOutputConfig, BundleRunConfig
-from pipelines.bundling.config import BundleConfig
-from pipelines.bundling.content import ContentConfig
-from pipelines.config import ModelConfig
-from pipelines.document_bundles import BEFORE_MODEL, BUNDLES, WITH_MODEL, run, stages_of, take_in
-from pipelines.finish import finish_run
-from pipelines.intake import Settings, write_settings
-from pipelines.stages.model_work import ModelWork
-from schemas import Manifest
 from tests.pipelines.support import IN_PROCESS
 from tests.support import bundle_world
+from trailforge.generators.document_bundles import BundleWriterConfig
+from trailforge.generators.r_search_episodes import EpisodeConfig
+from trailforge.inference import ModelClient, Request
+from trailforge.inference.scripted import ScriptedModel, prompt_text
+from trailforge.pipelines.bundles_config import BundleOutputConfig, BundleRunConfig
+from trailforge.pipelines.bundling.config import BundleConfig
+from trailforge.pipelines.bundling.content import ContentConfig
+from trailforge.pipelines.config import ModelConfig
+from trailforge.pipelines.document_bundles import BEFORE_MODEL, BUNDLES, WITH_MODEL, run, stages_of, take_in
+from trailforge.pipelines.finish import finish_run
+from trailforge.pipelines.intake import Settings, write_settings
+from trailforge.pipelines.stages.model_work import ModelWork
+from trailforge.schemas import Manifest
 
 CONFIG = BundleRunConfig(
     model=ModelConfig(name="scripted", prompt_price_per_million=1.0, completion_price_per_million=2.0),

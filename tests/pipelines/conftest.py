@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.kg_questions import KG_QUESTIONS
-from pipelines.kg_trajectories import KG
-from pipelines.stages.model_work import ModelWork
 from tests.pipelines.bundles_support import CONFIG, FinishedBundles, documents_file, make_bundles, scripted_client
 from tests.pipelines.kg_support import (
     BY_RULE,
@@ -29,6 +26,9 @@ from tests.pipelines.support import FinishedRun, make_run, questions_file
 from tests.support.bundle_world import write_benchmark
 from tests.support.figures import listened
 from tests.support.kg_agent import paths_store
+from trailforge.pipelines.kg_questions import KG_QUESTIONS
+from trailforge.pipelines.kg_trajectories import KG
+from trailforge.pipelines.stages.model_work import ModelWork
 
 
 @pytest.fixture(scope="session")

@@ -8,26 +8,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from generators.kg_questions import KgWriterConfig
-from generators.kg_trajectories import KgGeneratorConfig, KgPromptNames, ReadingConfig
-from inference import ModelClient, Request
-from inference.scripted import ScriptedModel, prompt_text
-from pipelines import kg_questions, kg_trajectories
-from pipelines.config import ModelConfig, OutputConfig
-from pipelines.dataset import Dataset
-from pipelines.finish import finish_run
-from pipelines.intake import Settings, write_settings
-from pipelines.kg_config import KgQuestionRunConfig, KgRunConfig
-from pipelines.kg_questions import KG_QUESTIONS
-from pipelines.kg_trajectories import KG, KgWork
-from pipelines.shards import Shard, run_pipeline
-from pipelines.stages.model_work import ModelWork
-from protocols.episodes import EpisodeConfig
-from retrieval import RetrievalConfig
-from schemas import Manifest, read_rows, to_dict
 from tests.pipelines.support import IN_PROCESS
 from tests.support import kg_agent, world
 from tests.support.kg_worlds import LAX
+from trailforge.generators.kg_questions import KgWriterConfig
+from trailforge.generators.kg_trajectories import KgGeneratorConfig, KgPromptNames, ReadingConfig
+from trailforge.inference import ModelClient, Request
+from trailforge.inference.scripted import ScriptedModel, prompt_text
+from trailforge.pipelines import kg_questions, kg_trajectories
+from trailforge.pipelines.config import ModelConfig, OutputConfig
+from trailforge.pipelines.dataset import Dataset
+from trailforge.pipelines.finish import finish_run
+from trailforge.pipelines.intake import Settings, write_settings
+from trailforge.pipelines.kg_config import KgQuestionRunConfig, KgRunConfig
+from trailforge.pipelines.kg_questions import KG_QUESTIONS
+from trailforge.pipelines.kg_trajectories import KG, KgWork
+from trailforge.pipelines.shards import Shard, run_pipeline
+from trailforge.pipelines.stages.model_work import ModelWork
+from trailforge.protocols.episodes import EpisodeConfig
+from trailforge.retrieval import RetrievalConfig
+from trailforge.schemas import Manifest, read_rows, to_dict
 
 MODEL = ModelConfig(name="scripted", prompt_price_per_million=1.0, completion_price_per_million=2.0)
 FREE = KgRunConfig(

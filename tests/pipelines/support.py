@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from generators.mcts_trajectories import GeneratorConfig
-from inference import ModelClient, Request
-from inference.scripted import ScriptedModel, prompt_text
-from mcts.rollout import RolloutConfig
-from pipelines.config import MctsRunConfig, ModelConfig, OutputConfig
-from pipelines.files import sha256_of
-from pipelines.finish import MANIFEST, finish_run
-from pipelines.intake import Settings, write_settings
-from pipelines.mcts_trajectories import MCTS, TABLES, MctsSession, MctsWork, take_in
-from pipelines.shards import run_pipeline
-from pipelines.sources.refused import NONE, Refusals
-from retrieval import RetrievalConfig, open_retrieval
-from schemas import Manifest, read_parquet, write_parquet
 from tests.support import world
+from trailforge.generators.mcts_trajectories import GeneratorConfig
+from trailforge.inference import ModelClient, Request
+from trailforge.inference.scripted import ScriptedModel, prompt_text
+from trailforge.mcts.rollout import RolloutConfig
+from trailforge.pipelines.config import MctsRunConfig, ModelConfig, OutputConfig
+from trailforge.pipelines.files import sha256_of
+from trailforge.pipelines.finish import MANIFEST, finish_run
+from trailforge.pipelines.intake import Settings, write_settings
+from trailforge.pipelines.mcts_trajectories import MCTS, TABLES, MctsSession, MctsWork, take_in
+from trailforge.pipelines.shards import run_pipeline
+from trailforge.pipelines.sources.refused import NONE, Refusals
+from trailforge.retrieval import RetrievalConfig, open_retrieval
+from trailforge.schemas import Manifest, read_parquet, write_parquet
 
 IN_PROCESS = ("--runner=FnApiRunner",)
 CONFIG = MctsRunConfig(

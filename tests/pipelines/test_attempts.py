@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.attempts import Patience, Superseded, Watch, begin_attempt, is_current
-from pipelines.progress import ProgressFile, live_files, read_progress
-from pipelines.shards import RunShards, receipt_path
-from schemas import ClusterError
 from tests.pipelines.test_shards import EchoWork, runs, spooled
+from trailforge.pipelines.attempts import Patience, Superseded, Watch, begin_attempt, is_current
+from trailforge.pipelines.progress import ProgressFile, live_files, read_progress
+from trailforge.pipelines.shards import RunShards, receipt_path
+from trailforge.schemas import ClusterError
 
 QUICK = Patience(start_s=0.4, silence_s=0.4)
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.bands import Band, bands_of, figures_of, outside, outside_of, outside_of_window
-from presets import DATASETS, load_bands
-from schemas import Count, InvalidInput, Manifest, StageCount
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun
+from trailforge.pipelines.bands import Band, bands_of, figures_of, outside, outside_of, outside_of_window
+from trailforge.presets import DATASETS, load_bands
+from trailforge.schemas import Count, InvalidInput, Manifest, StageCount
 
 MANIFEST = Manifest(
     run_id="r", dataset="mcts_trajectories", schema_versions=(), config_hash="c", inputs=(), files=(), model="m",

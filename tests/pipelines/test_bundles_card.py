@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.bundles_card import card
-from pipelines.config import ModelConfig
-from pipelines.licences import plain
-from schemas import Bundle, BundleQuestion, PlanNode, read_parquet, read_rows, write_parquet
 from tests.pipelines.bundles_support import CONFIG, FinishedBundles, config_with
+from trailforge.pipelines.bundles_card import card
+from trailforge.pipelines.config import ModelConfig
+from trailforge.pipelines.licences import plain
+from trailforge.schemas import Bundle, BundleQuestion, PlanNode, read_parquet, read_rows, write_parquet
 
 
 @pytest.fixture(scope="module")

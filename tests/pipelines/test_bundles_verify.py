@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 
-from pipelines.bundling.duplicates import DuplicateConfig, near_duplicates, order_of, signature
-from pipelines.document_bundles import BUNDLES, TABLES
-from pipelines.finish import finish_run
-from pipelines.stages.grouping import MAP
-from pipelines.verify import verify_run
-from schemas import (
+from tests.pipelines.bundles_support import CONFIG, FinishedBundles, begin_run, run_until
+from tests.pipelines.support import edit_manifest, forge
+from tests.support.bundle_world import FLAWS
+from tests.support.files import contents
+from trailforge.pipelines.bundling.duplicates import DuplicateConfig, near_duplicates, order_of, signature
+from trailforge.pipelines.document_bundles import BUNDLES, TABLES
+from trailforge.pipelines.finish import finish_run
+from trailforge.pipelines.stages.grouping import MAP
+from trailforge.pipelines.verify import verify_run
+from trailforge.schemas import (
     BundleHop,
     BundleInput,
     Message,
@@ -26,10 +30,6 @@ from schemas import (
     SourceDocument,
     read_rows,
 )
-from tests.pipelines.bundles_support import CONFIG, FinishedBundles, begin_run, run_until
-from tests.pipelines.support import edit_manifest, forge
-from tests.support.bundle_world import FLAWS
-from tests.support.files import contents
 
 Edit = Callable[[list[Any]], list[Any]]
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.config import ModelConfig
-from pipelines.mcts_card import card
-from schemas import Message, Trajectory, read_rows
 from tests.pipelines.support import CONFIG, FinishedRun, config_with
+from trailforge.pipelines.config import ModelConfig
+from trailforge.pipelines.mcts_card import card
+from trailforge.schemas import Message, Trajectory, read_rows
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from filters import FilterConfig
-from generators.mcts_trajectories import GeneratorConfig, PromptNames
-from inference import Caps
-from mcts.search import SearchConfig
-from pipelines.bundles_config import BundleRunConfig
-from pipelines.config import (
+from trailforge.filters import FilterConfig
+from trailforge.generators.mcts_trajectories import GeneratorConfig, PromptNames
+from trailforge.inference import Caps
+from trailforge.mcts.search import SearchConfig
+from trailforge.pipelines.bundles_config import BundleRunConfig
+from trailforge.pipelines.config import (
     MctsRunConfig,
     ModelConfig,
     OutputConfig,
@@ -22,10 +22,10 @@ from pipelines.config import (
     read_config,
     server_config,
 )
-from pipelines.kg_config import KgRunConfig
-from presets import load_preset, preset_names
-from retrieval import RetrievalConfig
-from schemas import InvalidInput, SftRow, from_dict, to_dict
+from trailforge.pipelines.kg_config import KgRunConfig
+from trailforge.presets import load_preset, preset_names
+from trailforge.retrieval import RetrievalConfig
+from trailforge.schemas import InvalidInput, SftRow, from_dict, to_dict
 
 DEFAULT = MctsRunConfig()
 

@@ -13,15 +13,18 @@ from typing import Any
 
 import pytest
 
-from pipelines import curated_rows, datasets
-from pipelines.curated_rows import Product, decidable
-from pipelines.curation import apply
-from pipelines.datasets import dataset_of, is_curated
-from pipelines.files import sha256_of
-from pipelines.intake import read_settings
-from pipelines.status import read_status
-from pipelines.verify import verify_run
-from schemas import (
+from tests.pipelines.bundles_support import FinishedBundles
+from tests.pipelines.kg_support import FinishedKg
+from tests.pipelines.support import FinishedRun, edit_manifest
+from trailforge.pipelines import curated_rows, datasets
+from trailforge.pipelines.curated_rows import Product, decidable
+from trailforge.pipelines.curation import apply
+from trailforge.pipelines.datasets import dataset_of, is_curated
+from trailforge.pipelines.files import sha256_of
+from trailforge.pipelines.intake import read_settings
+from trailforge.pipelines.status import read_status
+from trailforge.pipelines.verify import verify_run
+from trailforge.schemas import (
     AppliedFix,
     BundleQuestion,
     ContrastivePair,
@@ -42,9 +45,6 @@ from schemas import (
     source_field,
     write_parquet,
 )
-from tests.pipelines.bundles_support import FinishedBundles
-from tests.pipelines.kg_support import FinishedKg
-from tests.pipelines.support import FinishedRun, edit_manifest
 
 LOG = FileEntry(path="curation/decisions.jsonl", rows=3, sha256="0" * 64)
 

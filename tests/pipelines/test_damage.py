@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.damage import drop_damaged
-from pipelines.dataset import Dataset, Stage
-from pipelines.document_bundles import BUNDLES
-from pipelines.files import sha256_of
-from pipelines.finish import CARD, MANIFEST
-from pipelines.intake import Settings
-from pipelines.kg_questions import KG_QUESTIONS
-from pipelines.mcts_trajectories import MCTS
-from pipelines.own_files import remove_orphans
-from pipelines.shards import missing_shards, receipt_path
-from schemas import InvalidInput
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun, edit_manifest
 from tests.support.files import contents
+from trailforge.pipelines.damage import drop_damaged
+from trailforge.pipelines.dataset import Dataset, Stage
+from trailforge.pipelines.document_bundles import BUNDLES
+from trailforge.pipelines.files import sha256_of
+from trailforge.pipelines.finish import CARD, MANIFEST
+from trailforge.pipelines.intake import Settings
+from trailforge.pipelines.kg_questions import KG_QUESTIONS
+from trailforge.pipelines.mcts_trajectories import MCTS
+from trailforge.pipelines.own_files import remove_orphans
+from trailforge.pipelines.shards import missing_shards, receipt_path
+from trailforge.schemas import InvalidInput
 
 
 def missing(folder: Path, dataset: Dataset, settings: Settings) -> dict[str, int | None]:
@@ -107,7 +107,7 @@ def test_a_file_that_the_disk_does_not_give_back_is_damaged(
             raise OSError(errno.EIO, "Input/output error")
         return sound(file)
 
-    monkeypatch.setattr("pipelines.files.sha256_of", hashed)
+    monkeypatch.setattr("trailforge.pipelines.files.sha256_of", hashed)
     (line,) = lines_of(folder, MCTS, finished_run.settings)
     assert line == f"{path}: cannot be read (Input/output error); it is made again"
     assert missing_shards(folder, finished_run.settings.shards) == [shard]

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from inference import ModelClient, Reply, Request, SqliteLedger
-from inference.servers import EmbeddedModel
-from inference.thoughts import Reasoning
-from pipelines import doctor
-from pipelines.config import ModelConfig
-from pipelines.doctor import Finding, checked
-from retrieval import encoder
-from schemas import InvalidInput
 from tests.support.model_server import fail_next, running, stats
+from trailforge.inference import ModelClient, Reply, Request, SqliteLedger
+from trailforge.inference.servers import EmbeddedModel
+from trailforge.inference.thoughts import Reasoning
+from trailforge.pipelines import doctor
+from trailforge.pipelines.config import ModelConfig
+from trailforge.pipelines.doctor import Finding, checked
+from trailforge.retrieval import encoder
+from trailforge.schemas import InvalidInput
 
 NOBODY = "http://127.0.0.1:9/v1"
 SCRIPTED = ModelConfig(name="scripted", url=NOBODY)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import fetching
-from pipelines.fetching import fetch_to_file
-from pipelines.sources.documents import read_documents
-from schemas import InvalidInput, OutputError, ServerUnavailable, SourceDocument
+from trailforge.pipelines import fetching
+from trailforge.pipelines.fetching import fetch_to_file
+from trailforge.pipelines.sources.documents import read_documents
+from trailforge.schemas import InvalidInput, OutputError, ServerUnavailable, SourceDocument
 
 DOCUMENTS = [
     SourceDocument(id=f"site.org:{n}", source="site.org", kind="news", title=f"Title {n}", text="Ü text", published=day)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.files import (
+from trailforge.pipelines.files import (
     exclusive,
     output_errors,
     remove_temporary_files,
@@ -19,7 +19,7 @@ from pipelines.files import (
     write_atomically,
     write_text,
 )
-from schemas import OutputError
+from trailforge.schemas import OutputError
 
 
 def names(folder: Path) -> list[str]:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import finish
-from pipelines.finish import MANIFEST, finish_run, read_manifest
-from pipelines.mcts_trajectories import MCTS
-from pipelines.shards import receipt_path
-from schemas import CountMismatch, InvalidInput, OutputError
 from tests.pipelines.support import CONFIG, FinishedRun, edit_manifest
 from tests.support.files import contents
+from trailforge.pipelines import finish
+from trailforge.pipelines.finish import MANIFEST, finish_run, read_manifest
+from trailforge.pipelines.mcts_trajectories import MCTS
+from trailforge.pipelines.shards import receipt_path
+from trailforge.schemas import CountMismatch, InvalidInput, OutputError
 
 
 def again(run: FinishedRun) -> None:

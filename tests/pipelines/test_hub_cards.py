@@ -13,21 +13,31 @@ import datasets
 import pytest
 from huggingface_hub import DatasetCard
 
-from pipelines import kg_card
-from pipelines.accounting import stage
-from pipelines.card import front_matter, funnel_table
-from pipelines.config import CardConfig
-from pipelines.curation import apply
-from pipelines.finish import read_manifest
-from pipelines.licences import Source, front, of_documents, of_graph, of_questions, over_corpus, plain, section, shown
-from pipelines.plots import funnel
-from pipelines.pushing import checked_files
-from retrieval import RetrievalConfig
-from schemas import FileEntry, KgTrajectory, Question, Ruling, write_parquet
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FREE, FinishedKg
 from tests.pipelines.support import CONFIG, FinishedRun, config_with
 from tests.support.rows import QUESTION
+from trailforge.pipelines import kg_card
+from trailforge.pipelines.accounting import stage
+from trailforge.pipelines.card import front_matter, funnel_table
+from trailforge.pipelines.config import CardConfig
+from trailforge.pipelines.curation import apply
+from trailforge.pipelines.finish import read_manifest
+from trailforge.pipelines.licences import (
+    Source,
+    front,
+    of_documents,
+    of_graph,
+    of_questions,
+    over_corpus,
+    plain,
+    section,
+    shown,
+)
+from trailforge.pipelines.plots import funnel
+from trailforge.pipelines.pushing import checked_files
+from trailforge.retrieval import RetrievalConfig
+from trailforge.schemas import FileEntry, KgTrajectory, Question, Ruling, write_parquet
 
 
 @pytest.fixture(scope="session")

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from filters import FilterConfig
-from pipelines.config import MctsRunConfig, OutputConfig
-from pipelines.intake import discard_staged, read_settings, refuse_other_run, write_settings
-from pipelines.mcts_trajectories import take_in
-from retrieval import RetrievalConfig
-from schemas import InvalidInput, OutputError, Question, RejectedRow, read_parquet, to_dict
 from tests.pipelines.support import CONFIG, FinishedRun, config_with, questions_file
 from tests.support import world
 from tests.support.files import contents, digest
+from trailforge.filters import FilterConfig
+from trailforge.pipelines.config import MctsRunConfig, OutputConfig
+from trailforge.pipelines.intake import discard_staged, read_settings, refuse_other_run, write_settings
+from trailforge.pipelines.mcts_trajectories import take_in
+from trailforge.retrieval import RetrievalConfig
+from trailforge.schemas import InvalidInput, OutputError, Question, RejectedRow, read_parquet, to_dict
 
 
 def rows_file(path: Path, rows: list[Any]) -> Path:

@@ -10,12 +10,12 @@ from dataclasses import fields, replace
 import pytest
 import yaml
 
-from pipelines import kg_card, kg_questions_card
-from pipelines.config import ModelConfig
-from pipelines.plots import FUNNEL
-from schemas import KgReward
 from tests.pipelines.kg_support import BY_RULE, FREE, WRITTEN, FinishedKg
 from tests.support.figures import pixels
+from trailforge.pipelines import kg_card, kg_questions_card
+from trailforge.pipelines.config import ModelConfig
+from trailforge.pipelines.plots import FUNNEL
+from trailforge.schemas import KgReward
 
 ALL = ("free", "guided", "written", "by_rule")
 Copies = Callable[[str], FinishedKg]

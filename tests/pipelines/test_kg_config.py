@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.kg_config import KgQuestionRunConfig
-from retrieval.kg.layout import MANIFEST
-from schemas import InvalidInput, RetrievalError
 from tests.pipelines.kg_support import FREE, WRITTEN
 from tests.support.kg_agent import paths_store
 from tests.support.kg_worlds import film_store
+from trailforge.pipelines.kg_config import KgQuestionRunConfig
+from trailforge.retrieval.kg.layout import MANIFEST
+from trailforge.schemas import InvalidInput, RetrievalError
 
 
 @pytest.fixture

@@ -10,18 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from inference.scripted import ScriptedModel
-from pipelines import kg_questions
-from pipelines.finish import finish_run
-from pipelines.intake import write_settings
-from pipelines.kg_config import KgQuestionRunConfig
-from pipelines.kg_questions import KG_QUESTIONS, question_of
-from pipelines.sources import read_questions
-from pipelines.sources.refused import Refusals
-from pipelines.stages import kg_selection
-from pipelines.stages.model_work import ModelWork
-from pipelines.verify import verify_run
-from schemas import FactChain, InvalidInput, KgQuestion, RefusedPattern, from_dict, read_parquet, read_rows
 from tests.filters.kg_questions.support import context
 from tests.pipelines.kg_support import (
     BY_RULE,
@@ -35,6 +23,18 @@ from tests.pipelines.support import IN_PROCESS
 from tests.support.files import contents
 from tests.support.kg_agent import NO_PATH_MORE
 from tests.support.kg_worlds import DUST
+from trailforge.inference.scripted import ScriptedModel
+from trailforge.pipelines import kg_questions
+from trailforge.pipelines.finish import finish_run
+from trailforge.pipelines.intake import write_settings
+from trailforge.pipelines.kg_config import KgQuestionRunConfig
+from trailforge.pipelines.kg_questions import KG_QUESTIONS, question_of
+from trailforge.pipelines.sources import read_questions
+from trailforge.pipelines.sources.refused import Refusals
+from trailforge.pipelines.stages import kg_selection
+from trailforge.pipelines.stages.model_work import ModelWork
+from trailforge.pipelines.verify import verify_run
+from trailforge.schemas import FactChain, InvalidInput, KgQuestion, RefusedPattern, from_dict, read_parquet, read_rows
 
 KINDS = ("written", "by_rule")
 TABLES = (*KG_QUESTIONS.tables, "inputs", "shards", kg_selection.JSONL)

@@ -10,13 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from mcts.plan import resolve
-from pipelines import kg_trajectories
-from pipelines.kg_config import KgRunConfig
-from pipelines.stages.model_work import ModelWork
-from pipelines.verify import verify_run
-from protocols.kg_search import GRAMMAR
-from schemas import InvalidInput, Question, RejectedRow, from_dict, read_parquet, to_dict
 from tests.pipelines.kg_support import (
     FREE,
     GUIDED,
@@ -29,6 +22,13 @@ from tests.pipelines.kg_support import (
 )
 from tests.support import world
 from tests.support.files import contents
+from trailforge.mcts.plan import resolve
+from trailforge.pipelines import kg_trajectories
+from trailforge.pipelines.kg_config import KgRunConfig
+from trailforge.pipelines.stages.model_work import ModelWork
+from trailforge.pipelines.verify import verify_run
+from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.schemas import InvalidInput, Question, RejectedRow, from_dict, read_parquet, to_dict
 
 TABLES = (*kg_trajectories.TABLES, "inputs", "shards")
 

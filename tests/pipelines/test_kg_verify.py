@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from pipelines.files import sha256_of
-from pipelines.finish import MANIFEST, manifest_of
-from pipelines.stages import kg_selection
-from pipelines.verify import verify_run
-from schemas import KgQuestion, RejectedRow, from_dict, read_parquet, to_dict, write_parquet
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import edit_manifest, forge
+from trailforge.pipelines.files import sha256_of
+from trailforge.pipelines.finish import MANIFEST, manifest_of
+from trailforge.pipelines.stages import kg_selection
+from trailforge.pipelines.verify import verify_run
+from trailforge.schemas import KgQuestion, RejectedRow, from_dict, read_parquet, to_dict, write_parquet
 
 Copies = Callable[[str], FinishedKg]
 Changes = Callable[[Any], dict[str, Any]]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from generators.mcts_trajectories import expected_hops
-from pipelines.config import MctsRunConfig, OutputConfig, ScheduleConfig
-from pipelines.intake import write_settings
-from pipelines.mcts_trajectories import tail_of, take_in
 from tests.support import world
+from trailforge.generators.mcts_trajectories import expected_hops
+from trailforge.pipelines.config import MctsRunConfig, OutputConfig, ScheduleConfig
+from trailforge.pipelines.intake import write_settings
+from trailforge.pipelines.mcts_trajectories import tail_of, take_in
 
 
 def tail(folder: Path, count: int, hops: tuple[int, ...], **schedule: int) -> set[int]:

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.datasets import dataset_of
-from pipelines.finish import CARD
-from pipelines.finish import finished_run as read_finished
-from pipelines.kg_questions import KG_QUESTIONS
-from pipelines.mcts_trajectories import MCTS
-from pipelines.own_files import drop_rows, own_files, refuse_strangers, remove_leftovers
-from schemas import OutputError
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun
 from tests.support.files import contents
+from trailforge.pipelines.datasets import dataset_of
+from trailforge.pipelines.finish import CARD
+from trailforge.pipelines.finish import finished_run as read_finished
+from trailforge.pipelines.kg_questions import KG_QUESTIONS
+from trailforge.pipelines.mcts_trajectories import MCTS
+from trailforge.pipelines.own_files import drop_rows, own_files, refuse_strangers, remove_leftovers
+from trailforge.schemas import OutputError
 
 SHARD = "part-00000-0a1b2c3d4e5f.parquet"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pipelines import plots
-from schemas import Count, StageCount
 from tests.support.figures import pixels
+from trailforge.pipelines import plots
+from trailforge.schemas import Count, StageCount
 
 STAGES = (
     StageCount(name="content", inputs=1200, accepted=1000, rejected=(Count(reason="too_short", count=200),)),

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from generators.textualize import untold, user_turn
-from pipelines import refitting
-from protocols import react
-from rewards import score_answer
-from schemas import BundleQuestion, FilterScore, InvalidInput, Trajectory
 from tests.filters.kg_questions.support import question as kg_question
 from tests.support.bundle_rows import CHURCH, INSTRUMENT, ISLAND, WHEEL
 from tests.support.rows import AGAIN, DIED, FIRST, SECOND, trajectory
+from trailforge.generators.textualize import untold, user_turn
+from trailforge.pipelines import refitting
+from trailforge.protocols import react
+from trailforge.rewards import score_answer
+from trailforge.schemas import BundleQuestion, FilterScore, InvalidInput, Trajectory
 
 ROW = trajectory()
 LAST = len(ROW.messages) - 1

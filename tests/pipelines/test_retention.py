@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from pipelines import retention
-from pipelines.files import exclusive, sha256_of
-from pipelines.windows import DONE
-from schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun
 from tests.support.files import contents
+from trailforge.pipelines import retention
+from trailforge.pipelines.files import exclusive, sha256_of
+from trailforge.pipelines.windows import DONE
+from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput
 
 fates = partial(retention.fates, is_open=lambda _: True)
 DAYS = [f"2026-11-{day}" for day in range(10, 16)]
@@ -78,7 +78,7 @@ def test_a_window_in_use_stays(root: Path) -> None:
 
 
 def test_one_that_is_taken_into_use_at_the_last_moment_stays(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.retention.is_held", lambda _: False)
+    monkeypatch.setattr("trailforge.pipelines.retention.is_held", lambda _: False)
     with exclusive(root / DAYS[0] / "bundles"):
         kept, gone = retain(root, 3)
     assert "another run is writing here" in kept.kept_for and not gone.kept_for

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.runners import beam_options, check_runner, is_local, telling_line
-from schemas import ClusterError, InvalidInput
+from trailforge.pipelines.runners import beam_options, check_runner, is_local, telling_line
+from trailforge.schemas import ClusterError, InvalidInput
 
 
 def test_without_a_word_it_is_the_runner_of_this_process() -> None:

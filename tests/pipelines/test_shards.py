@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 
-from inference import Prices, Request, Sampling, Usage
-from inference.scripted import ScriptedModel
-from pipelines.accounting import stage
-from pipelines.files import sha256_of
-from pipelines.intake import write_settings
-from pipelines.mcts_trajectories import take_in
-from pipelines.shards import ItemResult, RunShards, Session, Shard, read_receipt, receipt_path, run_pipeline
-from schemas import (
+from tests.pipelines.support import CONFIG, IN_PROCESS, FinishedRun, ScriptedWork, make_run
+from tests.support.files import contents
+from trailforge.inference import Prices, Request, Sampling, Usage
+from trailforge.inference.scripted import ScriptedModel
+from trailforge.pipelines.accounting import stage
+from trailforge.pipelines.files import sha256_of
+from trailforge.pipelines.intake import write_settings
+from trailforge.pipelines.mcts_trajectories import take_in
+from trailforge.pipelines.shards import ItemResult, RunShards, Session, Shard, read_receipt, receipt_path, run_pipeline
+from trailforge.schemas import (
     ContextOverflow,
     InvalidInput,
     MalformedReply,
@@ -32,8 +34,6 @@ from schemas import (
     to_dict,
     write_parquet,
 )
-from tests.pipelines.support import CONFIG, IN_PROCESS, FinishedRun, ScriptedWork, make_run
-from tests.support.files import contents
 
 _RUNS = "runs.log"
 _ERRORS = {

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import status as module
-from pipelines.bundles_config import BundleRunConfig
-from pipelines.dataset import LEDGER
-from pipelines.document_bundles import BUNDLES, take_in
-from pipelines.files import exclusive
-from pipelines.finish import CARD, MANIFEST
-from pipelines.intake import write_settings
-from pipelines.progress import ProgressFile, begin_progress
-from pipelines.shards import receipt_path
-from pipelines.status import follow, read_status, told
-from pipelines.worker_errors import ERRORS
-from schemas import InvalidInput
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun
+from trailforge.pipelines import status as module
+from trailforge.pipelines.bundles_config import BundleRunConfig
+from trailforge.pipelines.dataset import LEDGER
+from trailforge.pipelines.document_bundles import BUNDLES, take_in
+from trailforge.pipelines.files import exclusive
+from trailforge.pipelines.finish import CARD, MANIFEST
+from trailforge.pipelines.intake import write_settings
+from trailforge.pipelines.progress import ProgressFile, begin_progress
+from trailforge.pipelines.shards import receipt_path
+from trailforge.pipelines.status import follow, read_status, told
+from trailforge.pipelines.worker_errors import ERRORS
+from trailforge.schemas import InvalidInput
 
 
 @pytest.fixture

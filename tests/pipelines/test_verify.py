@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from inference import Reply, Request, Sampling, SqliteLedger
-from pipelines.dataset import LEDGER
-from pipelines.mcts_verify import tree_problems
-from pipelines.verify import verify_run
-from schemas import InvalidInput, OutputError, SearchTree, Trajectory, read_parquet, write_parquet
 from tests.pipelines.support import FinishedRun, edit_manifest, forge, make_run, questions_file
 from tests.support.files import contents
+from trailforge.inference import Reply, Request, Sampling, SqliteLedger
+from trailforge.pipelines.dataset import LEDGER
+from trailforge.pipelines.mcts_verify import tree_problems
+from trailforge.pipelines.verify import verify_run
+from trailforge.schemas import InvalidInput, OutputError, SearchTree, Trajectory, read_parquet, write_parquet
 
 
 def problems(run: FinishedRun) -> str:
@@ -99,8 +99,8 @@ def test_a_dropped_row_is_found(finished_run: FinishedRun) -> None:
 def test_a_row_dropped_with_hash_and_count_made_to_fit_is_found(
     finished_run: FinishedRun, monkeypatch: pytest.MonkeyPatch, table: str, found: str
 ) -> None:
-    from schemas import Question
     from tests.pipelines import support
+    from trailforge.schemas import Question
 
     monkeypatch.setattr(support, "TABLES", {**support.TABLES, "inputs": Question})
     forge(finished_run.folder, table, lambda rows: rows[:-1])
@@ -248,7 +248,7 @@ def test_visits_that_do_not_add_up_are_found(original_run: FinishedRun) -> None:
 
 
 def _refit(content: dict[str, Any], path: Path, *, rows: int) -> None:
-    from pipelines.files import sha256_of
+    from trailforge.pipelines.files import sha256_of
 
     entry = next(e for e in content["files"] if e["path"] == f"{path.parent.name}/{path.name}")
     entry.update(rows=rows, sha256=sha256_of(path))

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.sources import read_questions
-from pipelines.window_questions import Neighbours, question_of, write_questions
-from schemas import Bundle, BundleQuestion, DocumentEmbedding, Question, read_rows
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.support.bundle_rows import ISLAND, sample_documents
+from trailforge.pipelines.sources import read_questions
+from trailforge.pipelines.window_questions import Neighbours, question_of, write_questions
+from trailforge.schemas import Bundle, BundleQuestion, DocumentEmbedding, Question, read_rows
 
 
 def test_a_question_keeps_its_id_and_answer_and_has_its_documents_by_id() -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import windows
-from pipelines.files import exclusive
-from pipelines.window_status import windows_of
-from pipelines.windows import Made, Window, WindowPlan
-from schemas import StageCount
+from trailforge.pipelines import windows
+from trailforge.pipelines.files import exclusive
+from trailforge.pipelines.window_status import windows_of
+from trailforge.pipelines.windows import Made, Window, WindowPlan
+from trailforge.schemas import StageCount
 
 PLAN = WindowPlan(
     day="2026-11-20", window_days=1, documents=("d.jsonl",), bundles_preset="r-search", mcts_preset="msearcher",

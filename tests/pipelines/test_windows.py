@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines import windows
-from pipelines.files import exclusive, sha256_of
-from pipelines.sources.documents import read_documents
-from pipelines.sources.rows import InvalidRow
-from pipelines.windows import Choice, WindowPlan, begin, files_of, read_plan, take, unfinished
-from schemas import InvalidInput, OutputError, SourceDocument, to_dict
 from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_documents
+from trailforge.pipelines import windows
+from trailforge.pipelines.files import exclusive, sha256_of
+from trailforge.pipelines.sources.documents import read_documents
+from trailforge.pipelines.sources.rows import InvalidRow
+from trailforge.pipelines.windows import Choice, WindowPlan, begin, files_of, read_plan, take, unfinished
+from trailforge.schemas import InvalidInput, OutputError, SourceDocument, to_dict
 
 DAY = date(2026, 11, 20)
 PLAN = WindowPlan(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines import worker_errors
-from pipelines.worker_errors import ERRORS, clear_errors, note_error, noted_error, read_notes
-from schemas import BudgetExceeded, ClusterError, InvalidInput, OutputError, TrailforgeError
+from trailforge.pipelines import worker_errors
+from trailforge.pipelines.worker_errors import ERRORS, clear_errors, note_error, noted_error, read_notes
+from trailforge.schemas import BudgetExceeded, ClusterError, InvalidInput, OutputError, TrailforgeError
 
 
 def note(folder: Path, name: str, content: str) -> None:

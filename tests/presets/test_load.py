@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.config import MctsRunConfig, read_config
-from presets import DATASETS, load_preset, preset_names
-from schemas import InvalidInput
+from trailforge.pipelines.config import MctsRunConfig, read_config
+from trailforge.presets import DATASETS, load_preset, preset_names
+from trailforge.schemas import InvalidInput
 
 
 def test_the_presets_of_the_house_are_known_by_name() -> None:

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from flows.configuration import CONFIGS, configured_for_all
-from inference.vllm_server import VllmServer
-from pipelines.config import MctsRunConfig, server_config
-from pipelines.kg_config import GraphRunConfig, KgRunConfig
-from presets import datasets_of, load_preset, preset_names, training_preset_names
-from retrieval import Encoder, check_retrieval, open_retrieval
 from tests.support.kg_agent import paths_store
-from training.config import load_train_preset
-from training.searched import open_environment
+from trailforge.flows.configuration import CONFIGS, configured_for_all
+from trailforge.inference.vllm_server import VllmServer
+from trailforge.pipelines.config import MctsRunConfig, server_config
+from trailforge.pipelines.kg_config import GraphRunConfig, KgRunConfig
+from trailforge.presets import datasets_of, load_preset, preset_names, training_preset_names
+from trailforge.retrieval import Encoder, check_retrieval, open_retrieval
+from trailforge.training.config import load_train_preset
+from trailforge.training.searched import open_environment
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
 PAIRS = [(name, dataset) for name in preset_names() for dataset in datasets_of(name)]
@@ -59,7 +59,7 @@ def test_a_training_preset_opens_what_its_agents_search(name: str, tmp_path: Pat
     documents = tmp_path / "passages.jsonl"
     documents.write_text('{"title": "Basel", "text": "Basel lies on the Rhine."}\n')
     if search.kind == "dense":
-        from retrieval import build_index
+        from trailforge.retrieval import build_index
 
         documents = tmp_path / "index"
         prefixes = {"passage_prefix": search.passage_prefix, "query_prefix": search.query_prefix}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.base import (
+from trailforge.protocols.base import (
     TAGS,
     contents_of,
     escape_retrieved,
@@ -17,7 +17,7 @@ from protocols.base import (
     tags_in,
     unescape,
 )
-from schemas.chat_tokens import chat_token_in
+from trailforge.schemas.chat_tokens import chat_token_in
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 PIECES = st.sampled_from(

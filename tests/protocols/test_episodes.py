@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference import Meter, ModelClient, Reply, Request, Sampling
-from inference.scripted import ScriptedModel
-from protocols import graph_r1, kg_search, search_r1
-from protocols.base import estimate_tokens
-from protocols.episodes import Client, EpisodeConfig, EpisodeRun, Respond, run_episode
-from protocols.grammar import Grammar, Observation, Search, Turn
-from rewards.dynasearcher import PAPER
-from schemas import BudgetExceeded, ContextOverflow, Document, Passage, RetrievalError
 from tests.inference.support import answer, config, model_server
+from trailforge.inference import Meter, ModelClient, Reply, Request, Sampling
+from trailforge.inference.scripted import ScriptedModel
+from trailforge.protocols import graph_r1, kg_search, search_r1
+from trailforge.protocols.base import estimate_tokens
+from trailforge.protocols.episodes import Client, EpisodeConfig, EpisodeRun, Respond, run_episode
+from trailforge.protocols.grammar import Grammar, Observation, Search, Turn
+from trailforge.rewards.dynasearcher import PAPER
+from trailforge.schemas import BudgetExceeded, ContextOverflow, Document, Passage, RetrievalError
 
 GRAMMARS = [kg_search.GRAMMAR, search_r1.GRAMMAR, graph_r1.GRAMMAR]
 KG, R1, GRAPH = GRAMMARS

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols import graph_r1, kg_search, search_r1
-from protocols.base import TAGS, tags_in
-from protocols.grammar import Grammar, Observation, Search, Turn
-from protocols.repair import Repair
-from schemas import MalformedReply, Message, Passage
+from trailforge.protocols import graph_r1, kg_search, search_r1
+from trailforge.protocols.base import TAGS, tags_in
+from trailforge.protocols.grammar import Grammar, Observation, Search, Turn
+from trailforge.protocols.repair import Repair
+from trailforge.schemas import MalformedReply, Message, Passage
 
 GRAMMARS = [kg_search.GRAMMAR, search_r1.GRAMMAR, graph_r1.GRAMMAR]
 KG, R1, GRAPH = GRAMMARS

@@ -12,12 +12,12 @@ import networkx as nx
 import pytest
 from hypothesis import given
 
-from protocols import nl_dag
-from protocols.base import tags_in
-from protocols.nl_dag import NodeResult, SearchPlan
-from rewards import dag_reward
-from schemas import BudgetExceeded, MalformedReply, Passage, PlanEdge, PlanNode, ServerUnavailable
 from tests.strategies import search_graphs, search_plans
+from trailforge.protocols import nl_dag
+from trailforge.protocols.base import tags_in
+from trailforge.protocols.nl_dag import NodeResult, SearchPlan
+from trailforge.rewards import dag_reward
+from trailforge.schemas import BudgetExceeded, MalformedReply, Passage, PlanEdge, PlanNode, ServerUnavailable
 
 TEXT = """Nodes:
 A: EU AI Act final adoption 2024-05-21 (News)

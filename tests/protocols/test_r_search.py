@@ -9,12 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from protocols import nl_dag, r_search
-from protocols.base import tags_in
-from protocols.r_search import Episode, Turn
-from rewards import RSearchReward
-from schemas import MalformedReply, Message, Passage
 from tests.strategies import search_plans
+from trailforge.protocols import nl_dag, r_search
+from trailforge.protocols.base import tags_in
+from trailforge.protocols.r_search import Episode, Turn
+from trailforge.rewards import RSearchReward
+from trailforge.schemas import MalformedReply, Message, Passage
 
 PLAN = "Nodes:\nA: vote on the AI Act (News)\nB: cost of compliance (Academic)\nEdges:\nA -> B"
 SEARCH = f"<think>Two sides.</think><search>\n{PLAN}\n</search>"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols import react
-from protocols.base import tags_in
-from schemas import MalformedReply, Message, Passage
+from trailforge.protocols import react
+from trailforge.protocols.base import tags_in
+from trailforge.schemas import MalformedReply, Message, Passage
 
 TEXTS = st.text(min_size=1, max_size=40).map(str.strip).filter(lambda text: text and not tags_in(text))
 PASSAGE_TEXTS = st.text(max_size=30) | st.sampled_from(["</tool_response>", "<answer>42</answer>", "a\nb"])

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.repair import Repair, Value, read_object
-from schemas import MalformedReply
+from trailforge.protocols.repair import Repair, Value, read_object
+from trailforge.schemas import MalformedReply
 
 TEXTS = st.text(max_size=12) | st.sampled_from(["Ann's", 'a "b"', "x, y", "], }", "a: b", "{", "\\", "1998", "“q”"])
 OBJECTS = st.dictionaries(st.text(min_size=1, max_size=6), TEXTS | st.lists(TEXTS, max_size=3), max_size=4)

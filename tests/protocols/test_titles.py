@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from protocols import graph_r1, kg_search, nl_dag, react, search_r1
-from protocols.grammar import Observation, passage_titles
-from schemas import Passage, PlanNode
+from trailforge.protocols import graph_r1, kg_search, nl_dag, react, search_r1
+from trailforge.protocols.grammar import Observation, passage_titles
+from trailforge.schemas import Passage, PlanNode
 
 NODE = PlanNode(node_id="A", query="q", tool="News")
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from schemas import Document, Passage
+from trailforge.schemas import Document, Passage
 
 Result = TypeVar("Result")
 

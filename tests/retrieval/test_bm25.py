@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from retrieval import Bm25Retriever
-from schemas import Document
 from tests.retrieval.support import DOCUMENTS, ids, run
+from trailforge.retrieval import Bm25Retriever
+from trailforge.schemas import Document
 
 RETRIEVER = Bm25Retriever(DOCUMENTS)
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retrieval import DenseIndex, DenseRetriever, Encoder
-from retrieval.dense import embedded_text
-from retrieval.seals import sealed
-from schemas import Document, RetrievalError
 from tests.retrieval.support import DOCUMENTS, ids, run
+from trailforge.retrieval import DenseIndex, DenseRetriever, Encoder
+from trailforge.retrieval.dense import embedded_text
+from trailforge.retrieval.seals import sealed
+from trailforge.schemas import Document, RetrievalError
 
 pytestmark = pytest.mark.real_model
 

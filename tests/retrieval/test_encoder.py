@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import pytest
 
-from retrieval import Encoder
-from retrieval.encoder import PACKAGED
-from schemas import RetrievalError
 from tests.retrieval.support import run
+from trailforge.retrieval import Encoder
+from trailforge.retrieval.encoder import PACKAGED
+from trailforge.schemas import RetrievalError
 
 pytestmark = pytest.mark.real_model
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from retrieval import LazyRetriever
-from retrieval.bm25 import Bm25Retriever
-from schemas import Document, RetrievalError
+from trailforge.retrieval import LazyRetriever
+from trailforge.retrieval.bm25 import Bm25Retriever
+from trailforge.schemas import Document, RetrievalError
 
 
 async def test_it_opens_once_and_not_before_the_first_search() -> None:

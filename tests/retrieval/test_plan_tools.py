@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval import Encoder, PlanToolsConfig, Tools, local_tools, open_tools, split_sentences
-from retrieval.passages import BestPassages, passages_of
-from schemas import InvalidInput, Passage, SourceDocument, SourceKind
+from trailforge.retrieval import Encoder, PlanToolsConfig, Tools, local_tools, open_tools, split_sentences
+from trailforge.retrieval.passages import BestPassages, passages_of
+from trailforge.schemas import InvalidInput, Passage, SourceDocument, SourceKind
 
 
 def document(number: int, kind: SourceKind, title: str, text: str) -> SourceDocument:

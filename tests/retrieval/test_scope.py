@@ -14,11 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.sources import read_questions
-from retrieval import Encoder, Retrieval, RetrievalConfig, build_index, check_retrieval, open_retrieval, read_corpus
-from retrieval.encoder import PACKAGED
-from schemas import InvalidInput, Passage, Question, RetrievalError
 from tests.retrieval.support import DOCUMENTS, ids, run
+from trailforge.pipelines.sources import read_questions
+from trailforge.retrieval import (
+    Encoder,
+    Retrieval,
+    RetrievalConfig,
+    build_index,
+    check_retrieval,
+    open_retrieval,
+    read_corpus,
+)
+from trailforge.retrieval.encoder import PACKAGED
+from trailforge.schemas import InvalidInput, Passage, Question, RetrievalError
 
 QUESTION = Question(id="q", question="q", answer="a", paragraphs=DOCUMENTS)
 ROWS = [{"id": d.id, "title": d.title, "text": d.text} for d in DOCUMENTS]
@@ -100,7 +108,7 @@ def test_an_index_that_does_not_fit_is_refused_before_the_encoder_is_loaded(
 ) -> None:
     source = corpus(tmp_path / "passages.jsonl.gz", ROWS)
     build_index(source, tmp_path / "index")
-    monkeypatch.setattr("retrieval.encoder._load", lambda name: pytest.fail(f"{name} was loaded"))
+    monkeypatch.setattr("trailforge.retrieval.encoder._load", lambda name: pytest.fail(f"{name} was loaded"))
     for changes, problem in (
         ({"corpus_index": str(source)}, "holds no index: make one with `trailforge index`"),
         ({"corpus_index": str(tmp_path / "none")}, "holds no index: make one with `trailforge index`"),

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval import Encoder, SentenceReader, split_sentences
-from schemas import Passage
 from tests.retrieval.support import DOCUMENTS, run
+from trailforge.retrieval import Encoder, SentenceReader, split_sentences
+from trailforge.schemas import Passage
 
 PIECES = st.sampled_from(
     ["Mr.", "U.S.", "A", "b", "3.5", ".", "!", "?", '"', ")", "(", " ", "\n", "\n\n", "no.", "é", "…"]

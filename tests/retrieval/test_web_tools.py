@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from protocols import nl_dag
-from retrieval.web.http import HttpConfig
-from retrieval.web.tools import arxiv_tool, serper_tools
-from schemas import InvalidInput, Passage, PlanNode, ProviderError, RetrievalError, ServerUnavailable
 from tests.support.recorded import Answer, recorded
+from trailforge.protocols import nl_dag
+from trailforge.retrieval.web.http import HttpConfig
+from trailforge.retrieval.web.tools import arxiv_tool, serper_tools
+from trailforge.schemas import InvalidInput, Passage, PlanNode, ProviderError, RetrievalError, ServerUnavailable
 
 KEY = "s3cret/key"
 QUICK = HttpConfig(interval_s=0.0, backoff_s=0.01, timeout_s=5.0, max_attempts=2)

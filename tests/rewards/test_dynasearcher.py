@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewards import (
+from trailforge.rewards import (
     DynaSearcherConstants,
     DynaSearcherReward,
     dynasearcher_reward,
@@ -20,7 +20,7 @@ from rewards import (
     r_penalty,
     r_recall,
 )
-from rewards.dynasearcher import DEFAULT, PAPER
+from trailforge.rewards.dynasearcher import DEFAULT, PAPER
 
 COUNTS = st.integers(0, 30)
 UNIT = st.floats(0.0, 1.0)

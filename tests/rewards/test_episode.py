@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewards import REWARD_PRESETS, Episode, RewardPreset, score_batch
-from rewards.dynasearcher import PAPER, DynaSearcherConstants
-from rewards.episode import score
-from rewards.graph_r1 import GraphR1Constants
-from rewards.msearcher import MSearcherConstants
-from rewards.presets import reward_preset
-from rewards.r_search import RSearchConstants
-from rewards.search_r1 import SearchR1Constants
-from schemas import GroundTruth, InvalidInput
 from tests.support.truths import choice, truth
+from trailforge.rewards import REWARD_PRESETS, Episode, RewardPreset, score_batch
+from trailforge.rewards.dynasearcher import PAPER, DynaSearcherConstants
+from trailforge.rewards.episode import score
+from trailforge.rewards.graph_r1 import GraphR1Constants
+from trailforge.rewards.msearcher import MSearcherConstants
+from trailforge.rewards.presets import reward_preset
+from trailforge.rewards.r_search import RSearchConstants
+from trailforge.rewards.search_r1 import SearchR1Constants
+from trailforge.schemas import GroundTruth, InvalidInput
 
 FOUND = ("metropolis", "M", "Fritz  Lang (Director)")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rewards import evidence_recall, score_choice
-from schemas import Passage
+from trailforge.rewards import evidence_recall, score_choice
+from trailforge.schemas import Passage
 
 
 def passage(title: str, text: str) -> Passage:

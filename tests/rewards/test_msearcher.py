@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewards import MSearcherConstants, msearcher_reward, soft_overlong
-from schemas import InvalidInput
+from trailforge.rewards import MSearcherConstants, msearcher_reward, soft_overlong
+from trailforge.schemas import InvalidInput
 
 FLOOR = MSearcherConstants()
 LITERAL = MSearcherConstants(format_penalty="literal")

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rewards import REWARD_PRESETS, Episode, cover_exact_match, exact_match, f1, mcts_reward, score_batch
 from tests.support.truths import truth
+from trailforge.rewards import REWARD_PRESETS, Episode, cover_exact_match, exact_match, f1, mcts_reward, score_batch
 
 Score = Callable[[str, Sequence[str]], float]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewards import (
+from trailforge.rewards import (
     RSearchReward,
     answer_reward,
     dag_problems,
@@ -19,7 +19,7 @@ from rewards import (
     option_letters,
     r_search_reward,
 )
-from schemas import PlanEdge, PlanNode
+from trailforge.schemas import PlanEdge, PlanNode
 
 LETTERS = st.sets(st.sampled_from("ABCDEF"))
 PARTS = st.floats(0.0, 1.0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewards import GraphR1Constants, SearchR1Constants, graph_r1_reward, search_r1_reward
+from trailforge.rewards import GraphR1Constants, SearchR1Constants, graph_r1_reward, search_r1_reward
 
 TURNS = st.lists(st.booleans(), max_size=6)
 PAID_FORM = SearchR1Constants(structure=0.2, final=0.1)

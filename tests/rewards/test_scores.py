@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewards import (
+from trailforge.rewards import (
     cover_exact_match,
     exact_match,
     f1,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import schemas
-from schemas import (
+from trailforge import schemas
+from trailforge.schemas import (
     Bundle,
     BundleQuestion,
     ContrastivePair,
@@ -50,7 +50,7 @@ from schemas import (
     to_table,
     write_parquet,
 )
-from schemas.arrow import _hints, _strip_none
+from trailforge.schemas.arrow import _hints, _strip_none
 
 RECORDS = [
     Document, Question, Passage, Plan, Step, Rollout, SearchTree, Trajectory, Verdict, Provenance, Manifest, SftRow,

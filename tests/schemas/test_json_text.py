@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas import parse_json
-from schemas.json_text import MOST_DEEP
+from trailforge.schemas import parse_json
+from trailforge.schemas.json_text import MOST_DEEP
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas import InvalidInput, text_files
-from schemas.text_files import is_too_long, json_lines, limited_lines, read_limited
+from trailforge.schemas import InvalidInput, text_files
+from trailforge.schemas.text_files import is_too_long, json_lines, limited_lines, read_limited
 
 
 @given(st.lists(st.sampled_from([b"", b"a", b"abcd", b"abcde", b"abcdefghijkl"]), max_size=8), st.booleans())

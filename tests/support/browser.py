@@ -31,7 +31,8 @@ def inspecting(folder: Path, *options: object, port: int = 0, log: Path | None =
     log = log or Path(os.devnull)
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [sys.executable, "cli.py", "inspect", str(folder), "--no-open", "--port", str(port), *map(str, options)],
+            [sys.executable, "-m", "trailforge", "inspect", str(folder), "--no-open", "--port", str(port),
+             *map(str, options)],
             cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
         )  # fmt: skip
         try:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from generators.document_bundles import BundleContext, BundleWork, BundleWriterConfig
-from inference import Prices, Request
-from inference.scripted import Script, ScriptedModel, prompt_text
-from schemas import BundleInput
 from tests.filters.bundles.support import BUNDLE, PAPER, STREET
+from trailforge.generators.document_bundles import BundleContext, BundleWork, BundleWriterConfig
+from trailforge.inference import Prices, Request
+from trailforge.inference.scripted import Script, ScriptedModel, prompt_text
+from trailforge.schemas import BundleInput
 
 ITEM = BundleInput(id=BUNDLE.uid, bundle=BUNDLE, documents=(STREET, PAPER))
 ANSWER = "University of Bergen"

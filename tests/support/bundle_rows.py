@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipelines.sources.documents import read_documents
-from protocols.nl_dag import parse
-from schemas import BundleHop, BundleQuestion, BundleQuestionType, Provenance, SourceDocument
+from trailforge.pipelines.sources.documents import read_documents
+from trailforge.protocols.nl_dag import parse
+from trailforge.schemas import BundleHop, BundleQuestion, BundleQuestionType, Provenance, SourceDocument
 
 SAMPLES = Path(__file__).parents[2] / "sample_data" / "documents.jsonl"
 

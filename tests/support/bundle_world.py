@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from protocols.r_search import USER_SUFFIX
-from schemas import SourceDocument, to_dict
 from tests.support.bundle_rows import sample_documents
 from tests.support.world import name_of
+from trailforge.protocols.r_search import USER_SUFFIX
+from trailforge.schemas import SourceDocument, to_dict
 
 SILENT = "Seed vault in the Arctic opens"
 """Nothing joins the documents of this bundle."""

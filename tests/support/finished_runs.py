@@ -9,11 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from generators import textualize
-from protocols import kg_search, r_search
-from protocols.grammar import Search, Turn
-from protocols.nl_dag import parse
-from schemas import (
+from tests.support.bundle_rows import QUESTIONS, sample_documents
+from tests.support.kg_worlds import chain_to, fact, node
+from tests.support.rows import AGAIN, DIED, FIRST, QUESTION, SECOND, trajectory
+from tests.support.sft_rows import sft_row
+from trailforge.generators import textualize
+from trailforge.protocols import kg_search, r_search
+from trailforge.protocols.grammar import Search, Turn
+from trailforge.protocols.nl_dag import parse
+from trailforge.schemas import (
     BundleQuestion,
     ChatMessage,
     FileEntry,
@@ -29,10 +33,6 @@ from schemas import (
     version_of,
     write_parquet,
 )
-from tests.support.bundle_rows import QUESTIONS, sample_documents
-from tests.support.kg_worlds import chain_to, fact, node
-from tests.support.rows import AGAIN, DIED, FIRST, QUESTION, SECOND, trajectory
-from tests.support.sft_rows import sft_row
 
 Tables = Mapping[str, tuple[type, Sequence[Any]]]
 FIRST_NAMES = ("Ada", "Bela", "Carl", "Dora", "Emil", "Frida", "Georg", "Hanna", "Ilse", "Jonas")

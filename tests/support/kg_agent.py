@@ -13,13 +13,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from protocols.grammar import Search, Turn
-from protocols.kg_search import GRAMMAR, USER_SUFFIX
-from retrieval.kg import KgStore
-from schemas import Question
 from tests.retrieval.kg.support import store_of
 from tests.support import world
 from tests.support.kg_worlds import random_store, random_triples
+from trailforge.protocols.grammar import Search, Turn
+from trailforge.protocols.kg_search import GRAMMAR, USER_SUFFIX
+from trailforge.retrieval.kg import KgStore
+from trailforge.schemas import Question
 
 KNOWN_BY_HEART = "Alba Vale"
 """What it says to every question without a text."""

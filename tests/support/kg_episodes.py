@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from generators.kg_trajectories import KgContext, KgGeneratorConfig
-from inference import Prices, Request
-from inference.scripted import Script, ScriptedModel
-from protocols.grammar import Search, Turn
-from protocols.kg_search import GRAMMAR
-from retrieval import RetrievalConfig, open_retrieval
-from retrieval.kg import KgStore, build_kg, open_source
+from trailforge.generators.kg_trajectories import KgContext, KgGeneratorConfig
+from trailforge.inference import Prices, Request
+from trailforge.inference.scripted import Script, ScriptedModel
+from trailforge.protocols.grammar import Search, Turn
+from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.retrieval import RetrievalConfig, open_retrieval
+from trailforge.retrieval.kg import KgStore, build_kg, open_source
 
 TRIPLES = (
     ("metropolis", "director", "lang"),

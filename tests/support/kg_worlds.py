@@ -6,10 +6,10 @@ import random
 from itertools import product
 from pathlib import Path
 
-from generators.kg_paths import KgPathConfig
-from retrieval.kg import KgStore
-from schemas import FactChain, KgFact, KgNode, KgTriple
 from tests.retrieval.kg.support import Ids, store_of
+from trailforge.generators.kg_paths import KgPathConfig
+from trailforge.retrieval.kg import KgStore
+from trailforge.schemas import FactChain, KgFact, KgNode, KgTriple
 
 NAMES = "Alba Brix Corun Delm Essa Fyrd Gond Haim Ilmo Jask Kerr Lund".split()
 RELATIONS = "likes helps follows fears".split()

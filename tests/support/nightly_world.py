@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
 
-from protocols import kg_search
-from protocols.grammar import Search, Turn
-from schemas import SourceDocument
 from tests.retrieval.kg.support import store_of
 from tests.support import bundle_world
 from tests.support.bundle_rows import sample_documents
+from trailforge.protocols import kg_search
+from trailforge.protocols.grammar import Search, Turn
+from trailforge.schemas import SourceDocument
 
 PRESET = """\
 model: {{name: scripted, max_in_flight: {in_flight}}}

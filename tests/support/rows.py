@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from generators import textualize
-from rewards import score_answer
-from schemas import Document, Hop, Passage, Provenance, Question, Step, Trajectory
+from trailforge.generators import textualize
+from trailforge.rewards import score_answer
+from trailforge.schemas import Document, Hop, Passage, Provenance, Question, Step, Trajectory
 
 QUESTION = Question(
     id="q1",

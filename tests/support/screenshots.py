@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from inspector.decisions import append, now
-from inspector.table_index import TableIndex
-from schemas import ContrastivePair, Decision, RejectedRow, Trajectory, read_rows
 from tests.support.browser import Visit, browsing, inspecting
+from trailforge.inspector.decisions import append, now
+from trailforge.inspector.table_index import TableIndex
+from trailforge.schemas import ContrastivePair, Decision, RejectedRow, Trajectory, read_rows
 
 
 class Shot(NamedTuple):

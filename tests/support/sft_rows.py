@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rewards import score_answer
-from schemas import ChatMessage, Provenance, SftRow, estimate_tokens
+from trailforge.rewards import score_answer
+from trailforge.schemas import ChatMessage, Provenance, SftRow, estimate_tokens
 
 
 def sft_row(

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from generators import textualize
-from inference.scripted import ScriptedModel
-from protocols import graph_r1, kg_search, nl_dag, r_search, react, search_r1
-from protocols.episodes import EpisodeConfig, EpisodeRun, run_episode
-from protocols.grammar import Grammar, Observation, Search, Turn
-from retrieval.base import Retriever
-from schemas import GroundTruth, Message, Passage
 from tests.support.rows import DIED, FIRST, QUESTION, SECOND
 from tests.support.truths import choice, truth
+from trailforge.generators import textualize
+from trailforge.inference.scripted import ScriptedModel
+from trailforge.protocols import graph_r1, kg_search, nl_dag, r_search, react, search_r1
+from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, run_episode
+from trailforge.protocols.grammar import Grammar, Observation, Search, Turn
+from trailforge.retrieval.base import Retriever
+from trailforge.schemas import GroundTruth, Message, Passage
 
 PRESETS = {
     "react": "msearcher",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from schemas import GroundTruth
+from trailforge.schemas import GroundTruth
 
 
 def truth(**changes: Any) -> GroundTruth:

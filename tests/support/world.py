@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from schemas import Document, Hop, Question
+from trailforge.schemas import Document, Hop, Question
 
 RELATIONS = ("editor", "patron", "teacher", "founder", "rival", "cousin", "tailor", "guide", "banker", "neighbour")
 _SYLLABLES = "ba do ki lu me na po ri so ta ve zu gra bel mor tan vel kur pim dor".split()
@@ -121,7 +121,7 @@ def misread(context: list[str], asked: str, right: str, seed: int) -> str:
 
 def write_questions(path, count: int, *, hops: tuple[int, ...] = (2, 3)) -> None:
     """A file of questions in our own format."""
-    from schemas import to_dict
+    from trailforge.schemas import to_dict
 
     rows = (question(n, hops[n % len(hops)]) for n in range(count))
     path.write_text("".join(json.dumps(to_dict(row)) + "\n" for row in rows))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.training.tiny import save_tiny_model
-from training.weights import load_tokenizer
+from trailforge.training.weights import load_tokenizer
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -28,7 +28,7 @@ def drawing() -> None:
 def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than these trainings."""
     if "drawing" not in request.fixturenames:
-        monkeypatch.setattr("training.curves.drawn", lambda rows: b"")
+        monkeypatch.setattr("trailforge.training.curves.drawn", lambda rows: b"")
 
 
 @pytest.fixture(scope="session")

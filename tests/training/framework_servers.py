@@ -11,15 +11,15 @@ from typing import Any
 
 from aiohttp import web
 
-from protocols import nl_dag, r_search
-from protocols.grammar import Search, Turn
-from retrieval.kg import build_kg, open_source
-from schemas import PlanNode
 from tests.support import finished_runs as made
 from tests.training.tiny import SAMPLE
-from training.agents import GRAMMARS
-from training.rollouts import observation_ids
-from training.transcripts import Spoken
+from trailforge.protocols import nl_dag, r_search
+from trailforge.protocols.grammar import Search, Turn
+from trailforge.retrieval.kg import build_kg, open_source
+from trailforge.schemas import PlanNode
+from trailforge.training.agents import GRAMMARS
+from trailforge.training.rollouts import observation_ids
+from trailforge.training.transcripts import Spoken
 
 LOGPROB = -0.25
 ANSWER = "Kourou"

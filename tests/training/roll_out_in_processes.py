@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from tests.training.tiny import FACTS, retriever, rl_rows
-from training.agents import Environment
-from training.generation import VllmServer
-from training.rollouts import RolloutLimits, roll_out
-from training.weights import load_tokenizer
+from trailforge.training.agents import Environment
+from trailforge.training.generation import VllmServer
+from trailforge.training.rollouts import RolloutLimits, roll_out
+from trailforge.training.weights import load_tokenizer
 
 
 def main(model: str) -> None:

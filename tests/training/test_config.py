@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from presets import load_training_preset, training_preset_names
-from rewards import REWARD_PRESETS
-from schemas import InvalidInput
-from training.config import KlConfig, RlConfig, load_train_preset
+from trailforge.presets import load_training_preset, training_preset_names
+from trailforge.rewards import REWARD_PRESETS
+from trailforge.schemas import InvalidInput
+from trailforge.training.config import KlConfig, RlConfig, load_train_preset
 
 NAMES = ["dynasearcher", "msearcher", "r-search", "ragsearch"]
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.training.tiny import FACTS, Scripted, preset, retriever, rl_rows, searching
-from training.agents import Environment
-from training.rl import limits_of, paying
-from training.trl_rollouts import TRIES, SearchRollouts
+from trailforge.training.agents import Environment
+from trailforge.training.rl import limits_of, paying
+from trailforge.training.trl_rollouts import TRIES, SearchRollouts
 
 SIZE = 4
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from protocols import react
-from schemas import InvalidInput
 from tests.training.tiny import FACTS, Scripted, preset, retriever, rl_rows, searching
-from training.agents import Environment
-from training.evaluate import evaluate_agent, write_score
+from trailforge.protocols import react
+from trailforge.schemas import InvalidInput
+from trailforge.training.agents import Environment
+from trailforge.training.evaluate import evaluate_agent, write_score
 
 
 def test_figures_of_a_scripted_agent(tokenizer: Any, tmp_path: Path) -> None:

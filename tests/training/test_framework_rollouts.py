@@ -12,16 +12,22 @@ from typing import Any
 import pytest
 import yaml
 
-from schemas import InvalidInput, RequestRefused, RlRow, ServerUnavailable, to_dict
 from tests.training.framework_servers import ANSWER, LOGPROB, FakeSampler, expected, router, searched
 from tests.training.tiny import rl_rows
-from training.adapters import search_episodes, slime, verl
-from training.adapters.search_episodes import known_of, logprobs_of, read_settings, search_episode, settings_of
-from training.agents import GRAMMARS
-from training.generation import Generated
-from training.masks import prompt_ids, render
-from training.rollouts import TokenEpisode
-from training.scoring import read_messages, score_messages
+from trailforge.schemas import InvalidInput, RequestRefused, RlRow, ServerUnavailable, to_dict
+from trailforge.training.adapters import search_episodes, slime, verl
+from trailforge.training.adapters.search_episodes import (
+    known_of,
+    logprobs_of,
+    read_settings,
+    search_episode,
+    settings_of,
+)
+from trailforge.training.agents import GRAMMARS
+from trailforge.training.generation import Generated
+from trailforge.training.masks import prompt_ids, render
+from trailforge.training.rollouts import TokenEpisode
+from trailforge.training.scoring import read_messages, score_messages
 
 every_protocol = pytest.mark.parametrize("protocol", GRAMMARS)
 LAUNCHED = 3

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from training.generation import Draw, TransformersGenerator, VllmColocated, VllmServer
-from training.weights import load_model
+from trailforge.training.generation import Draw, TransformersGenerator, VllmColocated, VllmServer
+from trailforge.training.weights import load_model
 
 PROMPTS = ["<|im_start|>user\nWho led NASA?<|im_end|>\n<|im_start|>assistant\n", "<|im_start|>assistant\n"]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from inference.scripted import ScriptedModel, prompt_text
-from schemas import MalformedReply
 from tests.support.truths import choice, truth
-from training.judge import Judge, Judged
-from training.prompts import prompt_version
+from trailforge.inference.scripted import ScriptedModel, prompt_text
+from trailforge.schemas import MalformedReply
+from trailforge.training.judge import Judge, Judged
+from trailforge.training.prompts import prompt_version
 
 
 def judged(answer: str, **changes: Any) -> Judged:

@@ -15,10 +15,14 @@ from typing import Any
 import pytest
 import yaml
 
-from presets import load_training_preset
-from protocols import nl_dag, r_search
-from retrieval import Bm25Retriever
-from schemas import (
+from tests.support import model_server
+from tests.support.transcripts import Case, cases
+from tests.support.truths import choice
+from tests.training.tiny import FACTS, Scripted, documents, preset, rl_rows, training_set
+from trailforge.presets import load_training_preset
+from trailforge.protocols import nl_dag, r_search
+from trailforge.retrieval import Bm25Retriever
+from trailforge.schemas import (
     InvalidInput,
     MalformedReply,
     OutputError,
@@ -28,18 +32,14 @@ from schemas import (
     ServerUnavailable,
     to_dict,
 )
-from tests.support import model_server
-from tests.support.transcripts import Case, cases
-from tests.support.truths import choice
-from tests.training.tiny import FACTS, Scripted, documents, preset, rl_rows, training_set
-from training.adapters import slime, trl, verl
-from training.agents import Environment
-from training.config import JudgeConfig, TrainPreset, load_train_preset
-from training.judge import Judged, JudgeDesk, judge_desk
-from training.rl import paying, train_rl
-from training.score_file import score_file
-from training.scoring import ToScore, score_messages, scorer_of
-from training.transcripts import read_transcript
+from trailforge.training.adapters import slime, trl, verl
+from trailforge.training.agents import Environment
+from trailforge.training.config import JudgeConfig, TrainPreset, load_train_preset
+from trailforge.training.judge import Judged, JudgeDesk, judge_desk
+from trailforge.training.rl import paying, train_rl
+from trailforge.training.score_file import score_file
+from trailforge.training.scoring import ToScore, score_messages, scorer_of
+from trailforge.training.transcripts import read_transcript
 
 CASES = [case for case in cases() if case.protocol == "r_search"]
 QUESTION = "Where was he born?"

@@ -16,8 +16,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas import InvalidInput
-from training.launch import LaunchConfig, Launcher, Sharding, accelerate_config, render
+from trailforge.schemas import InvalidInput
+from trailforge.training.launch import LaunchConfig, Launcher, Sharding, accelerate_config, render
 
 COMMAND = ["train", "rl", "data set", "--preset", "it's mine", "--out", "runs/a"]
 ODD = "two words, $HOME, `id`, 'quotes' and \"more\""
@@ -132,7 +132,7 @@ def test_one_node() -> None:
     assert shlex.split(export) == ["export", f"NCCL_DEBUG={ODD}"]
     read = launched(line)
     assert (read.config_file, read.module, read.num_processes) == ("./accelerate.yaml", True, 8)
-    assert [read.training_script, *read.training_script_args] == ["cli", *COMMAND]
+    assert [read.training_script, *read.training_script_args] == ["trailforge", *COMMAND]
 
 
 def test_slurm() -> None:
@@ -237,7 +237,7 @@ def test_kubernetes() -> None:
     # Not in the working folder, which all pods of all jobs share.
     assert read.config_file == "/tmp/accelerate.yaml" and "cat > /tmp/accelerate.yaml" in script
     assert (read.machine_rank, read.main_process_ip) == (1, "rl-train-0-0.rl")
-    assert [read.training_script, *read.training_script_args][:-4] == ["cli", *COMMAND, "--resume"]
+    assert [read.training_script, *read.training_script_args][:-4] == ["trailforge", *COMMAND, "--resume"]
     assert yaml.safe_load(script.split("<<'END'\n")[1].split("\nEND")[0]) == accelerate_config(config)
     assert json.dumps(jobset).count("hostNetwork") == 0
 

@@ -10,9 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas import ChatMessage, InvalidInput, Role
 from tests.support.tiny_tokenizer import tiny_tokenizer
-from training.masks import END, IGNORED, START, escape_special, masked_tokens, pieces, prompt_ids, ready, render, teach
+from trailforge.schemas import ChatMessage, InvalidInput, Role
+from trailforge.training.masks import (
+    END,
+    IGNORED,
+    START,
+    escape_special,
+    masked_tokens,
+    pieces,
+    prompt_ids,
+    ready,
+    render,
+    teach,
+)
 
 pytest.importorskip("transformers")
 

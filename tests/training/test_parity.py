@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from protocols import graph_r1, kg_search, r_search, react
-from rewards import REWARD_PRESETS, MSearcherConstants, reward_preset, score_answer
-from rewards.dynasearcher import PAPER
-from schemas import RewardModel, SupportingDocument, to_dict
 from tests.support.transcripts import PRESETS, Case, cases
 from tests.training.tiny import preset
-from training.adapters import slime, trl, verl
-from training.rl import paying
-from training.scoring import score_messages, split_text
+from trailforge.protocols import graph_r1, kg_search, r_search, react
+from trailforge.rewards import REWARD_PRESETS, MSearcherConstants, reward_preset, score_answer
+from trailforge.rewards.dynasearcher import PAPER
+from trailforge.schemas import RewardModel, SupportingDocument, to_dict
+from trailforge.training.adapters import slime, trl, verl
+from trailforge.training.rl import paying
+from trailforge.training.scoring import score_messages, split_text
 
 CASES = cases()
 

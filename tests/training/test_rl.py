@@ -14,9 +14,6 @@ from typing import Any
 
 import pytest
 
-from protocols import graph_r1
-from protocols.grammar import Search, Turn
-from schemas import InvalidInput, OutputError
 from tests.support import finished_runs as made
 from tests.training.tiny import (
     FACTS,
@@ -28,17 +25,20 @@ from tests.training.tiny import (
     sft_rows,
     training_set,
 )
-from training.agents import Environment
-from training.checkpoints import last_whole
-from training.config import KlConfig, TrainPreset, load_train_preset
-from training.curves import PANELS
-from training.evaluate import evaluate
-from training.masks import END
-from training.rl import VllmOptions, check_questions, grpo_arguments, train_rl, update_batches
-from training.sft import train_sft
-from training.table import questions_of
-from training.views import ViewConfig, make_training_set
-from training.weights import load_model
+from trailforge.protocols import graph_r1
+from trailforge.protocols.grammar import Search, Turn
+from trailforge.schemas import InvalidInput, OutputError
+from trailforge.training.agents import Environment
+from trailforge.training.checkpoints import last_whole
+from trailforge.training.config import KlConfig, TrainPreset, load_train_preset
+from trailforge.training.curves import PANELS
+from trailforge.training.evaluate import evaluate
+from trailforge.training.masks import END
+from trailforge.training.rl import VllmOptions, check_questions, grpo_arguments, train_rl, update_batches
+from trailforge.training.sft import train_sft
+from trailforge.training.table import questions_of
+from trailforge.training.views import ViewConfig, make_training_set
+from trailforge.training.weights import load_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from protocols import graph_r1, kg_search, nl_dag, r_search, search_r1
-from protocols.grammar import Search, Turn
-from retrieval import Bm25Retriever
-from retrieval.kg import KgStore, KgTool, build_kg, open_source
-from schemas import ChatMessage, InvalidInput, Passage, PlanEdge, PlanNode
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from tests.training.tiny import FACTS, SAMPLE, Scripted, retriever, rl_rows, searching
-from training.agents import GRAMMARS, Environment, within
-from training.generation import Generated
-from training.masks import END, masked_tokens, ready
-from training.rollouts import RolloutLimits, TokenEpisode, observation_ids, roll_out
+from trailforge.protocols import graph_r1, kg_search, nl_dag, r_search, search_r1
+from trailforge.protocols.grammar import Search, Turn
+from trailforge.retrieval import Bm25Retriever
+from trailforge.retrieval.kg import KgStore, KgTool, build_kg, open_source
+from trailforge.schemas import ChatMessage, InvalidInput, Passage, PlanEdge, PlanNode
+from trailforge.training.agents import GRAMMARS, Environment, within
+from trailforge.training.generation import Generated
+from trailforge.training.masks import END, masked_tokens, ready
+from trailforge.training.rollouts import RolloutLimits, TokenEpisode, observation_ids, roll_out
 
 LIMITS = RolloutLimits(max_tokens=1500, max_observation_tokens=400, max_searches=3)
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from schemas import CountMismatch, InvalidInput, SftRow
 from tests.support import finished_runs as made
-from training.runs import open_run, open_runs
-from training.views import ViewConfig, make_training_set
+from trailforge.schemas import CountMismatch, InvalidInput, SftRow
+from trailforge.training.runs import open_run, open_runs
+from trailforge.training.views import ViewConfig, make_training_set
 
 ASKED = [made.question(number) for number in range(3)]
 

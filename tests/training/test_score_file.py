@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from generators.kg_trajectories import KgGeneratorConfig, generate
-from generators.r_search_episodes import EpisodeConfig, EpisodeContext, make_episodes
-from generators.textualize import episode_sft_row, kg_sft_row, sft_rows
-from inference import Meter, Request
-from inference.scripted import ScriptedModel
-from retrieval import local_tools
-from rewards import REWARD_PRESETS, RewardPreset
-from schemas import InvalidInput, KgTrajectory, SearchEpisode, SftRow, Trajectory, write_parquet
 from tests.support.bundle_rows import CHURCH, ISLAND, sample_documents
 from tests.support.kg_episodes import BORN, DIED, DIRECTOR, agent, context, store, turn
 from tests.support.rows import QUESTION, trajectory
 from tests.support.transcripts import PRESETS, cases
-from training.score_file import score_file
-from training.scoring import score_messages
+from trailforge.generators.kg_trajectories import KgGeneratorConfig, generate
+from trailforge.generators.r_search_episodes import EpisodeConfig, EpisodeContext, make_episodes
+from trailforge.generators.textualize import episode_sft_row, kg_sft_row, sft_rows
+from trailforge.inference import Meter, Request
+from trailforge.inference.scripted import ScriptedModel
+from trailforge.retrieval import local_tools
+from trailforge.rewards import REWARD_PRESETS, RewardPreset
+from trailforge.schemas import InvalidInput, KgTrajectory, SearchEpisode, SftRow, Trajectory, write_parquet
+from trailforge.training.score_file import score_file
+from trailforge.training.scoring import score_messages
 
 EPISODES = (
     (DIRECTOR, BORN, turn("Vienna it is.", answer="Vienna")),

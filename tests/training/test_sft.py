@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from schemas import InvalidInput, OutputError
 from tests.training.tiny import preset, save_tiny_model, sft_rows, training_set
-from training.checkpoints import is_whole, last_whole
-from training.config import LoraConfig
-from training.sft import tokenised, train_sft
-from training.weights import load_model, load_tokenizer
+from trailforge.schemas import InvalidInput, OutputError
+from trailforge.training.checkpoints import is_whole, last_whole
+from trailforge.training.config import LoraConfig
+from trailforge.training.sft import tokenised, train_sft
+from trailforge.training.weights import load_model, load_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 

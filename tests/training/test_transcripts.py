@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols import react, search_r1
-from protocols.grammar import Turn
-from schemas import ChatMessage, InvalidInput, Role
 from tests.support.transcripts import RESULT_TAGS, cases
-from training.transcripts import read_transcript, split_text
+from trailforge.protocols import react, search_r1
+from trailforge.protocols.grammar import Turn
+from trailforge.schemas import ChatMessage, InvalidInput, Role
+from trailforge.training.transcripts import read_transcript, split_text
 
 SEARCH, ANSWER = react.render_search("Who?", "Lang"), react.render_answer("Done.", "Vienna")
 RESULT = "<tool_response>\n1. (Metropolis) by Lang\n2. (M (film)) also\n</tool_response>"

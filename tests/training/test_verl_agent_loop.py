@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 import yaml
 
-from schemas import InvalidInput, RlRow
 from tests.support import finished_runs as made
 from tests.training.framework_servers import LOGPROB, FakeSampler, FakeServerManager, expected, searched
 from tests.training.tiny import rl_rows
-from training.adapters.verl import compute_score
-from training.agents import GRAMMARS
-from training.exports import export
-from training.exports.verl import AGENT, rl_row
-from training.masks import prompt_ids
-from training.scoring import read_messages, score_messages
-from training.views import ViewConfig, make_training_set
+from trailforge.schemas import InvalidInput, RlRow
+from trailforge.training.adapters.verl import compute_score
+from trailforge.training.agents import GRAMMARS
+from trailforge.training.exports import export
+from trailforge.training.exports.verl import AGENT, rl_row
+from trailforge.training.masks import prompt_ids
+from trailforge.training.scoring import read_messages, score_messages
+from trailforge.training.views import ViewConfig, make_training_set
 
 pytest.importorskip("verl")
 agent_loop: Any = pytest.importorskip("verl.experimental.agent_loop.agent_loop")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from inference.servers import SMOLLM2
-from schemas import InvalidInput
-from training import weights
+from trailforge.inference.servers import SMOLLM2
+from trailforge.schemas import InvalidInput
+from trailforge.training import weights
 
 
 def test_a_folder_is_taken_as_it_is(tiny_model: Path) -> None:

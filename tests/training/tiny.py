@@ -10,11 +10,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from protocols import react
-from retrieval import Bm25Retriever
-from rewards.msearcher import MSearcherConstants
-from rewards.presets import RewardPreset
-from schemas import (
+from tests.support.sft_rows import sft_row
+from trailforge.protocols import react
+from trailforge.retrieval import Bm25Retriever
+from trailforge.rewards.msearcher import MSearcherConstants
+from trailforge.rewards.presets import RewardPreset
+from trailforge.schemas import (
     ChatMessage,
     Document,
     FileEntry,
@@ -25,11 +26,10 @@ from schemas import (
     to_dict,
     write_parquet,
 )
-from tests.support.sft_rows import sft_row
-from training.config import RlConfig, SftConfig, TrainPreset
-from training.generation import Generated
-from training.runs import MANIFEST
-from training.sets import SetManifest
+from trailforge.training.config import RlConfig, SftConfig, TrainPreset
+from trailforge.training.generation import Generated
+from trailforge.training.runs import MANIFEST
+from trailforge.training.sets import SetManifest
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_data"
 FACTS = (

@@ -16,14 +16,14 @@ from typing import Any
 
 import yaml
 
-from protocols import r_search
-from schemas import ChatMessage, InvalidInput, from_dict
-from training.agents import Environment
-from training.config import SearchConfig
-from training.generation import Generated, ended
-from training.masks import END, ready
-from training.rollouts import RolloutLimits, TokenEpisode, roll_out_one
-from training.searched import open_environment
+from trailforge.protocols import r_search
+from trailforge.schemas import ChatMessage, InvalidInput, from_dict
+from trailforge.training.agents import Environment
+from trailforge.training.config import SearchConfig
+from trailforge.training.generation import Generated, ended
+from trailforge.training.masks import END, ready
+from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out_one
+from trailforge.training.searched import open_environment
 
 _ENDS = (END, "<|endoftext|>")
 """ChatML's end of a turn, and the end of a text, with which base models end one."""

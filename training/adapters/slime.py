@@ -21,11 +21,17 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from schemas import ChatMessage, InvalidInput, RequestRefused, ServerUnavailable
-from training.adapters.search_episodes import SearchSettings, known_of, logprobs_of, search_episode, settings_of
-from training.generation import Generated
-from training.masks import END, START, render
-from training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
+from trailforge.schemas import ChatMessage, InvalidInput, RequestRefused, ServerUnavailable
+from trailforge.training.adapters.search_episodes import (
+    SearchSettings,
+    known_of,
+    logprobs_of,
+    search_episode,
+    settings_of,
+)
+from trailforge.training.generation import Generated
+from trailforge.training.masks import END, START, render
+from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
 
 SETTINGS = "TRAILFORGE_SEARCH"
 """Environment variable with the path of the settings."""
@@ -160,7 +166,7 @@ def _settings() -> SearchSettings:
 
 @cache
 def _tokenizer(name: str) -> Any:
-    from training.weights import load_tokenizer
+    from trailforge.training.weights import load_tokenizer
 
     return load_tokenizer(name)
 

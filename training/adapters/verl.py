@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
+from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
 
 
 def compute_score(

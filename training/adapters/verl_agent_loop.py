@@ -23,10 +23,10 @@ from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
-from schemas import InvalidInput
-from training.adapters.search_episodes import known_of, logprobs_of, read_settings, search_episode
-from training.generation import Generated
-from training.scoring import read_messages, read_truth
+from trailforge.schemas import InvalidInput
+from trailforge.training.adapters.search_episodes import known_of, logprobs_of, read_settings, search_episode
+from trailforge.training.generation import Generated
+from trailforge.training.scoring import read_messages, read_truth
 
 
 class SearchAgentLoop(AgentLoopBase):

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from schemas import InvalidInput
-from training.exports import openrlhf, sharegpt, slime, trl, verl
-from training.exports.common import Export, Progress
-from training.exports.recipes import preset_for
-from training.folders import new_folder
-from training.sets import open_set
+from trailforge.schemas import InvalidInput
+from trailforge.training.exports import openrlhf, sharegpt, slime, trl, verl
+from trailforge.training.exports.common import Export, Progress
+from trailforge.training.exports.recipes import preset_for
+from trailforge.training.folders import new_folder
+from trailforge.training.sets import open_set
 
 TRAINERS: Mapping[str, Callable[[Export], str]] = MappingProxyType(
     {

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas import ChatMessage, RlRow, SftRow, to_dict
-from training.config import RlConfig, Scheduler, SftConfig, TrainPreset
-from training.masks import END, START, TRAINING_TEMPLATE
-from training.sets import SPLITS, TrainingSet
+from trailforge.schemas import ChatMessage, RlRow, SftRow, to_dict
+from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainPreset
+from trailforge.training.masks import END, START, TRAINING_TEMPLATE
+from trailforge.training.sets import SPLITS, TrainingSet
 
 Progress = Callable[[str, int, int], None]
 Row = dict[str, Any]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from schemas import RlRow, SftRow
-from training.exports.common import (
+from trailforge.schemas import RlRow, SftRow
+from trailforge.training.exports.common import (
     MESSAGES,
     STR,
     TEMPLATE_NOTE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from training.config import TrainPreset, load_train_preset
-from training.sets import TrainingSet
+from trailforge.training.config import TrainPreset, load_train_preset
+from trailforge.training.sets import TrainingSet
 
 _PRESET_IN = {
     "react": "msearcher",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 
-from schemas import SftRow
-from training.exports.common import Export, Row, fenced, has, one_command, readme
-from training.masks import END, START
+from trailforge.schemas import SftRow
+from trailforge.training.exports.common import Export, Row, fenced, has, one_command, readme
+from trailforge.training.masks import END, START
 
 
 def write(export: Export) -> str:

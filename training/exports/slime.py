@@ -7,10 +7,10 @@ from typing import get_args
 import pyarrow as pa
 import yaml
 
-from schemas import SftRow
-from training.adapters.slime import SETTINGS
-from training.config import RlConfig, Scheduler, SftConfig
-from training.exports.common import (
+from trailforge.schemas import SftRow
+from trailforge.training.adapters.slime import SETTINGS
+from trailforge.training.config import RlConfig, Scheduler, SftConfig
+from trailforge.training.exports.common import (
     INT,
     SEARCH_NOTE,
     STR,
@@ -26,12 +26,12 @@ from training.exports.common import (
     search_settings,
     unsaid,
 )
-from training.exports.verl import RL, rl_row
+from trailforge.training.exports.verl import RL, rl_row
 
 _TURNS = pa.list_(pa.struct([("role", STR), ("content", STR), ("step_loss_mask", INT)]))
 SFT = schema([("messages", _TURNS), ("uid", STR), ("question", STR), ("data_source", STR)])
-REWARD = "training.adapters.slime.reward"
-GENERATE = "training.adapters.slime.generate"
+REWARD = "trailforge.training.adapters.slime.reward"
+GENERATE = "trailforge.training.adapters.slime.generate"
 _ARRAYS = '"${MODEL_ARGS[@]}" "${CLUSTER_ARGS[@]}"'
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import yaml
 
-from schemas import RlRow, SftRow
-from training.exports.common import (
+from trailforge.schemas import RlRow, SftRow
+from trailforge.training.exports.common import (
     BOOL,
     FLOAT,
     INT,
@@ -23,8 +23,8 @@ from training.exports.common import (
     schema,
     truth_json,
 )
-from training.launch import ACCELERATE, LaunchConfig, accelerate_config
-from training.masks import END
+from trailforge.training.launch import ACCELERATE, LaunchConfig, accelerate_config
+from trailforge.training.masks import END
 
 _TURNS = pa.list_(pa.struct([("role", STR), ("content", STR), ("train", BOOL)]))
 SFT = schema([("messages", _TURNS), ("uid", STR), ("question", STR), ("data_source", STR), ("protocol", STR)])
@@ -74,7 +74,7 @@ def write(export: Export) -> str:
 
 _RL_CODE = """
 from datasets import load_dataset
-from training.adapters.trl import reward_function
+from trailforge.training.adapters.trl import reward_function
 from trl import GRPOConfig, GRPOTrainer, TrlParser
 
 (settings,) = TrlParser(GRPOConfig).parse_args_and_config(["--config", "grpo.yaml"])

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pyarrow as pa
 import yaml
 
-from schemas import RlRow, SftRow
-from training.config import RlConfig, Scheduler, SftConfig, TrainerConfig
-from training.exports.common import (
+from trailforge.schemas import RlRow, SftRow
+from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainerConfig
+from trailforge.training.exports.common import (
     BOOL,
     FLOAT,
     INT,
@@ -37,8 +37,8 @@ from training.exports.common import (
 
 AGENT = "trailforge_search"
 """The agent loop's name in `agent_name`."""
-AGENT_LOOP = "training.adapters.verl_agent_loop.SearchAgentLoop"
-REWARD = "training.adapters.verl"
+AGENT_LOOP = "trailforge.training.adapters.verl_agent_loop.SearchAgentLoop"
+REWARD = "trailforge.training.adapters.verl"
 """Module whose `compute_score` pays."""
 _CREATE = pa.struct([("corpus_id", STR), ("question", STR)])
 _EXTRA = pa.struct(

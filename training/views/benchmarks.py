@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from schemas import InvalidInput, parse_json
-from schemas.text_files import json_lines, read_limited, unpacked
+from trailforge.schemas import InvalidInput, parse_json
+from trailforge.schemas.text_files import json_lines, read_limited, unpacked
 
 _HEAD = 4096
 _WORD = re.compile(r"\w+")

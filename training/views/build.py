@@ -16,17 +16,17 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from schemas import CountMismatch, FileEntry, InvalidInput, RlRow, SftRow, StageCount, Verdict, to_dict
-from training.folders import new_folder
-from training.runs import MANIFEST, FinishedRun, open_runs
-from training.sets import SPLITS, TABLES, SetInput, SetManifest, SplitCount
-from training.views.benchmarks import Benchmarks, read_benchmarks
-from training.views.config import ViewConfig
-from training.views.lengths import Lengths
-from training.views.order import Entry, held_out, mixed, ordered, question_key
-from training.views.rl_rows import QUESTIONS, difficulties, rl_rows, stage_of
-from training.views.sft_rows import SPLIT, SftJudge, control_token, segments
-from training.views.staging import Books, RejectedRows, Staged, write_parts
+from trailforge.schemas import CountMismatch, FileEntry, InvalidInput, RlRow, SftRow, StageCount, Verdict, to_dict
+from trailforge.training.folders import new_folder
+from trailforge.training.runs import MANIFEST, FinishedRun, open_runs
+from trailforge.training.sets import SPLITS, TABLES, SetInput, SetManifest, SplitCount
+from trailforge.training.views.benchmarks import Benchmarks, read_benchmarks
+from trailforge.training.views.config import ViewConfig
+from trailforge.training.views.lengths import Lengths
+from trailforge.training.views.order import Entry, held_out, mixed, ordered, question_key
+from trailforge.training.views.rl_rows import QUESTIONS, difficulties, rl_rows, stage_of
+from trailforge.training.views.sft_rows import SPLIT, SftJudge, control_token, segments
+from trailforge.training.views.staging import Books, RejectedRows, Staged, write_parts
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many rows are done, and of how many."""

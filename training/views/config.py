@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from schemas import InvalidInput
-from training.runs import TABLES
+from trailforge.schemas import InvalidInput
+from trailforge.training.runs import TABLES
 
 Order = Literal["curriculum", "shuffled"]
 LongRows = Literal["drop", "segments"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from schemas import ChatMessage, InvalidInput, estimate_tokens
-from training.masks import masked_tokens, prompt_ids, ready, teach
+from trailforge.schemas import ChatMessage, InvalidInput, estimate_tokens
+from trailforge.training.masks import masked_tokens, prompt_ids, ready, teach
 
 
 class Lengths:

@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from rewards.normalisation import normalize_answer
-from schemas import InvalidInput
-from training.views.config import Order, Share
+from trailforge.rewards.normalisation import normalize_answer
+from trailforge.schemas import InvalidInput
+from trailforge.training.views.config import Order, Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

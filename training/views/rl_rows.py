@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from protocols import graph_r1, kg_search, r_search, react, search_r1
-from rewards.dag import TOOLS
-from schemas import (
+from trailforge.protocols import graph_r1, kg_search, r_search, react, search_r1
+from trailforge.rewards.dag import TOOLS
+from trailforge.schemas import (
     BundleQuestion,
     ChatMessage,
     GroundTruth,
@@ -20,9 +20,9 @@ from schemas import (
     RlRow,
     SourceDocument,
 )
-from training.agents import GRAMMARS
-from training.runs import FinishedRun
-from training.views.config import TextProtocol
+from trailforge.training.agents import GRAMMARS
+from trailforge.training.runs import FinishedRun
+from trailforge.training.views.config import TextProtocol
 
 ABILITY = "search_qa"
 QUESTIONS = {

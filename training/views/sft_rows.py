@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from schemas import ChatMessage, InvalidInput, SftRow, Verdict, estimate_tokens
-from schemas.chat_tokens import chat_token_in
-from training.masks import END, START, pieces
-from training.views.benchmarks import Benchmarks
-from training.views.config import ViewConfig
-from training.views.lengths import Lengths
+from trailforge.schemas import ChatMessage, InvalidInput, SftRow, Verdict, estimate_tokens
+from trailforge.schemas.chat_tokens import chat_token_in
+from trailforge.training.masks import END, START, pieces
+from trailforge.training.views.benchmarks import Benchmarks
+from trailforge.training.views.config import ViewConfig
+from trailforge.training.views.lengths import Lengths
 
 SPLIT = "split_into_segments"
 """Why a row is left out whose segments are taken in its place."""

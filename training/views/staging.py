@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from schemas import Count, FileEntry, RejectedRow, StageCount, Verdict, from_dict, to_dict, write_parquet
-from training.folders import entry_of
+from trailforge.schemas import Count, FileEntry, RejectedRow, StageCount, Verdict, from_dict, to_dict, write_parquet
+from trailforge.training.folders import entry_of
 
 Record = TypeVar("Record")
 

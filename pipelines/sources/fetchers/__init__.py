@@ -4,11 +4,11 @@ Keys come from the environment when a fetch begins, and stand in no error. What 
 write it to a file first, and make runs from that.
 """
 
-from pipelines.sources.fetchers.arxiv import ArxivFetcher
-from pipelines.sources.fetchers.base import DocumentFetcher
-from pipelines.sources.fetchers.gnews import GNewsFetcher
-from pipelines.sources.fetchers.news import NewsFetcher
-from pipelines.sources.fetchers.serper import SerperFetcher
-from retrieval.web.http import HttpConfig
+from trailforge.pipelines.sources.fetchers.arxiv import ArxivFetcher
+from trailforge.pipelines.sources.fetchers.base import DocumentFetcher
+from trailforge.pipelines.sources.fetchers.gnews import GNewsFetcher
+from trailforge.pipelines.sources.fetchers.news import NewsFetcher
+from trailforge.pipelines.sources.fetchers.serper import SerperFetcher
+from trailforge.retrieval.web.http import HttpConfig
 
 __all__ = ["ArxivFetcher", "DocumentFetcher", "GNewsFetcher", "HttpConfig", "NewsFetcher", "SerperFetcher"]

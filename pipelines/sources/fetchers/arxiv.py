@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator
 from datetime import date
 from typing import Any
 
-from pipelines.sources import arxiv
-from pipelines.sources.columns import with_full_id
-from pipelines.sources.fetchers.base import check_request, is_within, unseen
-from pipelines.sources.fields import Fields
-from retrieval.web.arxiv_api import QUERY_URL, ArxivPage, all_words, arxiv_http, read_page
-from retrieval.web.http import Connection, HttpConfig, Provider
-from schemas import InvalidInput, SourceDocument
+from trailforge.pipelines.sources import arxiv
+from trailforge.pipelines.sources.columns import with_full_id
+from trailforge.pipelines.sources.fetchers.base import check_request, is_within, unseen
+from trailforge.pipelines.sources.fields import Fields
+from trailforge.retrieval.web.arxiv_api import QUERY_URL, ArxivPage, all_words, arxiv_http, read_page
+from trailforge.retrieval.web.http import Connection, HttpConfig, Provider
+from trailforge.schemas import InvalidInput, SourceDocument
 
 _MOST = 30_000
 """Results of one query that the API gives."""

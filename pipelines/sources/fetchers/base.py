@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import date
 from typing import Protocol
 
-from pipelines.sources.columns import one_line, tidy
-from retrieval.web.web_address import canonical_url, site_of
-from schemas import InvalidInput, SourceDocument
+from trailforge.pipelines.sources.columns import one_line, tidy
+from trailforge.retrieval.web.web_address import canonical_url, site_of
+from trailforge.schemas import InvalidInput, SourceDocument
 
 
 class DocumentFetcher(Protocol):

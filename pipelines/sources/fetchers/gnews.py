@@ -6,13 +6,13 @@ import re
 from collections.abc import AsyncIterator
 from datetime import date
 
-from pipelines.sources.columns import language_code
-from pipelines.sources.dates import iso_date
-from pipelines.sources.fetchers.base import article, check_request, is_within, unseen
-from pipelines.sources.fields import Fields
-from retrieval.web.http import HttpConfig, Provider
-from retrieval.web.keys import key_from
-from schemas import InvalidInput, SourceDocument, parse_json
+from trailforge.pipelines.sources.columns import language_code
+from trailforge.pipelines.sources.dates import iso_date
+from trailforge.pipelines.sources.fetchers.base import article, check_request, is_within, unseen
+from trailforge.pipelines.sources.fields import Fields
+from trailforge.retrieval.web.http import HttpConfig, Provider
+from trailforge.retrieval.web.keys import key_from
+from trailforge.schemas import InvalidInput, SourceDocument, parse_json
 
 KEY_VARIABLE = "GNEWS_API_KEY"
 _LARGEST_PAGE = 100

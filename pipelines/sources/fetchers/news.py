@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import date
 
-from pipelines.sources.fetchers.base import DocumentFetcher, check_request
-from pipelines.sources.fetchers.gnews import GNewsFetcher
-from pipelines.sources.fetchers.serper import SerperFetcher
-from schemas import ProviderError, SourceDocument, TrailforgeError
+from trailforge.pipelines.sources.fetchers.base import DocumentFetcher, check_request
+from trailforge.pipelines.sources.fetchers.gnews import GNewsFetcher
+from trailforge.pipelines.sources.fetchers.serper import SerperFetcher
+from trailforge.schemas import ProviderError, SourceDocument, TrailforgeError
 
 
 class NewsFetcher:

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from pipelines.sources.columns import language_code
-from pipelines.sources.dates import iso_date
-from pipelines.sources.fetchers.base import article, check_request, is_within, unseen
-from retrieval.web.http import HttpConfig, Provider
-from retrieval.web.keys import key_from
-from retrieval.web.serper import KEY_VARIABLE, NEWS_URL, SerperHit, serper_hits
-from schemas import InvalidInput, SourceDocument
+from trailforge.pipelines.sources.columns import language_code
+from trailforge.pipelines.sources.dates import iso_date
+from trailforge.pipelines.sources.fetchers.base import article, check_request, is_within, unseen
+from trailforge.retrieval.web.http import HttpConfig, Provider
+from trailforge.retrieval.web.keys import key_from
+from trailforge.retrieval.web.serper import KEY_VARIABLE, NEWS_URL, SerperHit, serper_hits
+from trailforge.schemas import InvalidInput, SourceDocument
 
 _LARGEST_PAGE = 100
 _AGO = re.compile(r"(\d+) (second|sec|minute|min|hour|day)s? ago")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from schemas import (
+from trailforge.schemas import (
     Bundle,
     BundleHop,
     BundleQuestion,

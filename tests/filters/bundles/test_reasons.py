@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from filters.bundles import (
+from tests.filters.bundles.support import BUNDLE, DOCUMENTS, PAPER, STREET, FakeReader, choice, question
+from trailforge.filters.bundles import (
     answer_in_question,
     bad_options,
     closed_book,
@@ -22,10 +23,9 @@ from filters.bundles import (
     too_few_documents,
     unsupported_quote,
 )
-from filters.bundles.contaminated import benchmarks_of, ngrams_of
-from filters.bundles.evidence import smaller_sets
-from schemas import BundleHop, BundleQuestion, PlanEdge, PlanNode
-from tests.filters.bundles.support import BUNDLE, DOCUMENTS, PAPER, STREET, FakeReader, choice, question
+from trailforge.filters.bundles.contaminated import benchmarks_of, ngrams_of
+from trailforge.filters.bundles.evidence import smaller_sets
+from trailforge.schemas import BundleHop, BundleQuestion, PlanEdge, PlanNode
 
 BOTH = ("news:1", "arxiv:2")
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from filters.episodes import (
+from tests.support.bundle_rows import CHURCH, ISLAND, sample_documents
+from trailforge.filters.episodes import (
     EpisodeFilterConfig,
     answer_leaked,
     evidence_not_found,
@@ -17,11 +18,10 @@ from filters.episodes import (
     needless_search,
     placeholder_query,
 )
-from generators.r_search_episodes import EpisodeConfig, EpisodeContext, make_episodes
-from inference import Meter
-from retrieval import local_tools
-from schemas import RSearchReward, SearchEpisode
-from tests.support.bundle_rows import CHURCH, ISLAND, sample_documents
+from trailforge.generators.r_search_episodes import EpisodeConfig, EpisodeContext, make_episodes
+from trailforge.inference import Meter
+from trailforge.retrieval import local_tools
+from trailforge.schemas import RSearchReward, SearchEpisode
 
 CONFIG = EpisodeFilterConfig(min_reward=0.8, min_evidence=1.0)
 

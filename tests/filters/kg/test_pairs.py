@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filters.kg import contrastive_pairs, select
-from filters.kg.pairs import common_prefix, parts_for_the_better
-from protocols.kg_search import GRAMMAR
-from rewards import same_answer
-from schemas import KgStep, KgTrajectory, Message, RelationLink
 from tests.filters.kg.test_reasons import FIRST, SECOND, episode, step, triple
 from tests.support.kg_episodes import turn
+from trailforge.filters.kg import contrastive_pairs, select
+from trailforge.filters.kg.pairs import common_prefix, parts_for_the_better
+from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.rewards import same_answer
+from trailforge.schemas import KgStep, KgTrajectory, Message, RelationLink
 
 BORN = triple("e", "born", "Vienna")
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filters.kg import (
+from tests.support.kg_episodes import turn
+from trailforge.filters.kg import (
     KgFilterConfig,
     SelectionConfig,
     answer_leaked,
@@ -25,9 +26,9 @@ from filters.kg import (
     wrong_answer,
     wrong_intermediate,
 )
-from filters.kg.selection import asked_in_vain, similarity
-from protocols.kg_search import GRAMMAR
-from schemas import (
+from trailforge.filters.kg.selection import asked_in_vain, similarity
+from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.schemas import (
     EntityLink,
     Hop,
     KgReward,
@@ -39,7 +40,6 @@ from schemas import (
     Provenance,
     RelationLink,
 )
-from tests.support.kg_episodes import turn
 
 DOCUMENTS = {
     "0": Passage(id="0", title="Metropolis", text="Fritz Lang directed Metropolis.", score=0.5),

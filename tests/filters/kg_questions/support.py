@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from generators.kg_questions import KgQuestionContext, KgWriterConfig, row_of
-from generators.kg_wording import compose
-from inference import Prices
-from inference.scripted import ScriptedModel
-from schemas import FactChain, KgQuestion
 from tests.support.kg_worlds import DUST
+from trailforge.generators.kg_questions import KgQuestionContext, KgWriterConfig, row_of
+from trailforge.generators.kg_wording import compose
+from trailforge.inference import Prices
+from trailforge.inference.scripted import ScriptedModel
+from trailforge.schemas import FactChain, KgQuestion
 
 
 def context(**changes: Any) -> KgQuestionContext:

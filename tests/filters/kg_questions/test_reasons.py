@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from filters.kg_questions import (
+from tests.filters.kg_questions.support import FakeReader, question
+from tests.support.kg_worlds import DUST, chain_to, fact, node
+from trailforge.filters.kg_questions import (
     Asked,
     KgFilterConfig,
     answer_in_question,
@@ -16,9 +18,7 @@ from filters.kg_questions import (
     judge_question,
     malformed,
 )
-from schemas import Hop
-from tests.filters.kg_questions.support import FakeReader, question
-from tests.support.kg_worlds import DUST, chain_to, fact, node
+from trailforge.schemas import Hop
 
 SUBS = question().decomposition
 FACTS = DUST.facts

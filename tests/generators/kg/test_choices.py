@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from generators.kg.choices import name_choices
-from generators.kg.tool import asked_for
-from retrieval.kg import KgStore, KgTool, build_kg, open_source
 from tests.support.kg_episodes import store
+from trailforge.generators.kg.choices import name_choices
+from trailforge.generators.kg.tool import asked_for
+from trailforge.retrieval.kg import KgStore, KgTool, build_kg, open_source
 
 ENTITIES = (("ana", "Ana, mon amour"), ("tana", "Tana"), ("king", "King George II"), ("be", "be"), ("coal", "Coal"))
 

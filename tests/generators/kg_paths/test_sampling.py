@@ -11,14 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generators.kg_paths import Graph, KgPathConfig, Link, Node, PathSampler, answers, left_without, sample_shapes
-from generators.kg_paths.query import Named
-from generators.kg_wording import compose
-from retrieval.kg import KgStore
-from rewards import mentions
-from schemas import FactChain, InvalidInput
 from tests.retrieval.kg.support import Ids, store_of
 from tests.support.kg_worlds import LAX, NAMES, answers_by_trying, film_store, random_store, random_triples
+from trailforge.generators.kg_paths import (
+    Graph,
+    KgPathConfig,
+    Link,
+    Node,
+    PathSampler,
+    answers,
+    left_without,
+    sample_shapes,
+)
+from trailforge.generators.kg_paths.query import Named
+from trailforge.generators.kg_wording import compose
+from trailforge.retrieval.kg import KgStore
+from trailforge.rewards import mentions
+from trailforge.schemas import FactChain, InvalidInput
 
 FEW = settings(max_examples=5, deadline=None)
 

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from generators.kg_wording import compose, mention_of, phrase_of
-from generators.prompts import load_phrases
-from schemas import FactChain, KgFact, KgNode
 from tests.support.kg_worlds import DUST, chain_to, fact, node
+from trailforge.generators.kg_wording import compose, mention_of, phrase_of
+from trailforge.generators.prompts import load_phrases
+from trailforge.schemas import FactChain, KgFact, KgNode
 
 MEETING = chain_to(
     node("Red Dust", "film"),

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from generators.steps.checks import is_telling, names_bridge, problem_of
-from generators.steps.clauses import Clause, clauses_of
-from generators.steps.composing import GAP, descriptions_of, questions_of
-from generators.steps.joining import Bridge, bridges_of, joined_by, masked_sentences, nouns_of
-from generators.steps.kinds import noun_of
-from generators.steps.mentions import mentions_of, shared_names
-from generators.steps.reading import candidates, choice_of
-from generators.steps.verbs import inverted
-from schemas import SourceDocument
+from trailforge.generators.steps.checks import is_telling, names_bridge, problem_of
+from trailforge.generators.steps.clauses import Clause, clauses_of
+from trailforge.generators.steps.composing import GAP, descriptions_of, questions_of
+from trailforge.generators.steps.joining import Bridge, bridges_of, joined_by, masked_sentences, nouns_of
+from trailforge.generators.steps.kinds import noun_of
+from trailforge.generators.steps.mentions import mentions_of, shared_names
+from trailforge.generators.steps.reading import candidates, choice_of
+from trailforge.generators.steps.verbs import inverted
+from trailforge.schemas import SourceDocument
 
 SENTENCES = (
     "The Norra Lighthouse was built in 1871 by Ida Holm.",

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from inspector.drawings.figures import bars, funnel, histogram, stacked
-from schemas import Count, StageCount
+from trailforge.inspector.drawings.figures import bars, funnel, histogram, stacked
+from trailforge.schemas import Count, StageCount
 
 
 def traces(figure: Any) -> tuple[Any, ...]:

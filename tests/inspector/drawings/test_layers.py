@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.drawings.layers import layered
+from trailforge.inspector.drawings.layers import layered
 
 KEYS = list("ABCDEFGH")
 

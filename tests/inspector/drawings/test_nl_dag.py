@@ -5,8 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.drawings.nl_dag import TOOLS, nl_dag
-from schemas import PlanEdge, PlanNode
 from tests.inspector.drawings.support import (
     EVIL,
     arrows_of,
@@ -17,6 +15,8 @@ from tests.inspector.drawings.support import (
     shapes_of,
     tags_in,
 )
+from trailforge.inspector.drawings.nl_dag import TOOLS, nl_dag
+from trailforge.schemas import PlanEdge, PlanNode
 
 NAMES = "ABCDEF"
 

@@ -14,9 +14,9 @@ pytest.importorskip("plotly")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.drawings.search_tree import Path, path_to, positions, search_tree_figure
-from schemas import Node
 from tests.inspector.test_terminal import EVIL, TREE
+from trailforge.inspector.drawings.search_tree import Path, path_to, positions, search_tree_figure
+from trailforge.schemas import Node
 
 RED, BLUE = "#d1453b", "#2a6fdb"
 

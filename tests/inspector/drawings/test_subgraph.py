@@ -8,9 +8,6 @@ import plotly.graph_objects as go
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inspector.drawings.boxes import GOLD, GREEN, GREY
-from inspector.drawings.subgraph import fact_chain, step_subgraph
-from schemas import EntityLink, KgStep, KgTriple
 from tests.filters.kg.test_reasons import FIRST, triple
 from tests.inspector.drawings.support import (
     EVIL,
@@ -23,6 +20,9 @@ from tests.inspector.drawings.support import (
     tags_in,
 )
 from tests.support.kg_worlds import DUST, chain_to, fact, node
+from trailforge.inspector.drawings.boxes import GOLD, GREEN, GREY
+from trailforge.inspector.drawings.subgraph import fact_chain, step_subgraph
+from trailforge.schemas import EntityLink, KgStep, KgTriple
 
 ENDS = st.sampled_from("abcdefg")
 TRIPLES = st.lists(st.builds(triple, ENDS, st.sampled_from(["likes", "fears"]), ENDS), max_size=12, unique=True)

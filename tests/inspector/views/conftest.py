@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.intake import Settings
-from schemas import Question, Trajectory, to_dict, write_parquet
 from tests.support.browser import browsing
 from tests.support.rows import QUESTION, trajectory
+from trailforge.pipelines.intake import Settings
+from trailforge.schemas import Question, Trajectory, to_dict, write_parquet
 
 ROWS = 600
 

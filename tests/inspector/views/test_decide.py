@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from inspector.deciding import Curation
-from inspector.decisions import append, merged, now, read_decisions, standing
-from inspector.open_run import OpenRun
-from inspector.views import queue as queues
-from pipelines.curated_rows import check_row
-from schemas import Decision, Question, RejectedRow, Trajectory, write_parquet
 from tests.support.rows import QUESTION, trajectory
+from trailforge.inspector.deciding import Curation
+from trailforge.inspector.decisions import append, merged, now, read_decisions, standing
+from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.views import queue as queues
+from trailforge.pipelines.curated_rows import check_row
+from trailforge.schemas import Decision, Question, RejectedRow, Trajectory, write_parquet
 
 pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
@@ -28,7 +28,7 @@ FIXABLE = ("question", "answer", "answer_aliases", "final_answer", "messages")
 
 def page(run, curation) -> None:
     """Streamlit runs the text of this function by itself."""
-    from inspector.views import decide
+    from trailforge.inspector.views import decide
 
     decide.show(run, curation)
 

@@ -15,10 +15,10 @@ import pytest
 pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
 
-from inspector.server import PASSWORD
-from inspector.views import door
-from inspector.views.door import Guesses
 from tests.support.browser import Visit, inspecting
+from trailforge.inspector.server import PASSWORD
+from trailforge.inspector.views import door
+from trailforge.inspector.views.door import Guesses
 
 WRONG = "That is not the password."
 
@@ -37,7 +37,7 @@ def page() -> None:
     """Streamlit runs the text of this function by itself."""
     import streamlit as st
 
-    from inspector.views import door
+    from trailforge.inspector.views import door
 
     if door.is_open():
         st.text("inside")

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from inspector.decisions import read_decisions
 from tests.support.browser import Visit, inspecting
+from trailforge.inspector.decisions import read_decisions
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

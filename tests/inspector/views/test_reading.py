@@ -10,10 +10,9 @@ import pytest
 pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
 
-import filters.bundles
-import filters.kg_questions
-from inspector.views.checks import BUNDLE_MEANINGS, KG_MEANINGS
 from tests.inspector.bundle_run import write_bundles, write_kg, write_questions
+from trailforge.filters import bundles, kg_questions
+from trailforge.inspector.views.checks import BUNDLE_MEANINGS, KG_MEANINGS
 
 
 def shown(view: str, folder: Path) -> AppTest:
@@ -25,7 +24,7 @@ def shown(view: str, folder: Path) -> AppTest:
 
         from tests.inspector.bundle_run import opened
 
-        import_module(f"inspector.views.{view}").show(opened(Path(folder)))
+        import_module(f"trailforge.inspector.views.{view}").show(opened(Path(folder)))
 
     page = AppTest.from_function(script, args=(view, str(folder)), default_timeout=20).run()
     assert not page.exception
@@ -65,9 +64,9 @@ def test_a_click_on_the_map_chooses_its_bundle(tmp_path: Path) -> None:
 
         import streamlit as st
 
-        from inspector.views import bundles
-        from inspector.views.picking import go_to
         from tests.inspector.bundle_run import opened
+        from trailforge.inspector.views import bundles
+        from trailforge.inspector.views.picking import go_to
 
         run = opened(Path(folder))
         st.button("go", on_click=go_to, args=(run, "bundles", "alone"))
@@ -119,9 +118,7 @@ def test_a_question_of_a_graph_is_shown_with_its_facts(tmp_path: Path) -> None:
     assert list(facts["left without"]) == [9, 9]
 
 
-@pytest.mark.parametrize(
-    ("package", "meanings"), [(filters.bundles, BUNDLE_MEANINGS), (filters.kg_questions, KG_MEANINGS)]
-)
+@pytest.mark.parametrize(("package", "meanings"), [(bundles, BUNDLE_MEANINGS), (kg_questions, KG_MEANINGS)])
 def test_the_score_of_every_filter_has_its_meaning(package: object, meanings: dict[str, str]) -> None:
     folder = Path(package.__file__ or "").parent  # type: ignore[attr-defined]
     source = "\n".join(file.read_text(encoding="utf-8") for file in folder.glob("*.py"))

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from inspector.open_run import OpenRun
-from schemas import RejectedRow, to_dict, write_parquet
 from tests.support.rows import trajectory
+from trailforge.inspector.open_run import OpenRun
+from trailforge.schemas import RejectedRow, to_dict, write_parquet
 
 pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
@@ -18,7 +18,7 @@ from streamlit.testing.v1 import AppTest
 
 def page(run, number) -> None:
     """Streamlit runs the text of this function by itself."""
-    from inspector.views.rows import show_row
+    from trailforge.inspector.views.rows import show_row
 
     show_row(run, "rejected", number)
 

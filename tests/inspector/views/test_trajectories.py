@@ -14,9 +14,11 @@ pytest.importorskip("plotly")
 
 from streamlit.testing.v1 import AppTest
 
-from generators.textualize import sft_rows
-from inspector.views.trajectories import turns_of_mistake
-from schemas import (
+from tests.inspector.test_terminal import TREE
+from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, SECOND, passages, trajectory
+from trailforge.generators.textualize import sft_rows
+from trailforge.inspector.views.trajectories import turns_of_mistake
+from trailforge.schemas import (
     PlanEdge,
     PlannedSearch,
     PlanNode,
@@ -29,8 +31,6 @@ from schemas import (
     Trajectory,
     write_parquet,
 )
-from tests.inspector.test_terminal import TREE
-from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, SECOND, passages, trajectory
 
 PAIR = StepPair(wrong_rollout=1, right_rollout=0, wrong_step=1, right_step=1, diverges_at=1)
 EVIL = "<script>alert(1)</script> **bold** \x1b[2J \u202e <img src=x onerror=alert(1)>"
@@ -84,8 +84,8 @@ def page(folder: str, tables: list[str]) -> None:
     """The script that is tested."""
     from pathlib import Path
 
-    from inspector.open_run import OpenRun
-    from inspector.views import trajectories
+    from trailforge.inspector.open_run import OpenRun
+    from trailforge.inspector.views import trajectories
 
     trajectories.show(
         OpenRun(
@@ -99,8 +99,8 @@ def one_row(folder: str, table: str) -> None:
     """A script that shows a row as other views do."""
     from pathlib import Path
 
-    from inspector.open_run import OpenRun
-    from inspector.views.rows import PRESENTERS, show_row
+    from trailforge.inspector.open_run import OpenRun
+    from trailforge.inspector.views.rows import PRESENTERS, show_row
 
     run = OpenRun(
         folder=Path(folder), run_id="r", dataset="mcts_trajectories", config={}, sources=(), manifest=None, books=(),

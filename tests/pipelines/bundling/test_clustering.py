@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.bundling.clustering import bundle_documents, bundle_part, check_packages, join, plan
-from pipelines.bundling.config import BundleConfig, Bundling, Leftover
-from pipelines.bundling.measures import mean_cohesion
-from pipelines.bundling.merging import complete, explain
-from pipelines.bundling.partition import partition
-from pipelines.bundling.recipe import cut
-from pipelines.bundling.units import Documents
-from schemas import InvalidInput
+from trailforge.pipelines.bundling.clustering import bundle_documents, bundle_part, check_packages, join, plan
+from trailforge.pipelines.bundling.config import BundleConfig, Bundling, Leftover
+from trailforge.pipelines.bundling.measures import mean_cohesion
+from trailforge.pipelines.bundling.merging import complete, explain
+from trailforge.pipelines.bundling.partition import partition
+from trailforge.pipelines.bundling.recipe import cut
+from trailforge.pipelines.bundling.units import Documents
+from trailforge.schemas import InvalidInput
 
 LAX: dict[str, Any] = {"min_cosine": 0.0}
 CONFIGS = [
@@ -321,7 +321,7 @@ def test_much_is_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     planned = plan(vectors, sources, config, 0)
     done = [bundle_part(planned.part(number), config, 0) for number in range(len(planned.parts))]
     among_all = join(planned, done, config)
-    monkeypatch.setattr("pipelines.bundling.clustering._MOST_PAIRS", 0)
+    monkeypatch.setattr("trailforge.pipelines.bundling.clustering._MOST_PAIRS", 0)
     in_parts = join(planned, done, config)
     check(in_parts, sources)
     assert sum(len(part.rest) for part in done) > len(in_parts.leftovers) >= len(among_all.leftovers)

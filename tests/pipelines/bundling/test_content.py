@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from filters import first_rejection
-from pipelines.bundling.content import ContentConfig, judge_content
-from schemas import InvalidInput, SourceDocument
+from trailforge.filters import first_rejection
+from trailforge.pipelines.bundling.content import ContentConfig, judge_content
+from trailforge.schemas import InvalidInput, SourceDocument
 
 ENGLISH = (
     "The council of the town has agreed on a plan for the bridge that was closed in March, and it will be open to "

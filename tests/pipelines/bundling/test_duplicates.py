@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.bundling.duplicates import (
+from trailforge.pipelines.bundling.duplicates import (
     DuplicateConfig,
     band_keys,
     candidate_pairs,
@@ -24,7 +24,7 @@ from pipelines.bundling.duplicates import (
     shingle_hashes,
     signature,
 )
-from schemas import InvalidInput
+from trailforge.schemas import InvalidInput
 
 CONFIG = DuplicateConfig()
 WORDS = [f"{a}{b}{c}" for a in "bdfgklm" for b in ("an", "el", "ir", "os", "ut") for c in ("a", "en", "o", "is")]

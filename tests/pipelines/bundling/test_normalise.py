@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.bundling.normalise import (
+from trailforge.pipelines.bundling.normalise import (
     is_boilerplate,
     line_key,
     line_keys,
@@ -17,7 +17,7 @@ from pipelines.bundling.normalise import (
     one_line,
     repeated_lines,
 )
-from schemas import SourceDocument
+from trailforge.schemas import SourceDocument
 
 LINES = st.sampled_from(
     [

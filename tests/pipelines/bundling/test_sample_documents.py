@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from filters import first_rejection
-from pipelines.bundling.clustering import bundle_documents
-from pipelines.bundling.config import BundleConfig
-from pipelines.bundling.content import ContentConfig, judge_content
-from pipelines.bundling.duplicates import (
+from trailforge.filters import first_rejection
+from trailforge.pipelines.bundling.clustering import bundle_documents
+from trailforge.pipelines.bundling.config import BundleConfig
+from trailforge.pipelines.bundling.content import ContentConfig, judge_content
+from trailforge.pipelines.bundling.duplicates import (
     DuplicateConfig,
     exact_duplicates,
     exact_key,
@@ -20,10 +20,10 @@ from pipelines.bundling.duplicates import (
     order_of,
     signature,
 )
-from pipelines.bundling.normalise import normalise_document
-from pipelines.sources.documents import read_documents
-from retrieval.encoder import Encoder
-from schemas import SourceDocument
+from trailforge.pipelines.bundling.normalise import normalise_document
+from trailforge.pipelines.sources.documents import read_documents
+from trailforge.retrieval.encoder import Encoder
+from trailforge.schemas import SourceDocument
 
 SAMPLES = Path(__file__).parents[3] / "sample_data" / "documents.jsonl"
 PER_THEME = 4

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.sources import InvalidRow
-from pipelines.sources.columns import language_code, one_line, parse_column_map, tidy
-from pipelines.sources.dates import iso_date
-from pipelines.sources.documents import read_documents
-from schemas import InvalidInput, SourceDocument, SourceKind, to_dict
+from trailforge.pipelines.sources import InvalidRow
+from trailforge.pipelines.sources.columns import language_code, one_line, parse_column_map, tidy
+from trailforge.pipelines.sources.dates import iso_date
+from trailforge.pipelines.sources.documents import read_documents
+from trailforge.schemas import InvalidInput, SourceDocument, SourceKind, to_dict
 
 ARXIV = {
     "id": "arxiv_2504.00016",

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.sources import InvalidRow
-from pipelines.sources.documents import read_documents
-from retrieval.web import feeds
-from retrieval.web.html_text import html_to_text
-from retrieval.web.web_address import canonical_url, site_of
-from schemas import InvalidInput, SourceDocument
+from trailforge.pipelines.sources import InvalidRow
+from trailforge.pipelines.sources.documents import read_documents
+from trailforge.retrieval.web import feeds
+from trailforge.retrieval.web.html_text import html_to_text
+from trailforge.retrieval.web.web_address import canonical_url, site_of
+from trailforge.schemas import InvalidInput, SourceDocument
 
 RSS = """<?xml version="1.0" encoding="UTF-8"?>
 <rss version="2.0" xmlns:content="http://purl.org/rss/1.0/modules/content/" xmlns:dc="http://purl.org/dc/elements/1.1/"

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources.fetchers import (
+from tests.support.recorded import Answer, recorded
+from trailforge.pipelines.sources.fetchers import (
     ArxivFetcher,
     DocumentFetcher,
     GNewsFetcher,
@@ -21,8 +22,7 @@ from pipelines.sources.fetchers import (
     NewsFetcher,
     SerperFetcher,
 )
-from schemas import InvalidInput, ProviderError, ServerUnavailable, SourceDocument
-from tests.support.recorded import Answer, recorded
+from trailforge.schemas import InvalidInput, ProviderError, ServerUnavailable, SourceDocument
 
 KEY = "s3cret/key+of=mine"
 QUICK = HttpConfig(interval_s=0.0, backoff_s=0.01, timeout_s=5.0, max_attempts=3, longest_wait_s=2.0)
@@ -473,7 +473,7 @@ async def test_a_provider_that_is_silent_or_away(make: Make, body: str) -> None:
 
 @every
 async def test_replies_have_a_largest_size(make: Make, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("retrieval.web.http._LARGEST_BODY", 100)
+    monkeypatch.setattr("trailforge.retrieval.web.http._LARGEST_BODY", 100)
     async with recorded(body) as server:
         with pytest.raises(ServerUnavailable, match="cannot be read"):
             await ids(make(base_url=server.url, http=QUICK))

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.sources import InvalidRow, read_questions, rows
-from schemas import InvalidInput, Question, text_files
+from trailforge.pipelines.sources import InvalidRow, read_questions, rows
+from trailforge.schemas import InvalidInput, Question, text_files
 
 QUESTIONS = [{"id": str(n), "question": f"q{n} ü", "answer": "a"} for n in range(5)]
 LINES = "\n".join(json.dumps(row, ensure_ascii=False) for row in QUESTIONS)

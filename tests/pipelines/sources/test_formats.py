@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.sources import InvalidRow, read_questions
-from schemas import Document, Hop, InvalidInput, Question, to_dict
+from trailforge.pipelines.sources import InvalidRow, read_questions
+from trailforge.schemas import Document, Hop, InvalidInput, Question, to_dict
 
 MUSIQUE: dict[str, Any] = {
     "id": "2hop__1_2",

@@ -13,13 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.intake import INVALID_ROWS, refuse_other_run, take_in_documents, write_settings
-from pipelines.mcts_trajectories import take_in
-from pipelines.sources import refused as module
-from pipelines.sources.refused import FIELDS, PATTERN_REASON, REASON, Refusals, is_match, refused
-from pipelines.verify import verify_run
-from retrieval import RetrievalConfig
-from schemas import (
+from tests.pipelines.support import CONFIG, config_with, make_run, questions_file
+from tests.support.bundle_rows import sample_documents
+from tests.support.kg_worlds import chain_to, fact, node
+from trailforge.pipelines.intake import INVALID_ROWS, refuse_other_run, take_in_documents, write_settings
+from trailforge.pipelines.mcts_trajectories import take_in
+from trailforge.pipelines.sources import refused as module
+from trailforge.pipelines.sources.refused import FIELDS, PATTERN_REASON, REASON, Refusals, is_match, refused
+from trailforge.pipelines.verify import verify_run
+from trailforge.retrieval import RetrievalConfig
+from trailforge.schemas import (
     InvalidInput,
     OutputError,
     PatternField,
@@ -32,9 +35,6 @@ from schemas import (
     to_dict,
     write_parquet,
 )
-from tests.pipelines.support import CONFIG, config_with, make_run, questions_file
-from tests.support.bundle_rows import sample_documents
-from tests.support.kg_worlds import chain_to, fact, node
 
 CHAIN = chain_to(
     node("Vienna", "", "", "Wien"),

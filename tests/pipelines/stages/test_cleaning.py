@@ -14,9 +14,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipelines.accounting import add_up, check_balance
-from pipelines.bundling.content import ContentConfig, judge_content
-from pipelines.bundling.duplicates import (
+from tests.pipelines.support import IN_PROCESS
+from tests.support.files import contents
+from trailforge.pipelines.accounting import add_up, check_balance
+from trailforge.pipelines.bundling.content import ContentConfig, judge_content
+from trailforge.pipelines.bundling.duplicates import (
     DuplicateConfig,
     exact_duplicates,
     exact_key,
@@ -24,12 +26,10 @@ from pipelines.bundling.duplicates import (
     order_of,
     signature,
 )
-from pipelines.bundling.normalise import line_keys, normalise_document, repeated_lines
-from pipelines.shards import Shard, read_receipt, receipt_path
-from pipelines.stages.cleaning import clean, next_shards
-from schemas import InvalidInput, RejectedRow, SourceDocument, from_dict, read_rows, write_parquet
-from tests.pipelines.support import IN_PROCESS
-from tests.support.files import contents
+from trailforge.pipelines.bundling.normalise import line_keys, normalise_document, repeated_lines
+from trailforge.pipelines.shards import Shard, read_receipt, receipt_path
+from trailforge.pipelines.stages.cleaning import clean, next_shards
+from trailforge.schemas import InvalidInput, RejectedRow, SourceDocument, from_dict, read_rows, write_parquet
 
 CONTENT = ContentConfig(min_words=20, min_characters=50)
 TWINS = DuplicateConfig()

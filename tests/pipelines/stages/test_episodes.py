@@ -10,17 +10,19 @@ from typing import Any
 
 import pytest
 
-from generators.r_search_episodes import EpisodeConfig, EpisodeContext
-from inference import ModelClient, Request
-from inference.scripted import ScriptedModel, prompt_text
-from pipelines.accounting import check_balance
-from pipelines.bundles_config import BundleRunConfig
-from pipelines.shards import ItemResult, Shard, read_receipt, run_pipeline
-from pipelines.stages.episodes import SFT, TABLE, EpisodeWork, episode_of
-from pipelines.stages.model_work import ModelWork
-from protocols.r_search import USER_SUFFIX
-from retrieval import Tools, local_tools
-from schemas import (
+from tests.pipelines.support import IN_PROCESS
+from tests.support.bundle_rows import INSTRUMENT, ISLAND, QUESTIONS, sample_documents
+from trailforge.generators.r_search_episodes import EpisodeConfig, EpisodeContext
+from trailforge.inference import ModelClient, Request
+from trailforge.inference.scripted import ScriptedModel, prompt_text
+from trailforge.pipelines.accounting import check_balance
+from trailforge.pipelines.bundles_config import BundleRunConfig
+from trailforge.pipelines.shards import ItemResult, Shard, read_receipt, run_pipeline
+from trailforge.pipelines.stages.episodes import SFT, TABLE, EpisodeWork, episode_of
+from trailforge.pipelines.stages.model_work import ModelWork
+from trailforge.protocols.r_search import USER_SUFFIX
+from trailforge.retrieval import Tools, local_tools
+from trailforge.schemas import (
     BundleQuestion,
     ContextOverflow,
     PlanEdge,
@@ -32,8 +34,6 @@ from schemas import (
     read_parquet,
     write_parquet,
 )
-from tests.pipelines.support import IN_PROCESS
-from tests.support.bundle_rows import INSTRUMENT, ISLAND, QUESTIONS, sample_documents
 
 Reply = Callable[[Request], str]
 

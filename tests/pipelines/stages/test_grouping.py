@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.accounting import check_balance
-from pipelines.bundling.clustering import bundle_documents
-from pipelines.bundling.config import BundleConfig
-from pipelines.shards import Receipt, Shard, read_receipt
-from pipelines.stages import grouping
-from pipelines.stages.grouping import group, only_shard
-from schemas import (
+from tests.pipelines.support import IN_PROCESS
+from tests.support.files import contents
+from trailforge.pipelines.accounting import check_balance
+from trailforge.pipelines.bundling.clustering import bundle_documents
+from trailforge.pipelines.bundling.config import BundleConfig
+from trailforge.pipelines.shards import Receipt, Shard, read_receipt
+from trailforge.pipelines.stages import grouping
+from trailforge.pipelines.stages.grouping import group, only_shard
+from trailforge.schemas import (
     Bundle,
     BundleInput,
     DocumentEmbedding,
@@ -31,8 +33,6 @@ from schemas import (
     read_rows,
     write_parquet,
 )
-from tests.pipelines.support import IN_PROCESS
-from tests.support.files import contents
 
 CONFIG = BundleConfig(method="greedy", min_cosine=0.5)
 SOURCES = ("post", "journal", "wire")

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from inference import Meter, Reply, Request
-from inference.scripted import ScriptedModel
-from pipelines.accounting import check_balance
-from pipelines.bundles_config import BundleRunConfig
-from pipelines.shards import ItemResult
-from pipelines.stages.questions import TABLE, questions_of
-from schemas import BundleQuestion, MalformedReply, RejectedRow, from_dict
 from tests.support.bundle_drafts import ITEM, SOUND, context, hop, script
+from trailforge.inference import Meter, Reply, Request
+from trailforge.inference.scripted import ScriptedModel
+from trailforge.pipelines.accounting import check_balance
+from trailforge.pipelines.bundles_config import BundleRunConfig
+from trailforge.pipelines.shards import ItemResult
+from trailforge.pipelines.stages.questions import TABLE, questions_of
+from trailforge.schemas import BundleQuestion, MalformedReply, RejectedRow, from_dict
 
 CONFIG = BundleRunConfig()
 TOLD = "Who of the University of Bergen designed the tide mill's turbine?"

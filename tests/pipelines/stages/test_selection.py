@@ -14,14 +14,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipelines.accounting import check_balance
-from pipelines.bundles_config import BundleOutputConfig, BundleRunConfig, SelectionConfig
-from pipelines.curriculum import in_order
-from pipelines.shards import Shard, read_receipt
-from pipelines.stages import selection
-from pipelines.stages.selection import only_shard, select, sift
-from retrieval.encoder import Encoder
-from schemas import (
+from tests.filters.bundles.support import question
+from tests.support.files import contents
+from trailforge.pipelines.accounting import check_balance
+from trailforge.pipelines.bundles_config import BundleOutputConfig, BundleRunConfig, SelectionConfig
+from trailforge.pipelines.curriculum import in_order
+from trailforge.pipelines.shards import Shard, read_receipt
+from trailforge.pipelines.stages import selection
+from trailforge.pipelines.stages.selection import only_shard, select, sift
+from trailforge.retrieval.encoder import Encoder
+from trailforge.schemas import (
     BundleHop,
     BundleQuestion,
     InvalidInput,
@@ -31,8 +33,6 @@ from schemas import (
     read_rows,
     write_parquet,
 )
-from tests.filters.bundles.support import question
-from tests.support.files import contents
 
 QUESTIONS = (
     "Which engineer drew the crane that lifted the bells of Lund?",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from retrieval.kg import KgStore
 from tests.retrieval.kg.support import small_store
+from trailforge.retrieval.kg import KgStore
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from retrieval.kg import KgStore, Wikidata5M, build_kg
-from retrieval.kg.gather import Gathered
+from trailforge.retrieval.kg import KgStore, Wikidata5M, build_kg
+from trailforge.retrieval.kg.gather import Gathered
 
 ENTITIES = """\
 Q1\tAlbert Einstein\tEinstein\tA. Einstein

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.kg import KgStore, KgTool, layout, match_entity, match_relation
-from schemas import InvalidInput, RetrievalError
+from trailforge.retrieval.kg import KgStore, KgTool, layout, match_entity, match_relation
+from trailforge.schemas import InvalidInput, RetrievalError
 
 MENTIONS = ("Albert Einstein", "Albrt Einstien", "paris", "Einsteinfactor", "Beyonce", "princeton ulm", "!!!")
 PHRASES = ("born in", "works fr", "capital")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.scripted import ScriptedModel, prompt_text
-from retrieval.kg import MAX_KEPT, TripleQuery, filter_prompt, keep_triples
-from retrieval.kg.filter import SCHEMA, chosen
-from schemas import KgTriple, MalformedReply
+from trailforge.inference.scripted import ScriptedModel, prompt_text
+from trailforge.retrieval.kg import MAX_KEPT, TripleQuery, filter_prompt, keep_triples
+from trailforge.retrieval.kg.filter import SCHEMA, chosen
+from trailforge.schemas import KgTriple, MalformedReply
 
 QUERY = TripleQuery(
     question="Who {{triples}}?", sub_query="Where was he born?", entities=("Einstein", "Ulm"), relations=("born in",)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.kg import KgStore, match_entity, match_relation
-from retrieval.kg.folding import fold, name_words
-from schemas import RetrievalError
 from tests.retrieval.kg.support import store_of
+from trailforge.retrieval.kg import KgStore, match_entity, match_relation
+from trailforge.retrieval.kg.folding import fold, name_words
+from trailforge.schemas import RetrievalError
 
 WORD = st.text("abcdefghijklmnopqrstuvwxyzé", min_size=4, max_size=12)
 NAMES = st.lists(st.lists(WORD, min_size=1, max_size=4).map(" ".join), min_size=2, max_size=12, unique_by=fold)

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from retrieval.kg import Codex, KgSource, KgStore, KqaJson, Tables, Wikidata5M, build_kg, open_source
-from retrieval.kg.gather import Gathered
-from schemas import InvalidInput, RejectedRow, read_parquet
 from tests.retrieval.kg.support import write_wikidata5m
+from trailforge.retrieval.kg import Codex, KgSource, KgStore, KqaJson, Tables, Wikidata5M, build_kg, open_source
+from trailforge.retrieval.kg.gather import Gathered
+from trailforge.schemas import InvalidInput, RejectedRow, read_parquet
 
 
 def built(source: KgSource, folder: Path) -> KgStore:

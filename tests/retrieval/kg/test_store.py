@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.kg import KgStore, Wikidata5M, build_kg
-from retrieval.kg.layout import building
-from schemas import InvalidInput, KgEntity, KgTriple, OutputError, RetrievalError
 from tests.retrieval.kg.support import Given, Ids, small_store, store_of, write_wikidata5m
+from trailforge.retrieval.kg import KgStore, Wikidata5M, build_kg
+from trailforge.retrieval.kg.layout import building
+from trailforge.schemas import InvalidInput, KgEntity, KgTriple, OutputError, RetrievalError
 
 GOLDEN = Path(__file__).parent / "golden_store.json"
 ROOT = Path(__file__).resolve().parents[3]
@@ -178,7 +178,7 @@ def test_a_store_of_a_name_with_signs_is_built_and_tidied_up(tmp_path: Path) -> 
 SLOW_BUILD = """
 import sys, time
 from pathlib import Path
-from retrieval.kg import build, build_kg
+from trailforge.retrieval.kg import build, build_kg
 from tests.retrieval.kg.support import Given
 write = build.write_manifest
 def waiting(*arguments):
@@ -210,7 +210,7 @@ def test_a_killed_build_leaves_nothing_half(tmp_path: Path) -> None:
 READER = """
 import sys
 from pathlib import Path
-from retrieval.kg import KgStore, match_entity
+from trailforge.retrieval.kg import KgStore, match_entity
 store = KgStore.open(Path(sys.argv[1]))
 print(match_entity(store, "Albrt Einstein")[0].entity_id, len(list(store.triples_of("Q1"))), flush=True)
 sys.stdin.readline()

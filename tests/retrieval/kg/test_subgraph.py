@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.kg import KgStore, KgTool, KgToolConfig, SubgraphLimits, subgraph, tokenizer_of
-from schemas import InvalidInput, RetrievalError, estimate_tokens
 from tests.retrieval.kg.support import Ids, store_of
+from trailforge.retrieval.kg import KgStore, KgTool, KgToolConfig, SubgraphLimits, subgraph, tokenizer_of
+from trailforge.schemas import InvalidInput, RetrievalError, estimate_tokens
 
 HUB = [("hub", "P1", f"a{n}") for n in range(700)] + [(f"b{n}", "P2", "hub") for n in range(700)]
 HUB += [("hub", f"R{n}", "a0") for n in range(20)] + [("lone", "P2", "hub")]
@@ -91,7 +91,7 @@ def test_a_hub_shows_each_relation_and_what_is_asked_for(hub: KgStore) -> None:
 
 def test_the_link_between_two_hubs_is_found_without_their_names(hub: KgStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when their names have words that too many names have."""
-    monkeypatch.setattr(import_module("retrieval.kg.subgraph"), "_MOST_NAMES", 0)
+    monkeypatch.setattr(import_module("trailforge.retrieval.kg.subgraph"), "_MOST_NAMES", 0)
     for entities in (["hub", "z"], ["z", "hub"]):
         assert lines(hub, entities, "other")[0] == "Hub | P1 | Other hub"
 

@@ -9,10 +9,10 @@ import yaml
 
 from tests.support import finished_runs as made
 from tests.training.exports.commands import command_in, read, verl_settings
-from training.config import TrainPreset, load_train_preset
-from training.exports import TRAINERS, export
-from training.exports.common import save_interval
-from training.views import ViewConfig, make_training_set
+from trailforge.training.config import TrainPreset, load_train_preset
+from trailforge.training.exports import TRAINERS, export
+from trailforge.training.exports.common import save_interval
+from trailforge.training.views import ViewConfig, make_training_set
 
 GPUS = 8
 PRESETS = {"msearcher": "mcts", "r-search": "bundles", "dynasearcher": "kg"}

@@ -15,18 +15,18 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from schemas import GroundTruth, InvalidInput, OutputError, RlRow, SftRow, from_dict
 from tests.support import finished_runs as made
 from tests.support.files import restate
 from tests.support.tiny_tokenizer import tiny_tokenizer
-from training.adapters.search_episodes import SearchSettings, read_settings
-from training.adapters.slime import generate
-from training.config import Scheduler, load_train_preset
-from training.exports import TRAINERS, export
-from training.exports.common import TEMPLATE, unsaid
-from training.masks import END, START, TRAINING_TEMPLATE, MaskedTokens, masked_tokens, ready, render
-from training.sets import TrainingSet, open_set
-from training.views import ViewConfig, make_training_set
+from trailforge.schemas import GroundTruth, InvalidInput, OutputError, RlRow, SftRow, from_dict
+from trailforge.training.adapters.search_episodes import SearchSettings, read_settings
+from trailforge.training.adapters.slime import generate
+from trailforge.training.config import Scheduler, load_train_preset
+from trailforge.training.exports import TRAINERS, export
+from trailforge.training.exports.common import TEMPLATE, unsaid
+from trailforge.training.masks import END, START, TRAINING_TEMPLATE, MaskedTokens, masked_tokens, ready, render
+from trailforge.training.sets import TrainingSet, open_set
+from trailforge.training.views import ViewConfig, make_training_set
 
 TOKENIZER: Any = tiny_tokenizer()
 ready(TOKENIZER)

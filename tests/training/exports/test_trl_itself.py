@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from schemas import SftRow
 from tests.support import finished_runs as made
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from tests.training.exports.commands import command_in
-from training.exports import export
-from training.masks import IGNORED, masked_tokens, ready
-from training.sets import open_set
-from training.views import ViewConfig, make_training_set
+from trailforge.schemas import SftRow
+from trailforge.training.exports import export
+from trailforge.training.masks import IGNORED, masked_tokens, ready
+from trailforge.training.sets import open_set
+from trailforge.training.views import ViewConfig, make_training_set
 
 pytest.importorskip("trl")
 pytestmark = pytest.mark.slow

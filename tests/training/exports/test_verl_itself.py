@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from schemas import RlRow, SftRow
 from tests.support import finished_runs as made
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from tests.training.exports.commands import command_in, verl_settings
-from training.exports import export
-from training.exports.verl import AGENT
-from training.masks import masked_tokens, ready
-from training.sets import TrainingSet, open_set
-from training.views import ViewConfig, make_training_set
+from trailforge.schemas import RlRow, SftRow
+from trailforge.training.exports import export
+from trailforge.training.exports.verl import AGENT
+from trailforge.training.masks import masked_tokens, ready
+from trailforge.training.sets import TrainingSet, open_set
+from trailforge.training.views import ViewConfig, make_training_set
 
 verl: Any = pytest.importorskip("verl")
 OmegaConf: Any = pytest.importorskip("omegaconf").OmegaConf

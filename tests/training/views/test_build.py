@@ -11,8 +11,11 @@ from typing import get_args
 
 import pytest
 
-from protocols import r_search
-from schemas import (
+from tests.support import finished_runs as made
+from tests.support.bundle_rows import INSTRUMENT, ISLAND, QUESTIONS, WHEEL
+from tests.support.tiny_tokenizer import tiny_tokenizer
+from trailforge.protocols import r_search
+from trailforge.schemas import (
     ChatMessage,
     CountMismatch,
     InvalidInput,
@@ -23,16 +26,13 @@ from schemas import (
     read_parquet,
     write_parquet,
 )
-from tests.support import finished_runs as made
-from tests.support.bundle_rows import INSTRUMENT, ISLAND, QUESTIONS, WHEEL
-from tests.support.tiny_tokenizer import tiny_tokenizer
-from training.agents import GRAMMARS
-from training.masks import masked_tokens, ready
-from training.sets import TrainingSet, open_set
-from training.views import Share, ViewConfig, loss_spans, make_training_set
-from training.views.build import check
-from training.views.config import TextProtocol
-from training.views.order import question_key
+from trailforge.training.agents import GRAMMARS
+from trailforge.training.masks import masked_tokens, ready
+from trailforge.training.sets import TrainingSet, open_set
+from trailforge.training.views import Share, ViewConfig, loss_spans, make_training_set
+from trailforge.training.views.build import check
+from trailforge.training.views.config import TextProtocol
+from trailforge.training.views.order import question_key
 
 ASKED = [made.question(number, hops=2 + number % 3) for number in range(10)]
 HALF = ViewConfig(validation_share=0.5)

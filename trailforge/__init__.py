@@ -1,0 +1,1 @@
+"""Training data for LLM search agents, and training on it."""

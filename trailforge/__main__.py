@@ -1,0 +1,5 @@
+"""`python -m trailforge`: the command line."""
+
+from trailforge.cli import main
+
+main()
