@@ -29,10 +29,10 @@ from trailforge.commands.options import (
     Verdicts,
 )
 from trailforge.schemas.errors import InvalidInput, TrailforgeError
-from trailforge.schemas.visible import visible
+from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
-    from trailforge.pipelines.config import MctsRunConfig
+    from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -119,9 +119,9 @@ def _estimate(questions: Path, config: MctsRunConfig, limit: int | None, verdict
 
     from rich.console import Console
 
+    from trailforge.curation.verdicts import refusals
     from trailforge.flows.dry_run import estimate_table
-    from trailforge.flows.verdicts import refusals
-    from trailforge.pipelines.estimate import estimate
+    from trailforge.generators.mcts_trajectories.estimate import estimate
 
     found = asyncio.run(estimate(questions, config, limit, refusals(verdicts)))
     Console().print(estimate_table(found, config))
@@ -144,7 +144,7 @@ push.register(app)
 )
 def verify(folder: RunFolder) -> None:
     """Check a finished run: schemas, books, hashes, and every filter and reward recomputed from the rows."""
-    from trailforge.pipelines.verify import verify_run
+    from trailforge.pipelines.runs.verify import verify_run
 
     report = verify_run(folder)
     for problem in report.problems:
@@ -224,8 +224,8 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for machines.")] = False,
 ) -> None:
     """Say how a run, or each window of a nightly root, stands: what is done, what it took, and what to do next."""
-    from trailforge.pipelines.status import follow, read_status, told
-    from trailforge.pipelines.window_status import follow_windows, windows_of
+    from trailforge.flows.nights.status import follow_windows, windows_of
+    from trailforge.pipelines.runs.status import follow, read_status, told
 
     if windows := windows_of(folder):
         rounds = follow_windows(folder) if watch else iter([windows])
@@ -292,8 +292,8 @@ def serve_model_command(
     from dataclasses import replace
 
     from trailforge.flows.configuration import CONFIGS
-    from trailforge.inference.vllm_server import VllmServer, serve
-    from trailforge.pipelines.config import server_config
+    from trailforge.inference.vllm.server import VllmServer, serve
+    from trailforge.pipelines.runs.config import server_config
     from trailforge.presets import dataset_of, load_preset
 
     dataset = dataset_of(preset)

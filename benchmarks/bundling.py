@@ -30,9 +30,9 @@ from typing import Any
 
 import numpy as np
 
-from trailforge.pipelines.bundling.clustering import bundle_documents
-from trailforge.pipelines.bundling.config import BundleConfig, Bundling, Leftover
-from trailforge.pipelines.bundling.measures import (
+from trailforge.generators.document_bundles.bundling.clustering import bundle_documents
+from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Leftover
+from trailforge.generators.document_bundles.bundling.measures import (
     adjusted_rand,
     leftover_share,
     mean_cohesion,

@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 
 from trailforge.inspector.table_index import TableIndex
-from trailforge.pipelines.intake import Settings
+from trailforge.pipelines.runs.intake import Settings
 from trailforge.schemas import (
     FileEntry,
     Manifest,

@@ -18,7 +18,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from trailforge.pipelines.bundling.duplicates import (
+from trailforge.generators.document_bundles.bundling.duplicates import (
     SHINGLE_WORDS,
     SIGNATURE,
     DuplicateConfig,

@@ -24,16 +24,15 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from trailforge.generators.mcts_trajectories import Context, Generated, open_policy, plan_runner, trajectories
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.generators.mcts_trajectories.generate import Context, Generated, open_policy, plan_runner, trajectories
+from trailforge.generators.mcts_trajectories.work import sift
 from trailforge.inference import Caps, Meter, ModelClient, SqliteLedger
-from trailforge.inference.servers import EmbeddedServer
-from trailforge.mcts.asker import Asker
+from trailforge.inference.asker import Asker
 from trailforge.mcts.plan import apply_split, split_problem
 from trailforge.mcts.search import Policy
-from trailforge.pipelines.config import MctsRunConfig
-from trailforge.pipelines.finish import read_manifest
-from trailforge.pipelines.intake import read_settings
-from trailforge.pipelines.mcts_trajectories import sift
+from trailforge.pipelines.runs.finish import read_manifest
+from trailforge.pipelines.runs.intake import read_settings
 from trailforge.retrieval import open_retrieval
 from trailforge.schemas import (
     DroppedSplits,
@@ -47,6 +46,7 @@ from trailforge.schemas import (
     from_dict,
     read_rows,
 )
+from trailforge.small_model.server import EmbeddedServer
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from trailforge.commands.options import RunFolder
 from trailforge.schemas import FileEntry, InvalidInput, PatternDecision, RefusedPattern, Ruling
 
 if TYPE_CHECKING:
-    from trailforge.inspector.decisions import Merged
+    from trailforge.curation.decisions import Merged
 
 DECIDE_EPILOG = """Examples:\n
     trailforge curate decide datasets_out/demo UID --accept\n
@@ -72,9 +72,10 @@ def decide(
     who: Annotated[str | None, typer.Option(help="Who decides. Default: the user's name.")] = None,
 ) -> None:
     """Say of one row that it is good, is to go, or has to be changed; the run's tables stay as they are."""
+    from trailforge.curation.rows import check_row
+
     from trailforge.inspector.deciding import decide as decided
     from trailforge.inspector.deciding import fix_of
-    from trailforge.pipelines.curated_rows import check_row
 
     settings = _settings(folder)
     chosen = accept + withdraw + (reject is not None) + bool(fix)
@@ -109,8 +110,8 @@ def refuse(
     who: Annotated[str | None, typer.Option(help="Who decides. Default: the user's name.")] = None,
 ) -> None:
     """Say that the next runs (their --verdicts) are to make nothing of a kind of source; this run stays as it is."""
-    from trailforge.inspector.decisions import now
-    from trailforge.inspector.patterns import append_pattern, checked_pattern
+    from trailforge.curation.decisions import now
+    from trailforge.curation.patterns import append_pattern, checked_pattern
 
     settings = _settings(folder)
     new = checked_pattern(
@@ -136,9 +137,10 @@ def apply(
     out: Annotated[Path, typer.Option(help="Folder of the curated data set; must not exist or be empty.")],
 ) -> None:
     """Make the curated data set: without rejected rows, with fixes, with a manifest and books of its own."""
-    from trailforge.inspector.decisions import LOG, merged, of_run, read_decisions
-    from trailforge.pipelines import curation
-    from trailforge.pipelines.files import sha256_of
+    from trailforge.curation import apply
+    from trailforge.curation.decisions import LOG, merged, of_run, read_decisions
+
+    from trailforge.pipelines.engine.files import sha256_of
 
     settings, path = _settings(folder), folder / LOG
     digest = sha256_of(path) if path.is_file() else ""  # before it is read: what is said meanwhile is another log
@@ -147,7 +149,7 @@ def apply(
         raise InvalidInput("no decisions; `trailforge curate decide` makes some", file=path)
     log = FileEntry(path=str(path), rows=len(decisions), sha256=digest)
     heard = merged(of_run(decisions, settings.run_id))
-    manifest = curation.apply(folder, out, heard.rulings, log)
+    manifest = apply.apply(folder, out, heard.rulings, log)
     (books,) = [line for line in manifest.stages if line.name == "curate"]
     reasons = ", ".join(f"{count.reason} {count.count}" for count in books.rejected) or "none rejected"
     print(f"{manifest.run_id}: {books.inputs:,} rows, {books.accepted:,} left; {reasons}")
@@ -162,7 +164,7 @@ def merge(
     logs: Annotated[list[Path], typer.Argument(help="Logs of decisions, or copies of the run.", metavar="LOG…")],
 ) -> None:
     """Take in what people said of this run elsewhere, each word once; what of it can then not be applied is listed."""
-    from trailforge.inspector.decisions import merged, of_run, read_decisions, take_in
+    from trailforge.curation.decisions import merged, of_run, read_decisions, take_in
 
     settings = _settings(folder)
     new, others = take_in(folder, settings.run_id, logs)
@@ -180,10 +182,9 @@ def stats(folder: RunFolder) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
-
-    from trailforge.inspector.agreement import between_people, with_filters
-    from trailforge.inspector.decisions import merged, of_run, read_decisions, standing
-    from trailforge.inspector.patterns import read_patterns, refused_patterns
+    from trailforge.curation.agreement import between_people, with_filters
+    from trailforge.curation.decisions import merged, of_run, read_decisions, standing
+    from trailforge.curation.patterns import read_patterns, refused_patterns
 
     settings, console = _settings(folder), Console(highlight=False)
     decisions = read_decisions(folder)
@@ -221,7 +222,7 @@ def register(root: typer.Typer) -> None:
 def _settings(folder: Path) -> Any:
     """Of the run, which must be finished and as it was made."""
     from trailforge.pipelines.datasets import is_curated
-    from trailforge.pipelines.finish import finished_run
+    from trailforge.pipelines.runs.finish import finished_run
 
     _, settings = finished_run(folder)
     if is_curated(settings):
@@ -254,8 +255,9 @@ def _print_unfit(folder: Path, dataset: str, heard: Merged) -> None:
 
 def _unfit(folder: Path, dataset: str, heard: Merged) -> Iterator[tuple[Ruling, str]]:
     """Rulings on rows that are not there, and fixes that leave no valid row."""
+    from trailforge.curation.rows import check_row
+
     from trailforge.inspector.table_index import TableIndex, tables_of
-    from trailforge.pipelines.curated_rows import check_row
 
     there = tables_of(folder)
     for table in sorted({ruling.table for ruling in heard.rulings}):
@@ -275,8 +277,9 @@ def _unfit(folder: Path, dataset: str, heard: Merged) -> Iterator[tuple[Ruling, 
 
 def _row(folder: Path, dataset: str, uid: str, wanted: str = "") -> tuple[str, dict[str, Any]]:
     """The first table with such a row, or the one that is wanted, and the row."""
+    from trailforge.curation.rows import decidable
+
     from trailforge.inspector.table_index import TableIndex, tables_of
-    from trailforge.pipelines.curated_rows import decidable
 
     there = tables_of(folder)
     for table in (name for name in decidable(dataset) if name in there and wanted in ("", name)):
@@ -289,7 +292,7 @@ def _row(folder: Path, dataset: str, uid: str, wanted: str = "") -> tuple[str, d
 
 def _decided(folder: Path, settings: Any, uid: str, who: str) -> tuple[str, dict[str, Any]]:
     """Table and row on which somebody decided: what is in the log can be taken back even if its row is not there."""
-    from trailforge.inspector.decisions import of_run, read_decisions, standing
+    from trailforge.curation.decisions import of_run, read_decisions, standing
 
     said = standing(of_run(read_decisions(folder), settings.run_id))
     table = next((each.table for each in said if (each.uid, each.who) == (uid, who)), None)

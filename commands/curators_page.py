@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from trailforge.curation.rows import check_row, decidable, products_of
 
 from trailforge.inspector.deciding import Curation
 from trailforge.inspector.open_run import OpenRun, stamp_of
 from trailforge.inspector.page import show_page
 from trailforge.inspector.table_index import tables_of
-from trailforge.pipelines.curated_rows import check_row, decidable, products_of
 from trailforge.pipelines.datasets import is_curated
-from trailforge.pipelines.finish import read_manifest
-from trailforge.pipelines.intake import read_settings
-from trailforge.pipelines.status import books_so_far
+from trailforge.pipelines.runs.finish import read_manifest
+from trailforge.pipelines.runs.intake import read_settings
+from trailforge.pipelines.runs.status import books_so_far
 from trailforge.schemas import InvalidInput
 
 

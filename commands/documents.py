@@ -118,7 +118,7 @@ def fetch_documents(
     limit: Annotated[int, typer.Option(min=1, help="At most so many documents.")] = 100,
 ) -> None:
     """Fetch documents of a time window from arXiv or from news into a file, for runs to be made of."""
-    from trailforge.pipelines.fetching import fetch_to_file
+    from trailforge.pipelines.sources.fetchers import fetch_to_file
 
     first, last = (day.date() if day is not None else None for day in (since, until))
     count = fetch_to_file(origin.value, query, out, since=first, until=last, limit=limit)

@@ -87,7 +87,7 @@ def training_set(
     seed: Annotated[int, typer.Option(help="Seed of split, mixture and order.")] = 0,
 ) -> None:
     """Make a training set of finished runs: SFT rows and RL rows, split by question, in the order of learning."""
-    from trailforge.training.views import ViewConfig, make_training_set
+    from trailforge.training.sets import ViewConfig, make_training_set
 
     config = ViewConfig(
         seed=seed,
@@ -129,7 +129,7 @@ def register(root: typer.Typer) -> None:
 
 
 def _share(text: str) -> Any:
-    from trailforge.training.views import Share
+    from trailforge.training.sets import Share
 
     dataset, equals, weight = text.partition("=")
     try:

@@ -34,7 +34,7 @@ def inspect(
 ) -> None:
     """Look at the rows of a finished or a running data set in a browser, and decide on them."""
     from trailforge.inspector.server import check_port, check_reach, is_shared, serve
-    from trailforge.pipelines.intake import read_settings
+    from trailforge.pipelines.runs.intake import read_settings
 
     if read_settings(folder) is None:
         raise InvalidInput("holds no run (no run.json)" if folder.is_dir() else "no such folder", file=folder)

@@ -10,7 +10,7 @@ import typer
 from trailforge.commands.options import RunFolder
 
 if TYPE_CHECKING:
-    from trailforge.pipelines.pushing import LocalFile
+    from trailforge.pipelines.runs.pushing import LocalFile
 
 EPILOG = """Examples:\n
     trailforge push datasets_out/demo --repo ann/search-trails --dry-run      what would go, without a token\n
@@ -29,7 +29,7 @@ def push(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only verify the run and list what would go.")] = False,
 ) -> None:
     """Verify a finished run and put its tables, card and manifest on the Hub, in one commit."""
-    from trailforge.pipelines import pushing
+    from trailforge.pipelines.runs import pushing
 
     if dry_run:
         files = pushing.checked_files(folder, repo)

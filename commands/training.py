@@ -182,7 +182,7 @@ def evaluate(
     """Let a model answer the held-out questions in the preset's protocol, greedily, and print what it is worth."""
     from trailforge.training.evaluate import evaluate as score_model
     from trailforge.training.evaluate import write_score
-    from trailforge.training.table import questions_of
+    from trailforge.training.sets.files import questions_of
 
     recipe = _searching(_recipe(preset, None, None), retrieval, encoder, query_prefix, passage_prefix)
     rows = questions_of(training_set, "validation", recipe.protocol)[:limit]

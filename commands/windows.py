@@ -94,7 +94,7 @@ def nightly_command(
 @contextlib.contextmanager
 def _shown(root: Path, day: date) -> Iterator[None]:
     """At the end, and before an error, say how the window stands."""
-    from trailforge.pipelines.window_status import windows_of
+    from trailforge.flows.nights.status import windows_of
 
     try:
         yield
@@ -109,8 +109,9 @@ def retain_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
 ) -> None:
     """Remove old complete windows, but not those in use or with people's decisions that were not applied."""
-    from trailforge.flows.verdicts import awaits_curation
-    from trailforge.pipelines.retention import fates, retain
+    from trailforge.curation.verdicts import awaits_curation
+
+    from trailforge.flows.nights.retention import fates, retain
 
     decided = fates(root, keep, is_open=awaits_curation, curated=curated or [])
     if not decided:
@@ -125,8 +126,8 @@ def check_bands_command(
     bands: Annotated[str, typer.Option(help="nightly, or a YAML file.")] = "nightly",
 ) -> None:
     """Hold yield and cost of a finished run against their bands; code 12 when one is outside."""
-    from trailforge.pipelines.bands import bands_of, outside
-    from trailforge.pipelines.finish import read_manifest
+    from trailforge.flows.nights.bands import bands_of, outside
+    from trailforge.pipelines.runs.finish import read_manifest
     from trailforge.presets import DATASETS, load_bands
     from trailforge.schemas import InvalidInput, OutOfBand
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
+from trailforge.generators.document_bundles.config import BundleRunConfig
+from trailforge.generators.kg_questions.config import KgQuestionRunConfig
+from trailforge.generators.kg_trajectories.config import KgRunConfig
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.inference import Caps, ledger_url
-from trailforge.pipelines.bundles_config import BundleRunConfig
-from trailforge.pipelines.config import MctsRunConfig, RunConfig, read_config
-from trailforge.pipelines.kg_config import KgQuestionRunConfig, KgRunConfig
+from trailforge.pipelines.runs.config import RunConfig, read_config
 from trailforge.presets import datasets_of, load_preset
 from trailforge.schemas import to_dict
 

@@ -12,10 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trailforge.pipelines import doctor
-from trailforge.pipelines.config import MctsRunConfig, RunConfig
-from trailforge.pipelines.doctor import EMBEDDED, Finding, checked, fault, ok, warning
-from trailforge.pipelines.kg_config import GraphRunConfig, KgRunConfig
+from trailforge.generators.kg_trajectories.config import KgRunConfig
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.pipelines.runs import doctor
+from trailforge.pipelines.runs.config import RunConfig
+from trailforge.pipelines.runs.doctor import EMBEDDED, Finding, checked, fault, ok, warning
+from trailforge.pipelines.runs.graph import GraphRunConfig
 from trailforge.schemas import InvalidInput
 
 if TYPE_CHECKING:
@@ -149,8 +151,8 @@ def _searches_the_web(config: RunConfig) -> bool:
 def _ledger(url: str, out: Path) -> Finding:
     """Of the folder's run; below a root that holds runs, of those that are not finished, and the worst of them."""
     from trailforge.pipelines.dataset import LEDGER
-    from trailforge.pipelines.finish import MANIFEST
-    from trailforge.pipelines.versions import run_folders
+    from trailforge.pipelines.runs.finish import MANIFEST
+    from trailforge.pipelines.runs.versions import run_folders
 
     if url:
         return doctor.shared_ledger(url)

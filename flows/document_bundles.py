@@ -7,18 +7,26 @@ from dataclasses import replace
 from pathlib import Path
 
 from prefect import flow, task
+from trailforge.curation.verdicts import refusals
 
 from trailforge.flows.configuration import configuration_of
 from trailforge.flows.runs import EMBEDDED, carried_out, is_mendable, ready_server, run_shown
 from trailforge.flows.stopping import at_once
-from trailforge.flows.verdicts import refusals
+from trailforge.generators.document_bundles.config import BundleRunConfig
+from trailforge.generators.document_bundles.stages.selection import NAME as SELECT
+from trailforge.generators.document_bundles.work import (
+    BEFORE_MODEL,
+    BUNDLES,
+    DATASET,
+    WITH_MODEL,
+    run,
+    stages_of,
+    take_in,
+)
 from trailforge.inference import Caps
-from trailforge.pipelines.bundles_config import BundleRunConfig
-from trailforge.pipelines.document_bundles import BEFORE_MODEL, BUNDLES, DATASET, WITH_MODEL, run, stages_of, take_in
-from trailforge.pipelines.intake import Settings
-from trailforge.pipelines.runners import LOCAL, beam_options, check_runner
-from trailforge.pipelines.stages.model_work import check_servers
-from trailforge.pipelines.stages.selection import NAME as SELECT
+from trailforge.pipelines.engine.model_work import check_servers
+from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner
+from trailforge.pipelines.runs.intake import Settings
 from trailforge.schemas import Manifest, SourceKind
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.generators.mcts_trajectories.estimate import Estimate
 from trailforge.inference import Caps, Prices, Usage
-from trailforge.pipelines.config import MctsRunConfig
-from trailforge.pipelines.estimate import Estimate
 
 
 def estimate_table(estimate: Estimate, config: MctsRunConfig) -> Table:

@@ -11,15 +11,15 @@ from prefect import flow, task
 from rich.console import Console
 from rich.progress import track
 
+from trailforge.curation.verdicts import refusals
 from trailforge.flows.configuration import configuration_of
 from trailforge.flows.runs import carried_out, is_mendable, ready_server, run_shown
-from trailforge.flows.verdicts import refusals
+from trailforge.generators.kg_questions.config import KgQuestionRunConfig
+from trailforge.generators.kg_questions.work import DATASET, KG_QUESTIONS, STAGES, WRITE, run, stages_of, take_in
 from trailforge.inference import Caps
-from trailforge.pipelines.files import what_is_wrong
-from trailforge.pipelines.intake import Settings, read_settings
-from trailforge.pipelines.kg_config import KgQuestionRunConfig
-from trailforge.pipelines.kg_questions import DATASET, KG_QUESTIONS, STAGES, WRITE, run, stages_of, take_in
-from trailforge.pipelines.runners import LOCAL, beam_options
+from trailforge.pipelines.engine.files import what_is_wrong
+from trailforge.pipelines.engine.runners import LOCAL, beam_options
+from trailforge.pipelines.runs.intake import Settings, read_settings
 from trailforge.pipelines.sources.refused import Refusals
 from trailforge.schemas import FactChain, Manifest
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from prefect import flow, task
 
+from trailforge.curation.verdicts import refusals
 from trailforge.flows.configuration import configured
 from trailforge.flows.runs import carried_out, is_mendable, ready_server, run_shown
-from trailforge.flows.verdicts import refusals
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.generators.mcts_trajectories.work import MCTS, SEARCH, MctsWork, tail_of, take_in
 from trailforge.inference import Caps
-from trailforge.pipelines.config import MctsRunConfig
-from trailforge.pipelines.intake import Settings
-from trailforge.pipelines.mcts_trajectories import MCTS, SEARCH, MctsWork, tail_of, take_in
-from trailforge.pipelines.runners import LOCAL, beam_options
-from trailforge.pipelines.shards import run_pipeline
+from trailforge.pipelines.engine.runners import LOCAL, beam_options
+from trailforge.pipelines.engine.shards import run_pipeline
+from trailforge.pipelines.runs.intake import Settings
 from trailforge.retrieval import check_retrieval
 from trailforge.schemas import Manifest, TrailforgeError
 

@@ -18,24 +18,24 @@ from prefect.artifacts import create_table_artifact
 from prefect.events import emit_event
 from prefect.runtime import flow_run
 
+from trailforge.curation.verdicts import awaits_curation, copied, copies
 from trailforge.flows.configuration import configuration_of, configured
 from trailforge.flows.document_bundles import document_bundles
 from trailforge.flows.kg_trajectories import kg_trajectories
 from trailforge.flows.mcts_trajectories import mcts_trajectories
-from trailforge.flows.verdicts import awaits_curation, copied, copies
+from trailforge.flows.nights import retention, windows
+from trailforge.flows.nights.bands import Bands, Breach, bands_of, outside, outside_of_window
+from trailforge.flows.nights.questions import NAME as QUESTIONS
+from trailforge.flows.nights.questions import write_questions
+from trailforge.flows.nights.windows import Made, Taken, Window, WindowPlan
+from trailforge.generators.document_bundles.config import BundleRunConfig
+from trailforge.generators.document_bundles.work import BUNDLES
+from trailforge.generators.kg_trajectories.config import KgRunConfig
+from trailforge.generators.kg_trajectories.work import KG
+from trailforge.generators.mcts_trajectories.work import MCTS
 from trailforge.inference import Caps
-from trailforge.pipelines import retention, windows
-from trailforge.pipelines.bands import Bands, Breach, bands_of, outside, outside_of_window
-from trailforge.pipelines.bundles_config import BundleRunConfig
 from trailforge.pipelines.dataset import Dataset
-from trailforge.pipelines.document_bundles import BUNDLES
-from trailforge.pipelines.files import exclusive, is_held, remove_temporary_files
-from trailforge.pipelines.kg_config import KgRunConfig
-from trailforge.pipelines.kg_trajectories import KG
-from trailforge.pipelines.mcts_trajectories import MCTS
-from trailforge.pipelines.window_questions import NAME as QUESTIONS
-from trailforge.pipelines.window_questions import write_questions
-from trailforge.pipelines.windows import Made, Taken, Window, WindowPlan
+from trailforge.pipelines.engine.files import exclusive, is_held, remove_temporary_files
 from trailforge.presets import DATASETS, load_bands
 from trailforge.schemas import InvalidInput, Manifest, NothingLeft, OutOfBand, StageCount, TrailforgeError
 

@@ -24,7 +24,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from trailforge.pipelines.progress import read_progress, row_kinds
+from trailforge.pipelines.engine.progress import read_progress, row_kinds
 
 _EVERY_S = 0.5
 _ARTIFACT_EVERY_S = 5.0

@@ -14,18 +14,22 @@ from typing import Any, TypeVar
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
+from trailforge.small_model.server import EmbeddedServer
 
 from trailforge.flows.progress import shown
 from trailforge.flows.stopping import at_once
-from trailforge.inference.servers import EmbeddedServer
-from trailforge.pipelines.card import cost_table
-from trailforge.pipelines.config import RunConfig
-from trailforge.pipelines.damage import drop_damaged, drop_stale
+from trailforge.pipelines.cards.card import cost_table
 from trailforge.pipelines.dataset import Dataset, Stage
 from trailforge.pipelines.datasets import dataset_of
-from trailforge.pipelines.files import exclusive, output_errors
-from trailforge.pipelines.finish import MANIFEST, finish_run, read_manifest
-from trailforge.pipelines.intake import (
+from trailforge.pipelines.engine.files import exclusive, output_errors
+from trailforge.pipelines.engine.model_work import check_servers
+from trailforge.pipelines.engine.progress import begin_progress
+from trailforge.pipelines.engine.runners import check_runner
+from trailforge.pipelines.engine.shards import Shard, missing_shards
+from trailforge.pipelines.runs.config import RunConfig
+from trailforge.pipelines.runs.damage import drop_damaged, drop_stale
+from trailforge.pipelines.runs.finish import MANIFEST, finish_run, read_manifest
+from trailforge.pipelines.runs.intake import (
     STAGED,
     Settings,
     config_of,
@@ -34,11 +38,7 @@ from trailforge.pipelines.intake import (
     refuse_other_run,
     write_settings,
 )
-from trailforge.pipelines.own_files import drop_rows, refuse_strangers, remove_leftovers, remove_orphans
-from trailforge.pipelines.progress import begin_progress
-from trailforge.pipelines.runners import check_runner
-from trailforge.pipelines.shards import Shard, missing_shards
-from trailforge.pipelines.stages.model_work import check_servers
+from trailforge.pipelines.runs.own_files import drop_rows, refuse_strangers, remove_leftovers, remove_orphans
 from trailforge.schemas import (
     BudgetExceeded,
     CountMismatch,

@@ -13,13 +13,13 @@ from typing import Any, Literal
 from prefect import flow, task
 from prefect.artifacts import create_markdown_artifact
 
-from trailforge.pipelines.verify import verify_run
+from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import CountMismatch, InvalidInput, from_dict, to_dict
 from trailforge.training.launch import LaunchConfig, Launcher
-from trailforge.training.runs import open_runs
-from trailforge.training.sets import open_set
+from trailforge.training.sets import ViewConfig, make_training_set
+from trailforge.training.sets.files import open_set
+from trailforge.training.sets.runs import open_runs
 from trailforge.training.submit import record, submit
-from trailforge.training.views import ViewConfig, make_training_set
 
 
 @flow(name="train")

@@ -1,13 +1,12 @@
 """One client for every model: requests, ledger, limits, structured replies, and the servers that we start ourselves."""
 
-from trailforge.inference.budget import Caps
+from trailforge.inference.budget import Caps, Counters, Meter, Prices, Usage, metering
 from trailforge.inference.client import ClientConfig, ModelClient
-from trailforge.inference.ledger import Ledger, SqliteLedger
 from trailforge.inference.ledgers import check_ledger, check_ledger_url, ledger_url, open_ledger
-from trailforge.inference.postgres_ledger import PostgresLedger
+from trailforge.inference.ledgers.postgres import PostgresLedger
+from trailforge.inference.ledgers.sqlite import Ledger, SqliteLedger
 from trailforge.inference.request import ChatTurn, Reply, Request, Sampling
 from trailforge.inference.structured import ask_json, ask_matching
-from trailforge.inference.usage import Counters, Meter, Prices, Usage, metering
 
 __all__ = [
     "Caps",

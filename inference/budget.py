@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 from trailforge.inference.request import Reply, Request
-from trailforge.inference.usage import Prices, Usage, estimated_tokens
 from trailforge.schemas import BudgetExceeded, InvalidInput
 
 
@@ -116,3 +117,187 @@ def worst_case(request: Request) -> Usage:
     """The most that a call can use."""
     turns = [request.prompt] if isinstance(request.prompt, str) else [turn.content for turn in request.prompt]
     return Usage(calls=1, prompt_tokens=estimated_tokens(*turns), completion_tokens=request.sampling.max_tokens)
+
+
+MOST_REPORTED = 2**20
+"""Of a prompt, a completion, or both: more is nonsense, which may not use up a cap."""
+_LONGEST_TOKEN = 128
+"""Bytes; no vocabulary has longer ones."""
+_TEMPLATE_TOKENS = 4096
+"""What a server's chat template may add to a prompt."""
+
+
+def charged_tokens(usage: Any, request: Request, reply: Reply) -> tuple[int, int, bool]:
+    """(prompt, completion, whether both are as reported) by a reply's `usage`, each figure judged by itself.
+
+    One that cannot be is counted here. One that is larger than was asked for is charged: servers bill thoughts that
+    they hide, some of them in `total_tokens` alone.
+    """
+    reported = usage if isinstance(usage, dict) else {}
+    prompt, completion = _count(reported, "prompt_tokens"), _count(reported, "completion_tokens")
+    is_prompt, is_completion = _could_be_prompt(prompt, request), _could_be_completion(completion, request, reply)
+    charged_prompt, charged_completion = prompt, completion
+    if not (is_prompt and is_completion):
+        own_prompt, own_completion = own_tokens(request, reply)
+        charged_prompt = prompt if is_prompt else max(prompt, own_prompt)
+        charged_completion = completion if is_completion else max(completion, own_completion)
+    charged_completion = max(charged_completion, _count(reported, "total_tokens") - charged_prompt)
+    return charged_prompt, charged_completion, (charged_prompt, charged_completion) == (prompt, completion)
+
+
+def _count(reported: dict[str, Any], name: str) -> int:
+    """-1 for what is no count of tokens."""
+    count = reported.get(name)
+    return count if type(count) is int and 0 <= count <= MOST_REPORTED else -1  # a bool is none
+
+
+def _could_be_prompt(count: int, request: Request) -> bool:
+    sent = _prompt_bytes(request)
+    most = sent + len(request.json_schema or "") + len(request.grammar or "") + _TEMPLATE_TOKENS
+    return sent <= count * _LONGEST_TOKEN and count <= most
+
+
+def _could_be_completion(count: int, request: Request, reply: Reply) -> bool:
+    return _reply_bytes(reply) <= count * _LONGEST_TOKEN and count <= request.sampling.max_tokens
+
+
+def own_tokens(request: Request, reply: Reply) -> tuple[int, int]:
+    """(prompt, completion), counted high: what caps have set aside for the prompt, a token per two bytes received.
+
+    The reply's share is no more than `max_tokens`, unless it is plainly longer than that allows.
+    """
+    received = _reply_bytes(reply)
+    completion = min(-(-received // 2), max(request.sampling.max_tokens, received // 4))
+    return worst_case(request).prompt_tokens, completion
+
+
+def _prompt_bytes(request: Request) -> int:
+    prompt = request.prompt
+    return _size(prompt) if isinstance(prompt, str) else sum(_size(turn.content) for turn in prompt)
+
+
+def _reply_bytes(reply: Reply) -> int:
+    return _size(reply.text) + _size(reply.reasoning)
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+_BYTES_PER_TOKEN = 2
+"""Fewer than in any running text: no text is longer than estimated."""
+_TOKENS_PER_TEXT = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """In any one currency, per million tokens."""
+
+    prompt_per_million: float = 0.0
+    completion_per_million: float = 0.0
+
+    def cost(self, usage: Usage) -> float:
+        """Of so many tokens."""
+        return (
+            usage.prompt_tokens * self.prompt_per_million + usage.completion_tokens * self.completion_per_million
+        ) / 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """A sum over calls."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cut_replies: int = 0
+    """Replies that ended at `max_tokens` or at the end of the model's window."""
+    cost: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            calls=self.calls + other.calls,
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            cut_replies=self.cut_replies + other.cut_replies,
+            cost=self.cost + other.cost,
+        )
+
+
+class Meter:
+    """Counts the distinct calls of one piece of work: the same figure whether they were paid or found in the ledger."""
+
+    def __init__(self) -> None:
+        self._replies: dict[str, Reply] = {}
+
+    def add(self, reply: Reply) -> None:
+        """Count a reply; one that was counted before changes nothing."""
+        self._replies[reply.key] = reply
+
+    def __add__(self, other: Meter) -> Meter:
+        """The calls of both; one that both made counts once."""
+        both = Meter()
+        both._replies = self._replies | other._replies
+        return both
+
+    @property
+    def calls(self) -> int:
+        """Distinct calls so far."""
+        return len(self._replies)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Ledger keys of the distinct calls, in the order in which they were answered."""
+        return tuple(self._replies)
+
+    def usage(self, prices: Prices) -> Usage:
+        """The sum, and its cost at these prices."""
+        replies = self._replies.values()
+        usage = Usage(
+            calls=self.calls,
+            prompt_tokens=sum(reply.prompt_tokens for reply in replies),
+            completion_tokens=sum(reply.completion_tokens for reply in replies),
+            cut_replies=sum(reply.is_cut for reply in replies),
+        )
+        return replace(usage, cost=prices.cost(usage))
+
+
+_metered: ContextVar[Meter | None] = ContextVar("metered", default=None)
+
+
+@contextmanager
+def metering() -> Iterator[Meter]:
+    """Count every call that is asked for in the block, and in the tasks that begin in it, whoever else counts it."""
+    meter = Meter()
+    token = _metered.set(meter)
+    try:
+        yield meter
+    finally:
+        _metered.reset(token)
+
+
+def count_reply(reply: Reply, meter: Meter | None) -> None:
+    """Add a reply to a meter, if there is one, and to that of the block (`metering`)."""
+    for each in (meter, _metered.get()):
+        if each is not None:
+            each.add(reply)
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a client has done in this process."""
+
+    paid_calls: int = 0
+    ledger_hits: int = 0
+    retries: int = 0
+    in_flight: int = 0
+
+
+def estimated_tokens(*texts: str) -> int:
+    """More than a tokenizer makes of running texts: what counts where a server does not say."""
+    return sum(len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN + _TOKENS_PER_TEXT for text in texts)

@@ -10,13 +10,12 @@ import asyncio
 import random
 from dataclasses import dataclass, field, replace
 
-from trailforge.inference.budget import Budget, Caps
+from trailforge.inference.budget import Budget, Caps, Counters, Meter, Prices, count_reply
 from trailforge.inference.endpoint import Dialect, Endpoint, Failure
-from trailforge.inference.ledger import Ledger
+from trailforge.inference.ledgers.sqlite import Ledger
 from trailforge.inference.request import Reply, Request
 from trailforge.inference.thoughts import Reasoning, ThoughtReader
 from trailforge.inference.throttle import Permit, Throttle, ThrottleConfig
-from trailforge.inference.usage import Counters, Meter, Prices, count_reply
 from trailforge.schemas import BudgetExceeded, InvalidInput, OutputError, ServerUnavailable, Stalled, TrailforgeError
 
 _CLOSING_S = 5.0

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from trailforge.inference.charges import charged_tokens
+from trailforge.inference.budget import charged_tokens
 from trailforge.inference.keys import KEY_VARIABLES, api_key
 from trailforge.inference.request import BROKEN_OFF, Reply, Request
 from trailforge.inference.structured import strict_schema
 from trailforge.inference.wire import Answer, Unanswered, Untaken, Wire
 from trailforge.schemas import ContextOverflow, ProviderError, ServerUnavailable, parse_json
-from trailforge.schemas.visible import visible
+from trailforge.schemas.text import visible
 
 Dialect = Literal["openai", "llama_cpp", "vllm"]
 """How a server takes grammars, and schemas for raw completions."""

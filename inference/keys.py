@@ -1,4 +1,4 @@
-"""The key of a hosted model: it comes from the environment alone, and is shown nowhere."""
+"""The server's API key: from the environment and nowhere else."""
 
 from __future__ import annotations
 

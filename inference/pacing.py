@@ -5,8 +5,13 @@ Arithmetic alone: every function is told the time (seconds on any clock that onl
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import count
 
 _START = 32
 _CUT = 0.7
@@ -176,3 +181,42 @@ class Pacer:
         self._rate = max(rate, spell.admitted / with_pause) if with_pause > 0 else rate
         self._searching = self._searching and not is_sure
         self._doubles_s = _SURE_S if is_sure else _UNSURE_S
+
+
+class Slots:
+    """So many at a time; a slot that comes free goes to the highest priority, and among equals to the oldest."""
+
+    def __init__(self, number: int) -> None:
+        self._free = number
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._arrivals = count()
+
+    @asynccontextmanager
+    async def taken(self, priority: int = 0) -> AsyncIterator[None]:
+        """Hold a slot while the block runs."""
+        await self._acquire(priority)
+        try:
+            yield
+        finally:
+            self._release()
+
+    async def _acquire(self, priority: int) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (-priority, next(self._arrivals), turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._release()  # it was our turn already
+            raise
+
+    def _release(self) -> None:
+        while self._waiting:
+            turn = heapq.heappop(self._waiting)[2]
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1

@@ -21,7 +21,7 @@ from trailforge.schemas import (
     parse_json,
     read_rows,
 )
-from trailforge.schemas.plan import Origin
+from trailforge.schemas.rollout import Origin
 
 _TYPES = get_args(BundleQuestionType)
 _SHAPES = get_args(KgShape)

@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from trailforge.small_model.splitting import candidate_splits, is_decomposable
+
 from trailforge.inference import Sampling
-from trailforge.mcts.asker import Asker, fill
-from trailforge.mcts.rules import candidate_splits, is_decomposable
+from trailforge.inference.asker import Asker, fill
 from trailforge.mcts.search import Proposal
 from trailforge.schemas import MalformedReply
 

@@ -14,10 +14,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from trailforge.small_model.splitting.words import PREPOSITIONS
+
 from trailforge.inference import Sampling
-from trailforge.mcts.asker import Asker, Style, fill
+from trailforge.inference.asker import Asker, Style, fill
 from trailforge.mcts.plan import execution_levels, normalized, references, resolve, sink
-from trailforge.mcts.rules.words import PREPOSITIONS
 from trailforge.mcts.search import Simulation
 from trailforge.retrieval import Retriever
 from trailforge.rewards import mcts_reward

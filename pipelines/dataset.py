@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trailforge.pipelines.config import RunConfig, read_config
-from trailforge.pipelines.intake import Settings, config_of
-from trailforge.pipelines.shards import Receipt, Shard, finished_receipt, missing_shards
+from trailforge.pipelines.engine.shards import Receipt, Shard, finished_receipt, missing_shards
+from trailforge.pipelines.runs.config import RunConfig, read_config
+from trailforge.pipelines.runs.intake import Settings, config_of
 from trailforge.schemas import CountMismatch, Manifest
 
 LEDGER = "ledger/calls.sqlite"

@@ -5,20 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from trailforge.pipelines.bundles_verify import BundleRowChecks
-from trailforge.pipelines.curated_rows import STAGE as CURATE
-from trailforge.pipelines.curated_rows import TABLE as CURATED
+from trailforge.curation.rows import STAGE as CURATE
+from trailforge.curation.rows import TABLE as CURATED
+
+from trailforge.generators.document_bundles.checks import BundleRowChecks
+from trailforge.generators.document_bundles.work import BUNDLES
+from trailforge.generators.kg_questions.checks import KgQuestionRowChecks
+from trailforge.generators.kg_questions.work import KG_QUESTIONS
+from trailforge.generators.kg_trajectories.checks import KgRowChecks
+from trailforge.generators.kg_trajectories.work import KG
+from trailforge.generators.mcts_trajectories.checks import MctsRowChecks
+from trailforge.generators.mcts_trajectories.work import MCTS
 from trailforge.pipelines.dataset import Dataset, Stage
-from trailforge.pipelines.document_bundles import BUNDLES
-from trailforge.pipelines.intake import INPUTS, Settings
-from trailforge.pipelines.kg_questions import KG_QUESTIONS
-from trailforge.pipelines.kg_questions_verify import KgQuestionRowChecks
-from trailforge.pipelines.kg_trajectories import KG
-from trailforge.pipelines.kg_verify import KgRowChecks
-from trailforge.pipelines.mcts_trajectories import MCTS
-from trailforge.pipelines.mcts_verify import MctsRowChecks
-from trailforge.pipelines.row_checks import RowChecks
-from trailforge.pipelines.shards import Shard
+from trailforge.pipelines.engine.shards import Shard
+from trailforge.pipelines.runs.intake import INPUTS, Settings
+from trailforge.pipelines.runs.row_checks import RowChecks
 from trailforge.schemas import CuratedRow, FileEntry, InvalidInput
 
 _ALL: dict[str, tuple[Dataset, type[RowChecks]]] = {

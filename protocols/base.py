@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from trailforge.schemas import estimate_tokens as estimate_tokens
-from trailforge.schemas.chat_tokens import escape_chat_tokens
+from trailforge.schemas.text import escape_chat_tokens
 
 TAGS = (
     "think",

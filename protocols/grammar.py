@@ -23,7 +23,7 @@ from typing import Literal, Protocol
 
 from trailforge.protocols.base import contents_of, one_line, tag_pattern, tags_in, unescape
 from trailforge.protocols.repair import Repair
-from trailforge.rewards.turn_format import per_turn_format_reward
+from trailforge.rewards.graph_r1 import per_turn_format_reward
 from trailforge.schemas import MalformedReply, Message, Passage, Role
 
 NOTHING_FOUND = "Nothing was found."

@@ -22,7 +22,7 @@ from graphlib import TopologicalSorter
 
 from trailforge.protocols.base import one_line, unescape
 from trailforge.retrieval.base import Retriever
-from trailforge.rewards.dag import MAX_NODES, TOOLS, PlanProblem, PlanProblemKind, dag_problems, is_node_id
+from trailforge.rewards.r_search import MAX_NODES, TOOLS, PlanProblem, PlanProblemKind, dag_problems, is_node_id
 from trailforge.schemas import BudgetExceeded, MalformedReply, Passage, PlanEdge, PlanNode, ProviderError, SearchStatus
 
 __all__ = [

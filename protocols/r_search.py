@@ -28,8 +28,15 @@ from trailforge.protocols.nl_dag import (
     render_results,
 )
 from trailforge.retrieval.base import Retriever
-from trailforge.rewards.dag import MAX_NODES, TOOLS, dag_reward
-from trailforge.rewards.r_search import SECTIONS, answer_reward, format_reward, r_search_reward
+from trailforge.rewards.r_search import (
+    MAX_NODES,
+    SECTIONS,
+    TOOLS,
+    answer_reward,
+    dag_reward,
+    format_reward,
+    r_search_reward,
+)
 from trailforge.schemas import MalformedReply, Message, Role, RSearchReward
 
 NAME = "r_search"

@@ -3,12 +3,11 @@
 torch, faiss and bm25s are loaded when they are first needed, not by importing this package.
 """
 
-from trailforge.retrieval.base import Retriever
+from trailforge.retrieval.base import LazyRetriever, Retriever
 from trailforge.retrieval.bm25 import Bm25Retriever
 from trailforge.retrieval.corpus import build_index, read_corpus
 from trailforge.retrieval.dense import DenseIndex, DenseRetriever
 from trailforge.retrieval.encoder import Encoder
-from trailforge.retrieval.lazy import LazyRetriever
 from trailforge.retrieval.plan_tools import PlanToolsConfig, Tools, local_tools, open_tools, web_tools
 from trailforge.retrieval.scope import Retrieval, RetrievalConfig, check_retrieval, open_retrieval
 from trailforge.retrieval.sentences import SentenceReader, split_sentences

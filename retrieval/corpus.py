@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from trailforge.retrieval.dense import DenseIndex, embedded_text, refuse_existing
 from trailforge.retrieval.encoder import PACKAGED, Encoder
 from trailforge.schemas import Document, InvalidInput
-from trailforge.schemas.text_files import json_lines
+from trailforge.schemas.files import json_lines
 
 Row = tuple[int, dict[str, Any]]
 """Number, 1-based (the line of a JSON Lines file), and content."""

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from trailforge.inference.slots import Slots
+from trailforge.inference.pacing import Slots
 from trailforge.schemas import RetrievalError
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from trailforge.retrieval.base import Retriever
+from trailforge.retrieval.base import LazyRetriever, Retriever
 from trailforge.retrieval.bm25 import Bm25Retriever
 from trailforge.retrieval.dense import DenseIndex, DenseRetriever, embedded_text
 from trailforge.retrieval.encoder import PACKAGED, Encoder
-from trailforge.retrieval.lazy import LazyRetriever
 from trailforge.retrieval.passages import LONGEST_PASSAGE, BestPassages, passages_of
 from trailforge.schemas import Document, Passage, SourceDocument, SourceKind
 

@@ -1,7 +1,5 @@
 """Every score of the project: pure functions, called alike by filters, generators, training and evaluation."""
 
-from trailforge.rewards.cover import cover_exact_match, mentions, states
-from trailforge.rewards.dag import PlanProblem, dag_problems, dag_reward
 from trailforge.rewards.dynasearcher import (
     DynaSearcherConstants,
     DynaSearcherReward,
@@ -14,20 +12,38 @@ from trailforge.rewards.dynasearcher import (
     same_title,
 )
 from trailforge.rewards.episode import Episode, Reward, score_batch
-from trailforge.rewards.evidence import evidence_recall
-from trailforge.rewards.exact_match import exact_match
-from trailforge.rewards.f1 import f1
-from trailforge.rewards.graph_r1 import GraphR1Constants, GraphR1Reward, graph_r1_reward
-from trailforge.rewards.mcts import mcts_reward, same_answer
-from trailforge.rewards.msearcher import MSearcherConstants, MSearcherReward, msearcher_reward
-from trailforge.rewards.normalisation import normalize_answer
-from trailforge.rewards.options import option_f1, option_letters
-from trailforge.rewards.overlong import soft_overlong
+from trailforge.rewards.graph_r1 import GraphR1Constants, GraphR1Reward, graph_r1_reward, per_turn_format_reward
+from trailforge.rewards.msearcher import (
+    MSearcherConstants,
+    MSearcherReward,
+    mcts_reward,
+    msearcher_reward,
+    same_answer,
+    soft_overlong,
+)
 from trailforge.rewards.presets import REWARD_PRESETS, RewardPreset, reward_preset
-from trailforge.rewards.r_search import RSearchConstants, answer_reward, format_reward, r_search_reward
+from trailforge.rewards.r_search import (
+    PlanProblem,
+    RSearchConstants,
+    answer_reward,
+    dag_problems,
+    dag_reward,
+    format_reward,
+    r_search_reward,
+)
 from trailforge.rewards.score import score_answer, score_choice
 from trailforge.rewards.search_r1 import SearchR1Constants, SearchR1Reward, search_r1_reward
-from trailforge.rewards.turn_format import per_turn_format_reward
+from trailforge.rewards.text import (
+    cover_exact_match,
+    evidence_recall,
+    exact_match,
+    f1,
+    mentions,
+    normalize_answer,
+    option_f1,
+    option_letters,
+    states,
+)
 from trailforge.schemas import RSearchReward
 
 __all__ = [

@@ -15,9 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from trailforge.rewards.cover import cover_exact_match
-from trailforge.rewards.f1 import f1
-from trailforge.rewards.normalisation import normalize_answer
+from trailforge.rewards.text import cover_exact_match, f1, normalize_answer
 
 
 class Titled(Protocol):

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from trailforge.rewards.dynasearcher import DynaSearcherConstants, DynaSearcherReward, dynasearcher_reward, r_recall
-from trailforge.rewards.exact_match import exact_match
 from trailforge.rewards.graph_r1 import GraphR1Constants, graph_r1_reward
 from trailforge.rewards.msearcher import MSearcherConstants, msearcher_reward
 from trailforge.rewards.presets import RewardPreset
 from trailforge.rewards.r_search import RSearchConstants, answer_reward, r_search_reward
 from trailforge.rewards.score import score_choice
 from trailforge.rewards.search_r1 import SearchR1Constants, search_r1_reward
+from trailforge.rewards.text import exact_match
 from trailforge.schemas import GroundTruth, InvalidInput
 
 

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trailforge.rewards.turn_format import MOST_PAY, PAY_PER_TURN, per_turn_format_reward
+PAY_PER_TURN, MOST_PAY = 0.5, 1.0
+
+
+def per_turn_format_reward(
+    well_formed: Sequence[bool], *, pay_per_turn: float = PAY_PER_TURN, most_pay: float = MOST_PAY
+) -> float:
+    """0.5 for each well-formed turn of the agent, at most 1.0 (Graph-R1, format reward)."""
+    return min(most_pay, pay_per_turn * sum(well_formed))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

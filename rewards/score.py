@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trailforge.rewards.cover import cover_exact_match
-from trailforge.rewards.exact_match import exact_match
-from trailforge.rewards.f1 import f1
-from trailforge.rewards.mcts import mcts_reward
-from trailforge.rewards.options import option_f1, option_letters
+from trailforge.rewards.msearcher import mcts_reward
+from trailforge.rewards.text import cover_exact_match, exact_match, f1, option_f1, option_letters
 from trailforge.schemas import TrajectoryReward
 
 

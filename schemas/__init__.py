@@ -11,8 +11,10 @@ from trailforge.schemas.bundle import (
     BundleInput,
     BundleQuestion,
     BundleQuestionType,
+    Document,
     DocumentEmbedding,
     FilterScore,
+    Passage,
     PlanEdge,
     PlanNode,
     SourceDocument,
@@ -35,8 +37,6 @@ from trailforge.schemas.curation import (
     RulingAction,
     source_field,
 )
-from trailforge.schemas.document import Document, Passage
-from trailforge.schemas.durable import sync
 from trailforge.schemas.episode import PlannedSearch, RSearchReward, SearchEpisode, SearchStatus
 from trailforge.schemas.errors import (
     ITEM_ERRORS,
@@ -57,9 +57,21 @@ from trailforge.schemas.errors import (
     Stalled,
     TrailforgeError,
 )
-from trailforge.schemas.json_text import parse_json
-from trailforge.schemas.kg import EntityMatch, KgEntity, KgStats, KgTriple, MatchKind, RelationMatch
-from trailforge.schemas.kg_question import FactChain, KgFact, KgNode, KgQuestion, KgShape, KgWriter
+from trailforge.schemas.files import parse_json, sync
+from trailforge.schemas.kg import (
+    EntityMatch,
+    FactChain,
+    KgEntity,
+    KgFact,
+    KgNode,
+    KgQuestion,
+    KgShape,
+    KgStats,
+    KgTriple,
+    KgWriter,
+    MatchKind,
+    RelationMatch,
+)
 from trailforge.schemas.kg_trajectory import (
     ContrastivePair,
     EntityLink,
@@ -73,19 +85,30 @@ from trailforge.schemas.kg_trajectory import (
     RelationLink,
     SupportingDocument,
 )
-from trailforge.schemas.plan import Origin, Plan, Split
-from trailforge.schemas.provenance import Count, FileEntry, Manifest, Provenance, SchemaVersion, StageCount
+from trailforge.schemas.provenance import (
+    Count,
+    FileEntry,
+    Manifest,
+    Provenance,
+    RejectedRow,
+    SchemaVersion,
+    StageCount,
+    Verdict,
+)
 from trailforge.schemas.question import Hop, Question
 from trailforge.schemas.rollout import (
     DroppedSplits,
     Node,
+    Origin,
+    Plan,
     Rollout,
     SearchTree,
+    Split,
     Step,
     StopReason,
     VariationKind,
 )
-from trailforge.schemas.tokens import estimate_tokens
+from trailforge.schemas.text import estimate_tokens
 from trailforge.schemas.training_row import AnswerKind, GroundTruth, RewardModel, RlRow
 from trailforge.schemas.trajectory import (
     ChatMessage,
@@ -98,7 +121,6 @@ from trailforge.schemas.trajectory import (
     TrajectoryKind,
     TrajectoryReward,
 )
-from trailforge.schemas.verdict import RejectedRow, Verdict
 
 if TYPE_CHECKING:
     from trailforge.schemas.arrow import (

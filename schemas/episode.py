@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from trailforge.schemas.bundle import BundleQuestionType, PlanEdge, PlanNode
-from trailforge.schemas.document import Passage
-from trailforge.schemas.plan import Origin
+from trailforge.schemas.bundle import BundleQuestionType, Passage, PlanEdge, PlanNode
 from trailforge.schemas.provenance import Provenance
+from trailforge.schemas.rollout import Origin
 from trailforge.schemas.trajectory import Message
 
 SearchStatus = Literal["found", "skipped", "failed"]

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from trailforge.schemas.bundle import FilterScore
+from trailforge.schemas.provenance import Provenance
+from trailforge.schemas.question import Hop, Question
+
 MatchKind = Literal["label", "alias", "word_order", "fuzzy"]
 """How a name agrees with a mention, case, accents and punctuation aside: it is the label, it is an alias, it has the
 same words in another order, or it is only similar."""
@@ -109,3 +113,124 @@ class KgStats:
     max_degree: int
     bytes: int
     """All files of the store."""
+
+
+KgShape = Literal["chain", "intersection", "intersection_inside"]
+"""`chain`: one start, one fact after the other. `intersection`: two chains meet in the answer. `intersection_inside`:
+they meet in a bridge, from which a chain leads on."""
+KgWriter = Literal["model", "templates"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KgNode:
+    """An entity of a question."""
+
+    id: str
+    label: str
+    aliases: tuple[str, ...]
+    kind: str
+    """What the graph says it is an instance of (`person` for a human); empty when it says nothing."""
+    role: str
+    """What a person does, where the graph says so; else empty."""
+    matches: int
+    """Of a start: entities that have its label as a name. Of a bridge or answer: entities that satisfy all that leads
+    to it, with every namesake of the starts taken for the start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KgFact:
+    """A triple of a question, and the way it is followed."""
+
+    triple: KgTriple
+    known: str
+    """Id of the end that it is followed from: a start or a bridge."""
+    found: str
+    """Id of the end that it leads to: a bridge or the answer."""
+    relation_aliases: tuple[str, ...]
+    fan_out: int
+    """Entities that the relation leads to from `known` in this direction, `found` among them."""
+    left_without: int
+    """Entities that satisfy the question when this fact is left out of it. Counted up to the sampler's limit."""
+
+    @property
+    def is_forward(self) -> bool:
+        """Is it followed from its head to its tail?"""
+        return self.known == self.triple.head
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactChain:
+    """Facts that lead from one or two starts to an answer, and to nothing else in the graph."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    id: str
+    """Hash of the facts."""
+    shape: KgShape
+    facts: tuple[KgFact, ...]
+    """Each after those that lead to its `known`."""
+    starts: tuple[KgNode, ...]
+    """Named in the question."""
+    bridges: tuple[KgNode, ...]
+    """Found on the way, in the order in which they are found; not named in the question."""
+    answer: KgNode
+
+    @property
+    def found(self) -> tuple[KgNode, ...]:
+        """What is found, in order: bridges, then the answer. The k-th is the answer of hop k of a decomposition."""
+        return (*self.bridges, self.answer)
+
+    def leading_to(self, node: KgNode) -> tuple[KgFact, ...]:
+        """The facts that lead to a bridge or the answer: one, or two where chains meet."""
+        return tuple(fact for fact in self.facts if fact.found == node.id)
+
+    def needed_for(self, node: KgNode) -> tuple[int, ...]:
+        """Numbers, from 1, of the earlier findings that a bridge or the answer is found from."""
+        numbers = {each.id: number for number, each in enumerate(self.found, start=1)}
+        return tuple(sorted(numbers[fact.known] for fact in self.leading_to(node) if fact.known in numbers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KgQuestion:
+    """A question over a knowledge graph, with the facts that it asks for. The table `kg_questions`."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    uid: str
+    question: str
+    answer: str
+    answer_aliases: tuple[str, ...]
+    decomposition: tuple[Hop, ...]
+    """One hop for each bridge and one for the answer: two facts that meet are one hop."""
+    chain: FactChain
+    path: tuple[str, ...]
+    """The facts as text, in their order."""
+    entities: tuple[str, ...]
+    """Ids of all entities: starts, bridges, answer."""
+    relations: tuple[str, ...]
+    """Ids of the facts' relations, in their order."""
+    shape: KgShape
+    hops: int
+    """How many facts there are."""
+    num_answers: int
+    """Entities of the graph that satisfy the question."""
+    fewest_left: int
+    """The smallest `left_without` of its facts: above 1 when no fact can be spared."""
+    as_of: str
+    """ISO date of the graph: what is asked was true then."""
+    writer: KgWriter
+    filters: tuple[FilterScore, ...]
+    preset: str
+    provenance: Provenance
+
+    @property
+    def as_question(self) -> Question:
+        """As the generators of trajectories take it."""
+        return Question(
+            id=self.uid,
+            question=self.question,
+            answer=self.answer,
+            answer_aliases=self.answer_aliases,
+            decomposition=self.decomposition,
+            dataset="kg_questions",
+        )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from trailforge.schemas.document import Passage
+from trailforge.schemas.bundle import Passage
 from trailforge.schemas.kg import KgTriple
-from trailforge.schemas.plan import Origin
 from trailforge.schemas.provenance import Provenance
 from trailforge.schemas.question import Hop
+from trailforge.schemas.rollout import Origin
 from trailforge.schemas.trajectory import Message
 
 KgTrajectoryKind = Literal["good", "bad"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trailforge.schemas.document import Document
+from trailforge.schemas.bundle import Document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from trailforge.schemas.plan import Origin
 from trailforge.schemas.provenance import Provenance
-from trailforge.schemas.rollout import Step
+from trailforge.schemas.rollout import Origin, Step
 
 Role = Literal["system", "user", "assistant", "tool"]
 TrajectoryKind = Literal["correct", "reflective"]

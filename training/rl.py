@@ -39,8 +39,7 @@ from trailforge.training.judge import judge_desk, read_rubric
 from trailforge.training.masks import prompt_ids
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode
 from trailforge.training.scoring import ToScore, scorer_of_training
-from trailforge.training.sets import set_hash
-from trailforge.training.table import questions_of
+from trailforge.training.sets.files import questions_of, set_hash
 from trailforge.training.telling import tell
 from trailforge.training.trl_rollouts import Pay, SearchRollouts, episode_reward
 from trailforge.training.weights import base_model as resolved

@@ -30,7 +30,7 @@ from trailforge.schemas import (
     estimate_tokens,
     iter_parquet,
 )
-from trailforge.schemas.text_files import json_lines
+from trailforge.schemas.files import json_lines
 from trailforge.training.config import JudgeConfig
 from trailforge.training.scoring import Pending, Scorer, ToScore, read_messages, read_truth, split_text
 from trailforge.training.transcripts import Spoken

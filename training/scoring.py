@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.protocols import r_search
-from trailforge.rewards.dag import TOOLS
 from trailforge.rewards.episode import Episode, Reward, score
 from trailforge.rewards.presets import RewardPreset, reward_preset
+from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import ChatMessage, GroundTruth, InvalidInput, from_dict
 from trailforge.training.config import JudgeConfig, TrainPreset, load_train_preset
 from trailforge.training.judge import Judged, judge_desk

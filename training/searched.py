@@ -24,7 +24,7 @@ from trailforge.retrieval.kg import KgStore, KgTool
 from trailforge.schemas import Document, InvalidInput, Question, SourceDocument
 from trailforge.training.agents import Environment
 from trailforge.training.config import SearchConfig
-from trailforge.training.runs import MANIFEST, open_runs
+from trailforge.training.sets.runs import MANIFEST, open_runs
 
 
 def open_environment(

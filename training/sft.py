@@ -23,8 +23,7 @@ from trailforge.training.checkpoints import open_together, save_model, write_res
 from trailforge.training.config import SftConfig, TrainPreset
 from trailforge.training.fitting import fit
 from trailforge.training.masks import IGNORED, MaskedTokens, masked_tokens
-from trailforge.training.sets import set_hash
-from trailforge.training.table import rows_of
+from trailforge.training.sets.files import rows_of, set_hash
 from trailforge.training.telling import tell
 from trailforge.training.weights import Base, load_base
 from trailforge.training.weights import base_model as resolved

@@ -15,8 +15,8 @@ from typing import Any
 
 from trailforge.schemas import ClusterError, InvalidInput
 from trailforge.training.launch import LaunchConfig, Launcher, render
-from trailforge.training.runs import MANIFEST
-from trailforge.training.sets import open_set
+from trailforge.training.sets.files import open_set
+from trailforge.training.sets.runs import MANIFEST
 
 RECORD = "record.json"
 

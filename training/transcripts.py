@@ -14,8 +14,8 @@ from typing import Protocol
 
 from trailforge.protocols import graph_r1, kg_search, nl_dag, r_search, react, search_r1
 from trailforge.protocols.grammar import Grammar, Turn, passage_titles
-from trailforge.rewards.dag import TOOLS
 from trailforge.rewards.episode import Episode
+from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import ChatMessage, InvalidInput, MalformedReply, Message
 
 

@@ -12,8 +12,7 @@ import re
 from typing import Any
 
 from trailforge.pipelines.sources.columns import authors_of, one_line
-from trailforge.pipelines.sources.dates import iso_date
-from trailforge.pipelines.sources.fields import Fields
+from trailforge.pipelines.sources.fields import Fields, iso_date
 from trailforge.schemas import InvalidInput, SourceDocument
 
 NAME = "arxiv"

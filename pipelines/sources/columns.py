@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast, get_args
 
-from trailforge.pipelines.sources.dates import iso_date
-from trailforge.pipelines.sources.fields import Fields, expect
+from trailforge.pipelines.sources.fields import Fields, expect, iso_date
 from trailforge.schemas import InvalidInput, SourceDocument, SourceKind
 
 USUAL: dict[str, tuple[str, ...]] = {

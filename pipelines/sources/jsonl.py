@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trailforge.pipelines.sources.checks import check_question, distinct_aliases
 from trailforge.pipelines.sources.fields import Fields
+from trailforge.pipelines.sources.rows import check_question, distinct_aliases
 from trailforge.schemas import Document, Hop, InvalidInput, Question, from_dict
 
 NAME: str = "jsonl"

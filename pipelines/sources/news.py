@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trailforge.pipelines.sources.columns import one_line, tidy
-from trailforge.pipelines.sources.dates import iso_date
-from trailforge.pipelines.sources.fields import Fields
+from trailforge.pipelines.sources.fields import Fields, iso_date
 from trailforge.schemas import SourceDocument
 
 COLUMNS = frozenset({"id", "title", "date", "source", "text", "url"})

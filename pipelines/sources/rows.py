@@ -11,15 +11,15 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from trailforge.schemas import InvalidInput, parse_json
-from trailforge.schemas.json_text import refuse_deep
-from trailforge.schemas.text_files import LONGEST_ROW, TOO_LONG, is_too_long, limited_lines, unpacked
+from trailforge.schemas import Hop, InvalidInput, Question, parse_json
+from trailforge.schemas.files import LONGEST_ROW, TOO_LONG, is_too_long, limited_lines, refuse_deep, unpacked
 
 _HEAD = 4096
 _CHUNK = 1 << 20
@@ -223,3 +223,37 @@ def _is_text(value: Any) -> bool:
 
 def _invalid(path: Path, number: int, problem: str, payload: str) -> InvalidRow:
     return InvalidRow(file=str(path), row=number, field=None, problem=problem, payload=payload)
+
+
+_REFERENCE = re.compile(r"#(\d{1,9})")
+"""Nine digits suffice to be out of range, and keep `int` from refusing a longer number."""
+
+
+def check_question(question: Question, *, hops: str = "decomposition", paragraphs: str = "paragraphs") -> Question:
+    """The question, when its parts fit together; `hops` and `paragraphs` are the fields' names in the file.
+
+    Raises `InvalidInput` for two paragraphs of one id, a supporting paragraph that is not there, and a hop that
+    refers to itself, to a later one, or to none.
+    """
+    ids = [paragraph.id for paragraph in question.paragraphs]
+    twice = next((i for i, count in Counter(ids).items() if count > 1), None)
+    if twice is not None:
+        raise InvalidInput(f"two paragraphs have the id {twice}", field=paragraphs)
+    for position, hop in enumerate(question.decomposition, start=1):
+        name = f"{hops}[{position - 1}]"
+        _check_references(hop, position, name)
+        if hop.support_id is not None and hop.support_id not in ids:
+            raise InvalidInput(f"supporting paragraph {hop.support_id} is not among the paragraphs", field=name)
+    return question
+
+
+def distinct_aliases(aliases: Iterable[str], answer: str) -> tuple[str, ...]:
+    """Aliases in order, without empty ones, repeats, and the answer itself."""
+    return tuple(alias for alias in dict.fromkeys(aliases) if alias and alias != answer)
+
+
+def _check_references(hop: Hop, position: int, name: str) -> None:
+    for target in map(int, _REFERENCE.findall(hop.question)):
+        if not 1 <= target < position:
+            problem = f"hop {position} refers to #{target}, which is not an earlier hop"
+            raise InvalidInput(problem, field=f"{name}.question")

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from trailforge.pipelines.sources.rows import InvalidRow, JsonRow
 from trailforge.schemas import InvalidInput
-from trailforge.schemas.text_files import LONGEST_ROW, TOO_LONG
+from trailforge.schemas.files import LONGEST_ROW, TOO_LONG
 
 _DELIMITERS = ",;\t"
 _HEAD = 4096

@@ -11,13 +11,22 @@ Fuzzy matching needs rapidfuzz (the extra `kg`), which is loaded when it is firs
 """
 
 from trailforge.retrieval.kg.build import build_kg
-from trailforge.retrieval.kg.filter import MAX_KEPT, KeptTriples, TripleQuery, filter_prompt, keep_triples
 from trailforge.retrieval.kg.match import match_entity, match_relation
 from trailforge.retrieval.kg.sources import Codex, KgSource, KqaJson, Tables, Wikidata5M, open_source
 from trailforge.retrieval.kg.store import Direction, KgStore
-from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, subgraph
-from trailforge.retrieval.kg.tokens import tokenizer_of
-from trailforge.retrieval.kg.tool import KgResult, KgTool, KgToolConfig, MentionMatches, PhraseMatches
+from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, subgraph, tokenizer_of
+from trailforge.retrieval.kg.tool import (
+    MAX_KEPT,
+    KeptTriples,
+    KgResult,
+    KgTool,
+    KgToolConfig,
+    MentionMatches,
+    PhraseMatches,
+    TripleQuery,
+    filter_prompt,
+    keep_triples,
+)
 
 __all__ = [
     "MAX_KEPT",

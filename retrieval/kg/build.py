@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from trailforge.retrieval.kg.columns import as_texts, grouped, offsets, save, save_texts
+from trailforge.retrieval.kg.columns import as_texts, bucket_bits, grouped, offsets, save, save_texts
 from trailforge.retrieval.kg.folding import name_words
 from trailforge.retrieval.kg.gather import Gathered, NamedThings, codes_of
 from trailforge.retrieval.kg.graph import both_ways, sorted_triples
-from trailforge.retrieval.kg.hashing import bucket_bits
 from trailforge.retrieval.kg.layout import building, write_manifest
 from trailforge.retrieval.kg.names import save_names
 from trailforge.retrieval.kg.sources import KgSource

@@ -15,8 +15,8 @@ import numpy as np
 
 from trailforge.retrieval.kg.folding import Spellings, content_words, name_words
 from trailforge.retrieval.kg.layout import reads
-from trailforge.retrieval.kg.spelling import agreement
 from trailforge.retrieval.kg.store import KgStore
+from trailforge.retrieval.kg.vocabulary import agreement
 from trailforge.schemas import EntityMatch, MatchKind, RelationMatch
 
 MIN_SCORE = 0.5

@@ -15,8 +15,19 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from trailforge.retrieval.kg.columns import grouped, load, offsets, places, save, stretches
-from trailforge.retrieval.kg.hashing import Keys, bits_of, bucket_bits, buckets, mix
+from trailforge.retrieval.kg.columns import (
+    Keys,
+    bits_of,
+    bucket_bits,
+    buckets,
+    grouped,
+    load,
+    mix,
+    offsets,
+    places,
+    save,
+    stretches,
+)
 from trailforge.retrieval.kg.vocabulary import MAX_EDITS, Variants, Vocabulary, save_vocabulary
 
 _PER_BUCKET = 2

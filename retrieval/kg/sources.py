@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trailforge.retrieval.kg.gather import Gathered, NamedThings
-from trailforge.retrieval.kg.table_rows import Row, has_header, table_rows, text_of
-from trailforge.retrieval.kg.text_files import TextFile, members_of, readable
+from trailforge.retrieval.kg.rows import Row, TextFile, has_header, members_of, readable, table_rows, text_of
 from trailforge.schemas import InvalidInput, parse_json
-from trailforge.schemas.text_files import read_limited
+from trailforge.schemas.files import read_limited
 
 INSTANCE_OF = "instance of"
 SUBCLASS_OF = "subclass of"

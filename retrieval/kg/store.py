@@ -11,10 +11,9 @@ from typing import Literal
 import numpy as np
 
 from trailforge.retrieval.kg.build import id_hash
-from trailforge.retrieval.kg.columns import Texts, load, places
+from trailforge.retrieval.kg.columns import Texts, bits_of, load, places
 from trailforge.retrieval.kg.folding import Spellings, name_words
 from trailforge.retrieval.kg.graph import Adjacency
-from trailforge.retrieval.kg.hashing import bits_of
 from trailforge.retrieval.kg.layout import check_hashes, check_once, raise_damage, read_manifest, reads
 from trailforge.retrieval.kg.names import NameIndex
 from trailforge.schemas import InvalidInput, KgEntity, KgTriple

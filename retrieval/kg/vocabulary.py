@@ -8,17 +8,18 @@ is in a bucket is compared by its letters anyway.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from trailforge.retrieval.kg.columns import Texts, load, save, save_texts, stretches
-from trailforge.retrieval.kg.hashing import bits_of, bucket_bits, buckets, mix
-from trailforge.retrieval.kg.spelling import edits
+from trailforge.retrieval.kg.columns import Texts, bits_of, bucket_bits, buckets, load, mix, save, save_texts, stretches
+from trailforge.schemas import RetrievalError
 
 MAX_EDITS = 2
 _PREFIX = 7
@@ -164,3 +165,30 @@ def _deletions(letters: np.ndarray, lengths: np.ndarray, first: int, bits: int) 
         words = np.repeat(rows + first, len(_PATTERNS[length])).astype(np.uint64)
         entries.append(buckets(keys, bits).astype(np.uint64) << np.uint64(32) | words)
     return np.unique(np.concatenate(entries))
+
+
+def check_package() -> None:
+    """Raises `RetrievalError` when rapidfuzz is not installed."""
+    _rapidfuzz()
+
+
+def edits(word: str, others: Sequence[str], most: int) -> np.ndarray:
+    """Edits from a word to each other one; `most + 1` where they are more than `most`. Shape (len(others),)."""
+    process, alignment = _rapidfuzz()
+    return process.cdist([word], others, scorer=alignment.distance, score_cutoff=most, dtype=np.uint8)[0]
+
+
+def agreement(text: str, others: Sequence[str]) -> np.ndarray:
+    """1 less the edits from a text to each other one, over the longer one's length. Shape (len(others),)."""
+    process, alignment = _rapidfuzz()
+    return process.cdist([text], others, scorer=alignment.normalized_similarity, dtype=np.float64)[0]
+
+
+def _rapidfuzz() -> tuple[Any, Any]:
+    """What compares, and how. Raises `RetrievalError` when the package is not installed."""
+    try:
+        from rapidfuzz import process
+        from rapidfuzz.distance import OSA
+    except ImportError as error:
+        raise RetrievalError("matching names needs rapidfuzz: run `make install`") from error
+    return process, OSA

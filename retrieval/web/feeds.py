@@ -14,9 +14,9 @@ from xml.etree.ElementTree import Element, TreeBuilder, tostring
 from xml.parsers import expat
 
 from trailforge.retrieval.web.html_text import html_to_text
-from trailforge.retrieval.web.web_address import site_of
+from trailforge.retrieval.web.http import site_of
 from trailforge.schemas import InvalidInput
-from trailforge.schemas.text_files import LONGEST_ROW
+from trailforge.schemas.files import LONGEST_ROW
 
 _CHUNK = 1 << 20
 """Bytes. Expat looks at an unfinished tag from its start again with each of them."""

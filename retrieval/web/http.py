@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import quote, quote_plus
+from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit, urlunsplit
 
 import aiohttp
 
 from trailforge.inference.endpoint import retry_after
-from trailforge.schemas import ProviderError, RequestRefused, ServerUnavailable, parse_json
+from trailforge.inference.keys import is_sendable
+from trailforge.schemas import InvalidInput, ProviderError, RequestRefused, ServerUnavailable, parse_json
 
 T = TypeVar("T")
 
@@ -175,3 +178,44 @@ def _message(content: bytes) -> str:
     if isinstance(said, dict):
         said = [f"{name}: {problem}" for name, problem in said.items()]
     return "; ".join(map(str, said)) if isinstance(said, list) else str(said)
+
+
+_SERVES = re.compile(r"^(?:www|rss|feeds?|export)\d*\.")
+_WWW = re.compile(r"^(?:www\.)+")
+_TRACKS = re.compile(r"utm_\w+|fbclid|gclid|mc_[ce]id|cmpid|ocid", re.IGNORECASE)
+
+
+def site_of(url: str) -> str:
+    """The host without the part that says what it serves (`www.`, `rss.`); empty for what is no web address."""
+    try:
+        parts = urlsplit(url.strip())
+        host = (parts.hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+    return _SERVES.sub("", host) if parts.scheme in ("http", "https") else ""
+
+
+def canonical_url(url: str) -> str:
+    """The address as https, without `www.`, capitals in the host, fragment, last slash and what counts visitors.
+
+    For comparing only: it need not open. What is no web address stays as it is.
+    """
+    if not site_of(url):
+        return url.strip()
+    parts = urlsplit(url.strip())
+    kept = [
+        (name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if not _TRACKS.fullmatch(name)
+    ]
+    return urlunsplit(
+        ("https", _WWW.sub("", parts.netloc.lower()), parts.path.rstrip("/"), urlencode(kept, errors="replace"), "")
+    )
+
+
+def key_from(variable: str, provider: str) -> str:
+    """The key in an environment variable. Raises `InvalidInput` that names the variable, and never the key."""
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        raise InvalidInput(f"{provider} wants a key: set the environment variable {variable}")
+    if not is_sendable(key):
+        raise InvalidInput(f"the environment variable {variable} holds characters that no key has; set it anew")
+    return key

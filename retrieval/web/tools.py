@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from trailforge.retrieval.web.arxiv_api import QUERY_URL, all_words, arxiv_http, read_page
-from trailforge.retrieval.web.http import HttpConfig, Provider
-from trailforge.retrieval.web.keys import key_from
+from trailforge.retrieval.web.http import HttpConfig, Provider, key_from
 from trailforge.retrieval.web.serper import KEY_VARIABLE, NEWS_URL, SEARCH_URL, SerperHit, serper_hits
 from trailforge.schemas import Passage, RequestRefused, RetrievalError
 

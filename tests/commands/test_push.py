@@ -16,10 +16,10 @@ from tests.pipelines.conftest import finished_run, original_run  # noqa: F401 - 
 from tests.pipelines.support import FinishedRun
 from tests.support.fake_hub import TOKEN, Hub, Repo, running_hub
 from trailforge.commands import push
-from trailforge.inference.ledger import SqliteLedger
-from trailforge.pipelines.files import sha256_of
-from trailforge.pipelines.pushing import TOKEN as VARIABLE
-from trailforge.pipelines.verify import verify_run
+from trailforge.inference.ledgers.sqlite import SqliteLedger
+from trailforge.pipelines.engine.files import sha256_of
+from trailforge.pipelines.runs.pushing import TOKEN as VARIABLE
+from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import CountMismatch, HubError, InvalidInput, TrailforgeError
 
 REPO = "ann/trails"

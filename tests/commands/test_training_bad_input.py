@@ -20,7 +20,7 @@ from tests.support.files import restate
 from tests.training.tiny import SAMPLE, rl_rows, save_tiny_model, sft_rows, training_set
 from trailforge import cli
 from trailforge.schemas import ChatMessage
-from trailforge.training.views import ViewConfig, make_training_set
+from trailforge.training.sets import ViewConfig, make_training_set
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 ASKED = [made.question(number) for number in range(4)]

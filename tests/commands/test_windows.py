@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from tests.support.finished_runs import mcts_rows, mcts_run, question
 from trailforge.cli import app
-from trailforge.pipelines import window_status
-from trailforge.pipelines.window_status import State, WindowStatus
+from trailforge.flows.nights import status
+from trailforge.flows.nights.status import State, WindowStatus
 from trailforge.schemas import InvalidInput, OutOfBand, TrailforgeError
 
 
@@ -49,9 +49,9 @@ def test_a_root_is_watched_until_no_window_is_worked_on(tmp_path: Path, monkeypa
     held: list[State] = ["running", "running", "running", "stopped"]  # the first: is it a root?
     states = iter(held)
     monkeypatch.setattr(
-        window_status, "_status", lambda folder: WindowStatus(day=folder.name, state=next(states), next="", runs={})
+        status, "_status", lambda folder: WindowStatus(day=folder.name, state=next(states), next="", runs={})
     )
-    monkeypatch.setattr(window_status.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(status.time, "sleep", lambda seconds: None)
     said = [json.loads(line) for line in run("status", tmp_path, "--watch", "--json").splitlines()]
     assert [each["state"] for each in said] == ["running", "running", "stopped"] and next(states, None) is None
 

@@ -39,16 +39,16 @@ from tests.support.files import digests
 from tests.support.kg_agent import paths_store
 from tests.support.model_server import running
 from tests.support.world import write_questions
+from trailforge.generators.document_bundles.work import BUNDLES
+from trailforge.generators.kg_questions.work import KG_QUESTIONS
+from trailforge.generators.kg_trajectories.work import KG
+from trailforge.generators.mcts_trajectories.work import MCTS
 from trailforge.pipelines.dataset import LEDGER, Dataset
-from trailforge.pipelines.document_bundles import BUNDLES
-from trailforge.pipelines.finish import read_manifest
-from trailforge.pipelines.intake import INPUTS, read_settings
-from trailforge.pipelines.kg_questions import KG_QUESTIONS
-from trailforge.pipelines.kg_trajectories import KG
-from trailforge.pipelines.mcts_trajectories import MCTS
-from trailforge.pipelines.shards import RECEIPTS, receipt_path
-from trailforge.pipelines.status import read_status
-from trailforge.pipelines.verify import verify_run
+from trailforge.pipelines.engine.shards import RECEIPTS, receipt_path
+from trailforge.pipelines.runs.finish import read_manifest
+from trailforge.pipelines.runs.intake import INPUTS, read_settings
+from trailforge.pipelines.runs.status import read_status
+from trailforge.pipelines.runs.verify import verify_run
 
 Stamps = dict[str, tuple[int, int]]
 """Inode and time of change (ns) of files, by path below the run's folder."""

@@ -18,7 +18,7 @@ from tests.support import world
 from tests.support.model_server import running, stats
 from trailforge.inference import SqliteLedger
 from trailforge.pipelines.dataset import LEDGER
-from trailforge.pipelines.verify import verify_run
+from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import Manifest, RejectedRow, Trajectory, from_dict, read_parquet, read_rows, to_dict
 
 NOBODY = "http://127.0.0.1:9/v1"

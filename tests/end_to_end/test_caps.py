@@ -9,7 +9,7 @@ import pytest
 from tests.end_to_end.support import PRESET, leftovers, trailforge
 from tests.support.model_server import running, stats
 from tests.support.world import write_questions
-from trailforge.pipelines.finish import MANIFEST
+from trailforge.pipelines.runs.finish import MANIFEST
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.end_to_end.support import QUESTIONS, Made, trailforge
-from trailforge.pipelines.finish import read_manifest
+from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.schemas import SftRow, Trajectory, read_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(1200)]

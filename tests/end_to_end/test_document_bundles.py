@@ -13,8 +13,8 @@ from tests.end_to_end.support import Ended, Made, leftovers, trailforge
 from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_documents
 from tests.support.files import contents
-from trailforge.pipelines.finish import read_manifest
-from trailforge.pipelines.verify import verify_run
+from trailforge.pipelines.runs.finish import read_manifest
+from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import Bundle, BundleQuestion, SearchEpisode, SftRow, read_rows, to_dict
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

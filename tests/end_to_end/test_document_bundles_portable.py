@@ -15,7 +15,7 @@ from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_documents
 from tests.support.files import contents
 from trailforge.flows.configuration import configuration_of
-from trailforge.pipelines.bundles_config import BundleRunConfig
+from trailforge.generators.document_bundles.config import BundleRunConfig
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

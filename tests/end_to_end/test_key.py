@@ -18,8 +18,8 @@ import zstandard
 from tests.end_to_end.support import PRESET, ROOT, SERVER, trailforge
 from tests.support.model_server import fail_next, running
 from tests.support.world import write_questions
+from trailforge.generators.mcts_trajectories.work import TABLES
 from trailforge.pipelines.dataset import LEDGER
-from trailforge.pipelines.mcts_trajectories import TABLES
 from trailforge.schemas import Question, read_rows, to_dict
 
 pytestmark = pytest.mark.slow

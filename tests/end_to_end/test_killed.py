@@ -16,7 +16,7 @@ import pytest
 
 from tests.end_to_end.kills import CASES, Moment, Site, draw_moments, end_group, kill_runs, site_of
 from tests.end_to_end.support import SERVER
-from trailforge.pipelines.finish import read_manifest
+from trailforge.pipelines.runs.finish import read_manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -15,7 +15,7 @@ from tests.inference import misbehaving as bad
 from tests.support import world
 from trailforge.inference import SqliteLedger
 from trailforge.pipelines.dataset import LEDGER
-from trailforge.pipelines.verify import verify_run
+from trailforge.pipelines.runs.verify import verify_run
 
 pytestmark = pytest.mark.slow
 

@@ -22,8 +22,8 @@ from tests.support import nightly_world
 from tests.support.bundle_world import write_documents
 from tests.support.cluster import children
 from tests.support.model_server import running
-from trailforge.pipelines.verify import verify_run
-from trailforge.pipelines.windows import RUNS, read_window
+from trailforge.flows.nights.windows import RUNS, read_window
+from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import KgTrajectory, Trajectory, read_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

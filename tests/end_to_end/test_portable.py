@@ -15,8 +15,8 @@ from tests.support import cluster
 from tests.support.files import digests
 from tests.support.model_server import running, stats
 from tests.support.world import write_questions
-from trailforge.pipelines.mcts_trajectories import TABLES
-from trailforge.pipelines.verify import verify_run
+from trailforge.generators.mcts_trajectories.work import TABLES
+from trailforge.pipelines.runs.verify import verify_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -21,10 +21,10 @@ from tests.end_to_end.kills import Stamps, changed_files, finished_files
 from tests.support import cluster, postgres
 from tests.support.files import digests
 from tests.support.world import write_questions
+from trailforge.generators.mcts_trajectories.work import TABLES
 from trailforge.inference.ledgers import PASSWORD_VARIABLE, URL_VARIABLE
 from trailforge.pipelines.dataset import LEDGER
-from trailforge.pipelines.finish import read_manifest
-from trailforge.pipelines.mcts_trajectories import TABLES
+from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.schemas import SearchTree, read_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

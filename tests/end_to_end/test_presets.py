@@ -14,7 +14,7 @@ from tests.pipelines.kg_support import questions_file, searched_graph
 from tests.support import world
 from tests.support.model_server import running
 from trailforge.cli import app
-from trailforge.pipelines.finish import MANIFEST
+from trailforge.pipelines.runs.finish import MANIFEST
 from trailforge.presets import load_preset
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_model]

@@ -9,7 +9,7 @@ import pytest
 from tests.end_to_end.support import DEPLOYMENTS, POOL, PRESET, Site
 from tests.support.model_server import running
 from tests.support.world import write_questions
-from trailforge.pipelines.verify import verify_run
+from trailforge.pipelines.runs.verify import verify_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

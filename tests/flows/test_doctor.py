@@ -13,7 +13,7 @@ from tests.support.kg_agent import paths_store
 from tests.support.model_server import running, stats
 from trailforge.cli import _silent_prefect
 from trailforge.flows.doctor import examine, prefect_server, telemetry
-from trailforge.pipelines.doctor import Finding
+from trailforge.pipelines.runs.doctor import Finding
 from trailforge.schemas import InvalidInput
 
 NOBODY = "http://127.0.0.1:9"

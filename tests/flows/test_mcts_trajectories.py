@@ -17,9 +17,9 @@ from tests.support.model_server import fail_next, running, stats
 from tests.support.world import write_questions
 from trailforge.flows import mcts_trajectories as module
 from trailforge.flows.mcts_trajectories import configured, mcts_trajectories
+from trailforge.generators.mcts_trajectories.work import MctsSession, MctsWork
 from trailforge.pipelines.dataset import LEDGER
-from trailforge.pipelines.finish import MANIFEST
-from trailforge.pipelines.mcts_trajectories import MctsSession, MctsWork
+from trailforge.pipelines.runs.finish import MANIFEST
 from trailforge.schemas import InvalidInput, Manifest, ProviderError, ServerUnavailable
 
 pytestmark = pytest.mark.slow

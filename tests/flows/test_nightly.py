@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trailforge.curation.patterns import append_pattern
 from typer.testing import CliRunner
 
 from tests.support import nightly_world
@@ -21,10 +22,9 @@ from tests.support.model_server import running, stats
 from trailforge.cli import app
 from trailforge.flows import nightly as module
 from trailforge.flows.nightly import nightly
-from trailforge.inspector.patterns import append_pattern
-from trailforge.pipelines import windows
-from trailforge.pipelines.files import exclusive
-from trailforge.pipelines.windows import Window, WindowPlan, read_window
+from trailforge.flows.nights import windows
+from trailforge.flows.nights.windows import Window, WindowPlan, read_window
+from trailforge.pipelines.engine.files import exclusive
 from trailforge.schemas import (
     PATTERNS_LOG,
     InvalidInput,

@@ -15,15 +15,15 @@ import pytest
 from tests.pipelines.support import CONFIG, IN_PROCESS, ScriptedWork, make_run, questions_file
 from tests.support.files import contents
 from trailforge.flows.runs import carried_out, run_shown, with_redo
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.generators.mcts_trajectories.work import MCTS, take_in
 from trailforge.inference import Usage
-from trailforge.pipelines.config import MctsRunConfig
-from trailforge.pipelines.files import sha256_of
-from trailforge.pipelines.finish import CARD, MANIFEST, read_manifest
-from trailforge.pipelines.intake import Settings, config_of, read_settings, write_settings
-from trailforge.pipelines.mcts_trajectories import MCTS, take_in
-from trailforge.pipelines.progress import read_begun
-from trailforge.pipelines.shards import Receipt, receipt_path, run_pipeline, write_receipt
-from trailforge.pipelines.verify import verify_run
+from trailforge.pipelines.engine.files import sha256_of
+from trailforge.pipelines.engine.progress import read_begun
+from trailforge.pipelines.engine.shards import Receipt, receipt_path, run_pipeline, write_receipt
+from trailforge.pipelines.runs.finish import CARD, MANIFEST, read_manifest
+from trailforge.pipelines.runs.intake import Settings, config_of, read_settings, write_settings
+from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import Manifest, OutputError
 
 

@@ -27,11 +27,11 @@ from trailforge.flows.kg_questions import kg_questions
 from trailforge.flows.kg_trajectories import kg_trajectories
 from trailforge.flows.mcts_trajectories import mcts_trajectories
 from trailforge.pipelines.datasets import dataset_of
-from trailforge.pipelines.files import sha256_of
-from trailforge.pipelines.finish import CARD, MANIFEST, finished_run, read_manifest
-from trailforge.pipelines.intake import SETTINGS
-from trailforge.pipelines.shards import read_receipt, receipt_path
-from trailforge.pipelines.verify import verify_run
+from trailforge.pipelines.engine.files import sha256_of
+from trailforge.pipelines.engine.shards import read_receipt, receipt_path
+from trailforge.pipelines.runs.finish import CARD, MANIFEST, finished_run, read_manifest
+from trailforge.pipelines.runs.intake import SETTINGS
+from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import Manifest, OutputError
 
 pytestmark = pytest.mark.slow
@@ -363,7 +363,7 @@ def test_a_whole_finished_run_is_read_once_and_stays_as_it_is(
         read[path] += 1
         return sha256_of(path)
 
-    monkeypatch.setattr("trailforge.pipelines.files.sha256_of", counted)
+    monkeypatch.setattr("trailforge.pipelines.engine.files.sha256_of", counted)
     lab.run("document_bundles", out)
     assert contents(out) == before and "made again" not in capfd.readouterr().err
     assert {path for path in out.glob("*/*.parquet")} <= read.keys()

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from trailforge.curation.decisions import append, merged, read_decisions
+from trailforge.curation.patterns import read_patterns, refused_patterns
 
 from tests.fuzz.target import Target, text_of
-from trailforge.inspector.decisions import append, merged, read_decisions
-from trailforge.inspector.patterns import read_patterns, refused_patterns
 from trailforge.pipelines.sources import read_questions
 from trailforge.pipelines.sources.benchmarks import read_benchmark
 from trailforge.pipelines.sources.columns import parse_column_map
@@ -27,9 +27,9 @@ from trailforge.retrieval.web.arxiv_api import read_page
 from trailforge.rewards.presets import REWARD_PRESETS
 from trailforge.schemas import Decision, InvalidInput, PatternDecision, RequestRefused, read_parquet, to_dict, to_table
 from trailforge.schemas import Question as Record
-from trailforge.schemas.text_files import LONGEST_ROW
+from trailforge.schemas.files import LONGEST_ROW
 from trailforge.training.score_file import score_file
-from trailforge.training.views.benchmarks import read_benchmarks
+from trailforge.training.sets.benchmarks import read_benchmarks
 
 _JSON = (
     b"{", b"}", b"[", b"]", b'"', b",", b":", b"null", b"true", b"1", b"-1e999", b"NaN", b'"\\ud800"', b"\n", b" ",

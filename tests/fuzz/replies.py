@@ -6,16 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fuzz.target import Target, text_of
+from trailforge.generators.document_bundles.bundling.normalise import normalise
 from trailforge.inference import structured
-from trailforge.inference.vllm_metrics import parse_metrics
-from trailforge.pipelines.bundling.normalise import normalise
-from trailforge.pipelines.sources.dates import iso_date
+from trailforge.inference.vllm.metrics import parse_metrics
+from trailforge.pipelines.sources.fields import iso_date
 from trailforge.protocols import base, graph_r1, kg_search, nl_dag, r_search, react, repair, search_r1
 from trailforge.protocols.grammar import Grammar
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.retrieval.web.html_text import html_to_text
+from trailforge.retrieval.web.http import canonical_url
 from trailforge.retrieval.web.serper import serper_hits
-from trailforge.retrieval.web.web_address import canonical_url
 from trailforge.schemas import InvalidInput, MalformedReply, Message, ServerUnavailable
 from trailforge.training.transcripts import read_transcript, split_text
 

@@ -10,11 +10,11 @@ import zstandard
 
 from tests.fuzz.target import Target
 from trailforge.inference import Usage
-from trailforge.inference.entries import packed, unpacked
 from trailforge.inference.request import ChatTurn, Reply, Request, Sampling
-from trailforge.pipelines.finish import read_manifest
-from trailforge.pipelines.intake import read_settings
-from trailforge.pipelines.shards import Receipt, Shard, load_receipt
+from trailforge.inference.wire import packed, unpacked
+from trailforge.pipelines.engine.shards import Receipt, Shard, load_receipt
+from trailforge.pipelines.runs.finish import read_manifest
+from trailforge.pipelines.runs.intake import read_settings
 from trailforge.schemas import FileEntry, InvalidInput, Manifest, OutputError, to_dict, version_of
 
 _TOKENS = (

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from trailforge.small_model.bundle_steps import StepWork, draft_of
+from trailforge.small_model.composing.composing import GAP, Asked
+from trailforge.small_model.composing.joining import Bridge, Joined
 
 from tests.support.cut_replies import CutModel
 from trailforge.filters.bundles import BundleFilterConfig, judge_question
-from trailforge.generators.bundle_steps import StepWork, draft_of
-from trailforge.generators.bundle_writers import work_for
-from trailforge.generators.document_bundles import BundleContext, BundleWork, BundleWriterConfig
-from trailforge.generators.steps.composing import GAP, Asked
-from trailforge.generators.steps.joining import Bridge, Joined
+from trailforge.generators.document_bundles.write import BundleContext, BundleWork, BundleWriterConfig
+from trailforge.generators.document_bundles.writers import work_for
 from trailforge.inference import Prices, Request
 from trailforge.inference.scripted import prompt_text
 from trailforge.protocols import nl_dag

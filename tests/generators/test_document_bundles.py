@@ -11,7 +11,7 @@ from tests.filters.bundles.support import PAPER, STREET, question
 from tests.support.bundle_drafts import ITEM, SOUND, hop, work
 from tests.support.cut_replies import CutModel
 from trailforge.filters.bundles import BundleFilterConfig, judge_question
-from trailforge.generators.document_bundles import BundleWork, complexity_of, plan_of, seal
+from trailforge.generators.document_bundles.write import BundleWork, complexity_of, plan_of, seal
 from trailforge.protocols import nl_dag
 from trailforge.schemas import MalformedReply, PlanEdge
 

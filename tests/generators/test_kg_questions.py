@@ -12,10 +12,10 @@ from tests.filters.kg_questions.support import context
 from tests.support.cut_replies import CutModel
 from tests.support.kg_worlds import DUST
 from trailforge.filters.kg_questions import KgFilterConfig, judge_question
-from trailforge.generators.kg_questions import KgQuestionWork, KgWriterConfig, seal, writer_prompt
+from trailforge.generators.kg_questions.generate import KgQuestionWork, KgWriterConfig, seal, writer_prompt
 from trailforge.inference import Prices
+from trailforge.inference.asker import Style
 from trailforge.inference.scripted import ScriptedModel, prompt_text
-from trailforge.mcts.asker import Style
 from trailforge.schemas import FactChain, Hop, MalformedReply, Question
 
 SOUND: dict[str, Any] = {

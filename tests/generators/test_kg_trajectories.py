@@ -14,12 +14,8 @@ from tests.support.cut_replies import CutModel
 from tests.support.kg_episodes import BORN, DIED, DIRECTOR, ENTITIES, TRIPLES, agent, context, store, turn
 from tests.support.rows import QUESTION
 from trailforge.filters.kg import SelectionConfig, contrastive_pairs, select
-from trailforge.generators.kg.choices import name_choices, relation_choices, some_of
-from trailforge.generators.kg.config import KgContext
-from trailforge.generators.kg.rows import holds_format
-from trailforge.generators.kg.thoughts import Thoughts, listed
-from trailforge.generators.kg.tool import SearchTool
-from trailforge.generators.kg_trajectories import (
+from trailforge.generators.kg_trajectories.config import KgContext, KgRunConfig
+from trailforge.generators.kg_trajectories.generate import (
     KgGeneratorConfig,
     KgPromptNames,
     ReadingConfig,
@@ -27,12 +23,13 @@ from trailforge.generators.kg_trajectories import (
     reward_of,
     tells_its_steps,
 )
+from trailforge.generators.kg_trajectories.rows import holds_format
+from trailforge.generators.kg_trajectories.tool import SearchTool
+from trailforge.generators.kg_trajectories.work import episodes_of
 from trailforge.generators.prompts import load_pools
 from trailforge.generators.textualize import kg_sft_row
 from trailforge.inference import Meter, Request
 from trailforge.inference.scripted import Script, prompt_text
-from trailforge.pipelines.kg_config import KgRunConfig
-from trailforge.pipelines.kg_trajectories import episodes_of
 from trailforge.protocols.episodes import EpisodeConfig, run_episode
 from trailforge.protocols.kg_search import GRAMMAR, score
 from trailforge.retrieval import RetrievalConfig, open_retrieval
@@ -54,6 +51,8 @@ from trailforge.schemas import (
     to_table,
     write_parquet,
 )
+from trailforge.small_model.kg.choices import name_choices, relation_choices, some_of
+from trailforge.small_model.kg.thoughts import Thoughts, listed
 
 GOOD = (DIRECTOR, BORN, turn("Vienna it is.", answer="Vienna"))
 WRONG = (DIRECTOR, DIED, turn("It is Beverly Hills.", answer="Beverly Hills"))

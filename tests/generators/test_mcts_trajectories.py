@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import world
 from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
-from trailforge.generators.mcts_trajectories import Context, Generated, GeneratorConfig, generate
+from trailforge.generators.mcts_trajectories.generate import Context, Generated, GeneratorConfig, generate
 from trailforge.inference import Prices, Request
 from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.mcts.rollout import RolloutConfig

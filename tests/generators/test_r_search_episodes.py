@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from tests.support.bundle_rows import CHURCH, INSTRUMENT, ISLAND, QUESTIONS, WHEEL, sample_documents
 from trailforge.filters.episodes import EpisodeFilterConfig, judge_episode
+from trailforge.generators.document_bundles.episodes import EpisodeConfig, EpisodeContext, make_episodes
+from trailforge.generators.document_bundles.search_thoughts import names_in, think
 from trailforge.generators.prompts import load_pools
-from trailforge.generators.r_search_episodes import EpisodeConfig, EpisodeContext, make_episodes
-from trailforge.generators.search_thoughts import names_in, think
 from trailforge.generators.textualize import episode_sft_row
 from trailforge.inference import Meter, Reply, Request
+from trailforge.inference.asker import Client
 from trailforge.inference.scripted import ScriptedModel
 from trailforge.inference.thoughts import ThoughtReader
-from trailforge.mcts.asker import Client
 from trailforge.protocols import nl_dag, r_search
 from trailforge.retrieval import Tools, local_tools
 from trailforge.rewards import mentions

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.world import question
-from trailforge.generators.mcts_trajectories import GeneratorConfig
-from trailforge.generators.rehearsal import StageEstimate, count_tokens, rehearse
+from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
+from trailforge.generators.mcts_trajectories.rehearsal import StageEstimate, count_tokens, rehearse
 from trailforge.inference import Prices, Usage
 from trailforge.mcts.search import SearchConfig
 from trailforge.retrieval import RetrievalConfig
@@ -64,8 +64,9 @@ def test_tokens_are_counted_by_words_digits_and_marks(text: str, tokens: int) ->
 
 async def test_the_demo_comes_out_as_it_was_measured() -> None:
     """A run with the embedded model: 824 calls, 208,943 prompt tokens, 3,931 others."""
-    from trailforge.pipelines.config import MctsRunConfig, read_config
-    from trailforge.pipelines.estimate import estimate
+    from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+    from trailforge.generators.mcts_trajectories.estimate import estimate
+    from trailforge.pipelines.runs.config import read_config
     from trailforge.presets import load_preset
 
     source = Path(__file__).parents[2] / "sample_data" / "musique_style_questions.jsonl"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.inference.support import ModelServer, answer, chat, completion, model_server, reply_to
 from tests.inference.test_client import client_of
 from trailforge.inference import Caps, Sampling, SqliteLedger
-from trailforge.inference.charges import MOST_REPORTED, charged_tokens, own_tokens
+from trailforge.inference.budget import MOST_REPORTED, charged_tokens, own_tokens
 from trailforge.schemas import BudgetExceeded
 
 

@@ -24,7 +24,7 @@ from trailforge.flows.progress import _status
 from trailforge.inference import SqliteLedger
 from trailforge.inference.endpoint import Endpoint, Failure
 from trailforge.inference.wire import Answer, Wire
-from trailforge.pipelines.progress import OPERATIONAL
+from trailforge.pipelines.engine.progress import OPERATIONAL
 from trailforge.schemas import ContextOverflow, InvalidInput, ProviderError, ServerUnavailable
 
 

@@ -1,4 +1,4 @@
-"""A ledger with something wrong in it, or whose writer fails: calls are made again, or a clear error; never a wait."""
+"""A sqlite with something wrong in it, or whose writer fails: calls are made again, or a clear error; never a wait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import pytest
 import zstandard
 
 from tests.inference.support import allowing, answer, chat, completion, config, model_server, reply_to
-from trailforge.inference import Caps, ModelClient, SqliteLedger, Usage, ledger
+from trailforge.inference import Caps, ModelClient, SqliteLedger, Usage
+from trailforge.inference.ledgers import sqlite
 from trailforge.schemas import OutputError
 
 WITHIN_S = 5.0
@@ -53,7 +54,7 @@ def change(path: Path, statement: str, *values: object) -> None:
 
 
 async def begun(path: Path, *requests: Any) -> None:
-    """A ledger that holds these calls."""
+    """A sqlite that holds these calls."""
     with opened(path) as book:
         for request in requests:
             await book.put(request, reply_to(request))
@@ -80,7 +81,7 @@ async def test_whatever_goes_wrong_while_writing_reaches_who_waits_and_the_next_
     with opened(path) as book:
         assert book.entries() == 0
         with monkeypatch.context() as patch:
-            patch.setattr(ledger, where, fail)
+            patch.setattr(sqlite, where, fail)
             writes = [book.put(each, reply_to(each)) for each in (completion("1"), completion("2"))]
             ends = await asyncio.wait_for(asyncio.gather(*writes, return_exceptions=True), WITHIN_S)
         assert [type(end) for end in ends] == [OutputError, OutputError]

@@ -21,7 +21,7 @@ from tests.inference import misbehaving as bad
 from tests.inference.misbehaving import TEXT, Mode, body, changed, choice, sends, status, usage
 from tests.inference.support import chat, completion, config
 from trailforge.inference import Caps, ModelClient, Prices, Reply, Sampling, SqliteLedger, Usage
-from trailforge.inference.entries import MOST_TOKENS
+from trailforge.inference.wire import MOST_TOKENS
 from trailforge.schemas import (
     BudgetExceeded,
     ContextOverflow,

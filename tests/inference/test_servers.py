@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from trailforge.small_model.server import EMBEDDED_MODELS, SMOLLM2, EmbeddedModel, EmbeddedServer, embedded_licence
 
 from tests.inference.support import chat, config
 from trailforge.inference import ModelClient, Sampling
-from trailforge.inference.servers import EMBEDDED_MODELS, SMOLLM2, EmbeddedModel, EmbeddedServer, embedded_licence
 from trailforge.schemas import InvalidInput, ServerUnavailable
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +61,7 @@ def server_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[
         path = tmp_path / "server-program"
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
-        monkeypatch.setattr("trailforge.inference.servers.sys.executable", str(path))
+        monkeypatch.setattr("trailforge.small_model.server.sys.executable", str(path))
 
     return program
 
@@ -135,7 +135,7 @@ def test_a_server_that_does_not_come_up_in_time_is_ended(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trailforge.inference.servers._READY_WITHIN_S", 0.3)
+    monkeypatch.setattr("trailforge.small_model.server._READY_WITHIN_S", 0.3)
     server_program(f"echo $$ > {tmp_path}/pid; echo loading; exec cat > /dev/null")
     with pytest.raises(ServerUnavailable, match=r"did not come up within 0\.3 s: loading"):
         EmbeddedServer(made_up.name).start()
@@ -148,8 +148,8 @@ def test_a_server_that_does_not_want_to_stop_is_killed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trailforge.inference.servers._READY_WITHIN_S", 0.3)
-    monkeypatch.setattr("trailforge.inference.servers._STOP_WITHIN_S", 0.2)
+    monkeypatch.setattr("trailforge.small_model.server._READY_WITHIN_S", 0.3)
+    monkeypatch.setattr("trailforge.small_model.server._STOP_WITHIN_S", 0.2)
     server_program(f"echo $$ > {tmp_path}/pid; exec sleep 60")
     with pytest.raises(ServerUnavailable):
         EmbeddedServer(made_up.name).start()

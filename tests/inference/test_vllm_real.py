@@ -21,13 +21,14 @@ from tests.end_to_end.support import trailforge
 from tests.inference.support import chat, completion, config
 from tests.inference.test_servers import is_running
 from tests.inference.test_vllm_server import free_port
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.inference import ModelClient, Sampling, ask_json
-from trailforge.inference.servers import SMOLLM2
-from trailforge.inference.vllm_server import VllmConfig, VllmServer, server_environment, vllm_arguments
-from trailforge.pipelines.config import server_config
-from trailforge.pipelines.finish import read_manifest
+from trailforge.inference.vllm.server import VllmConfig, VllmServer, server_environment, vllm_arguments
+from trailforge.pipelines.runs.config import server_config
+from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.presets import load_preset
 from trailforge.schemas import ContextOverflow, ProviderError
+from trailforge.small_model.server import SMOLLM2
 
 ENVIRONMENT = os.environ.get("TRAILFORGE_VLLM", "")
 pytestmark = [
@@ -113,7 +114,7 @@ print(json.dumps({name: str(value) for name, value in known.items()}))
 
 
 def test_vllm_knows_every_option_of_the_production_preset(tmp_path: Path) -> None:
-    section, name = server_config(load_preset("msearcher"), source="msearcher")
+    section, name = server_config(load_preset("msearcher"), source="msearcher", record=MctsRunConfig)
     words = [f"{ENVIRONMENT}/bin/python", "-c", PARSES, *vllm_arguments(section, name)]
     done = subprocess.run(words, cwd=tmp_path, env=server_environment(()), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

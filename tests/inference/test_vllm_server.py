@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inference.test_servers import happens, is_running
-from trailforge.inference.server_process import ServerProcess
-from trailforge.inference.vllm_server import VllmConfig, VllmServer, serve, server_environment, vllm_arguments
+from trailforge.inference.vllm.process import ServerProcess
+from trailforge.inference.vllm.server import VllmConfig, VllmServer, serve, server_environment, vllm_arguments
 from trailforge.schemas import InvalidInput, OutputError, ServerUnavailable, from_dict, to_dict
 
 ROOT = Path(__file__).parents[2]
@@ -241,7 +241,7 @@ def test_one_that_does_not_want_to_end_is_killed(fake: Fake, monkeypatch: pytest
     impatient = tmp_path / "supervisor.py"
     text = (ROOT / "inference" / "supervisor.py").read_text(encoding="utf-8")
     impatient.write_text(text.replace("_GENTLY_S = 15.0", "_GENTLY_S = 0.3"), encoding="utf-8")
-    monkeypatch.setattr("trailforge.inference.supervisor.__file__", str(impatient))
+    monkeypatch.setattr("trailforge.inference.vllm.supervisor.__file__", str(impatient))
     with VllmServer(fake.config("deaf"), NAME):
         pass
     assert fake.is_gone()
@@ -328,7 +328,7 @@ def test_the_supervisor_tells_what_it_cannot_start(tmp_path: Path) -> None:
 def test_serving_tells_command_log_health_url_and_figures(
     fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trailforge.inference.vllm_server._TELL_EVERY_S", 0.1)
+    monkeypatch.setattr("trailforge.inference.vllm.server._TELL_EVERY_S", 0.1)
     config, lines = fake.config(), list[str]()
 
     def tell(line: str) -> None:

@@ -6,7 +6,8 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from trailforge.inspector.decisions import append, now
+from trailforge.curation.decisions import append, now
+
 from trailforge.schemas import Decision
 
 

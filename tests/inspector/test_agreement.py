@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from trailforge.inspector.agreement import between_people, with_filters
-from trailforge.inspector.decisions import Stance
+from trailforge.curation.agreement import between_people, with_filters
+from trailforge.curation.decisions import Stance
 
 
 def stances(who: str, kept: str, table: str = "t") -> list[Stance]:

@@ -8,10 +8,10 @@ import pytest
 
 from tests.support.cut_replies import CutModel
 from trailforge.inference import Meter
+from trailforge.inference.asker import Asker, fill
 from trailforge.inference.scripted import Script, ScriptedModel, prompt_text
-from trailforge.mcts.asker import Asker, fill
 from trailforge.mcts.policy import ModelPolicy, PolicyConfig, PolicyPrompts, RulePolicy, split_schema
-from trailforge.schemas.chat_tokens import chat_token_in
+from trailforge.schemas.text import chat_token_in
 
 PROMPTS = PolicyPrompts(
     split="Split {{question}} {{count}} ways",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.support.cut_replies import CutModel
 from trailforge.inference import Meter, Request
+from trailforge.inference.asker import Asker
 from trailforge.inference.scripted import ScriptedModel, prompt_text
-from trailforge.mcts.asker import Asker
 from trailforge.mcts.rollout import (
     PlanRunner,
     RolloutConfig,

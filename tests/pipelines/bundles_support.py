@@ -8,18 +8,18 @@ from typing import Any
 
 from tests.pipelines.support import IN_PROCESS
 from tests.support import bundle_world
-from trailforge.generators.document_bundles import BundleWriterConfig
-from trailforge.generators.r_search_episodes import EpisodeConfig
+from trailforge.generators.document_bundles.bundling.config import BundleConfig
+from trailforge.generators.document_bundles.bundling.content import ContentConfig
+from trailforge.generators.document_bundles.config import BundleOutputConfig, BundleRunConfig
+from trailforge.generators.document_bundles.episodes import EpisodeConfig
+from trailforge.generators.document_bundles.work import BEFORE_MODEL, BUNDLES, WITH_MODEL, run, stages_of, take_in
+from trailforge.generators.document_bundles.write import BundleWriterConfig
 from trailforge.inference import ModelClient, Request
 from trailforge.inference.scripted import ScriptedModel, prompt_text
-from trailforge.pipelines.bundles_config import BundleOutputConfig, BundleRunConfig
-from trailforge.pipelines.bundling.config import BundleConfig
-from trailforge.pipelines.bundling.content import ContentConfig
-from trailforge.pipelines.config import ModelConfig
-from trailforge.pipelines.document_bundles import BEFORE_MODEL, BUNDLES, WITH_MODEL, run, stages_of, take_in
-from trailforge.pipelines.finish import finish_run
-from trailforge.pipelines.intake import Settings, write_settings
-from trailforge.pipelines.stages.model_work import ModelWork
+from trailforge.pipelines.engine.model_work import ModelWork
+from trailforge.pipelines.runs.config import ModelConfig
+from trailforge.pipelines.runs.finish import finish_run
+from trailforge.pipelines.runs.intake import Settings, write_settings
 from trailforge.schemas import Manifest
 
 CONFIG = BundleRunConfig(

@@ -26,9 +26,9 @@ from tests.pipelines.support import FinishedRun, make_run, questions_file
 from tests.support.bundle_world import write_benchmark
 from tests.support.figures import listened
 from tests.support.kg_agent import paths_store
-from trailforge.pipelines.kg_questions import KG_QUESTIONS
-from trailforge.pipelines.kg_trajectories import KG
-from trailforge.pipelines.stages.model_work import ModelWork
+from trailforge.generators.kg_questions.work import KG_QUESTIONS
+from trailforge.generators.kg_trajectories.work import KG
+from trailforge.pipelines.engine.model_work import ModelWork
 
 
 @pytest.fixture(scope="session")

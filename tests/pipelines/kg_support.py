@@ -11,20 +11,22 @@ from typing import Any
 from tests.pipelines.support import IN_PROCESS
 from tests.support import kg_agent, world
 from tests.support.kg_worlds import LAX
-from trailforge.generators.kg_questions import KgWriterConfig
-from trailforge.generators.kg_trajectories import KgGeneratorConfig, KgPromptNames, ReadingConfig
+from trailforge.generators.kg_questions import work as questions_work
+from trailforge.generators.kg_questions.config import KgQuestionRunConfig
+from trailforge.generators.kg_questions.generate import KgWriterConfig
+from trailforge.generators.kg_questions.work import KG_QUESTIONS
+from trailforge.generators.kg_trajectories import work
+from trailforge.generators.kg_trajectories.config import KgRunConfig
+from trailforge.generators.kg_trajectories.generate import KgGeneratorConfig, KgPromptNames, ReadingConfig
+from trailforge.generators.kg_trajectories.work import KG, KgWork
 from trailforge.inference import ModelClient, Request
 from trailforge.inference.scripted import ScriptedModel, prompt_text
-from trailforge.pipelines import kg_questions, kg_trajectories
-from trailforge.pipelines.config import ModelConfig, OutputConfig
 from trailforge.pipelines.dataset import Dataset
-from trailforge.pipelines.finish import finish_run
-from trailforge.pipelines.intake import Settings, write_settings
-from trailforge.pipelines.kg_config import KgQuestionRunConfig, KgRunConfig
-from trailforge.pipelines.kg_questions import KG_QUESTIONS
-from trailforge.pipelines.kg_trajectories import KG, KgWork
-from trailforge.pipelines.shards import Shard, run_pipeline
-from trailforge.pipelines.stages.model_work import ModelWork
+from trailforge.pipelines.engine.model_work import ModelWork
+from trailforge.pipelines.engine.shards import Shard, run_pipeline
+from trailforge.pipelines.runs.config import ModelConfig, OutputConfig
+from trailforge.pipelines.runs.finish import finish_run
+from trailforge.pipelines.runs.intake import Settings, write_settings
 from trailforge.protocols.episodes import EpisodeConfig
 from trailforge.retrieval import RetrievalConfig
 from trailforge.schemas import Manifest, read_rows, to_dict
@@ -98,7 +100,7 @@ def searched_graph(folder: Path, count: int = QUESTIONS) -> Path:
 
 def begin_trajectories(folder: Path, source: Path, config: KgRunConfig) -> Settings:
     """Take the questions in."""
-    settings = kg_trajectories.take_in(source, folder, config, None)
+    settings = work.take_in(source, folder, config, None)
     write_settings(folder, settings)
     return settings
 
@@ -118,15 +120,15 @@ def make_trajectories(folder: Path, source: Path, config: KgRunConfig) -> tuple[
 
 def begin_questions(folder: Path, config: KgQuestionRunConfig) -> Settings:
     """Sample the paths."""
-    settings, _ = kg_questions.take_in(folder, config)
+    settings, _ = questions_work.take_in(folder, config)
     write_settings(folder, settings)
     return settings
 
 
 def run_stages(folder: Path, settings: Settings) -> None:
     """Write, then select. `ModelWork.client` has to be `scripted_client`."""
-    for name in kg_questions.STAGES:
-        kg_questions.run(name, folder, settings, KG_QUESTIONS.configuration(settings), "test", IN_PROCESS)
+    for name in questions_work.STAGES:
+        questions_work.run(name, folder, settings, KG_QUESTIONS.configuration(settings), "test", IN_PROCESS)
 
 
 def make_questions(folder: Path, config: KgQuestionRunConfig) -> tuple[Settings, Manifest]:

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import world
-from trailforge.generators.mcts_trajectories import GeneratorConfig
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
+from trailforge.generators.mcts_trajectories.work import MCTS, TABLES, MctsSession, MctsWork, take_in
 from trailforge.inference import ModelClient, Request
 from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.mcts.rollout import RolloutConfig
-from trailforge.pipelines.config import MctsRunConfig, ModelConfig, OutputConfig
-from trailforge.pipelines.files import sha256_of
-from trailforge.pipelines.finish import MANIFEST, finish_run
-from trailforge.pipelines.intake import Settings, write_settings
-from trailforge.pipelines.mcts_trajectories import MCTS, TABLES, MctsSession, MctsWork, take_in
-from trailforge.pipelines.shards import run_pipeline
+from trailforge.pipelines.engine.files import sha256_of
+from trailforge.pipelines.engine.shards import run_pipeline
+from trailforge.pipelines.runs.config import ModelConfig, OutputConfig
+from trailforge.pipelines.runs.finish import MANIFEST, finish_run
+from trailforge.pipelines.runs.intake import Settings, write_settings
 from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.retrieval import RetrievalConfig, open_retrieval
 from trailforge.schemas import Manifest, read_parquet, write_parquet

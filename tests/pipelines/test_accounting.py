@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.pipelines.accounting import add_up, check_balance, stage
+from trailforge.pipelines.runs.accounting import add_up, check_balance, stage
 from trailforge.schemas import Count, CountMismatch, StageCount
 
 REASONS = st.lists(st.sampled_from(["answer_leaked", "duplicate", "length"]), max_size=6)

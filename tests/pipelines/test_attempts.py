@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.test_shards import EchoWork, runs, spooled
-from trailforge.pipelines.attempts import Patience, Superseded, Watch, begin_attempt, is_current
-from trailforge.pipelines.progress import ProgressFile, live_files, read_progress
-from trailforge.pipelines.shards import RunShards, receipt_path
+from trailforge.pipelines.engine.attempts import Patience, Superseded, Watch, begin_attempt, is_current
+from trailforge.pipelines.engine.progress import ProgressFile, live_files, read_progress
+from trailforge.pipelines.engine.shards import RunShards, receipt_path
 from trailforge.schemas import ClusterError
 
 QUICK = Patience(start_s=0.4, silence_s=0.4)

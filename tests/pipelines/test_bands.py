@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun
-from trailforge.pipelines.bands import Band, bands_of, figures_of, outside, outside_of, outside_of_window
+from trailforge.flows.nights.bands import Band, bands_of, figures_of, outside, outside_of, outside_of_window
 from trailforge.presets import DATASETS, load_bands
 from trailforge.schemas import Count, InvalidInput, Manifest, StageCount
 

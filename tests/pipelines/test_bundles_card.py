@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from tests.pipelines.bundles_support import CONFIG, FinishedBundles, config_with
-from trailforge.pipelines.bundles_card import card
-from trailforge.pipelines.config import ModelConfig
-from trailforge.pipelines.licences import plain
+from trailforge.generators.document_bundles.card import card
+from trailforge.pipelines.cards.licences import plain
+from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.schemas import Bundle, BundleQuestion, PlanNode, read_parquet, read_rows, write_parquet
 
 

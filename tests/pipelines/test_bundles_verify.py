@@ -15,11 +15,16 @@ from tests.pipelines.bundles_support import CONFIG, FinishedBundles, begin_run, 
 from tests.pipelines.support import edit_manifest, forge
 from tests.support.bundle_world import FLAWS
 from tests.support.files import contents
-from trailforge.pipelines.bundling.duplicates import DuplicateConfig, near_duplicates, order_of, signature
-from trailforge.pipelines.document_bundles import BUNDLES, TABLES
-from trailforge.pipelines.finish import finish_run
-from trailforge.pipelines.stages.grouping import MAP
-from trailforge.pipelines.verify import verify_run
+from trailforge.generators.document_bundles.bundling.duplicates import (
+    DuplicateConfig,
+    near_duplicates,
+    order_of,
+    signature,
+)
+from trailforge.generators.document_bundles.stages.grouping import MAP
+from trailforge.generators.document_bundles.work import BUNDLES, TABLES
+from trailforge.pipelines.runs.finish import finish_run
+from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import (
     BundleHop,
     BundleInput,

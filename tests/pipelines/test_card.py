@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from tests.pipelines.support import CONFIG, FinishedRun, config_with
-from trailforge.pipelines.config import ModelConfig
-from trailforge.pipelines.mcts_card import card
+from trailforge.generators.mcts_trajectories.card import card
+from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.schemas import Message, Trajectory, read_rows
 
 

@@ -10,19 +10,13 @@ from typing import Any
 import pytest
 
 from trailforge.filters import FilterConfig
-from trailforge.generators.mcts_trajectories import GeneratorConfig, PromptNames
+from trailforge.generators.document_bundles.config import BundleRunConfig
+from trailforge.generators.kg_trajectories.config import KgRunConfig
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.generators.mcts_trajectories.generate import GeneratorConfig, PromptNames
 from trailforge.inference import Caps
 from trailforge.mcts.search import SearchConfig
-from trailforge.pipelines.bundles_config import BundleRunConfig
-from trailforge.pipelines.config import (
-    MctsRunConfig,
-    ModelConfig,
-    OutputConfig,
-    ScheduleConfig,
-    read_config,
-    server_config,
-)
-from trailforge.pipelines.kg_config import KgRunConfig
+from trailforge.pipelines.runs.config import ModelConfig, OutputConfig, ScheduleConfig, read_config, server_config
 from trailforge.presets import load_preset, preset_names
 from trailforge.retrieval import RetrievalConfig
 from trailforge.schemas import InvalidInput, SftRow, from_dict, to_dict
@@ -163,7 +157,7 @@ def test_where_a_preset_serves_its_model_is_no_part_of_the_run() -> None:
 
 
 def test_a_presets_server_goes_by_the_name_that_its_calls_use() -> None:
-    server, name = server_config(load_preset("msearcher"), source="msearcher")
+    server, name = server_config(load_preset("msearcher"), source="msearcher", record=MctsRunConfig)
     assert (server.host, server.prefix_caching, server.reasoning_parser) == ("127.0.0.1", True, "deepseek_r1")
     assert name == "Qwen/QwQ-32B"
 
@@ -187,16 +181,16 @@ def test_a_mistake_in_the_server_section_is_named_by_a_run_too(section: Any, fie
 def test_a_window_shorter_than_a_call_may_ask_for_is_refused() -> None:
     content = {"server": {"max_model_len": 8192}}
     with pytest.raises(InvalidInput, match="a call of this preset may ask for 8192 tokens"):
-        server_config(content, source="mine.yaml")
+        server_config(content, source="mine.yaml", record=MctsRunConfig)
     content["server"]["max_model_len"] = 8193
-    assert server_config(content, source="mine.yaml")[0].max_model_len == 8193
+    assert server_config(content, source="mine.yaml", record=MctsRunConfig)[0].max_model_len == 8193
 
 
 def test_calls_that_a_preset_does_not_make_need_no_room() -> None:
     content = load_preset("demo") | {"server": {"max_model_len": 33}}
-    assert server_config(content, source="demo")[0].max_model_len == 33
+    assert server_config(content, source="demo", record=MctsRunConfig)[0].max_model_len == 33
     with pytest.raises(InvalidInput, match="may ask for 32 tokens"):
-        server_config(content | {"server": {"max_model_len": 32}}, source="demo")
+        server_config(content | {"server": {"max_model_len": 32}}, source="demo", record=MctsRunConfig)
 
 
 def test_an_empty_mapping_keeps_every_default() -> None:

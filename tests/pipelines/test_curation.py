@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trailforge.curation import rows
+from trailforge.curation.apply import apply
+from trailforge.curation.rows import Product, decidable
 
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun, edit_manifest
-from trailforge.pipelines import curated_rows, datasets
-from trailforge.pipelines.curated_rows import Product, decidable
-from trailforge.pipelines.curation import apply
+from trailforge.pipelines import datasets
 from trailforge.pipelines.datasets import dataset_of, is_curated
-from trailforge.pipelines.files import sha256_of
-from trailforge.pipelines.intake import read_settings
-from trailforge.pipelines.status import read_status
-from trailforge.pipelines.verify import verify_run
+from trailforge.pipelines.engine.files import sha256_of
+from trailforge.pipelines.runs.intake import read_settings
+from trailforge.pipelines.runs.status import read_status
+from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import (
     AppliedFix,
     BundleQuestion,
@@ -296,7 +297,7 @@ def test_a_fix_that_only_some_fields_tell_is_found(
 
     row = rows_of(original_run.folder, "mcts_trajectories", Trajectory)[0]
     with monkeypatch.context() as unchecked:
-        unchecked.setattr(curated_rows, "fixed", trusting)
+        unchecked.setattr(rows, "fixed", trusting)
         apply(original_run.folder, tmp_path / "out", [fix("mcts_trajectories", row.uid, **values)], LOG)
     told = problems(tmp_path / "out")
     assert re.search(found, told), told

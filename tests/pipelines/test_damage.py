@@ -13,16 +13,16 @@ from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun, edit_manifest
 from tests.support.files import contents
-from trailforge.pipelines.damage import drop_damaged
+from trailforge.generators.document_bundles.work import BUNDLES
+from trailforge.generators.kg_questions.work import KG_QUESTIONS
+from trailforge.generators.mcts_trajectories.work import MCTS
 from trailforge.pipelines.dataset import Dataset, Stage
-from trailforge.pipelines.document_bundles import BUNDLES
-from trailforge.pipelines.files import sha256_of
-from trailforge.pipelines.finish import CARD, MANIFEST
-from trailforge.pipelines.intake import Settings
-from trailforge.pipelines.kg_questions import KG_QUESTIONS
-from trailforge.pipelines.mcts_trajectories import MCTS
-from trailforge.pipelines.own_files import remove_orphans
-from trailforge.pipelines.shards import missing_shards, receipt_path
+from trailforge.pipelines.engine.files import sha256_of
+from trailforge.pipelines.engine.shards import missing_shards, receipt_path
+from trailforge.pipelines.runs.damage import drop_damaged
+from trailforge.pipelines.runs.finish import CARD, MANIFEST
+from trailforge.pipelines.runs.intake import Settings
+from trailforge.pipelines.runs.own_files import remove_orphans
 from trailforge.schemas import InvalidInput
 
 
@@ -107,7 +107,7 @@ def test_a_file_that_the_disk_does_not_give_back_is_damaged(
             raise OSError(errno.EIO, "Input/output error")
         return sound(file)
 
-    monkeypatch.setattr("trailforge.pipelines.files.sha256_of", hashed)
+    monkeypatch.setattr("trailforge.pipelines.engine.files.sha256_of", hashed)
     (line,) = lines_of(folder, MCTS, finished_run.settings)
     assert line == f"{path}: cannot be read (Input/output error); it is made again"
     assert missing_shards(folder, finished_run.settings.shards) == [shard]

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from trailforge.small_model.server import EmbeddedModel
 
 from tests.support.model_server import fail_next, running, stats
 from trailforge.inference import ModelClient, Reply, Request, SqliteLedger
-from trailforge.inference.servers import EmbeddedModel
 from trailforge.inference.thoughts import Reasoning
-from trailforge.pipelines import doctor
-from trailforge.pipelines.config import ModelConfig
-from trailforge.pipelines.doctor import Finding, checked
+from trailforge.pipelines.runs import doctor
+from trailforge.pipelines.runs.config import ModelConfig
+from trailforge.pipelines.runs.doctor import Finding, checked
 from trailforge.retrieval import encoder
 from trailforge.schemas import InvalidInput
 

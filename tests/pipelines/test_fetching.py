@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from trailforge.pipelines import fetching
-from trailforge.pipelines.fetching import fetch_to_file
+from trailforge.pipelines.sources import fetchers
 from trailforge.pipelines.sources.documents import read_documents
+from trailforge.pipelines.sources.fetchers import fetch_to_file
 from trailforge.schemas import InvalidInput, OutputError, ServerUnavailable, SourceDocument
 
 DOCUMENTS = [
@@ -37,7 +37,7 @@ class FakeFetcher:
 
 def test_what_is_fetched_is_read_again_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetcher = FakeFetcher(DOCUMENTS)
-    monkeypatch.setattr(fetching, "FETCHERS", {"news": lambda: fetcher})
+    monkeypatch.setattr(fetchers, "FETCHERS", {"news": lambda: fetcher})
     out, since = tmp_path / "news.jsonl", date(2026, 8, 1)
     assert fetch_to_file("news", "energy", out, since=since, limit=7) == 2
     assert fetcher.asked == ("energy", since, None, 7)
@@ -45,14 +45,14 @@ def test_what_is_fetched_is_read_again_as_it_was(tmp_path: Path, monkeypatch: py
 
 
 def test_a_source_that_fails_half_way_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "FETCHERS", {"arxiv": lambda: FakeFetcher(DOCUMENTS, fails=True)})
+    monkeypatch.setattr(fetchers, "FETCHERS", {"arxiv": lambda: FakeFetcher(DOCUMENTS, fails=True)})
     with pytest.raises(ServerUnavailable):
         fetch_to_file("arxiv", "x", tmp_path / "a.jsonl")
     assert not list(tmp_path.iterdir())
 
 
 def test_nothing_found_is_said_and_a_file_is_never_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetching, "FETCHERS", {"news": lambda: FakeFetcher([])})
+    monkeypatch.setattr(fetchers, "FETCHERS", {"news": lambda: FakeFetcher([])})
     with pytest.raises(InvalidInput, match="news finds nothing for 'x'"):
         fetch_to_file("news", "x", tmp_path / "a.jsonl")
     taken = tmp_path / "b.jsonl"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trailforge.pipelines.files import (
+from trailforge.pipelines.engine.files import (
     exclusive,
     output_errors,
     remove_temporary_files,

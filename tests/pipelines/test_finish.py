@@ -11,10 +11,10 @@ import pytest
 
 from tests.pipelines.support import CONFIG, FinishedRun, edit_manifest
 from tests.support.files import contents
-from trailforge.pipelines import finish
-from trailforge.pipelines.finish import MANIFEST, finish_run, read_manifest
-from trailforge.pipelines.mcts_trajectories import MCTS
-from trailforge.pipelines.shards import receipt_path
+from trailforge.generators.mcts_trajectories.work import MCTS
+from trailforge.pipelines.engine.shards import receipt_path
+from trailforge.pipelines.runs import finish
+from trailforge.pipelines.runs.finish import MANIFEST, finish_run, read_manifest
 from trailforge.schemas import CountMismatch, InvalidInput, OutputError
 
 

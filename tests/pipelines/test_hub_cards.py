@@ -12,18 +12,15 @@ from typing import Any
 import datasets
 import pytest
 from huggingface_hub import DatasetCard
+from trailforge.curation.apply import apply
 
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FREE, FinishedKg
 from tests.pipelines.support import CONFIG, FinishedRun, config_with
 from tests.support.rows import QUESTION
-from trailforge.pipelines import kg_card
-from trailforge.pipelines.accounting import stage
-from trailforge.pipelines.card import front_matter, funnel_table
-from trailforge.pipelines.config import CardConfig
-from trailforge.pipelines.curation import apply
-from trailforge.pipelines.finish import read_manifest
-from trailforge.pipelines.licences import (
+from trailforge.generators.kg_trajectories import card
+from trailforge.pipelines.cards.card import front_matter, funnel_table
+from trailforge.pipelines.cards.licences import (
     Source,
     front,
     of_documents,
@@ -34,8 +31,11 @@ from trailforge.pipelines.licences import (
     section,
     shown,
 )
-from trailforge.pipelines.plots import funnel
-from trailforge.pipelines.pushing import checked_files
+from trailforge.pipelines.cards.plots import funnel
+from trailforge.pipelines.runs.accounting import stage
+from trailforge.pipelines.runs.config import CardConfig
+from trailforge.pipelines.runs.finish import read_manifest
+from trailforge.pipelines.runs.pushing import checked_files
 from trailforge.retrieval import RetrievalConfig
 from trailforge.schemas import FileEntry, KgTrajectory, Question, Ruling, write_parquet
 
@@ -199,5 +199,5 @@ def test_a_kg_card_has_one_episode_of_each_kind_and_a_pair(finished_kg: Callable
     assert re.findall(r"^### (\S.*?)(?: \(.*)?$", text, re.M) == [*sorted(kinds), "pair"]
     assert pair.question in text and f"rejected for `{pair.reason}`" in text
     flagged = replace(rows[0], flags=("stale_or_conflicting",))
-    twice = kg_card.card(run.folder, run.manifest, FREE, [flagged], [])
+    twice = card.card(run.folder, run.manifest, FREE, [flagged], [])
     assert f"### stale_or_conflicting\n\nThe same as led by {rows[0].origin} (`{rows[0].uid}`)." in twice

@@ -13,9 +13,10 @@ from tests.pipelines.support import CONFIG, FinishedRun, config_with, questions_
 from tests.support import world
 from tests.support.files import contents, digest
 from trailforge.filters import FilterConfig
-from trailforge.pipelines.config import MctsRunConfig, OutputConfig
-from trailforge.pipelines.intake import discard_staged, read_settings, refuse_other_run, write_settings
-from trailforge.pipelines.mcts_trajectories import take_in
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.generators.mcts_trajectories.work import take_in
+from trailforge.pipelines.runs.config import OutputConfig
+from trailforge.pipelines.runs.intake import discard_staged, read_settings, refuse_other_run, write_settings
 from trailforge.retrieval import RetrievalConfig
 from trailforge.schemas import InvalidInput, OutputError, Question, RejectedRow, read_parquet, to_dict
 

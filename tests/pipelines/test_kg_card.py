@@ -12,9 +12,10 @@ import yaml
 
 from tests.pipelines.kg_support import BY_RULE, FREE, WRITTEN, FinishedKg
 from tests.support.figures import pixels
-from trailforge.pipelines import kg_card, kg_questions_card
-from trailforge.pipelines.config import ModelConfig
-from trailforge.pipelines.plots import FUNNEL
+from trailforge.generators.kg_questions import card as questions_card
+from trailforge.generators.kg_trajectories import card
+from trailforge.pipelines.cards.plots import FUNNEL
+from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.schemas import KgReward
 
 ALL = ("free", "guided", "written", "by_rule")
@@ -43,7 +44,7 @@ def test_the_card_speaks_of_pairs_where_there_are_some(original_kg: Mapping[str,
     some = original_kg["free"]
     assert some.rows("pairs") and "`pairs` holds a good and a bad episode" in text_of(some)
     without = replace(some.manifest, files=tuple(f for f in some.manifest.files if not f.path.startswith("pairs/")))
-    figures = kg_card._summary(without, some.dataset.configuration(some.settings), kg_card._Figures())
+    figures = card._summary(without, some.dataset.configuration(some.settings), card._Figures())
     assert "There are no pairs." in figures and "`pairs`" not in figures
 
 
@@ -62,7 +63,7 @@ def test_funnel_cost_and_origin_are_those_of_the_manifest(original_kg: Mapping[s
 @pytest.mark.parametrize("name", ALL)
 def test_the_plots_that_the_card_shows_are_there(original_kg: Mapping[str, FinishedKg], name: str) -> None:
     run = original_kg[name]
-    shown = [FUNNEL, kg_card.REWARDS] if run.settings.dataset == "kg_trajectories" else [FUNNEL]
+    shown = [FUNNEL, card.REWARDS] if run.settings.dataset == "kg_trajectories" else [FUNNEL]
     for plot in shown:
         assert f"]({plot})" in text_of(run) and min(pixels((run.folder / plot).read_bytes())) > 300
     assert sorted(path.name for path in (run.folder / "plots").iterdir()) == sorted(p.split("/")[1] for p in shown)
@@ -98,7 +99,7 @@ def test_a_part_of_the_reward_that_is_not_known_is_left_out_of_its_mean(finished
     run = finished_kg("free")
     first, second, *_ = run.rows("kg_trajectories")
     unknown = replace(first, reward=replace(first.reward, r_recall=None, r_penalty=None))
-    text = kg_card.card(run.folder, run.manifest, FREE, [unknown, second], [])
+    text = card.card(run.folder, run.manifest, FREE, [unknown, second], [])
     assert f"| r_recall | 1 | {second.reward.r_recall:.3f} | 0 |  |" in text
     assert "| r_acc | 2 | 1.000 | 0 |  |" in text
 
@@ -124,10 +125,10 @@ def test_questions_are_counted_by_shape_and_relation(original_kg: Mapping[str, F
 def test_runs_without_a_row_have_cards_too(finished_kg: Copies) -> None:
     run = finished_kg("free")
     empty = replace(run.manifest, files=(), calls_per_accepted_row=None, cost_per_accepted_row=None)
-    text = kg_card.card(run.folder, empty, FREE, [], [])
+    text = card.card(run.folder, empty, FREE, [], [])
     assert "- Rows: 0 episodes\n- Led by: none; flags: none" in text and "| total | 0 |  | 0 |  |" in text
     assert yaml.safe_load(text.split("---\n")[1])["configs"] == [] and "One episode" not in text
-    text = kg_questions_card.card(run.folder, replace(empty, stages=()), replace(WRITTEN, as_of=""), [])
+    text = questions_card.card(run.folder, replace(empty, stages=()), replace(WRITTEN, as_of=""), [])
     assert "- Rows: 0 questions, written by model" in text and "as of a date that was not given" in text
     assert "The most frequent of 0." in text and "One question" not in text
 
@@ -137,7 +138,7 @@ def test_an_example_cannot_close_the_block_it_is_shown_in(finished_kg: Copies) -
     (row, *_) = run.rows("kg_trajectories")
     *_, last = row.messages
     evil = replace(row, messages=(*row.messages[:-1], replace(last, content="a\n```\n# A heading")))
-    assert "'''\n# A heading" in kg_card.card(run.folder, run.manifest, FREE, [evil], [])
+    assert "'''\n# A heading" in card.card(run.folder, run.manifest, FREE, [evil], [])
 
 
 def test_rows_of_the_embedded_model_are_said_not_to_be_for_training(
@@ -146,4 +147,4 @@ def test_rows_of_the_embedded_model_are_said_not_to_be_for_training(
     warning = "Not meant for training"
     assert [name for name in ALL if warning in text_of(original_kg[name])] == ["guided"]
     run, embedded = finished_kg("by_rule"), replace(BY_RULE, model=ModelConfig(url="embedded"))
-    assert warning in kg_questions_card.card(run.folder, run.manifest, embedded, [])
+    assert warning in questions_card.card(run.folder, run.manifest, embedded, [])

@@ -11,7 +11,7 @@ import pytest
 from tests.pipelines.kg_support import FREE, WRITTEN
 from tests.support.kg_agent import paths_store
 from tests.support.kg_worlds import film_store
-from trailforge.pipelines.kg_config import KgQuestionRunConfig
+from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.retrieval.kg.layout import MANIFEST
 from trailforge.schemas import InvalidInput, RetrievalError
 

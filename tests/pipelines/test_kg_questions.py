@@ -23,21 +23,20 @@ from tests.pipelines.support import IN_PROCESS
 from tests.support.files import contents
 from tests.support.kg_agent import NO_PATH_MORE
 from tests.support.kg_worlds import DUST
+from trailforge.generators.kg_questions import select, work
+from trailforge.generators.kg_questions.config import KgQuestionRunConfig
+from trailforge.generators.kg_questions.work import KG_QUESTIONS, question_of
 from trailforge.inference.scripted import ScriptedModel
-from trailforge.pipelines import kg_questions
-from trailforge.pipelines.finish import finish_run
-from trailforge.pipelines.intake import write_settings
-from trailforge.pipelines.kg_config import KgQuestionRunConfig
-from trailforge.pipelines.kg_questions import KG_QUESTIONS, question_of
+from trailforge.pipelines.engine.model_work import ModelWork
+from trailforge.pipelines.runs.finish import finish_run
+from trailforge.pipelines.runs.intake import write_settings
+from trailforge.pipelines.runs.verify import verify_run
 from trailforge.pipelines.sources import read_questions
 from trailforge.pipelines.sources.refused import Refusals
-from trailforge.pipelines.stages import kg_selection
-from trailforge.pipelines.stages.model_work import ModelWork
-from trailforge.pipelines.verify import verify_run
 from trailforge.schemas import FactChain, InvalidInput, KgQuestion, RefusedPattern, from_dict, read_parquet, read_rows
 
 KINDS = ("written", "by_rule")
-TABLES = (*KG_QUESTIONS.tables, "inputs", "shards", kg_selection.JSONL)
+TABLES = (*KG_QUESTIONS.tables, "inputs", "shards", select.JSONL)
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +86,7 @@ def test_rows_are_questions_of_the_paths(original_kg: Mapping[str, FinishedKg], 
 def test_the_file_of_questions_is_what_the_other_generators_read(original_kg: Mapping[str, FinishedKg]) -> None:
     run = original_kg["written"]
     questions = [row.as_question for row in run.rows("kg_questions")]
-    assert list(read_questions(run.folder / kg_selection.JSONL, needs_decomposition=True)) == questions
+    assert list(read_questions(run.folder / select.JSONL, needs_decomposition=True)) == questions
 
 
 def test_a_duplicate_of_another_shard_is_rejected_with_the_uid_of_its_twin(
@@ -124,11 +123,11 @@ def test_a_path_that_the_model_cannot_word_fails_alone(original_kg: Mapping[str,
 def test_a_graph_with_fewer_paths_gives_fewer_rows(original_kg: Mapping[str, FinishedKg], tmp_path: Path) -> None:
     assert WRITTEN.count == 60 and original_kg["written"].settings.items == NO_PATH_MORE
     config = replace(BY_RULE, count=5).on_graph(original_kg["by_rule"].graph)
-    settings, _ = kg_questions.take_in(tmp_path / "few", config)
+    settings, _ = work.take_in(tmp_path / "few", config)
     assert settings.items == 5
     none = replace(config, paths=replace(config.paths, min_triples=1000))
     with pytest.raises(InvalidInput, match="holds no paths of the wanted forms"):
-        kg_questions.take_in(tmp_path / "none", none)
+        work.take_in(tmp_path / "none", none)
     assert not (tmp_path / "none" / "inputs").exists()
 
 
@@ -142,14 +141,14 @@ def test_a_run_that_is_stopped_in_either_stage_goes_on_to_the_same_bytes(
     config: KgQuestionRunConfig = KG_QUESTIONS.configuration(run.settings)
     settings = begin_questions(tmp_path, config)
     stopped = replace(settings, shards=settings.shards[2:])
-    kg_questions.run("write", tmp_path, stopped, config, "test", IN_PROCESS)
+    work.run("write", tmp_path, stopped, config, "test", IN_PROCESS)
     assert len(list((tmp_path / "shards").iterdir())) == 1
     run_stages(tmp_path, settings)
     whole = written(run.folder)
     assert written(tmp_path) == whole
     for path in [tmp_path / "shards/selection.json", *(tmp_path / "kg_questions").glob("*.parquet")]:
         path.unlink()
-    (tmp_path / kg_selection.JSONL).write_text("half a li")
+    (tmp_path / select.JSONL).write_text("half a li")
     run_stages(tmp_path, settings)
     assert written(tmp_path) == whole
 
@@ -171,9 +170,9 @@ def test_the_questions_of_an_earlier_run_do_not_stay_when_nothing_is_selected(
     original_kg: Mapping[str, FinishedKg], tmp_path: Path
 ) -> None:
     settings = begin_questions(tmp_path, KG_QUESTIONS.configuration(original_kg["written"].settings))
-    (tmp_path / kg_selection.JSONL).write_text("{}\n")
-    kg_selection.select(tmp_path, settings.shards, 10)
-    assert not (tmp_path / kg_selection.JSONL).exists()
+    (tmp_path / select.JSONL).write_text("{}\n")
+    select.select(tmp_path, settings.shards, 10)
+    assert not (tmp_path / select.JSONL).exists()
 
 
 async def test_a_path_with_two_answers_is_rejected_with_their_number() -> None:
@@ -197,7 +196,7 @@ def test_no_question_is_made_of_a_relation_that_people_refuse(
     said = RefusedPattern(field="relation", pattern=f"^{relation}$", detail="ann: too easy")
     chain = next(row.chain.id for row in before.rows("kg_questions") if relation not in _relations(row))
     config, folder = BY_RULE.on_graph(before.graph), tmp_path / "run"
-    settings, _ = kg_questions.take_in(folder, config, refused=Refusals(sources={chain: "ann: no"}, patterns=(said,)))
+    settings, _ = work.take_in(folder, config, refused=Refusals(sources={chain: "ann: no"}, patterns=(said,)))
     write_settings(folder, settings)
     run_stages(folder, settings)
     manifest = finish_run(folder, settings, KG_QUESTIONS, seconds=1.0)

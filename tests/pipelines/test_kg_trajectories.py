@@ -22,15 +22,15 @@ from tests.pipelines.kg_support import (
 )
 from tests.support import world
 from tests.support.files import contents
+from trailforge.generators.kg_trajectories import work
+from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.mcts.plan import resolve
-from trailforge.pipelines import kg_trajectories
-from trailforge.pipelines.kg_config import KgRunConfig
-from trailforge.pipelines.stages.model_work import ModelWork
-from trailforge.pipelines.verify import verify_run
+from trailforge.pipelines.engine.model_work import ModelWork
+from trailforge.pipelines.runs.verify import verify_run
 from trailforge.protocols.kg_search import GRAMMAR
 from trailforge.schemas import InvalidInput, Question, RejectedRow, from_dict, read_parquet, to_dict
 
-TABLES = (*kg_trajectories.TABLES, "inputs", "shards")
+TABLES = (*work.TABLES, "inputs", "shards")
 
 
 @pytest.fixture(autouse=True)

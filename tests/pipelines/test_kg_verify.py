@@ -11,10 +11,10 @@ import pytest
 
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import edit_manifest, forge
-from trailforge.pipelines.files import sha256_of
-from trailforge.pipelines.finish import MANIFEST, manifest_of
-from trailforge.pipelines.stages import kg_selection
-from trailforge.pipelines.verify import verify_run
+from trailforge.generators.kg_questions import select
+from trailforge.pipelines.engine.files import sha256_of
+from trailforge.pipelines.runs.finish import MANIFEST, manifest_of
+from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import KgQuestion, RejectedRow, from_dict, read_parquet, to_dict, write_parquet
 
 Copies = Callable[[str], FinishedKg]
@@ -266,7 +266,7 @@ def test_a_forged_rejected_question_is_found(finished_kg: Copies, name: str) -> 
 
 def test_another_twin_of_a_duplicate_is_found(finished_kg: Copies) -> None:
     run = finished_kg("written")
-    name = f"rejected/{kg_selection.REJECTED}.parquet"
+    name = f"rejected/{select.REJECTED}.parquet"
     first, *others = read_parquet(run.folder / name, RejectedRow)
     write_parquet(run.folder / name, RejectedRow, [replace(first, detail="none asks it too"), *others])
     _refit_hash(run, name)
@@ -280,10 +280,10 @@ def _refit_hash(run: FinishedKg, name: str) -> None:
 
 def test_a_changed_file_of_questions_is_found(finished_kg: Copies) -> None:
     run = finished_kg("written")
-    path = run.folder / kg_selection.JSONL
+    path = run.folder / select.JSONL
     path.write_text(path.read_text().replace("What does", "What did", 1))
     assert "questions.jsonl: not as it was written" in problems(run)
-    _refit_hash(run, kg_selection.JSONL)
+    _refit_hash(run, select.JSONL)
     assert "questions.jsonl, rows: they are not those of `kg_questions/`" in problems(run)
     path.unlink()
     assert "questions.jsonl: missing" in problems(run)

@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.support import world
-from trailforge.generators.mcts_trajectories import expected_hops
-from trailforge.pipelines.config import MctsRunConfig, OutputConfig, ScheduleConfig
-from trailforge.pipelines.intake import write_settings
-from trailforge.pipelines.mcts_trajectories import tail_of, take_in
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.generators.mcts_trajectories.generate import expected_hops
+from trailforge.generators.mcts_trajectories.work import tail_of, take_in
+from trailforge.pipelines.runs.config import OutputConfig, ScheduleConfig
+from trailforge.pipelines.runs.intake import write_settings
 
 
 def tail(folder: Path, count: int, hops: tuple[int, ...], **schedule: int) -> set[int]:

@@ -11,12 +11,12 @@ from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun
 from tests.support.files import contents
+from trailforge.generators.kg_questions.work import KG_QUESTIONS
+from trailforge.generators.mcts_trajectories.work import MCTS
 from trailforge.pipelines.datasets import dataset_of
-from trailforge.pipelines.finish import CARD
-from trailforge.pipelines.finish import finished_run as read_finished
-from trailforge.pipelines.kg_questions import KG_QUESTIONS
-from trailforge.pipelines.mcts_trajectories import MCTS
-from trailforge.pipelines.own_files import drop_rows, own_files, refuse_strangers, remove_leftovers
+from trailforge.pipelines.runs.finish import CARD
+from trailforge.pipelines.runs.finish import finished_run as read_finished
+from trailforge.pipelines.runs.own_files import drop_rows, own_files, refuse_strangers, remove_leftovers
 from trailforge.schemas import OutputError
 
 SHARD = "part-00000-0a1b2c3d4e5f.parquet"

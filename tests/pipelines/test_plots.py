@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.figures import pixels
-from trailforge.pipelines import plots
+from trailforge.pipelines.cards import plots
 from trailforge.schemas import Count, StageCount
 
 STAGES = (

@@ -16,9 +16,9 @@ from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun
 from tests.support.files import contents
-from trailforge.pipelines import retention
-from trailforge.pipelines.files import exclusive, sha256_of
-from trailforge.pipelines.windows import DONE
+from trailforge.flows.nights import retention
+from trailforge.flows.nights.windows import DONE
+from trailforge.pipelines.engine.files import exclusive, sha256_of
 from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput
 
 fates = partial(retention.fates, is_open=lambda _: True)
@@ -78,7 +78,7 @@ def test_a_window_in_use_stays(root: Path) -> None:
 
 
 def test_one_that_is_taken_into_use_at_the_last_moment_stays(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trailforge.pipelines.retention.is_held", lambda _: False)
+    monkeypatch.setattr("trailforge.flows.nights.retention.is_held", lambda _: False)
     with exclusive(root / DAYS[0] / "bundles"):
         kept, gone = retain(root, 3)
     assert "another run is writing here" in kept.kept_for and not gone.kept_for

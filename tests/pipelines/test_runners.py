@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trailforge.pipelines.runners import beam_options, check_runner, is_local, telling_line
+from trailforge.pipelines.engine.runners import beam_options, check_runner, is_local, telling_line
 from trailforge.schemas import ClusterError, InvalidInput
 
 

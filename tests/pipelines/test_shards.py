@@ -14,13 +14,21 @@ import pytest
 
 from tests.pipelines.support import CONFIG, IN_PROCESS, FinishedRun, ScriptedWork, make_run
 from tests.support.files import contents
+from trailforge.generators.mcts_trajectories.work import take_in
 from trailforge.inference import Prices, Request, Sampling, Usage
 from trailforge.inference.scripted import ScriptedModel
-from trailforge.pipelines.accounting import stage
-from trailforge.pipelines.files import sha256_of
-from trailforge.pipelines.intake import write_settings
-from trailforge.pipelines.mcts_trajectories import take_in
-from trailforge.pipelines.shards import ItemResult, RunShards, Session, Shard, read_receipt, receipt_path, run_pipeline
+from trailforge.pipelines.engine.files import sha256_of
+from trailforge.pipelines.engine.shards import (
+    ItemResult,
+    RunShards,
+    Session,
+    Shard,
+    read_receipt,
+    receipt_path,
+    run_pipeline,
+)
+from trailforge.pipelines.runs.accounting import stage
+from trailforge.pipelines.runs.intake import write_settings
 from trailforge.schemas import (
     ContextOverflow,
     InvalidInput,

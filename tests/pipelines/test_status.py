@@ -13,17 +13,17 @@ import pytest
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun
-from trailforge.pipelines import status as module
-from trailforge.pipelines.bundles_config import BundleRunConfig
+from trailforge.generators.document_bundles.config import BundleRunConfig
+from trailforge.generators.document_bundles.work import BUNDLES, take_in
 from trailforge.pipelines.dataset import LEDGER
-from trailforge.pipelines.document_bundles import BUNDLES, take_in
-from trailforge.pipelines.files import exclusive
-from trailforge.pipelines.finish import CARD, MANIFEST
-from trailforge.pipelines.intake import write_settings
-from trailforge.pipelines.progress import ProgressFile, begin_progress
-from trailforge.pipelines.shards import receipt_path
-from trailforge.pipelines.status import follow, read_status, told
-from trailforge.pipelines.worker_errors import ERRORS
+from trailforge.pipelines.engine.files import exclusive
+from trailforge.pipelines.engine.progress import ProgressFile, begin_progress
+from trailforge.pipelines.engine.shards import receipt_path
+from trailforge.pipelines.engine.worker_errors import ERRORS
+from trailforge.pipelines.runs import status as module
+from trailforge.pipelines.runs.finish import CARD, MANIFEST
+from trailforge.pipelines.runs.intake import write_settings
+from trailforge.pipelines.runs.status import follow, read_status, told
 from trailforge.schemas import InvalidInput
 
 

@@ -16,10 +16,10 @@ import pytest
 
 from tests.pipelines.support import FinishedRun, edit_manifest, forge, make_run, questions_file
 from tests.support.files import contents
+from trailforge.generators.mcts_trajectories.checks import tree_problems
 from trailforge.inference import Reply, Request, Sampling, SqliteLedger
 from trailforge.pipelines.dataset import LEDGER
-from trailforge.pipelines.mcts_verify import tree_problems
-from trailforge.pipelines.verify import verify_run
+from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import InvalidInput, OutputError, SearchTree, Trajectory, read_parquet, write_parquet
 
 
@@ -248,7 +248,7 @@ def test_visits_that_do_not_add_up_are_found(original_run: FinishedRun) -> None:
 
 
 def _refit(content: dict[str, Any], path: Path, *, rows: int) -> None:
-    from trailforge.pipelines.files import sha256_of
+    from trailforge.pipelines.engine.files import sha256_of
 
     entry = next(e for e in content["files"] if e["path"] == f"{path.parent.name}/{path.name}")
     entry.update(rows=rows, sha256=sha256_of(path))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from tests.pipelines.support import FinishedRun
-from trailforge.pipelines import doctor
-from trailforge.pipelines.versions import other_versions, run_folders
+from trailforge.pipelines.runs import doctor
+from trailforge.pipelines.runs.versions import other_versions, run_folders
 
 
 def as_version(path: Path, version: str) -> None:

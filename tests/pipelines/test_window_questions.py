@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.support.bundle_rows import ISLAND, sample_documents
+from trailforge.flows.nights.questions import Neighbours, question_of, write_questions
 from trailforge.pipelines.sources import read_questions
-from trailforge.pipelines.window_questions import Neighbours, question_of, write_questions
 from trailforge.schemas import Bundle, BundleQuestion, DocumentEmbedding, Question, read_rows
 
 

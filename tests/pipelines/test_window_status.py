@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from trailforge.pipelines import windows
-from trailforge.pipelines.files import exclusive
-from trailforge.pipelines.window_status import windows_of
-from trailforge.pipelines.windows import Made, Window, WindowPlan
+from trailforge.flows.nights import windows
+from trailforge.flows.nights.status import windows_of
+from trailforge.flows.nights.windows import Made, Window, WindowPlan
+from trailforge.pipelines.engine.files import exclusive
 from trailforge.schemas import StageCount
 
 PLAN = WindowPlan(

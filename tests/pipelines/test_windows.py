@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_documents
-from trailforge.pipelines import windows
-from trailforge.pipelines.files import exclusive, sha256_of
+from trailforge.flows.nights import windows
+from trailforge.flows.nights.windows import Choice, WindowPlan, begin, files_of, read_plan, take, unfinished
+from trailforge.pipelines.engine.files import exclusive, sha256_of
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.pipelines.sources.rows import InvalidRow
-from trailforge.pipelines.windows import Choice, WindowPlan, begin, files_of, read_plan, take, unfinished
 from trailforge.schemas import InvalidInput, OutputError, SourceDocument, to_dict
 
 DAY = date(2026, 11, 20)

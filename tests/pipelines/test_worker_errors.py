@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.pipelines import worker_errors
-from trailforge.pipelines.worker_errors import ERRORS, clear_errors, note_error, noted_error, read_notes
+from trailforge.pipelines.engine import worker_errors
+from trailforge.pipelines.engine.worker_errors import ERRORS, clear_errors, note_error, noted_error, read_notes
 from trailforge.schemas import BudgetExceeded, ClusterError, InvalidInput, OutputError, TrailforgeError
 
 

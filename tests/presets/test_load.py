@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trailforge.pipelines.config import MctsRunConfig, read_config
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.pipelines.runs.config import read_config
 from trailforge.presets import DATASETS, load_preset, preset_names
 from trailforge.schemas import InvalidInput
 

@@ -9,9 +9,11 @@ import pytest
 
 from tests.support.kg_agent import paths_store
 from trailforge.flows.configuration import CONFIGS, configured_for_all
-from trailforge.inference.vllm_server import VllmServer
-from trailforge.pipelines.config import MctsRunConfig, server_config
-from trailforge.pipelines.kg_config import GraphRunConfig, KgRunConfig
+from trailforge.generators.kg_trajectories.config import KgRunConfig
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.inference.vllm.server import VllmServer
+from trailforge.pipelines.runs.config import server_config
+from trailforge.pipelines.runs.graph import GraphRunConfig
 from trailforge.presets import datasets_of, load_preset, preset_names, training_preset_names
 from trailforge.retrieval import Encoder, check_retrieval, open_retrieval
 from trailforge.training.config import load_train_preset

@@ -17,7 +17,7 @@ from trailforge.protocols.base import (
     tags_in,
     unescape,
 )
-from trailforge.schemas.chat_tokens import chat_token_in
+from trailforge.schemas.text import chat_token_in
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 PIECES = st.sampled_from(

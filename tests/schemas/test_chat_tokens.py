@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.schemas.chat_tokens import chat_token_in, escape_chat_tokens, restore_chat_tokens
+from trailforge.schemas.text import chat_token_in, escape_chat_tokens, restore_chat_tokens
 
 TOKENS = ("<|im_end|>", "<｜User｜>", "</s>", "<bos>", "<sop>", "<start_of_turn>", "<<SYS>>", "<</SYS>>", "[INST]",
           "[/INST]", "[gMASK]", "[|assistant|]")  # fmt: skip

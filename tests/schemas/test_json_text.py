@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trailforge.schemas import parse_json
-from trailforge.schemas.json_text import MOST_DEEP
+from trailforge.schemas.files import MOST_DEEP
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.schemas import InvalidInput, text_files
-from trailforge.schemas.text_files import is_too_long, json_lines, limited_lines, read_limited
+from trailforge.schemas import InvalidInput, files
+from trailforge.schemas.files import is_too_long, json_lines, limited_lines, read_limited
 
 
 @given(st.lists(st.sampled_from([b"", b"a", b"abcd", b"abcde", b"abcdefghijkl"]), max_size=8), st.booleans())
 def test_each_line_comes_once_and_a_long_one_as_its_beginning(lines: list[bytes], is_ended: bool) -> None:
     content = b"\n".join(lines) + (b"\n" if is_ended else b"")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_files, "LONGEST_ROW", 5)
+        patch.setattr(files, "LONGEST_ROW", 5)
         found = list(limited_lines(io.BufferedReader(io.BytesIO(content))))  # type: ignore[arg-type]
         assert [line[:6] for line in content.splitlines(keepends=True)] == found
         assert [is_too_long(line) for line in found] == [len(line) > 5 for line in content.splitlines(keepends=True)]
@@ -37,7 +37,7 @@ def test_each_line_comes_once_and_a_long_one_as_its_beginning(lines: list[bytes]
 def test_a_line_that_cannot_be_used_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: type[bytes], content: bytes, problem: str
 ) -> None:
-    monkeypatch.setattr(text_files, "LONGEST_ROW", 1000)
+    monkeypatch.setattr(files, "LONGEST_ROW", 1000)
     (tmp_path / "a").write_bytes(pack(content))
     rows = json_lines(tmp_path / "a")
     assert next(rows) == (1, 1)
@@ -47,7 +47,7 @@ def test_a_line_that_cannot_be_used_is_named(
 
 
 def test_a_file_that_holds_one_value_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_files, "_LONGEST_VALUE", 10)
+    monkeypatch.setattr(files, "_LONGEST_VALUE", 10)
     assert read_limited(io.BytesIO(b"a" * 10), "f") == b"a" * 10
     with pytest.raises(InvalidInput, match="f: more than"):
         read_limited(io.BytesIO(b"a" * 11), "f")

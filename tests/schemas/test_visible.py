@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.schemas.visible import visible
+from trailforge.schemas.text import visible
 
 SEEN = {*map(chr, (*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD))}
 """Signs of the category of formats that have a shape."""

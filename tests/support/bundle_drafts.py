@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.filters.bundles.support import BUNDLE, PAPER, STREET
-from trailforge.generators.document_bundles import BundleContext, BundleWork, BundleWriterConfig
+from trailforge.generators.document_bundles.write import BundleContext, BundleWork, BundleWriterConfig
 from trailforge.inference import Prices, Request
 from trailforge.inference.scripted import Script, ScriptedModel, prompt_text
 from trailforge.schemas import BundleInput

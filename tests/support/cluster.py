@@ -61,7 +61,7 @@ def running(folder: Path, *, code: Path = ROOT, environment: Mapping[str, str] |
             command = ["-m", "apache_beam.runners.worker.worker_pool_main", "--service_port", str(port)]
             pool = stack.enter_context(_process(command, folder, f"pool-{number}", code, environment or {}))
             pools.append((pool, port))
-        service = stack.enter_context(_process(["-m", "trailforge.pipelines.job_service"], folder, "service", code, {}))
+        service = stack.enter_context(_process(["-m", "tests.support.job_service"], folder, "service", code, {}))
         port = _listening(folder / "service.out", service)
         for pool, pool_port in pools:
             _wait_for(pool_port, pool)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from trailforge.generators.kg_trajectories import KgContext, KgGeneratorConfig
+from trailforge.generators.kg_trajectories.generate import KgContext, KgGeneratorConfig
 from trailforge.inference import Prices, Request
 from trailforge.inference.scripted import Script, ScriptedModel
 from trailforge.protocols.grammar import Search, Turn

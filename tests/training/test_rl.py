@@ -35,9 +35,9 @@ from trailforge.training.curves import PANELS
 from trailforge.training.evaluate import evaluate
 from trailforge.training.masks import END
 from trailforge.training.rl import VllmOptions, check_questions, grpo_arguments, train_rl, update_batches
+from trailforge.training.sets import ViewConfig, make_training_set
+from trailforge.training.sets.files import questions_of
 from trailforge.training.sft import train_sft
-from trailforge.training.table import questions_of
-from trailforge.training.views import ViewConfig, make_training_set
 from trailforge.training.weights import load_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")

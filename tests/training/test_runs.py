@@ -11,8 +11,8 @@ import pytest
 
 from tests.support import finished_runs as made
 from trailforge.schemas import CountMismatch, InvalidInput, SftRow
-from trailforge.training.runs import open_run, open_runs
-from trailforge.training.views import ViewConfig, make_training_set
+from trailforge.training.sets import ViewConfig, make_training_set
+from trailforge.training.sets.runs import open_run, open_runs
 
 ASKED = [made.question(number) for number in range(3)]
 

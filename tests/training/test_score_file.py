@@ -15,8 +15,8 @@ from tests.support.bundle_rows import CHURCH, ISLAND, sample_documents
 from tests.support.kg_episodes import BORN, DIED, DIRECTOR, agent, context, store, turn
 from tests.support.rows import QUESTION, trajectory
 from tests.support.transcripts import PRESETS, cases
-from trailforge.generators.kg_trajectories import KgGeneratorConfig, generate
-from trailforge.generators.r_search_episodes import EpisodeConfig, EpisodeContext, make_episodes
+from trailforge.generators.document_bundles.episodes import EpisodeConfig, EpisodeContext, make_episodes
+from trailforge.generators.kg_trajectories.generate import KgGeneratorConfig, generate
 from trailforge.generators.textualize import episode_sft_row, kg_sft_row, sft_rows
 from trailforge.inference import Meter, Request
 from trailforge.inference.scripted import ScriptedModel

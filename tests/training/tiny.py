@@ -28,8 +28,8 @@ from trailforge.schemas import (
 )
 from trailforge.training.config import RlConfig, SftConfig, TrainPreset
 from trailforge.training.generation import Generated
-from trailforge.training.runs import MANIFEST
-from trailforge.training.sets import SetManifest
+from trailforge.training.sets.files import SetManifest
+from trailforge.training.sets.runs import MANIFEST
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_data"
 FACTS = (

@@ -11,7 +11,7 @@ from trailforge.training.exports import openrlhf, sharegpt, slime, trl, verl
 from trailforge.training.exports.common import Export, Progress
 from trailforge.training.exports.recipes import preset_for
 from trailforge.training.folders import new_folder
-from trailforge.training.sets import open_set
+from trailforge.training.sets.files import open_set
 
 TRAINERS: Mapping[str, Callable[[Export], str]] = MappingProxyType(
     {

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from trailforge.schemas import ChatMessage, RlRow, SftRow, to_dict
 from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainPreset
 from trailforge.training.masks import END, START, TRAINING_TEMPLATE
-from trailforge.training.sets import SPLITS, TrainingSet
+from trailforge.training.sets.files import SPLITS, TrainingSet
 
 Progress = Callable[[str, int, int], None]
 Row = dict[str, Any]

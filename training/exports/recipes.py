@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from trailforge.training.config import TrainPreset, load_train_preset
-from trailforge.training.sets import TrainingSet
+from trailforge.training.sets.files import TrainingSet
 
 _PRESET_IN = {
     "react": "msearcher",

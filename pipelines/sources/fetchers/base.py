@@ -7,7 +7,7 @@ from datetime import date
 from typing import Protocol
 
 from trailforge.pipelines.sources.columns import one_line, tidy
-from trailforge.retrieval.web.web_address import canonical_url, site_of
+from trailforge.retrieval.web.http import canonical_url, site_of
 from trailforge.schemas import InvalidInput, SourceDocument
 
 

@@ -7,11 +7,9 @@ from collections.abc import AsyncIterator
 from datetime import date
 
 from trailforge.pipelines.sources.columns import language_code
-from trailforge.pipelines.sources.dates import iso_date
 from trailforge.pipelines.sources.fetchers.base import article, check_request, is_within, unseen
-from trailforge.pipelines.sources.fields import Fields
-from trailforge.retrieval.web.http import HttpConfig, Provider
-from trailforge.retrieval.web.keys import key_from
+from trailforge.pipelines.sources.fields import Fields, iso_date
+from trailforge.retrieval.web.http import HttpConfig, Provider, key_from
 from trailforge.schemas import InvalidInput, SourceDocument, parse_json
 
 KEY_VARIABLE = "GNEWS_API_KEY"

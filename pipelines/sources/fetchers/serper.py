@@ -8,10 +8,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from trailforge.pipelines.sources.columns import language_code
-from trailforge.pipelines.sources.dates import iso_date
 from trailforge.pipelines.sources.fetchers.base import article, check_request, is_within, unseen
-from trailforge.retrieval.web.http import HttpConfig, Provider
-from trailforge.retrieval.web.keys import key_from
+from trailforge.pipelines.sources.fields import iso_date
+from trailforge.retrieval.web.http import HttpConfig, Provider, key_from
 from trailforge.retrieval.web.serper import KEY_VARIABLE, NEWS_URL, SerperHit, serper_hits
 from trailforge.schemas import InvalidInput, SourceDocument
 

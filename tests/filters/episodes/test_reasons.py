@@ -18,7 +18,7 @@ from trailforge.filters.episodes import (
     needless_search,
     placeholder_query,
 )
-from trailforge.generators.r_search_episodes import EpisodeConfig, EpisodeContext, make_episodes
+from trailforge.generators.document_bundles.episodes import EpisodeConfig, EpisodeContext, make_episodes
 from trailforge.inference import Meter
 from trailforge.retrieval import local_tools
 from trailforge.schemas import RSearchReward, SearchEpisode

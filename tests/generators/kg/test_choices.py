@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from trailforge.small_model.kg.choices import name_choices
 
 from tests.support.kg_episodes import store
-from trailforge.generators.kg.choices import name_choices
-from trailforge.generators.kg.tool import asked_for
+from trailforge.generators.kg_trajectories.tool import asked_for
 from trailforge.retrieval.kg import KgStore, KgTool, build_kg, open_source
 
 ENTITIES = (("ana", "Ana, mon amour"), ("tana", "Tana"), ("king", "King George II"), ("be", "be"), ("coal", "Coal"))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.retrieval.kg.support import Ids, store_of
 from tests.support.kg_worlds import LAX, NAMES, answers_by_trying, film_store, random_store, random_triples
-from trailforge.generators.kg_paths import (
+from trailforge.generators.kg_questions.paths import (
     Graph,
     KgPathConfig,
     Link,
@@ -23,8 +23,8 @@ from trailforge.generators.kg_paths import (
     left_without,
     sample_shapes,
 )
-from trailforge.generators.kg_paths.query import Named
-from trailforge.generators.kg_wording import compose
+from trailforge.generators.kg_questions.paths.query import Named
+from trailforge.generators.kg_questions.wording import compose
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import mentions
 from trailforge.schemas import FactChain, InvalidInput

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.support.kg_worlds import DUST, chain_to, fact, node
-from trailforge.generators.kg_wording import compose, mention_of, phrase_of
+from trailforge.generators.kg_questions.wording import compose, mention_of, phrase_of
 from trailforge.generators.prompts import load_phrases
 from trailforge.schemas import FactChain, KgFact, KgNode
 

@@ -9,15 +9,15 @@ from itertools import pairwise, permutations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trailforge.small_model.composing.checks import is_telling, names_bridge, problem_of
+from trailforge.small_model.composing.clauses import Clause, clauses_of
+from trailforge.small_model.composing.composing import GAP, descriptions_of, questions_of
+from trailforge.small_model.composing.joining import Bridge, bridges_of, joined_by, masked_sentences, nouns_of
+from trailforge.small_model.composing.kinds import noun_of
+from trailforge.small_model.composing.mentions import mentions_of, shared_names
+from trailforge.small_model.composing.reading import candidates, choice_of
+from trailforge.small_model.composing.verbs import inverted
 
-from trailforge.generators.steps.checks import is_telling, names_bridge, problem_of
-from trailforge.generators.steps.clauses import Clause, clauses_of
-from trailforge.generators.steps.composing import GAP, descriptions_of, questions_of
-from trailforge.generators.steps.joining import Bridge, bridges_of, joined_by, masked_sentences, nouns_of
-from trailforge.generators.steps.kinds import noun_of
-from trailforge.generators.steps.mentions import mentions_of, shared_names
-from trailforge.generators.steps.reading import candidates, choice_of
-from trailforge.generators.steps.verbs import inverted
 from trailforge.schemas import SourceDocument
 
 SENTENCES = (

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.browser import browsing
 from tests.support.rows import QUESTION, trajectory
-from trailforge.pipelines.intake import Settings
+from trailforge.pipelines.runs.intake import Settings
 from trailforge.schemas import Question, Trajectory, to_dict, write_parquet
 
 ROWS = 600

@@ -13,13 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trailforge.pipelines.bundling.clustering import bundle_documents, bundle_part, check_packages, join, plan
-from trailforge.pipelines.bundling.config import BundleConfig, Bundling, Leftover
-from trailforge.pipelines.bundling.measures import mean_cohesion
-from trailforge.pipelines.bundling.merging import complete, explain
-from trailforge.pipelines.bundling.partition import partition
-from trailforge.pipelines.bundling.recipe import cut
-from trailforge.pipelines.bundling.units import Documents
+from trailforge.generators.document_bundles.bundling.clustering import (
+    bundle_documents,
+    bundle_part,
+    check_packages,
+    join,
+    plan,
+)
+from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Leftover
+from trailforge.generators.document_bundles.bundling.measures import mean_cohesion
+from trailforge.generators.document_bundles.bundling.merging import complete, explain
+from trailforge.generators.document_bundles.bundling.partition import partition
+from trailforge.generators.document_bundles.bundling.recipe import cut
+from trailforge.generators.document_bundles.bundling.units import Documents
 from trailforge.schemas import InvalidInput
 
 LAX: dict[str, Any] = {"min_cosine": 0.0}
@@ -321,7 +327,7 @@ def test_much_is_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     planned = plan(vectors, sources, config, 0)
     done = [bundle_part(planned.part(number), config, 0) for number in range(len(planned.parts))]
     among_all = join(planned, done, config)
-    monkeypatch.setattr("trailforge.pipelines.bundling.clustering._MOST_PAIRS", 0)
+    monkeypatch.setattr("trailforge.generators.document_bundles.write.bundling.clustering._MOST_PAIRS", 0)
     in_parts = join(planned, done, config)
     check(in_parts, sources)
     assert sum(len(part.rest) for part in done) > len(in_parts.leftovers) >= len(among_all.leftovers)

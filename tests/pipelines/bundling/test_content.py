@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trailforge.filters import first_rejection
-from trailforge.pipelines.bundling.content import ContentConfig, judge_content
+from trailforge.generators.document_bundles.bundling.content import ContentConfig, judge_content
 from trailforge.schemas import InvalidInput, SourceDocument
 
 ENGLISH = (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trailforge.pipelines.bundling.duplicates import (
+from trailforge.generators.document_bundles.bundling.duplicates import (
     DuplicateConfig,
     band_keys,
     candidate_pairs,

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from trailforge.pipelines.bundling.config import Bundling, Leftover
-from trailforge.pipelines.bundling.measures import (
+from trailforge.generators.document_bundles.bundling.config import Bundling, Leftover
+from trailforge.generators.document_bundles.bundling.measures import (
     adjusted_rand,
     cohesion,
     document_frequencies,

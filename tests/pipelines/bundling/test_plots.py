@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.support.figures import pixels
-from trailforge.pipelines.bundling import plots
-from trailforge.pipelines.bundling.config import Bundling, Leftover
+from trailforge.generators.document_bundles.bundling import plots
+from trailforge.generators.document_bundles.bundling.config import Bundling, Leftover
 
 BUNDLING = Bundling(bundles=((0, 1), (2, 3, 4)), leftovers=(Leftover(5, "single_source"), Leftover(6, "alone")))
 NOTHING = Bundling(bundles=(), leftovers=())

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from trailforge.filters import first_rejection
-from trailforge.pipelines.bundling.clustering import bundle_documents
-from trailforge.pipelines.bundling.config import BundleConfig
-from trailforge.pipelines.bundling.content import ContentConfig, judge_content
-from trailforge.pipelines.bundling.duplicates import (
+from trailforge.generators.document_bundles.bundling.clustering import bundle_documents
+from trailforge.generators.document_bundles.bundling.config import BundleConfig
+from trailforge.generators.document_bundles.bundling.content import ContentConfig, judge_content
+from trailforge.generators.document_bundles.bundling.duplicates import (
     DuplicateConfig,
     exact_duplicates,
     exact_key,
@@ -20,7 +20,7 @@ from trailforge.pipelines.bundling.duplicates import (
     order_of,
     signature,
 )
-from trailforge.pipelines.bundling.normalise import normalise_document
+from trailforge.generators.document_bundles.bundling.normalise import normalise_document
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import SourceDocument

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from trailforge.pipelines.sources import InvalidRow
 from trailforge.pipelines.sources.columns import language_code, one_line, parse_column_map, tidy
-from trailforge.pipelines.sources.dates import iso_date
 from trailforge.pipelines.sources.documents import read_documents
+from trailforge.pipelines.sources.fields import iso_date
 from trailforge.schemas import InvalidInput, SourceDocument, SourceKind, to_dict
 
 ARXIV = {

@@ -15,7 +15,7 @@ from trailforge.pipelines.sources import InvalidRow
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.retrieval.web import feeds
 from trailforge.retrieval.web.html_text import html_to_text
-from trailforge.retrieval.web.web_address import canonical_url, site_of
+from trailforge.retrieval.web.http import canonical_url, site_of
 from trailforge.schemas import InvalidInput, SourceDocument
 
 RSS = """<?xml version="1.0" encoding="UTF-8"?>

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trailforge.pipelines.sources import InvalidRow, read_questions, rows
-from trailforge.schemas import InvalidInput, Question, text_files
+from trailforge.schemas import InvalidInput, Question, files
 
 QUESTIONS = [{"id": str(n), "question": f"q{n} ü", "answer": "a"} for n in range(5)]
 LINES = "\n".join(json.dumps(row, ensure_ascii=False) for row in QUESTIONS)
@@ -101,7 +101,7 @@ def test_a_broken_line_is_an_invalid_row_and_the_next_is_read(tmp_path: Path, li
 def test_a_line_that_is_too_long_is_an_invalid_row_and_the_next_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_files, "LONGEST_ROW", 10_000)
+    monkeypatch.setattr(files, "LONGEST_ROW", 10_000)
     path = written(tmp_path / "rows", gzip.compress(b'{"id": "%s\n%s' % (b"a" * 1_000_000, LINES.encode())))
     bad, *others = read_questions(path)
     assert isinstance(bad, InvalidRow) and bad.problem.startswith("longer than") and bad.row == 1

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from tests.pipelines.support import CONFIG, config_with, make_run, questions_file
 from tests.support.bundle_rows import sample_documents
 from tests.support.kg_worlds import chain_to, fact, node
-from trailforge.pipelines.intake import INVALID_ROWS, refuse_other_run, take_in_documents, write_settings
-from trailforge.pipelines.mcts_trajectories import take_in
+from trailforge.generators.mcts_trajectories.work import take_in
+from trailforge.pipelines.runs.intake import INVALID_ROWS, refuse_other_run, take_in_documents, write_settings
+from trailforge.pipelines.runs.verify import verify_run
 from trailforge.pipelines.sources import refused as module
 from trailforge.pipelines.sources.refused import FIELDS, PATTERN_REASON, REASON, Refusals, is_match, refused
-from trailforge.pipelines.verify import verify_run
 from trailforge.retrieval import RetrievalConfig
 from trailforge.schemas import (
     InvalidInput,

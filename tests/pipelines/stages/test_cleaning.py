@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from tests.pipelines.support import IN_PROCESS
 from tests.support.files import contents
-from trailforge.pipelines.accounting import add_up, check_balance
-from trailforge.pipelines.bundling.content import ContentConfig, judge_content
-from trailforge.pipelines.bundling.duplicates import (
+from trailforge.generators.document_bundles.bundling.content import ContentConfig, judge_content
+from trailforge.generators.document_bundles.bundling.duplicates import (
     DuplicateConfig,
     exact_duplicates,
     exact_key,
@@ -26,9 +25,10 @@ from trailforge.pipelines.bundling.duplicates import (
     order_of,
     signature,
 )
-from trailforge.pipelines.bundling.normalise import line_keys, normalise_document, repeated_lines
-from trailforge.pipelines.shards import Shard, read_receipt, receipt_path
-from trailforge.pipelines.stages.cleaning import clean, next_shards
+from trailforge.generators.document_bundles.bundling.normalise import line_keys, normalise_document, repeated_lines
+from trailforge.generators.document_bundles.stages.cleaning import clean, next_shards
+from trailforge.pipelines.engine.shards import Shard, read_receipt, receipt_path
+from trailforge.pipelines.runs.accounting import add_up, check_balance
 from trailforge.schemas import InvalidInput, RejectedRow, SourceDocument, from_dict, read_rows, write_parquet
 
 CONTENT = ContentConfig(min_words=20, min_characters=50)

@@ -12,14 +12,14 @@ import pytest
 
 from tests.pipelines.support import IN_PROCESS
 from tests.support.bundle_rows import INSTRUMENT, ISLAND, QUESTIONS, sample_documents
-from trailforge.generators.r_search_episodes import EpisodeConfig, EpisodeContext
+from trailforge.generators.document_bundles.config import BundleRunConfig
+from trailforge.generators.document_bundles.episodes import EpisodeConfig, EpisodeContext
+from trailforge.generators.document_bundles.stages.episodes import SFT, TABLE, EpisodeWork, episode_of
 from trailforge.inference import ModelClient, Request
 from trailforge.inference.scripted import ScriptedModel, prompt_text
-from trailforge.pipelines.accounting import check_balance
-from trailforge.pipelines.bundles_config import BundleRunConfig
-from trailforge.pipelines.shards import ItemResult, Shard, read_receipt, run_pipeline
-from trailforge.pipelines.stages.episodes import SFT, TABLE, EpisodeWork, episode_of
-from trailforge.pipelines.stages.model_work import ModelWork
+from trailforge.pipelines.engine.model_work import ModelWork
+from trailforge.pipelines.engine.shards import ItemResult, Shard, read_receipt, run_pipeline
+from trailforge.pipelines.runs.accounting import check_balance
 from trailforge.protocols.r_search import USER_SUFFIX
 from trailforge.retrieval import Tools, local_tools
 from trailforge.schemas import (

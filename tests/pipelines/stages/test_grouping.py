@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from tests.pipelines.support import IN_PROCESS
 from tests.support.files import contents
-from trailforge.pipelines.accounting import check_balance
-from trailforge.pipelines.bundling.clustering import bundle_documents
-from trailforge.pipelines.bundling.config import BundleConfig
-from trailforge.pipelines.shards import Receipt, Shard, read_receipt
-from trailforge.pipelines.stages import grouping
-from trailforge.pipelines.stages.grouping import group, only_shard
+from trailforge.generators.document_bundles.bundling.clustering import bundle_documents
+from trailforge.generators.document_bundles.bundling.config import BundleConfig
+from trailforge.generators.document_bundles.stages import grouping
+from trailforge.generators.document_bundles.stages.grouping import group, only_shard
+from trailforge.pipelines.engine.shards import Receipt, Shard, read_receipt
+from trailforge.pipelines.runs.accounting import check_balance
 from trailforge.schemas import (
     Bundle,
     BundleInput,

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.support.bundle_drafts import ITEM, SOUND, context, hop, script
+from trailforge.generators.document_bundles.config import BundleRunConfig
+from trailforge.generators.document_bundles.stages.questions import TABLE, questions_of
 from trailforge.inference import Meter, Reply, Request
 from trailforge.inference.scripted import ScriptedModel
-from trailforge.pipelines.accounting import check_balance
-from trailforge.pipelines.bundles_config import BundleRunConfig
-from trailforge.pipelines.shards import ItemResult
-from trailforge.pipelines.stages.questions import TABLE, questions_of
+from trailforge.pipelines.engine.shards import ItemResult
+from trailforge.pipelines.runs.accounting import check_balance
 from trailforge.schemas import BundleQuestion, MalformedReply, RejectedRow, from_dict
 
 CONFIG = BundleRunConfig()

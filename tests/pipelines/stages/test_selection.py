@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 
 from tests.filters.bundles.support import question
 from tests.support.files import contents
-from trailforge.pipelines.accounting import check_balance
-from trailforge.pipelines.bundles_config import BundleOutputConfig, BundleRunConfig, SelectionConfig
-from trailforge.pipelines.curriculum import in_order
-from trailforge.pipelines.shards import Shard, read_receipt
-from trailforge.pipelines.stages import selection
-from trailforge.pipelines.stages.selection import only_shard, select, sift
+from trailforge.generators.document_bundles.config import BundleOutputConfig, BundleRunConfig, SelectionConfig
+from trailforge.generators.document_bundles.stages import selection
+from trailforge.generators.document_bundles.stages.selection import in_order, only_shard, select, sift
+from trailforge.pipelines.engine.shards import Shard, read_receipt
+from trailforge.pipelines.runs.accounting import check_balance
 from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import (
     BundleHop,

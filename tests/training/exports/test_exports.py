@@ -25,8 +25,8 @@ from trailforge.training.config import Scheduler, load_train_preset
 from trailforge.training.exports import TRAINERS, export
 from trailforge.training.exports.common import TEMPLATE, unsaid
 from trailforge.training.masks import END, START, TRAINING_TEMPLATE, MaskedTokens, masked_tokens, ready, render
-from trailforge.training.sets import TrainingSet, open_set
-from trailforge.training.views import ViewConfig, make_training_set
+from trailforge.training.sets import ViewConfig, make_training_set
+from trailforge.training.sets.files import TrainingSet, open_set
 
 TOKENIZER: Any = tiny_tokenizer()
 ready(TOKENIZER)

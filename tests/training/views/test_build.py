@@ -28,11 +28,11 @@ from trailforge.schemas import (
 )
 from trailforge.training.agents import GRAMMARS
 from trailforge.training.masks import masked_tokens, ready
-from trailforge.training.sets import TrainingSet, open_set
-from trailforge.training.views import Share, ViewConfig, loss_spans, make_training_set
-from trailforge.training.views.build import check
-from trailforge.training.views.config import TextProtocol
-from trailforge.training.views.order import question_key
+from trailforge.training.sets import Share, ViewConfig, loss_spans, make_training_set
+from trailforge.training.sets.build import check
+from trailforge.training.sets.config import TextProtocol
+from trailforge.training.sets.files import TrainingSet, open_set
+from trailforge.training.sets.order import question_key
 
 ASKED = [made.question(number, hops=2 + number % 3) for number in range(10)]
 HALF = ViewConfig(validation_share=0.5)

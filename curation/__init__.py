@@ -1,0 +1,1 @@
+"""What people decide on rows: log, rulings, fixes, and the run they are applied to."""

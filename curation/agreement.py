@@ -1,0 +1,82 @@
+"""How far people agree with each other, and with the filters, on whether a row is to be kept."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from trailforge.curation.decisions import Stance
+
+REJECTED = "rejected"
+"""The table of the rows that filters rejected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairAgreement:
+    """Two people on the rows that both decided on."""
+
+    people: tuple[str, str]
+    rows: int
+    same: int
+    kappa: float | None
+    """Cohen's kappa: agreement beyond what their shares of rejections would give by chance, 1 at most.
+
+    None where chance alone agrees always: both keep everything, or both reject everything.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterAgreement:
+    """One person on the rows that the filters judged."""
+
+    who: str
+    accepted: int
+    """Rows that the filters had accepted and the person decided on."""
+    accepted_too: int
+    rejected: int
+    """Rows that the filters had rejected and the person decided on."""
+    rejected_too: int
+
+
+def between_people(stances: Iterable[Stance]) -> list[PairAgreement]:
+    """Every two people with a row in common, by their names."""
+    of_person: dict[str, dict[tuple[str, str], bool]] = defaultdict(dict)
+    for each in stances:
+        of_person[each.who][each.table, each.uid] = each.is_kept
+    found = []
+    for one, other in combinations(sorted(of_person), 2):
+        common = sorted(of_person[one].keys() & of_person[other].keys())
+        if common:
+            kept = [(of_person[one][row], of_person[other][row]) for row in common]
+            same = sum(a == b for a, b in kept)
+            found.append(PairAgreement(people=(one, other), rows=len(kept), same=same, kappa=_kappa(kept)))
+    return found
+
+
+def with_filters(stances: Iterable[Stance]) -> list[FilterAgreement]:
+    """Each person, by name, on rows of the tables, which the filters accepted, and on those of `rejected/`."""
+    counts: dict[str, Counter[tuple[bool, bool]]] = defaultdict(Counter)
+    for each in stances:
+        counts[each.who][each.table != REJECTED, each.is_kept] += 1
+    return [
+        FilterAgreement(
+            who=who,
+            accepted=count[True, True] + count[True, False],
+            accepted_too=count[True, True],
+            rejected=count[False, True] + count[False, False],
+            rejected_too=count[False, False],
+        )
+        for who, count in sorted(counts.items())
+    ]
+
+
+def _kappa(kept: Sequence[tuple[bool, bool]]) -> float | None:
+    """Of two people's answers row by row."""
+    total = len(kept)
+    ones, others = sum(a for a, _ in kept), sum(b for _, b in kept)
+    by_chance = ones * others + (total - ones) * (total - others)  # in parts of total²
+    if by_chance == total * total:
+        return None
+    return (sum(a == b for a, b in kept) * total - by_chance) / (total * total - by_chance)

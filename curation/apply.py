@@ -1,0 +1,243 @@
+"""A finished run and what people decided on its rows -> the curated data set, a run's folder of its own.
+
+It has the tables of the run without what was rejected and with what was fixed, `curated/`, which tells all changes,
+one more stage in its books, and the same inputs and receipts but for that. So whatever reads a run reads it, and
+`pipelines.verify` holds it against the run that it was made of. The same run and rulings give the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from trailforge.curation import rows
+from trailforge.curation.rows import NAME, SFT, STAGE, TABLE, Curator, products_of
+
+from trailforge.generators.kg_questions import select
+from trailforge.inference import Usage
+from trailforge.pipelines.dataset import Dataset
+from trailforge.pipelines.datasets import CURATION, dataset_of, is_curated
+from trailforge.pipelines.engine.files import LOCK, exclusive, output_errors, write_atomically, write_text
+from trailforge.pipelines.engine.shards import Receipt, file_entry, write_receipt, write_table
+from trailforge.pipelines.runs.accounting import check_balance, stage
+from trailforge.pipelines.runs.finish import finished_run, manifest_of, write_end
+from trailforge.pipelines.runs.intake import SETTINGS, Settings
+from trailforge.schemas import (
+    CuratedRow,
+    FileEntry,
+    InvalidInput,
+    KgQuestion,
+    Manifest,
+    OutputError,
+    RejectedRow,
+    Ruling,
+    SftRow,
+    StageCount,
+    read_parquet,
+    read_rows,
+    to_dict,
+)
+
+_STAGED = ".{name}.curating"
+
+
+def apply(folder: Path, out: Path, rulings: Sequence[Ruling], log: FileEntry) -> Manifest:
+    """Write the curated data set of a finished run to `out`, which must not exist or be empty.
+
+    `rulings` are on rows of this run; `log` is the file they come from. Until all is written nothing stands at `out`.
+    Raises `InvalidInput` for a run that is not finished or curated already, for rulings that say nothing, that people
+    cannot make, or that are on rows that are not there; `OutputError` when something is in the way.
+    """
+    manifest, settings = _finished(folder)
+    if not any(ruling.table != "rejected" for ruling in rulings):
+        raise InvalidInput("nobody decided on a row of this run", file=log.path)
+    with output_errors(out):
+        if out.exists() and any(out.iterdir()):
+            raise OutputError(f"{out} is not empty; give another --out")
+    staged = out.parent / _STAGED.format(name=out.name)
+    if staged.is_symlink() or (staged.is_dir() and any(staged.iterdir()) and not (staged / LOCK).exists()):
+        raise OutputError(f"{staged} is in the way, and no killed `curate apply` left it; move it away")
+    with exclusive(staged):
+        try:
+            _clear(staged)
+            made = _Curation(folder, staged, manifest, settings, Curator(settings.dataset, rulings)).make(log)
+            with output_errors(out):
+                os.replace(staged, out)
+        except BaseException:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+    return made
+
+
+class _Curation:
+    """The making of one curated data set, table by table."""
+
+    def __init__(self, folder: Path, out: Path, manifest: Manifest, settings: Settings, curator: Curator) -> None:
+        self._folder, self._out, self._manifest, self._settings = folder, out, manifest, settings
+        self._curator = curator
+        self._products = products_of(settings.dataset)
+        self._files: dict[str, FileEntry | None] = {}
+        """By path in the run: the file as it is now, None when no row is left. Where no row changes, it is copied."""
+        self._changes: list[CuratedRow] = [*curator.sources]
+        self._left = 0
+
+    def make(self, log: FileEntry) -> Manifest:
+        self._write_products()
+        self._write_rest()
+        settings, dataset = self._settle(log)
+        self._write_receipts(dataset_of(self._settings))
+        manifest = manifest_of(self._out, settings, dataset, seconds=self._manifest.seconds)
+        check_balance(manifest.stages)
+        card = dataset.card(self._out, manifest, settings)
+        return write_end(self._out, manifest, dataset, card + _section(self._settings.run_id, self._changes))
+
+    def _write_products(self) -> None:
+        for table, product in self._products.items():
+            for entry in self._entries(table):
+                rows, name = read_rows([self._folder / entry.path], product.record), Path(entry.path)
+                kept: list[Any] = []
+                changes: list[CuratedRow] = []
+                for row, change in self._curator.curate(table, name.name, rows):
+                    kept += [] if row is None else [row]
+                    changes += [] if change is None else [change]
+                if any(change.action != "accept" for change in changes):
+                    self._files[entry.path] = write_table(self._out, table, name.stem, product.record, kept)
+                self._changes += changes
+                self._left += len(kept)
+        self._curator.check_all_found()
+
+    def _write_rest(self) -> None:
+        """SFT rows and the questions as JSON Lines follow from the products; all else stays as it is."""
+        for entry in self._manifest.files:
+            table = entry.path.split("/")[0]
+            if entry.path in self._files:
+                continue
+            if table == SFT:
+                self._files[entry.path] = self._sft(entry)
+            elif entry.path == select.JSONL:
+                self._files[entry.path] = self._lines()
+            else:
+                _copy(self._folder / entry.path, self._out / entry.path)
+                self._files[entry.path] = entry
+        for path in sorted((self._folder / "plots").glob("*.png")):
+            _copy(path, self._out / "plots" / path.name)
+
+    def _sft(self, entry: FileEntry) -> FileEntry | None:
+        """Of the product whose rows are conversations: `episodes` of bundles, else the one that the data set is for."""
+        config = dataset_of(self._settings).configuration(self._settings)
+        per_turn = getattr(config.output, "per_turn_rows", False)
+        table = "episodes" if "episodes" in self._products else self._settings.dataset
+        rows = self._curator.sft(read_parquet(self._folder / entry.path, SftRow), table, per_turn=per_turn)
+        return write_table(self._out, SFT, Path(entry.path).stem, SftRow, list(rows))
+
+    def _lines(self) -> FileEntry | None:
+        rows = list(read_rows(sorted((self._out / select.TABLE).glob("part-*.parquet")), KgQuestion))
+        if not rows:
+            return None
+        path = self._out / select.JSONL
+        write_text(path, "".join(map(select.line_of, rows)))
+        return file_entry(self._out, path, len(rows))
+
+    def _settle(self, log: FileEntry) -> tuple[Settings, Dataset]:
+        """`run.json` with `curated/`, under a run id of its own, and the receipt of the stage."""
+        entry = write_table(self._out, TABLE, NAME, CuratedRow, self._changes)
+        assert entry is not None  # there is a ruling on a row that was found, or on a source
+        told = json.dumps([self._settings.run_id, *map(to_dict, self._changes)], sort_keys=True)
+        settings = replace(
+            self._settings,
+            run_id=f"{self._settings.dataset}-{hashlib.sha256(told.encode()).hexdigest()[:12]}",
+            sources=(*self._settings.sources, log),
+            files=(*self._now(self._settings.files), entry),
+        )
+        write_text(self._out / SETTINGS, json.dumps(to_dict(settings), indent=1))
+        rejected = rows.rejected_rows(self._changes)
+        gone = write_table(self._out, "rejected", NAME, RejectedRow, rejected)
+        write_receipt(
+            self._out,
+            Receipt(
+                shard=CURATION,
+                files=(gone,) if gone else (),
+                stages=(_books(self._left, [row.reason for row in rejected]),),
+                usage=Usage(),
+            ),
+        )
+        return settings, dataset_of(settings)
+
+    def _write_receipts(self, dataset: Dataset) -> None:
+        """The run's own, with the files as they are now."""
+        for receipt in dataset.receipts(self._folder, self._settings):
+            write_receipt(self._out, replace(receipt, files=self._now(receipt.files)))
+
+    def _entries(self, table: str) -> Iterator[FileEntry]:
+        return (entry for entry in self._manifest.files if entry.path.startswith(f"{table}/"))
+
+    def _now(self, entries: Iterable[FileEntry]) -> tuple[FileEntry, ...]:
+        """Files of the run as they are in the curated data set, without those of which no row is left."""
+        now = (self._files[entry.path] for entry in entries)
+        return tuple(entry for entry in now if entry is not None)
+
+
+def _finished(folder: Path) -> tuple[Manifest, Settings]:
+    manifest, settings = finished_run(folder)
+    if is_curated(settings):
+        raise InvalidInput("is a curated data set; decide on rows of the run that it was made of", file=folder)
+    return manifest, settings
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a killed process left there."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink()
+
+
+def _copy(source: Path, target: Path) -> None:
+    if not source.is_file():
+        raise InvalidInput("missing; `trailforge verify` tells more", file=source)
+    write_atomically(target, lambda temporary: _copy_bytes(source, temporary))
+
+
+def _copy_bytes(source: Path, target: Path) -> None:
+    with open(source, "rb") as reading, open(target, "wb") as writing:
+        shutil.copyfileobj(reading, writing, 1 << 20)
+
+
+def _books(left: int, reasons: Sequence[str]) -> StageCount:
+    return stage(STAGE, inputs=left + len(reasons), accepted=left, rejected=reasons)
+
+
+def _section(run_id: str, changes: Iterable[CuratedRow]) -> str:
+    """Of the card."""
+    counts: dict[str, int] = {}
+    people: set[str] = set()
+    for row in changes:
+        counts[row.action] = counts.get(row.action, 0) + 1
+        people.update(row.who)
+    names: Mapping[str, str] = {
+        "accept": "accepted as they are",
+        "fix": "fixed",
+        "reject": "rejected",
+        "follow": "gone with these, since they were made of them",
+    }
+    lines = [f"| {text} | {counts[name]} |" for name, text in names.items() if name in counts]
+    return "\n".join(
+        [
+            "\n## Curation\n",
+            f"Made of the run `{run_id}` by {len(people)} curator{'s' if len(people) != 1 else ''}; `{TABLE}` tells",
+            "each decision. A fixed row has a uid of its own. Its conversation, gold answer and rewards agree;",
+            "figures of its search are those of the row that it is derived from; scores that a model or other rows",
+            "gave to another wording are left out.\n",
+            "| rows | count |",
+            "|---|---:|",
+            *lines,
+            "",
+        ]
+    )

@@ -1,0 +1,260 @@
+"""What people decided on the rows of a run: an append-only log beside its tables, and what holds when all are heard.
+
+The log is `curation/decisions.jsonl`, one `Decision` a line. Several processes may append; a line that a killed one
+left half-written is passed over, and the next append removes it.
+
+What holds for a row: each person's latest word counts, comments aside. A fix says that the row is good once it is
+fixed; fixes of different fields add up; an acceptance keeps one's earlier fixes, a rejection takes them back. Who
+withdraws has decided nothing on the row, as if never heard. One rejection outweighs all acceptances. Of two values for
+one field the later one holds, and a field is also what it is a part of: a later fix of `messages` replaces one of
+`messages.2.content`, a later fix of the part changes the whole. Where people differ, that is a conflict and is listed.
+The order of the lines of different people does not matter, nor does a line that comes twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from trailforge.curation.log import append_records, read_records
+
+from trailforge.schemas import (
+    DECISIONS_LOG,
+    Decision,
+    Fix,
+    InvalidInput,
+    Ruling,
+    RulingAction,
+    parse_json,
+    source_field,
+)
+
+LOG = DECISIONS_LOG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stance:
+    """What one person holds of one row."""
+
+    table: str
+    uid: str
+    who: str
+    when: str
+    """Of the latest word."""
+    action: RulingAction
+    reason: str
+    fixes: tuple[Fix, ...]
+    """By field, the whole before its parts; none where the row is rejected."""
+    source_id: str
+
+    @property
+    def is_kept(self) -> bool:
+        """Would this person keep the row, fixed or as it is?"""
+        return self.action != "reject"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """A row on which people differ."""
+
+    table: str
+    uid: str
+    field: str
+    """For which they have different values; empty when some accept the row and others reject it."""
+    sides: tuple[tuple[str, str], ...]
+    """Who, and `accept`, `reject`, `fix` or the value as JSON; by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """What holds for each row, by table and uid, and where people differ."""
+
+    rulings: tuple[Ruling, ...]
+    conflicts: tuple[Conflict, ...]
+
+
+def now() -> str:
+    """For `Decision.when`."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+
+
+def append(folder: Path, decisions: Sequence[Decision]) -> None:
+    """Write decisions to the log of a run's folder and bring them to disk, all or none.
+
+    Raises `InvalidInput` for a decision that says too little, `OutputError` when the log cannot be written.
+    """
+    append_records(folder / LOG, [checked(each) for each in decisions])
+
+
+def read_decisions(path: Path, check: Callable[[Decision], Decision] | None = None) -> list[Decision]:
+    """The decisions of a log, in its order; none where there is no such file.
+
+    The file is a log or the folder of a run. Raises `InvalidInput` naming the line that is no decision, or that `check`
+    refuses; only the last one may be half-written.
+    """
+    return read_records(path / LOG if path.is_dir() else path, Decision, check or checked)
+
+
+def take_in(folder: Path, run_id: str, logs: Sequence[Path]) -> tuple[list[Decision], int]:
+    """Write to a run's log what other logs say of the run and it does not yet; this, and how much was on other runs.
+
+    Each of `logs` is a log or the folder of a run. Raises `InvalidInput` as `read_decisions`, and for what is not
+    there; then nothing is written.
+    """
+    known, new, others = set(read_decisions(folder)), list[Decision](), 0
+    for path in logs:
+        if not path.exists():
+            raise InvalidInput("no such file or folder", file=path)
+        for each in read_decisions(path):
+            if each.run_id != run_id:
+                others += 1
+            elif each not in known:
+                known.add(each)
+                new.append(each)
+    if new:
+        append(folder, new)
+    return new, others
+
+
+def standing(decisions: Iterable[Decision]) -> list[Stance]:
+    """The latest word of each person on each row, by table, uid and name.
+
+    Comments are no such word, and who withdrew theirs has none.
+    """
+    words: dict[tuple[str, str, str], list[Decision]] = defaultdict(list)
+    for each in sorted(decisions, key=lambda each: each.when):
+        if each.action == "withdraw":
+            words[each.table, each.uid, each.who].clear()
+        elif each.action != "comment":
+            words[each.table, each.uid, each.who].append(each)
+    return [_stance(words[key]) for key in sorted(words) if words[key]]
+
+
+def merged(decisions: Iterable[Decision]) -> Merged:
+    """What holds for each row that somebody decided on; see the module's rules."""
+    of_row: dict[tuple[str, str], list[Stance]] = defaultdict(list)
+    for stance in standing(decisions):
+        of_row[stance.table, stance.uid].append(stance)
+    rulings = tuple(_ruling(stances) for stances in of_row.values())
+    return Merged(rulings=rulings, conflicts=tuple(c for stances in of_row.values() for c in _conflicts(stances)))
+
+
+def of_run(decisions: Iterable[Decision], run_id: str) -> list[Decision]:
+    """Those on the rows of this run: another run may have been in the folder before."""
+    return [each for each in decisions if each.run_id == run_id]
+
+
+def checked(decision: Decision) -> Decision:
+    """The decision, when it says all that it has to. Raises `InvalidInput` when it does not."""
+    missing = [name for name in ("who", "uid", "table", "run_id") if not getattr(decision, name).strip()]
+    needs = {"reject": "reason", "fix": "field", "comment": "comment"}.get(decision.action)
+    if needs and not getattr(decision, needs).strip():
+        missing.append(needs)
+    if missing:
+        raise InvalidInput("must not be empty", field=missing[0])
+    if decision.action == "fix":
+        try:
+            value = parse_json(decision.value)
+        except ValueError as error:
+            raise InvalidInput(f"not valid JSON ({error})", field=decision.field) from error
+        if isinstance(value, str) and not value.strip():
+            raise InvalidInput("must not be empty", field=decision.field)
+    return decision
+
+
+def source_of(table: str, row: Mapping[str, Any]) -> str:
+    """For `Decision.source_id`: the question, document or path that a row was made of, where that is one.
+
+    Raises `InvalidInput` for a table that is not known.
+    """
+    field, at = source_field(table), row
+    for step in field.split(".") if field else ():
+        at = at[step]
+    return at if isinstance(at, str) else ""
+
+
+def _stance(words: Sequence[Decision]) -> Stance:
+    """Of one person's words on one row, in the order of time."""
+    last = words[-1]
+    fixes: list[Fix] = []
+    for word in words:
+        if word.action == "fix":
+            fixes.append(Fix(field=word.field, value=word.value, who=word.who, when=word.when))
+        elif word.action == "reject":
+            fixes.clear()
+    action: RulingAction = "reject" if last.action == "reject" else "fix" if fixes else "accept"
+    return Stance(
+        table=last.table,
+        uid=last.uid,
+        who=last.who,
+        when=last.when,
+        action=action,
+        reason=last.reason if action == "reject" else "",
+        fixes=_holding(fixes),
+        source_id=last.source_id,
+    )
+
+
+def _ruling(stances: Sequence[Stance]) -> Ruling:
+    """What holds for one row."""
+    in_time = sorted(stances, key=lambda each: (each.when, each.who))
+    against = [each for each in in_time if not each.is_kept]
+    said = sorted((fix for each in stances for fix in each.fixes), key=lambda fix: (fix.when, fix.who))
+    fixes = () if against else _holding(said)
+    return Ruling(
+        table=stances[0].table,
+        uid=stances[0].uid,
+        action="reject" if against else "fix" if fixes else "accept",
+        reason=against[0].reason if against else "",
+        detail="; ".join(f"{each.who}: {each.reason}" for each in against),
+        fixes=fixes,
+        who=tuple(sorted(each.who for each in stances)),
+        source_id=max(each.source_id for each in stances),
+    )
+
+
+def _holding(fixes: Iterable[Fix]) -> tuple[Fix, ...]:
+    """Of fixes in the order of time those that later ones leave, by field: the whole before its parts."""
+    held: dict[str, Fix] = {}
+    for fix in fixes:
+        held = {field: each for field, each in held.items() if not _is_in(field, fix.field)} | {fix.field: fix}
+    return tuple(held[field] for field in sorted(held, key=lambda field: field.split(".")))
+
+
+def _conflicts(stances: Sequence[Stance]) -> Iterator[Conflict]:
+    """Where those who decided on one row differ."""
+    table, uid = stances[0].table, stances[0].uid
+    if len({each.is_kept for each in stances}) > 1:
+        yield Conflict(table=table, uid=uid, field="", sides=tuple((each.who, each.action) for each in stances))
+    for field in sorted({fix.field for each in stances for fix in each.fixes}):
+        values = [(each.who, value) for each in stances for value in _wanted(each, field)]
+        if len({json.dumps(json.loads(value), sort_keys=True) for _, value in values}) > 1:
+            yield Conflict(table=table, uid=uid, field=field, sides=tuple(values))
+
+
+def _wanted(stance: Stance, field: str) -> list[str]:
+    """What somebody's fix of a field, or else of the nearest thing that it is a part of, makes of it, as JSON.
+
+    None without such a fix. Where the fixed thing has no such part, `null`.
+    """
+    around = [fix for fix in stance.fixes if _is_in(field, fix.field)]
+    if not around:
+        return []
+    nearest = max(around, key=lambda fix: len(fix.field))
+    if nearest.field == field:
+        return [nearest.value]
+    at = json.loads(nearest.value)
+    for step in field.removeprefix(f"{nearest.field}.").split("."):
+        at = {str(number): each for number, each in enumerate(at)} if isinstance(at, list) else at
+        at = at.get(step) if isinstance(at, dict) else None
+    return [json.dumps(at, ensure_ascii=False)]
+
+
+def _is_in(field: str, other: str) -> bool:
+    """Is a field another one, or a part of it?"""
+    return f"{field}.".startswith(f"{other}.")

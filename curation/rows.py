@@ -1,0 +1,374 @@
+"""What becomes of rows that people decided on: pure, from rulings and rows to rows.
+
+A rejected row goes, and a fixed row is another row: it gets a uid of its own and `curated/` says what it is derived
+from. What was made of a row that is not there any more goes with it: SFT rows silently, as they hold nothing that
+their trajectory does not, all others into `rejected/`. A rejected question goes too, as training sets take the
+questions of a run. Documents, bundles and paths are *sources*: they stay, and what was made of a rejected one goes.
+
+`Undo` gives the tables back as the run made them, which is how a curated data set is verified.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from trailforge.curation import fixes
+
+from trailforge.generators.textualize import sft_rows
+from trailforge.schemas import (
+    AppliedFix,
+    BundleQuestion,
+    ContrastivePair,
+    CuratedRow,
+    Fix,
+    InvalidInput,
+    KgQuestion,
+    KgTrajectory,
+    Question,
+    RejectedRow,
+    Ruling,
+    SearchEpisode,
+    SftRow,
+    Trajectory,
+    from_dict,
+    read_rows,
+    to_dict,
+)
+
+STAGE = "curate"
+TABLE = "curated"
+NAME = "part-curation"
+"""Of its files in `curated/` and `rejected/`."""
+SFT = "sft"
+_OF = {"reject": "of_rejected_row", "follow": "of_rejected_row", "fix": "of_fixed_row"}
+"""Reason of what goes with a row, by what became of that."""
+
+Place = tuple[str, str]
+"""A table, and the uid of one of its rows."""
+
+
+def _no_refit(row: Any, old: Any) -> Any:
+    return row
+
+
+def _no_sft(row: Any, per_turn: bool) -> list[SftRow]:
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """A table of what a run is for: people decide on its rows, and its rows can go."""
+
+    record: type
+    made_of: Callable[[Any], tuple[Place, ...]]
+    """Sources and rows of other products without which a row makes no sense."""
+    fixable: tuple[str, ...] = ()
+    """Fields that a person may set: those from which no figure follows that only the run can measure again."""
+    refit: Callable[[Any, Any], Any] = _no_refit
+    """The row with its fixes, and as the run made it -> with what follows; see `fixes`."""
+    sft: Callable[[Any, bool], list[SftRow]] = _no_sft
+    """SFT rows of a fixed row; with those of single turns or without."""
+
+
+_SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "mcts_trajectories": (),
+        "kg_trajectories": (),
+        "kg_questions": ("inputs",),
+        "document_bundles": ("inputs", "bundles"),
+    }
+)
+_QUESTIONS = Product(record=Question, made_of=lambda row: ())
+_PRODUCTS: Mapping[str, Mapping[str, Product]] = MappingProxyType(
+    {
+        "mcts_trajectories": {
+            "inputs": _QUESTIONS,
+            "mcts_trajectories": Product(
+                record=Trajectory,
+                made_of=lambda row: (("inputs", row.question_id),),
+                fixable=("question", "answer", "answer_aliases", "final_answer", "messages"),
+                refit=fixes.trajectory,
+                sft=lambda row, per_turn: sft_rows(row, per_turn=per_turn),
+            ),
+        },
+        "kg_trajectories": {
+            "inputs": _QUESTIONS,
+            "kg_trajectories": Product(record=KgTrajectory, made_of=lambda row: (("inputs", row.question_id),)),
+            "pairs": Product(record=ContrastivePair, made_of=lambda row: (("kg_trajectories", row.good_uid),)),
+        },
+        "kg_questions": {
+            "kg_questions": Product(
+                record=KgQuestion,
+                made_of=lambda row: (("inputs", row.chain.id),),
+                fixable=("question", "answer_aliases", "decomposition"),
+                refit=fixes.kg_question,
+            )
+        },
+        "document_bundles": {
+            "bundle_questions": Product(
+                record=BundleQuestion,
+                made_of=lambda row: (
+                    ("bundles", row.bundle_id),
+                    *(("inputs", hop.document_id) for hop in row.hops),
+                ),
+                fixable=("question", "answer", "options", "correct_options"),
+                refit=fixes.bundle_question,
+            ),
+            "episodes": Product(record=SearchEpisode, made_of=lambda row: (("bundle_questions", row.question_id),)),
+        },
+    }
+)
+
+
+def products_of(dataset: str) -> Mapping[str, Product]:
+    """Tables of a data set that lose rows, each after those that its rows are made of."""
+    return _PRODUCTS[dataset]
+
+
+def decidable(dataset: str) -> tuple[str, ...]:
+    """Tables on whose rows people decide: products, sources, and what filters rejected, to tell of filters that err."""
+    return (*_PRODUCTS[dataset], *_SOURCES[dataset], "rejected")
+
+
+def check_row(dataset: str, row: Mapping[str, Any], ruling: Ruling) -> None:
+    """Raises `InvalidInput` when people cannot decide this, or when a fix leaves no valid row of this one."""
+    for field in [fix.field for fix in ruling.fixes] or [""]:
+        check_ruling(dataset, ruling.table, ruling.action, field)
+    if ruling.action == "fix":
+        product = _PRODUCTS[dataset][ruling.table]
+        fixed(from_dict(product.record, dict(row)), ruling, product)
+
+
+def check_ruling(dataset: str, table: str, action: str, field: str = "") -> None:
+    """Raises `InvalidInput` when people cannot do this to the rows of a table."""
+    products = _PRODUCTS[dataset]
+    if table == "rejected":
+        if action == "fix":
+            raise InvalidInput("a rejected row is in no data set, so nothing of it can be fixed", field=field)
+    elif table in _SOURCES[dataset]:
+        if action == "fix":
+            raise InvalidInput(f"rows of {table} cannot be fixed: rows were made of them; reject it", field=field)
+    elif table not in products:
+        known = ", ".join(decidable(dataset))
+        raise InvalidInput(f"rows of {table!r} follow from others; decide on {known}")
+    elif action == "fix" and field.split(".")[0] not in products[table].fixable:
+        fixable = ", ".join(products[table].fixable) or "none; reject the row"
+        raise InvalidInput(f"cannot be fixed; of {table} can be: {fixable}", field=field)
+
+
+def uid_of(row: Any) -> str:
+    """Of a row that people decide on: inputs have an id."""
+    return row.id if isinstance(row, Question) else row.uid
+
+
+def fixed(row: Any, ruling: Ruling, product: Product) -> tuple[Any, tuple[AppliedFix, ...]]:
+    """The row that is derived from one by its fixes, and what stood there. Raises `InvalidInput` for a bad fix."""
+    content, applied = to_dict(row), []
+    for fix in ruling.fixes:
+        old = _put(content, fix.field, json.loads(fix.value))
+        applied.append(AppliedFix(field=fix.field, old_value=_json(old), new_value=fix.value, who=fix.who))
+    text = _json([[fix.field, json.loads(fix.value)] for fix in ruling.fixes])
+    content["uid"] = hashlib.sha256(f"{row.uid}\0{text}".encode()).hexdigest()[:16]
+    try:
+        return product.refit(from_dict(product.record, content), row), tuple(applied)
+    except InvalidInput as error:
+        problem = f"the fix of {row.uid} leaves no valid row: {error.problem}"
+        raise InvalidInput(problem, field=error.field) from error
+
+
+class Curator:
+    """Goes over the rows of products, parents first, and says what becomes of each."""
+
+    def __init__(self, dataset: str, rulings: Iterable[Ruling]) -> None:
+        """Raises `InvalidInput` for what people cannot decide. Rulings on `rejected/` change no row of the data set."""
+        self._products = _PRODUCTS[dataset]
+        self._rulings: dict[Place, Ruling] = {}
+        self._found: set[Place] = set()
+        self.sources: list[CuratedRow] = []
+        """Rulings on sources."""
+        self._changed: dict[Place, str] = {}  # what became of sources and rows that are not there any more
+        self._derived: dict[str, Any] = {}
+        for ruling in rulings:
+            for field in [fix.field for fix in ruling.fixes] or [""]:
+                check_ruling(dataset, ruling.table, ruling.action, field)
+            if ruling.table in _SOURCES[dataset]:
+                self.sources.append(_curated(ruling, file="", position=None))
+                if ruling.action == "reject":
+                    self._changed[ruling.table, ruling.uid] = "reject"
+            elif ruling.table != "rejected":
+                self._rulings[ruling.table, ruling.uid] = ruling
+
+    def curate(self, table: str, file: str, rows: Iterable[Any]) -> Iterator[tuple[Any | None, CuratedRow | None]]:
+        """For each row of a file what stands in its place, and the record of it when people decided on it."""
+        product = self._products[table]
+        for position, row in enumerate(rows):
+            uid = uid_of(row)
+            ruling = self._rulings.get((table, uid))
+            if ruling is not None:
+                self._found.add((table, uid))
+            lost = next((place for place in product.made_of(row) if place in self._changed), None)
+            if ruling is not None and ruling.action == "reject":
+                self._changed[table, uid] = "reject"
+                yield None, _curated(ruling, file=file, position=position, payload=_json(to_dict(row)))
+            elif lost is not None:
+                yield None, self._follow(table, row, lost, file, position)
+            elif ruling is None:
+                yield row, None
+            elif ruling.action == "fix":
+                derived, applied = fixed(row, ruling, product)
+                self._changed[table, uid], self._derived[uid] = "fix", derived
+                what = _curated(ruling, file=file, position=position, payload=_json(to_dict(row)))
+                yield derived, replace(what, new_uid=derived.uid, fixes=applied)
+            else:
+                yield row, _curated(ruling, file=file, position=position)
+
+    def sft(self, rows: Iterable[SftRow], table: str, *, per_turn: bool) -> Iterator[SftRow]:
+        """The SFT rows that stay; those of a fixed row are told anew, in the place of the first."""
+        told: set[str] = set()
+        for row in rows:
+            became = self._changed.get((table, row.trajectory_uid))
+            if became is None:
+                yield row
+            elif became == "fix" and row.trajectory_uid not in told:
+                told.add(row.trajectory_uid)
+                yield from self._products[table].sft(self._derived[row.trajectory_uid], per_turn)
+
+    def check_all_found(self) -> None:
+        """Raises `InvalidInput` when a ruling was on a row that did not come."""
+        for table, uid in sorted(self._rulings.keys() - self._found):
+            raise InvalidInput(f"a decision on row {uid} of {table}, which is not in this run")
+
+    def _follow(self, table: str, row: Any, lost: Place, file: str, position: int) -> CuratedRow:
+        became = self._changed[lost]
+        self._changed[table, uid_of(row)] = "follow"
+        return CuratedRow(
+            table=table,
+            uid=uid_of(row),
+            new_uid=None,
+            action="follow",
+            reason=_OF[became],
+            detail=f"made of {lost[1]} of {lost[0]}",
+            fixes=(),
+            who=(),
+            source_id="",
+            file=file,
+            position=position,
+            payload=_json(to_dict(row)),
+        )
+
+
+class Undo:
+    """Gives the rows of a curated data set as the run made them. Of a run without `curated/`, as they are."""
+
+    def __init__(self, folder: Path) -> None:
+        """Memory holds `curated/`."""
+        self.rows: list[CuratedRow] = list(read_rows(sorted((folder / TABLE).glob("part-*.parquet")), CuratedRow))
+        self._at: dict[tuple[str, str], dict[int, CuratedRow]] = defaultdict(dict)
+        for row in self.rows:
+            if row.position is not None and row.action != "accept":
+                self._at[row.table, row.file][row.position] = row
+
+    def original(self, table: str, file: str, record: type, standing: Iterator[Any]) -> Iterator[Any]:
+        """The rows that these stand for. Raises `InvalidInput` for a payload that is no row."""
+        changes = self._at.get((table, file), {})
+        last, position = max(changes, default=-1), 0
+        while True:
+            change = changes.get(position)
+            row = None if change is not None and change.new_uid is None else next(standing, None)
+            if change is not None:
+                yield _revived(record, change.payload)
+            elif row is not None:
+                yield row
+            elif position > last:
+                return
+            position += 1
+
+
+def rulings_of(rows: Iterable[CuratedRow]) -> list[Ruling]:
+    """What people had decided."""
+    return [
+        Ruling(
+            table=row.table,
+            uid=row.uid,
+            action=row.action,
+            reason=row.reason,
+            detail=row.detail,
+            fixes=tuple(Fix(field=fix.field, value=fix.new_value, who=fix.who) for fix in row.fixes),
+            who=row.who,
+            source_id=row.source_id,
+        )
+        for row in rows
+        if row.action != "follow"
+    ]
+
+
+def rejected_rows(rows: Sequence[CuratedRow]) -> list[RejectedRow]:
+    """What goes to `rejected/`."""
+    return [
+        RejectedRow(
+            uid=row.uid, stage=STAGE, reason=row.reason, score=0.0, detail=row.detail or row.reason, payload=row.payload
+        )
+        for row in rows
+        if is_gone(row)
+    ]
+
+
+def is_gone(row: CuratedRow) -> bool:
+    """Did the row leave its table?"""
+    return row.action in ("reject", "follow") and row.position is not None
+
+
+def _curated(ruling: Ruling, *, file: str, position: int | None, payload: str = "") -> CuratedRow:
+    return CuratedRow(
+        table=ruling.table,
+        uid=ruling.uid,
+        new_uid=None,
+        action=ruling.action,
+        reason=ruling.reason,
+        detail=ruling.detail,
+        fixes=(),
+        who=ruling.who,
+        source_id=ruling.source_id,
+        file=file,
+        position=position,
+        payload=payload,
+    )
+
+
+def _put(content: Any, path: str, value: Any) -> Any:
+    """Set a part of a row, `messages.3.content`; what stood there. Raises `InvalidInput` when there is no such part."""
+    *above, last = path.split(".")
+    try:
+        for step in above:
+            content = content[_number(step)] if isinstance(content, list) else content[step]
+        key: Any = _number(last) if isinstance(content, list) else last
+        old = content[key]
+        content[key] = value
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise InvalidInput("the row has no such field", field=path) from error
+    return old
+
+
+def _number(step: str) -> int:
+    """Of a part of a list. Raises `ValueError` for all that is not written as such: `-1`, `01`, `²`."""
+    if str(number := int(step)) != step or number < 0:
+        raise ValueError(step)
+    return number
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _revived(record: type, payload: str) -> Any:
+    try:
+        return from_dict(record, json.loads(payload))
+    except ValueError as error:
+        raise InvalidInput(f"the payload of a row is not valid JSON ({error})", file=TABLE) from error

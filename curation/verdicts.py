@@ -1,0 +1,112 @@
+"""What people said of finished runs, for the next run: the logs of `trailforge curate` to what is not made again."""
+
+from __future__ import annotations
+
+import glob
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from trailforge.curation.decisions import checked, merged, read_decisions
+from trailforge.curation.patterns import read_patterns, refused_patterns
+
+from trailforge.flows.nights.windows import VERDICTS
+from trailforge.pipelines.engine.files import output_errors, sha256_of, write_atomically
+from trailforge.pipelines.sources.refused import Refusals, refused
+from trailforge.schemas import (
+    DECISIONS_LOG,
+    PATTERNS_LOG,
+    Decision,
+    FileEntry,
+    InvalidInput,
+    PatternDecision,
+    source_field,
+)
+
+_LOGS = tuple(Path(log) for log in (DECISIONS_LOG, PATTERNS_LOG))
+_NAMES = tuple(log.name for log in _LOGS)
+
+
+def refusals(verdicts: Sequence[Path]) -> Refusals:
+    """What these logs, or the logs in these folders of runs, say together; each counts once.
+
+    Raises `InvalidInput` for what is no log, for a folder without, for a pattern that is no regular expression, and for
+    a word of which it is not known what it refuses.
+    """
+    decisions: list[Decision] = []
+    patterns: list[PatternDecision] = []
+    entries: list[FileEntry] = []
+    for path in dict.fromkeys(log for each in verdicts for log in _logs_in(each)):
+        digest = sha256_of(path)  # before it is read: what is appended meanwhile shows as another hash
+        words = read_decisions(path, _heard) if path.name == _NAMES[0] else read_patterns(path)
+        for word in words:
+            patterns += [word] if isinstance(word, PatternDecision) else []
+            decisions += [word] if isinstance(word, Decision) else []
+        entries.append(FileEntry(path=str(path), rows=len(words), sha256=digest))
+    return Refusals(
+        sources=refused(merged(decisions).rulings), patterns=refused_patterns(patterns), logs=tuple(entries)
+    )
+
+
+def copied(verdicts: Iterable[str], folder: Path) -> tuple[FileEntry, ...]:
+    """Copy the logs that names and patterns of files or folders stand for into `folder`, in place of what is there.
+
+    What the copies were made of; their hashes and numbers of words are the copies'. A name has to have a log, as for
+    `refusals`; a pattern may have none yet, and leaves out the copies of other windows. Raises `InvalidInput` for a log
+    that cannot be read.
+    """
+    logs = list(dict.fromkeys(log for each in verdicts for log in _logs_called(each)))
+    refusals(logs)
+    with output_errors(folder):
+        if folder.exists():
+            shutil.rmtree(folder)
+    for at, log in enumerate(logs):
+        write_atomically(folder / f"{at:06}" / log.name, partial(_copy, log))
+    origins = dict(zip(map(str, copies(folder)), map(str, logs), strict=True))
+    return tuple(replace(entry, path=origins[entry.path]) for entry in refusals(copies(folder)).logs)
+
+
+def copies(folder: Path) -> list[Path]:
+    """The logs that were copied into a folder, in order."""
+    return sorted(folder.glob("*/*.jsonl"))
+
+
+def awaits_curation(log: Path) -> bool:
+    """Whether `trailforge curate apply` can do something with a log of decisions; one that cannot be read waits."""
+    try:
+        return any(ruling.table != "rejected" for ruling in merged(read_decisions(log)).rulings)
+    except InvalidInput:
+        return True
+
+
+def _heard(decision: Decision) -> Decision:
+    """A decision on a table of which it is known what it refuses. Raises `InvalidInput` for others."""
+    source_field(decision.table)
+    return checked(decision)
+
+
+def _copy(log: Path, copy: Path) -> None:
+    shutil.copyfile(log, copy)
+
+
+def _logs_called(name: str) -> list[Path]:
+    if not glob.has_magic(name):
+        return _logs_in(Path(name))
+    found = [Path(path) for path in sorted(glob.glob(name, recursive=True))]
+    logs = [log for path in found for log in (path, *(path / log for log in _LOGS))]
+    return [log for log in logs if log.name in _NAMES and log.is_file() and log.parent.parent.name != VERDICTS]
+
+
+def _logs_in(path: Path) -> list[Path]:
+    if path.is_dir():
+        found = [path / log for log in _LOGS if (path / log).is_file()]
+        if not found:
+            raise InvalidInput(f"nobody decided anything on this run (no {' or '.join(map(str, _LOGS))})", file=path)
+        return found
+    if not path.is_file():
+        raise InvalidInput("no such file or folder", file=path, field="--verdicts")
+    if path.name not in _NAMES:
+        raise InvalidInput(f"expected the folder of a run, or its {' or '.join(_NAMES)}", file=path, field="--verdicts")
+    return [path]

@@ -1,0 +1,1 @@
+"""What belongs to nightly runs: windows, their questions, their status, bands, retention."""

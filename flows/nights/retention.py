@@ -1,0 +1,145 @@
+"""Which complete windows of a root are old enough to go, and their removal.
+
+Kept are the newest ones, windows that are not complete or in use, and what people put work into: a window with
+decisions of which a curated data set is still to be made, one with patterns, which later runs read where they are
+(`--verdicts`), and one that has files in it, or right below its runs, that no window has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from trailforge.curation.rows import TABLE as CURATED
+from trailforge.flows.nights.windows import DOCUMENTS, DONE, PLAN, QUESTIONS, RUNS, TAKEN, VERDICTS, folders
+from trailforge.pipelines.datasets import all_tables
+from trailforge.pipelines.engine.files import LOCK, exclusive, is_held, output_errors, sha256_of
+from trailforge.pipelines.engine.progress import FOLDER as PROGRESS
+from trailforge.pipelines.engine.shards import RECEIPTS
+from trailforge.pipelines.engine.worker_errors import ERRORS
+from trailforge.pipelines.runs.finish import CARD, MANIFEST
+from trailforge.pipelines.runs.intake import SETTINGS
+from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, OutputError, parse_json
+
+_REMOVED = ".removed-"
+_LEFTOVER = re.compile(r"\.removed-\d{4}-\d\d-\d\d-[0-9a-f]{8}")
+_OF_A_WINDOW = frozenset({PLAN, TAKEN, DONE, DOCUMENTS, QUESTIONS, VERDICTS, LOCK, *RUNS})
+_FILES_OF_A_RUN = frozenset({SETTINGS, MANIFEST, CARD, LOCK})
+_FOLDERS_OF_A_RUN = frozenset({RECEIPTS, PROGRESS, ERRORS, "ledger", "plots", "work", "curation"})
+_OF_A_RUN = _FILES_OF_A_RUN | _FOLDERS_OF_A_RUN | (all_tables() - {CURATED})
+"""Not the table that a curated data set has more than its run: the run of a window is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """Of a window beyond the ones that are kept anyway."""
+
+    folder: Path
+    kept_for: str = ""
+    """Why it stays; empty when it goes."""
+
+
+def fates(
+    root: Path,
+    keep: int,
+    *,
+    is_open: Callable[[Path], bool],
+    curated: Sequence[Path] = (),
+    spare: Sequence[str] = (),
+) -> list[Fate]:
+    """Of the complete windows but the newest `keep`, the earliest first. Changes nothing.
+
+    `is_open`: whether a log has decisions that a curated data set can be made of. `curated`: folders in or below which
+    there are such data sets, beside the root itself. `spare`: days that stay, however old. Raises `InvalidInput` for a
+    root that is not there, or fewer than one window to keep.
+    """
+    check_keep(keep)
+    if not root.is_dir():
+        raise InvalidInput("no such folder", file=root)
+    complete = [folder for folder in folders(root) if (folder / DONE).is_file()]
+    old = [folder for folder in complete[: max(0, len(complete) - keep)] if folder.name not in spare]
+    applied = _applied((root, *curated), old)
+    return [Fate(folder=folder, kept_for=_kept_for(folder, applied, is_open)) for folder in old]
+
+
+def check_keep(keep: int) -> None:
+    """Raises `InvalidInput` for fewer than one window to keep."""
+    if keep < 1:
+        raise InvalidInput("has to be 1 or more", field="keep")
+
+
+def retain(root: Path, decided: Sequence[Fate]) -> list[Fate]:
+    """Remove what `fates` lets go; what became of each. A window is moved aside whole before it is deleted."""
+    for leftover in root.iterdir():  # of a removal that was killed
+        if _LEFTOVER.fullmatch(leftover.name) and not leftover.is_symlink():
+            shutil.rmtree(leftover, ignore_errors=True)
+    return [_settled(fate) for fate in decided]
+
+
+def _settled(fate: Fate) -> Fate:
+    if fate.kept_for:
+        return fate
+    aside = fate.folder.with_name(f"{_REMOVED}{fate.folder.name}-{uuid.uuid4().hex[:8]}")
+    try:
+        with contextlib.ExitStack() as stack:
+            for held in (fate.folder, *_runs(fate.folder)):
+                stack.enter_context(exclusive(held))
+            with output_errors(fate.folder):
+                os.replace(fate.folder, aside)
+    except OutputError as error:
+        return Fate(folder=fate.folder, kept_for=str(error))
+    with output_errors(aside):
+        shutil.rmtree(aside)
+    return fate
+
+
+def _kept_for(folder: Path, applied: Set[str], is_open: Callable[[Path], bool]) -> str:
+    if any(is_held(each) for each in (folder, *_runs(folder))):
+        return "a process works in it"
+    strange = [*_beside(folder, _OF_A_WINDOW), *(path for run in _runs(folder) for path in _beside(run, _OF_A_RUN))]
+    if strange:
+        return f"holds {strange[0].relative_to(folder)}, which is no part of a window"
+    patterns = [run for run in _runs(folder) if (run / PATTERNS_LOG).is_file()]
+    if patterns:
+        return f"people's patterns are in {patterns[0].name} (--verdicts)"
+    open_logs = [log for log in _logs(folder) if sha256_of(log) not in applied and is_open(log)]
+    if open_logs:
+        return f"people's decisions in {open_logs[0].parents[1].name} were not applied (trailforge curate apply)"
+    return ""
+
+
+def _applied(roots: Iterable[Path], old: Sequence[Path]) -> frozenset[str]:
+    """Hashes of the logs that curated data sets outside of the old windows were made of."""
+    return frozenset(digest for root in roots for manifest in _manifests(root, old) for digest in _inputs(manifest))
+
+
+def _manifests(root: Path, old: Sequence[Path]) -> Iterator[Path]:
+    for pattern in (MANIFEST, f"*/{MANIFEST}", f"*/*/{MANIFEST}"):
+        yield from (path for path in root.glob(pattern) if not any(folder in path.parents for folder in old))
+
+
+def _inputs(manifest: Path) -> Iterator[str]:
+    """Hashes of the logs among the inputs of a data set; none of what is no manifest."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        for entry in parse_json(manifest.read_bytes())["inputs"]:
+            if entry["path"].endswith(DECISIONS_LOG):
+                yield entry["sha256"]
+
+
+def _logs(folder: Path) -> list[Path]:
+    return [run / DECISIONS_LOG for run in _runs(folder) if (run / DECISIONS_LOG).is_file()]
+
+
+def _beside(folder: Path, known: Set[str]) -> list[Path]:
+    """What is in the folder beside what is known."""
+    return sorted(path for path in folder.iterdir() if path.name not in known)
+
+
+def _runs(folder: Path) -> list[Path]:
+    return [folder / name for name in RUNS if (folder / name).is_dir()]

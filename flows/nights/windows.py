@@ -1,0 +1,340 @@
+"""A window of days: which documents it takes from files that grow, and the folder in which its data is made.
+
+    ROOT/2026-11-20/  plan.json  verdicts/  documents.jsonl.gz  taken.json
+                      bundles/  questions.jsonl.gz  mcts/  kg/  window.json
+
+`plan.json` comes first and `window.json` last. Documents and people's words on earlier runs are copied: a window that
+is killed and finished nights later has those that it began with, whatever became of the files.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from trailforge.pipelines.engine.files import exclusive, sha256_of, write_atomically, write_text
+from trailforge.pipelines.runs.accounting import stage
+from trailforge.pipelines.sources.documents import read_documents
+from trailforge.pipelines.sources.rows import InvalidRow
+from trailforge.schemas import (
+    FileEntry,
+    InvalidInput,
+    OutputError,
+    SourceDocument,
+    StageCount,
+    from_dict,
+    parse_json,
+    to_dict,
+)
+
+PLAN, TAKEN, DONE = "plan.json", "taken.json", "window.json"
+DOCUMENTS, QUESTIONS, VERDICTS = "documents.jsonl.gz", "questions.jsonl.gz", "verdicts"
+FILES = frozenset({PLAN, TAKEN, DONE, DOCUMENTS, QUESTIONS})
+BUNDLES, MCTS, KG = "bundles", "mcts", "kg"
+RUNS = (BUNDLES, MCTS, KG)
+"""Run folders of a window."""
+UNDATED, TOO_EARLY, TOO_LATE, REPEATED, INVALID = "undated", "too_early", "too_late", "repeated", "invalid_input"
+_MOST_INVALID = 0.05
+_READINGS = 5
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowPlan:
+    """What decides the data of a window, as it was begun: `plan.json`."""
+
+    day: str
+    """ISO date. Documents of this day are in the next window."""
+    window_days: int
+    """Days before it whose documents are taken."""
+    documents: tuple[str, ...]
+    """Files, or patterns of files."""
+    bundles_preset: str
+    mcts_preset: str
+    kg_preset: str
+    kg: str
+    """Folder of the knowledge graph; empty: no KG trajectories."""
+    model_name: str | None
+    benchmarks: tuple[str, ...]
+    most_documents: int | None
+    most_questions: int | None
+    distractors: int
+    """Other documents that a question's paragraphs have beside its own."""
+    seed: int
+    verdicts: tuple[str, ...] = ()
+    """Folders of runs, logs of what people said of them, or patterns of these."""
+    bundles_hash: str = ""
+    """Of the configuration that the preset, the benchmarks and so on gave when the window was begun."""
+    mcts_hash: str = ""
+    kg_hash: str = ""
+    """With the graph; empty without one."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for a day that is none, or a window without days."""
+        if self.window_days < 1:
+            raise InvalidInput("has to be 1 or more", field="window_days")
+        if self.distractors < 0:
+            raise InvalidInput("has to be 0 or more", field="distractors")
+        _date(self.day)
+
+    @property
+    def first_day(self) -> str:
+        """The first of its days."""
+        return (_date(self.day) - timedelta(days=self.window_days)).isoformat()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What the window took: `taken.json`."""
+
+    books: StageCount
+    """All rows of the files, and why those that were left out were."""
+    sources: tuple[FileEntry, ...]
+    """The files; `rows`: how many of theirs were taken."""
+    verdicts: tuple[FileEntry, ...] = ()
+    """The logs of people's words that are heard; `rows`: words in them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A data set of a window."""
+
+    dataset: str
+    folder: str
+    """In the window's."""
+    skipped: str = ""
+    """Why there is none; then all figures are 0."""
+    run_id: str = ""
+    rows: int = 0
+    """Accepted."""
+    calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A complete window: `window.json`, written last."""
+
+    day: str
+    first_day: str
+    documents: StageCount
+    questions: StageCount
+    datasets: tuple[Made, ...]
+    breaches: tuple[str, ...]
+    """Figures outside of their bands."""
+
+    @property
+    def told(self) -> list[str]:
+        """In lines."""
+        lines = [f"{self.first_day} to {self.day}: {self.documents.accepted:,} of {self.documents.inputs:,} documents"]
+        lines += [
+            f"  {each.dataset:<18} {each.skipped or f'{each.rows:,} rows, {each.calls:,} calls, cost {each.cost:,.2f}'}"
+            for each in self.datasets
+        ]
+        return lines + [f"  outside its band   {breach}" for breach in self.breaches]
+
+
+def begin(root: Path, plan: WindowPlan) -> None:
+    """`keep_plan` in the folder of the plan's day. Raises `OutputError` when another process makes the window."""
+    folder = root / plan.day
+    with exclusive(folder):
+        keep_plan(folder, plan)
+
+
+def keep_plan(folder: Path, plan: WindowPlan) -> None:
+    """Write the plan of a window, unless it was begun with the same one. Only under the folder's lock.
+
+    Raises `OutputError` when its documents were taken by another plan, or something else is in the folder.
+    """
+    begun = _read(folder / PLAN, WindowPlan) if (folder / TAKEN).is_file() else None
+    if begun is not None and begun != plan:
+        old, new = to_dict(begun), to_dict(plan)
+        changed = "; ".join(f"{name}: {old[name]} -> {new[name]}" for name in old if old[name] != new[name])
+        problem = f"was begun with other parameters ({changed}); give these, or move it away"
+        raise OutputError(f"{folder} {problem}. A run for a later day finishes it as it was begun")
+    strange = {path.name for path in folder.glob("[!.]*")} - {PLAN, DOCUMENTS, VERDICTS}
+    if begun is None and strange:
+        raise OutputError(f"{folder} holds no window, but {min(strange)}; give another --out")
+    if begun is None:
+        write_text(folder / PLAN, json.dumps(to_dict(plan), indent=1))
+
+
+def unfinished(root: Path, *, before: str) -> list[Path]:
+    """Folders of the windows that were begun and are not complete, the earliest first; of days before this one."""
+    begun = [folder for folder in folders(root) if folder.name < before and (folder / PLAN).is_file()]
+    return [folder for folder in begun if not (folder / DONE).is_file()]
+
+
+def read_plan(folder: Path) -> WindowPlan:
+    """The plan with which a window was begun. Raises `OutputError` where there is none that can be read."""
+    plan = _read(folder / PLAN, WindowPlan)
+    if plan is None:
+        raise OutputError(f"{folder} holds no window")
+    return plan
+
+
+def folders(root: Path) -> list[Path]:
+    """Folders of a root that are called like a day, the earliest first."""
+    found = sorted(root.iterdir()) if root.is_dir() else []
+    return [folder for folder in found if folder.is_dir() and _is_day(folder.name)]
+
+
+def read_window(folder: Path) -> Window | None:
+    """The complete window in a folder; None when it is not complete."""
+    return _read(folder / DONE, Window)
+
+
+def take(folder: Path, plan: WindowPlan, hear: Callable[[Path], tuple[FileEntry, ...]] = lambda _: ()) -> Taken:
+    """Copy the documents of the window's days into its folder, unless that is done, and keep the books of it.
+
+    `hear`: copies people's words into a folder and says from where.
+
+    All files are read again when one has changed meanwhile. Raises `InvalidInput` for a pattern without files, a file
+    that cannot be read or does not stand still, and when over 5 % of all rows are invalid.
+    """
+    done = _read(folder / TAKEN, Taken)
+    if done is not None:
+        return done
+    heard = hear(folder / VERDICTS)
+    files = files_of(plan.documents)
+    for _ in range(_READINGS):
+        before = [_version(file) for file in files]
+        choice, sources = _chosen(files, plan)
+        changed = [file for file, version in zip(files, before, strict=True) if version != _version(file)]
+        if not changed:
+            break
+    else:
+        problem = f"changed each of {_READINGS} times while it was read; write elsewhere and rename when it is whole"
+        raise InvalidInput(problem, file=changed[0])
+    choice.check()
+    write_lines(folder / DOCUMENTS, choice.documents)
+    taken = Taken(books=choice.books, sources=sources, verdicts=heard)
+    write_text(folder / TAKEN, json.dumps(to_dict(taken), indent=1))
+    return taken
+
+
+def _chosen(files: Iterable[Path], plan: WindowPlan) -> tuple[Choice, tuple[FileEntry, ...]]:
+    choice = Choice(_date(plan.first_day), _date(plan.day))
+    for file in files:
+        choice.add(file, read_documents([file]))
+    entries = (FileEntry(path=str(file), rows=count, sha256=sha256_of(file)) for file, count in choice.rows_of.items())
+    return choice, tuple(entries)
+
+
+def _version(file: Path) -> tuple[int, ...]:
+    """Another one when the content is; empty for what is not there, of which the reading tells."""
+    try:
+        found = file.stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def files_of(patterns: Iterable[str]) -> list[Path]:
+    """The files that some names and patterns (`*`, `?`, `[…]`, `**`) stand for, each once, by name."""
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        names = sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) else [pattern]
+        if not names:
+            raise InvalidInput("no file is called so", file=pattern, field="documents")
+        found |= dict.fromkeys(names)
+    return [Path(name) for name in found]
+
+
+@dataclass(slots=True)
+class Choice:
+    """The documents of the days from `first` to the one before `day`, as they come, and why others are left out.
+
+    A document without a date is left out: else it would be in every window. One that came before is, too.
+    """
+
+    first: date
+    day: date
+    documents: list[SourceDocument] = field(default_factory=list)
+    rows_of: dict[Path, int] = field(default_factory=dict)
+    """Documents that were taken, by file."""
+    _left_out: list[str] = field(default_factory=list)
+    _invalid: list[InvalidRow] = field(default_factory=list)
+    _seen: set[str] = field(default_factory=set)
+
+    def add(self, file: Path, rows: Iterable[SourceDocument | InvalidRow]) -> None:
+        """Go through the rows of a file."""
+        before = len(self.documents)
+        for row in rows:
+            reason = self._against(row)
+            if reason:
+                self._left_out.append(reason)
+            elif isinstance(row, SourceDocument):
+                self.documents.append(row)
+        self.rows_of[file] = len(self.documents) - before
+
+    @property
+    def books(self) -> StageCount:
+        """Of all rows."""
+        count = len(self.documents)
+        return stage("window", inputs=count + len(self._left_out), accepted=count, rejected=self._left_out)
+
+    def check(self) -> None:
+        """Raises `InvalidInput` when too many rows are invalid."""
+        rows = self.books.inputs
+        if len(self._invalid) > _MOST_INVALID * rows:
+            first = self._invalid[0]
+            problem = f"{first.problem} ({len(self._invalid)} of {rows} rows are invalid; at most {_MOST_INVALID:.0%})"
+            raise InvalidInput(problem, file=first.file, row=first.row, field=first.field)
+
+    def _against(self, row: SourceDocument | InvalidRow) -> str:
+        if isinstance(row, InvalidRow):
+            self._invalid.append(row)
+            return INVALID
+        if row.id in self._seen:
+            return REPEATED
+        self._seen.add(row.id)
+        if row.published is None:
+            return UNDATED
+        published = date.fromisoformat(row.published)
+        return TOO_EARLY if published < self.first else TOO_LATE if published >= self.day else ""
+
+
+def write_lines(path: Path, rows: Iterable[Any]) -> None:
+    """Records as JSON Lines in gzip. The same records give the same bytes."""
+
+    def write(temporary: Path) -> None:
+        with open(temporary, "wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:
+            packed.writelines(f"{json.dumps(to_dict(row), ensure_ascii=False)}\n".encode() for row in rows)
+
+    write_atomically(path, write)
+
+
+def finish(folder: Path, window: Window) -> None:
+    """Say that the window is complete."""
+    write_text(folder / DONE, json.dumps(to_dict(window), indent=1))
+
+
+def _read(path: Path, record: type[R]) -> R | None:
+    try:
+        return from_dict(record, parse_json(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (OSError, TypeError, ValueError, InvalidInput) as error:
+        raise OutputError(f"{path} was not written by this trailforge ({error}); move it away") from error
+
+
+def _date(day: str) -> date:
+    try:
+        return date.fromisoformat(day)
+    except ValueError:
+        raise InvalidInput(f"expected a day as 2026-11-20, found {day[:40]!r}", field="day") from None
+
+
+def _is_day(name: str) -> bool:
+    try:
+        return date.fromisoformat(name).isoformat() == name
+    except ValueError:
+        return False

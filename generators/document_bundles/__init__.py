@@ -1,0 +1,1 @@
+"""Bundles (R-Search): documents to bundles to questions to episodes."""

@@ -1,0 +1,198 @@
+"""Bundles of two to four documents that belong together and come from at least two sources, by their vectors.
+
+`bundle_documents` does all of it; `plan`, `bundle_part` and `join` are its steps, so that several workers can bundle
+parts, with the same result. The documents are put into an order that depends on their vectors, sources and dates alone,
+and all keeps to one thread, so that the same documents, in whatever order they come, give the same bundles for a seed.
+(Of documents with the same of these, which of them is in which bundle does depend on the order.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+import numpy as np
+
+from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Group, Leftover, Method
+from trailforge.generators.document_bundles.bundling.determinism import one_thread
+from trailforge.generators.document_bundles.bundling.merging import complete, explain, greedy_groups
+from trailforge.generators.document_bundles.bundling.partition import partition
+from trailforge.generators.document_bundles.bundling.recipe import hdbscan_groups, recipe_groups
+from trailforge.generators.document_bundles.bundling.units import Documents
+from trailforge.schemas import InvalidInput
+
+_MODULES: dict[Method, tuple[str, ...]] = {
+    "recipe": ("sklearn.cluster", "sklearn.decomposition"),
+    "hdbscan": ("sklearn.cluster", "sklearn.decomposition"),
+    "greedy": (),
+}
+"""Which each method uses, beside numpy, that have numeric libraries of their own."""
+
+_MOST_PAIRS = 400_000_000
+"""Compared at once after the parts: all of 20,000 documents. It takes about ten rounds, of five seconds each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Documents in the order in which they are bundled, and the parts in which that is done."""
+
+    documents: Documents
+    order: np.ndarray
+    """(n,): which of the given rows each of them is."""
+    parts: tuple[Group, ...]
+    """Rows of `documents`, each in one part."""
+    seed: int
+
+    def part(self, number: int) -> Documents:
+        """The documents of a part: what `bundle_part` is given."""
+        return self.documents.take(self.parts[number])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartBundles:
+    """What became of a part, in rows of the part."""
+
+    bundles: tuple[Group, ...]
+    rest: Group
+    """In no bundle; may still find one among the rest of other parts, or room in their bundles."""
+
+
+def bundle_documents(
+    vectors: np.ndarray,
+    sources: Sequence[str],
+    config: BundleConfig,
+    seed: int,
+    published: Sequence[str | None] | None = None,
+) -> Bundling:
+    """Each document in one bundle or left over with a reason.
+
+    `vectors`: (n, d), any length; `sources`: n names; `published`: n ISO 8601 dates, None where unknown, for
+    `config.window_days`. It is `plan`, `bundle_part` for each part, `join`. Memory beside the given vectors: three
+    times theirs and about 100 MB; 8 n² bytes more for `recipe`. `partitioned` takes time linear in n.
+    """
+    planned = plan(vectors, sources, config, seed, published)
+    done = [bundle_part(planned.part(number), config, seed) for number in range(len(planned.parts))]
+    return join(planned, done, config)
+
+
+def plan(
+    vectors: np.ndarray,
+    sources: Sequence[str],
+    config: BundleConfig,
+    seed: int,
+    published: Sequence[str | None] | None = None,
+) -> Plan:
+    """The documents in their order, and in parts when `config.method` is `partitioned`; else all are one part."""
+    vectors = _unit_length(vectors, len(sources))
+    dates = [day or "" for day in published or [""] * len(sources)]
+    order = _order(vectors, sources, dates)
+    names = {name: number for number, name in enumerate(sorted(set(sources)))}
+    days = [date.fromisoformat(day).toordinal() if day else np.nan for day in dates]
+    given = Documents(
+        vectors=vectors, sources=np.array([names[source] for source in sources], int), days=np.array(days)
+    )
+    documents = given.take(order)
+    if config.method == "partitioned":
+        with one_thread("faiss"):
+            parts = partition(documents, config.part_size, seed)
+    else:
+        parts = [list(range(len(order)))] if len(order) else []
+    return Plan(documents=documents, order=order, parts=tuple(parts), seed=seed)
+
+
+def bundle_part(documents: Documents, config: BundleConfig, seed: int) -> PartBundles:
+    """The bundles of one part, which no other part has a say in: what a worker does."""
+    with one_thread(*_MODULES[_method(config)]):
+        bundles, rest = complete(documents, _groups(documents, config, seed), config)
+    return PartBundles(bundles=tuple(bundles), rest=rest)
+
+
+def join(plan: Plan, done: Sequence[PartBundles], config: BundleConfig) -> Bundling:
+    """The bundles of all parts, after what is left over in any of them had another chance; in given rows.
+
+    `done`: what `bundle_part` made of each part of the plan, in the plan's order. The second chance is among all
+    documents, or in other parts when that would be too many pairs.
+    """
+    bundles, rest = list[Group](), Group()
+    for part, result in zip(plan.parts, done, strict=True):
+        bundles += _of(part, result.bundles)
+        rest += [part[row] for row in result.rest]
+    leftovers: list[Leftover] = []
+    with one_thread("faiss"):
+        if len(plan.parts) > 1 and rest:
+            bundles, rest = _second_chance(plan, bundles, rest, config)
+        still = set(rest)
+        for part in plan.parts:
+            leftovers += explain(plan.documents, [row for row in part if row in still], config)
+    given = plan.order
+    return Bundling(
+        bundles=tuple(sorted(tuple(sorted(int(given[row]) for row in rows)) for rows in bundles)),
+        leftovers=tuple(sorted(Leftover(int(given[row]), reason) for row, reason in leftovers)),
+    )
+
+
+def _second_chance(plan: Plan, bundles: list[Group], rest: Group, config: BundleConfig) -> tuple[list[Group], Group]:
+    documents = plan.documents
+    if len(rest) * len(documents.sources) <= _MOST_PAIRS:
+        return complete(documents, bundles + [[row] for row in rest], config)
+    still: Group = []
+    for places in partition(documents.take(rest), config.part_size, plan.seed):
+        part = [rest[place] for place in places]
+        found, left = complete(documents.take(part), [[row] for row in range(len(part))], config)
+        bundles = bundles + _of(part, found)
+        still += [part[row] for row in left]
+    return bundles, still
+
+
+def _of(part: Group, groups: Iterable[Group]) -> list[Group]:
+    """Rows of a part as rows of all."""
+    return [[part[row] for row in rows] for rows in groups]
+
+
+def check_packages() -> None:
+    """Raises `InvalidInput`, with the mend, when packages of the extra `bundles` are missing; loads none."""
+    needed = {
+        "faiss": "faiss-cpu",
+        "matplotlib": "matplotlib",
+        "sklearn": "scikit-learn",
+        "threadpoolctl": "threadpoolctl",
+        "umap": "umap-learn",
+    }
+    if missing := [package for module, package in needed.items() if importlib.util.find_spec(module) is None]:
+        raise InvalidInput(f"bundling needs {', '.join(missing)}; run `make install`")
+
+
+def _method(config: BundleConfig) -> Method:
+    """What is done in a part."""
+    return config.within if config.method == "partitioned" else config.method
+
+
+def _groups(documents: Documents, config: BundleConfig, seed: int) -> list[Group]:
+    match _method(config):
+        case "recipe":
+            return recipe_groups(documents.vectors, config, seed)
+        case "hdbscan":
+            return hdbscan_groups(documents.vectors, config, seed)
+        case _:
+            return greedy_groups(documents, config)
+
+
+def _unit_length(vectors: np.ndarray, documents: int) -> np.ndarray:
+    if vectors.ndim != 2 or len(vectors) != documents:
+        raise InvalidInput(f"vectors of shape {vectors.shape} for {documents} documents")
+    if not np.isfinite(vectors).all():
+        raise InvalidInput("a vector holds a number that is not finite")
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.ascontiguousarray(vectors / np.where(lengths, lengths, 1), np.float32)
+
+
+def _order(vectors: np.ndarray, sources: Sequence[str], dates: Sequence[str]) -> np.ndarray:
+    """Rows by a hash of what they hold, and by date: an order that is random, and the same for the same documents."""
+    keys = [
+        (hashlib.blake2b(vector.tobytes() + source.encode(), digest_size=16).digest(), day)
+        for vector, source, day in zip(vectors, sources, dates, strict=True)
+    ]
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), int)

@@ -1,0 +1,140 @@
+"""Which documents are worth bundling: long enough, in a language we ask in, text and not markup or tables.
+
+Like `filters/`, a check answers with a `Verdict` and drops nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from trailforge.retrieval.words import words_of
+from trailforge.schemas import InvalidInput, SourceDocument, Verdict
+
+TOO_SHORT = "too_short"
+TOO_LONG = "too_long"
+MARKUP = "markup"
+FEW_LETTERS = "few_letters"
+OTHER_LANGUAGE = "other_language"
+
+_MARKUP = re.compile(r"<[a-zA-Z/!][^<>]{0,500}>|&#?\w{1,10};|\{\{[^{}]{0,500}\}\}|\[\[|\]\]|https?://\S+|[{}|<>]")
+"""Tags, entities, templates, links, addresses, and the characters that code and tables are made of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContentConfig:
+    """What is asked of a document's cleaned text (the title is not counted)."""
+
+    min_words: int = 50
+    """Below, a text holds hardly a fact that a question could need; an arXiv abstract has 100 to 250."""
+    max_words: int = 10_000
+    min_characters: int = 200
+    max_characters: int = 100_000
+    max_markup: float = 0.1
+    """Share of characters."""
+    min_letters: float = 0.6
+    """Share of letters among the characters that are no white space; of 3,600 articles and abstracts the median has
+    0.96, the least 0.80."""
+    languages: tuple[str, ...] = ("en",)
+    """ISO 639-1 codes, of those in `languages.COMMON_WORDS`; empty: any language."""
+    min_common_words: float = 0.1
+    """Least share of a language's common words. Of 1,770 English news articles all but one have 0.20 and more, of 1,830
+    abstracts full of terms all have 0.12; the one article is Latin filler with 0.04."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for a language that cannot be told."""
+        if unknown := sorted(set(self.languages) - COMMON_WORDS.keys()):
+            raise InvalidInput(
+                f"cannot tell {', '.join(unknown)}; known: {', '.join(sorted(COMMON_WORDS))}", field="languages"
+            )
+
+
+def judge_content(document: SourceDocument, config: ContentConfig) -> list[Verdict]:
+    """Every check's verdict on one normalised document; the first that says no gives the reason."""
+    words = words_of(document.text)
+    return [
+        check_short(document.text, len(words), config),
+        check_long(document.text, len(words), config),
+        check_markup(document.text, config),
+        check_letters(document.text, config),
+        check_language(words, config),
+    ]
+
+
+def check_short(text: str, words: int, config: ContentConfig) -> Verdict:
+    """Score: words."""
+    keep = words >= config.min_words and len(text) >= config.min_characters
+    detail = f"{words} words, {len(text)} characters (at least {config.min_words}, {config.min_characters})"
+    return _verdict(keep, TOO_SHORT, words, detail)
+
+
+def check_long(text: str, words: int, config: ContentConfig) -> Verdict:
+    """Score: words."""
+    keep = words <= config.max_words and len(text) <= config.max_characters
+    detail = f"{words} words, {len(text)} characters (at most {config.max_words}, {config.max_characters})"
+    return _verdict(keep, TOO_LONG, words, detail)
+
+
+def check_markup(text: str, config: ContentConfig) -> Verdict:
+    """Score: share of characters that are markup."""
+    share = sum(len(found) for found in _MARKUP.findall(text)) / max(len(text), 1)
+    return _verdict(
+        share <= config.max_markup, MARKUP, share, f"{share:.0%} is markup (at most {config.max_markup:.0%})"
+    )
+
+
+def check_letters(text: str, config: ContentConfig) -> Verdict:
+    """Score: share of letters among the characters that are no white space; 0 for an empty text."""
+    visible = "".join(text.split())
+    share = sum(map(str.isalpha, visible)) / max(len(visible), 1)
+    return _verdict(
+        share >= config.min_letters, FEW_LETTERS, share, f"{share:.0%} letters (at least {config.min_letters:.0%})"
+    )
+
+
+def check_language(words: list[str], config: ContentConfig) -> Verdict:
+    """Score: share of common words of the best of the wanted languages; 1 when any language will do."""
+    if not config.languages:
+        return _verdict(True, OTHER_LANGUAGE, 1.0, "")
+    shares = common_shares(words)
+    likeliest = max(shares, key=lambda code: (shares[code], code))
+    best = max(shares[code] for code in config.languages)
+    keep = best >= config.min_common_words and best == shares[likeliest]
+    detail = f"{best:.0%} common words of {'/'.join(config.languages)}"
+    if best < shares[likeliest]:
+        detail += f", {shares[likeliest]:.0%} of {likeliest}"
+    return _verdict(keep, OTHER_LANGUAGE, best, f"{detail} (at least {config.min_common_words:.0%})")
+
+
+def _verdict(keep: bool, reason: str, score: float, detail: str) -> Verdict:
+    return Verdict(keep=keep, reason=reason, score=round(float(score), 6), detail="" if keep else detail)
+
+
+COMMON_WORDS: dict[str, frozenset[str]] = {
+    code: frozenset(words.split())
+    for code, words in {
+        "en": "the of and to is that for on with as was at by are be this have from or had his her not but they "
+        "which it you were their has we been its will would an there can our more than these who",
+        "de": "der und den von zu das mit sich des auf für ist im dem nicht ein eine als auch es an werden aus "
+        "er hat dass sie nach wird bei einer um am sind noch wie einem über einen so zum haben nur oder",
+        "fr": "le les et des du une est dans qui pour pas au sur ne se ce il sont avec plus par cette ont ses "
+        "aux mais nous comme ou leur elle été être fait ces deux même",
+        "es": "el los y las del que por con una su para es al lo como más pero sus le ha sí porque esta entre "
+        "cuando muy sin sobre también hasta hay donde fue han desde",
+        "it": "il di che è della per gli sono nel una con alla dei dal non le più delle anche ha come si lo ma "
+        "al questo suo stato nella essere degli tra",
+        "pt": "o os que do da em um uma para com não é no na dos se mais as por ao foi das tem à seu sua ou ser "
+        "quando muito há nos já está também pelo pela",
+        "nl": "de het een van en dat op te voor met zijn niet aan er om ook als dan bij maar hij naar uit nog "
+        "wordt door over werd heeft hebben deze kan worden",
+    }.items()
+}
+
+
+def common_shares(words: Iterable[str]) -> dict[str, float]:
+    """For each known language, which share of the (case-folded) words is among its most common; 0 for no words."""
+    counts = Counter(words)
+    total = max(counts.total(), 1)
+    return {code: sum(counts[word] for word in common) / total for code, common in COMMON_WORDS.items()}

@@ -1,0 +1,90 @@
+"""How good a bundling is, how it compares with another one, and what a bundle is about."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from trailforge.generators.document_bundles.bundling.config import Bundling
+from trailforge.generators.document_bundles.bundling.content import COMMON_WORDS
+from trailforge.retrieval.words import words_of
+
+_FEWEST_LETTERS = 3
+_SAY_NOTHING = frozenset().union(*COMMON_WORDS.values())
+
+
+def cohesion(vectors: np.ndarray) -> float:
+    """Mean cosine over all pairs of a bundle's vectors, shape (k, d), k at least 2, length 1."""
+    count = len(vectors)
+    total = vectors.sum(axis=0, dtype=np.float64)
+    own = np.einsum("kd,kd->", vectors, vectors, dtype=np.float64)
+    return float((total @ total - own) / (count * (count - 1)))
+
+
+def mean_cohesion(vectors: np.ndarray, bundling: Bundling) -> float:
+    """Mean over the bundles, each the same weight; NaN when there are none. `vectors`: (n, d), length 1."""
+    each = [cohesion(vectors[list(rows)]) for rows in bundling.bundles]
+    return sum(each) / len(each) if each else math.nan
+
+
+def size_counts(bundling: Bundling) -> dict[int, int]:
+    """How many bundles have two, three and four documents."""
+    return dict(sorted(Counter(map(len, bundling.bundles)).items()))
+
+
+def source_counts(bundling: Bundling, sources: Sequence[str]) -> dict[int, int]:
+    """How many bundles have two, three and four sources."""
+    return dict(sorted(Counter(len({sources[row] for row in rows}) for rows in bundling.bundles).items()))
+
+
+def leftover_share(bundling: Bundling) -> float:
+    """Share of the documents that are in no bundle; 0 for no documents."""
+    left, total = len(bundling.leftovers), len(bundling.leftovers) + sum(map(len, bundling.bundles))
+    return left / total if total else 0.0
+
+
+def adjusted_rand(first: Bundling, second: Bundling) -> float:
+    """Adjusted Rand index of two bundlings of the same documents; each leftover counts as a group of its own.
+
+    1: the same pairs are together; about 0: as many as by chance.
+    """
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(_labels(first), _labels(second)))
+
+
+def document_frequencies(texts: Iterable[str]) -> Counter[str]:
+    """In how many of the texts each word stands; counters of parts add up."""
+    return Counter(word for text in texts for word in set(words_of(text)))
+
+
+def theme_words(texts: Sequence[str], frequencies: Mapping[str, int], documents: int, count: int = 5) -> list[str]:
+    """Words that the bundle's texts share and others rarely have, the most telling first: a class-based tf-idf.
+
+    The bundle is one class. A word of at least two of its texts weighs its mean share of a text's words, times the
+    share of the texts that have it, times ln(`documents` / its document frequency). `frequencies`: of all documents,
+    by `document_frequencies`.
+    """
+    counts = [Counter(words_of(text)) for text in texts]
+    held_by = Counter(word for each in counts for word in each)
+
+    def weight(word: str) -> float:
+        share = sum(each[word] / each.total() for each in counts if each) / len(counts)
+        return share * held_by[word] / len(counts) * math.log(documents / max(frequencies.get(word, 1), 1))
+
+    telling = [word for word, held in held_by.items() if held >= 2 and _says_something(word)]
+    return sorted(telling, key=lambda word: (-weight(word), word))[:count]
+
+
+def _says_something(word: str) -> bool:
+    return len(word) >= _FEWEST_LETTERS and word.isalpha() and word not in _SAY_NOTHING
+
+
+def _labels(bundling: Bundling) -> list[int]:
+    """For each document the number of its bundle, or one of its own."""
+    groups = [*bundling.bundles, *((left.index,) for left in bundling.leftovers)]
+    by_row = {row: number for number, rows in enumerate(groups) for row in rows}
+    return [by_row[row] for row in range(len(by_row))]

@@ -1,0 +1,142 @@
+"""Figures of a run of bundles for its dataset card: a map of the documents, the sizes of bundles.
+
+Each function answers with a PNG file's bytes: the same for the same input, since nothing in it tells date or version.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trailforge.generators.document_bundles.bundling.config import Bundling, Group
+from trailforge.generators.document_bundles.bundling.determinism import one_thread
+from trailforge.generators.document_bundles.bundling.measures import cohesion, size_counts
+from trailforge.generators.document_bundles.bundling.partition import without_source
+from trailforge.generators.document_bundles.bundling.recipe import umap
+from trailforge.pipelines.cards.plots import DARK, GOOD, GREY, bars, figure_of, png_of, remove_frame
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_DOCUMENTS = 5000
+"""On a map; of more a sample is drawn. Points would cover each other, and UMAP takes a minute."""
+FEWEST_FOR_UMAP = 50
+"""Fewer are placed by their two main directions: UMAP would see little more in them, and takes seconds to compile."""
+_LABELS = 14
+_APART = 0.13
+"""Of the map's width and height: labels nearer to each other would overlap."""
+_COLOURS = ("#3b75af", "#e8963e", "#509e3d", "#b5433a", "#8d69b8", "#84584e", "#d57dbe", "#3fa7b5")
+"""Of bundles, in turn: there are more bundles than colours one can tell apart, so lines join a bundle's documents."""
+
+
+def map_of_documents(
+    vectors: np.ndarray, sources: Sequence[str], bundling: Bundling, themes: Sequence[str], seed: int
+) -> bytes:
+    """Documents where UMAP puts them, those of a bundle joined, leftovers grey; some bundles with their themes.
+
+    `vectors`: (n, d), length 1; `themes`: a few words for each of the bundles. What the documents of a source have in
+    common is taken away, else the map would show little beside the sources. More than `MOST_DOCUMENTS` are sampled.
+    """
+    bundles, left = _sample(bundling, seed)
+    shown = sorted(row for group in [*bundles.values(), left] for row in group)
+    places = np.full((len(vectors), 2), np.nan)
+    with one_thread("sklearn.cluster", "sklearn.decomposition"):
+        places[shown] = _places(without_source(vectors[shown], np.array(sources)[shown]), seed)
+    figure, dot = figure_of(9, 7.5), _dot(len(shown))
+    axes = figure.subplots()
+    axes.scatter(*places[left].T, s=dot, color=GREY, linewidths=0)
+    for turn, rows in enumerate(bundles.values()):
+        colour, middle = _COLOURS[turn % len(_COLOURS)], places[rows].mean(axis=0)
+        is_wide = _spread(places, rows) > _APART
+        for place in places[rows]:
+            axes.plot(*zip(place, middle, strict=True), color=colour, linewidth=0.7, alpha=0.2 if is_wide else 0.8)
+        axes.scatter(*places[rows].T, s=dot * 1.5, color=colour, linewidths=0)
+    _name_bundles(axes, places, vectors, bundles, themes)
+    bundled = sum(map(len, bundles.values()))
+    title = f"{bundled:,} documents in {len(bundles):,} bundles (joined by lines), {len(left):,} left over (grey)"
+    axes.set_title(title + (f"; a sample of {len(vectors):,}" if len(shown) < len(vectors) else ""), fontsize=11)
+    how = "UMAP" if len(shown) >= FEWEST_FOR_UMAP else "main directions"
+    axes.set(xticks=[], yticks=[], xlabel=f"near: alike in meaning ({how} of the vectors)")
+    remove_frame(axes)
+    return png_of(figure)
+
+
+def bundle_sizes(bundling: Bundling) -> bytes:
+    """How many bundles have two, three and four documents; how many documents are left over, by reason."""
+    figure = figure_of(8, 3.2)
+    left, right = figure.subplots(1, 2)
+    sizes, reasons = size_counts(bundling), Counter(leftover.reason for leftover in bundling.leftovers)
+    bars(left, {f"{size} documents": count for size, count in sizes.items()}, GOOD)
+    left.set_title(f"{len(bundling.bundles):,} bundles", fontsize=11)
+    bars(right, {reason.replace("_", " "): count for reason, count in sorted(reasons.items())}, GREY)
+    right.set_title(f"{len(bundling.leftovers):,} documents left over", fontsize=11)
+    return png_of(figure)
+
+
+def _sample(bundling: Bundling, seed: int) -> tuple[dict[int, Group], Group]:
+    """Bundles by number, and leftovers: all, or about `MOST_DOCUMENTS` documents, bundles whole."""
+    groups = [*map(list, bundling.bundles), *([leftover.index] for leftover in bundling.leftovers)]
+    chosen, total = list[int](), 0
+    for number in np.random.default_rng(seed).permutation(len(groups)).tolist():
+        total += len(groups[number])
+        if total > MOST_DOCUMENTS:
+            break
+        chosen.append(number)
+    count = len(bundling.bundles)
+    bundles = {number: groups[number] for number in sorted(chosen) if number < count}
+    return bundles, [groups[number][0] for number in sorted(chosen) if number >= count]
+
+
+def _places(vectors: np.ndarray, seed: int) -> np.ndarray:
+    """(n, 2)."""
+    if len(vectors) < FEWEST_FOR_UMAP:
+        return _main_directions(vectors)
+    return umap(vectors, dimensions=2, min_dist=0.2, seed=seed)
+
+
+def _main_directions(vectors: np.ndarray) -> np.ndarray:
+    """(n, 2): the first two principal components, each with its largest value positive."""
+    places = np.zeros((len(vectors), 2))
+    if len(vectors) < 2:
+        return places
+    scores, lengths, _ = np.linalg.svd(vectors - vectors.mean(axis=0), full_matrices=False)
+    places[:, : min(2, len(lengths))] = (scores * lengths)[:, :2]
+    largest = places[np.abs(places).argmax(axis=0), [0, 1]]
+    return places * np.where(largest < 0, -1, 1)
+
+
+def _name_bundles(
+    axes: Axes, places: np.ndarray, vectors: np.ndarray, bundles: dict[int, Group], themes: Sequence[str]
+) -> None:
+    """Themes of the bundles that hold together best, on the map too, as far as there is room."""
+    from matplotlib.patheffects import withStroke
+
+    named: list[np.ndarray] = []
+    for number in sorted(bundles, key=lambda number: (-cohesion(vectors[bundles[number]]), number)):
+        rows = bundles[number]
+        above = np.array([places[rows, 0].mean(), places[rows, 1].max()])
+        is_free = all((abs(above - other) / _extent(places) > (2 * _APART, _APART / 3)).any() for other in named)
+        if len(named) < _LABELS and themes[number] and is_free and _spread(places, rows) < _APART:
+            named.append(above)
+            text = axes.annotate(
+                themes[number], tuple(above), (0, 5), textcoords="offset points", ha="center", fontsize=8, color=DARK
+            )
+            text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
+
+
+def _spread(places: np.ndarray, rows: Group) -> float:
+    """Largest distance in one direction, as share of the map's."""
+    return float((np.ptp(places[rows], axis=0) / _extent(places)).max())
+
+
+def _extent(places: np.ndarray) -> np.ndarray:
+    return np.nanmax(places, axis=0) - np.nanmin(places, axis=0)
+
+
+def _dot(documents: int) -> float:
+    """Area in square points."""
+    return min(30.0, max(4.0, 900 / math.sqrt(max(documents, 1)) / 3))

@@ -1,0 +1,179 @@
+"""Groups of documents on their way to bundles: what each holds, and how near they are to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trailforge.generators.document_bundles.bundling.config import LARGEST, BundleConfig, Group
+
+_BLOCK_CELLS = 2**22
+"""Similarities held at once: 16 MB, and as much for the mask."""
+_ROUNDING = 1e-6
+"""Of cosines of float32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Documents:
+    """What bundling knows of n documents."""
+
+    vectors: np.ndarray
+    """(n, d), float32, length 1."""
+    sources: np.ndarray
+    """(n,), a number for each source."""
+    days: np.ndarray
+    """(n,), float: of publication, counted from any day; NaN when unknown."""
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> Documents:
+        """These rows, in this order."""
+        return Documents(vectors=self.vectors[rows], sources=self.sources[rows], days=self.days[rows])
+
+
+class Units:
+    """A partition of documents into units. A unit is a bundle as soon as it has two sources; see `is_bundle`.
+
+    Units have numbers that are never used again.
+    """
+
+    def __init__(self, documents: Documents, groups: Iterable[Group], config: BundleConfig) -> None:
+        self.vectors, self.sources = documents.vectors, documents.sources
+        self.members: dict[int, Group] = {}
+        self.unit_of = np.full(len(self.vectors), -1)
+        self._days, self._config = documents.days, config
+        self._sums: dict[int, np.ndarray] = {}
+        self._next = 0
+        for group in groups:
+            self.add(group)
+
+    def add(self, rows: Group) -> int:
+        """A new unit of these rows, taken out of no other; its number."""
+        unit, self._next = self._next, self._next + 1
+        self.members[unit] = sorted(rows)
+        self.unit_of[rows] = unit
+        self._sums[unit] = self.vectors[self.members[unit]].sum(axis=0)
+        return unit
+
+    def dissolve(self, unit: int) -> Group:
+        """Forget a unit; its rows, which are to be added again."""
+        del self._sums[unit]
+        return self.members.pop(unit)
+
+    def merge(self, first: int, second: int) -> int:
+        """One unit of two; its number."""
+        return self.add(self.dissolve(first) + self.dissolve(second))
+
+    def is_bundle(self, unit: int) -> bool:
+        """Whether it has two sources, and so two documents."""
+        return has_two(self.sources, self.members[unit])
+
+    def may_merge(self, first: int, second: int) -> bool:
+        """Whether it gets one of them a second source, and is no larger than a bundle may be.
+
+        Two bundles stay two: larger ones would be less alike, and none is in need.
+        """
+        rows = self.members[first] + self.members[second]
+        in_need = not (self.is_bundle(first) and self.is_bundle(second))
+        return in_need and len(rows) <= LARGEST and has_two(self.sources, rows)
+
+    def outsider(self, rows: Group) -> int | None:
+        """The row that has to leave these before they may be together; None when all may stay.
+
+        Of documents too far apart in time the first or the last, whichever is less like the others; else the one that
+        is least like them, when that is too little.
+        """
+        if len(rows) < 2:
+            return None
+        links = own_links(self.vectors[rows])
+        dated = [row for row in rows if not np.isnan(self._days[row])]
+        ends = sorted(dated, key=lambda row: (self._days[row], row))
+        if self._config.window_days and dated and self._days[ends[-1]] - self._days[ends[0]] > self._config.window_days:
+            return min(ends[0], ends[-1], key=lambda row: (links[rows.index(row)], row))
+        place = int(links.argmin())
+        return rows[place] if links[place] < self._config.min_cosine - _ROUNDING else None
+
+    def may_be_together(self, rows: Group) -> bool:
+        """Whether each of these documents is near enough to the others, in meaning and in time."""
+        return self.outsider(sorted(rows)) is None
+
+    def link(self, first: int, second: int) -> float:
+        """Mean cosine between their documents."""
+        pairs = len(self.members[first]) * len(self.members[second])
+        return float(np.dot(self._sums[first], self._sums[second])) / pairs
+
+    def centre(self, unit: int) -> np.ndarray:
+        """Mean vector, not of length 1: its product with a document is the mean cosine to the unit."""
+        return self._sums[unit] / len(self.members[unit])
+
+    def unfinished(self) -> list[int]:
+        """Units of one source."""
+        return [unit for unit in self.members if not self.is_bundle(unit)]
+
+    def sizes(self) -> np.ndarray:
+        """For each row how many documents its unit has."""
+        sizes = np.zeros(len(self.unit_of), int)
+        for rows in self.members.values():
+            sizes[rows] = len(rows)
+        return sizes
+
+    def day_spans(self) -> np.ndarray:
+        """(n, 2): for each row the day twice, as first and as last; see `in_window`."""
+        undated = np.isnan(self._days)
+        return np.stack([np.where(undated, np.inf, self._days), np.where(undated, -np.inf, self._days)], axis=1)
+
+    def spans(self) -> np.ndarray:
+        """(n, 2): for each row the first and the last day of its unit."""
+        spans = self.day_spans()
+        for rows in self.members.values():
+            spans[rows] = (spans[rows, 0].min(), spans[rows, 1].max())
+        return spans
+
+
+def own_links(vectors: np.ndarray) -> np.ndarray:
+    """For each of a bundle's vectors, shape (k, d), k at least 2, its mean cosine to the others."""
+    cosines = vectors @ vectors.T
+    return (cosines.sum(axis=1, dtype=np.float64) - np.diag(cosines)) / (len(vectors) - 1)
+
+
+def in_window(first: np.ndarray, second: np.ndarray, days: int) -> np.ndarray:
+    """Which pairs of spans, shapes (a, 2) and (b, 2), are together no longer than `days`; all when that is 0.
+
+    A span without dates is (inf, -inf) and goes with any.
+    """
+    if not days:
+        return np.ones((len(first), len(second)), bool)
+    starts = np.minimum(first[:, None, 0], second[:, 0])
+    return np.maximum(first[:, None, 1], second[:, 1]) - starts <= days
+
+
+def has_two(sources: np.ndarray, rows: Sequence[int]) -> bool:
+    """Whether these rows are of two sources or more."""
+    return any(sources[row] != sources[rows[0]] for row in rows[1:])
+
+
+def nearest(
+    queries: np.ndarray,
+    candidates: np.ndarray,
+    allowed: Callable[[slice], np.ndarray],
+    *,
+    count: int,
+    min_cosine: float,
+) -> Iterator[tuple[int, int, float]]:
+    """(query, candidate, cosine) of the `count` nearest allowed candidates of each query, in no order.
+
+    `allowed`: for some of the queries a mask of shape (queries, candidates).
+    """
+    count = min(count, len(candidates))
+    if not count:
+        return
+    step = max(1, _BLOCK_CELLS // len(candidates))
+    for start in range(0, len(queries), step):
+        block = slice(start, start + step)
+        cosines = queries[block] @ candidates.T
+        cosines[~allowed(block)] = -np.inf
+        cosines[cosines < min_cosine] = -np.inf
+        best = np.argpartition(cosines, -count, axis=1)[:, -count:]
+        found = np.take_along_axis(cosines, best, axis=1)
+        for row, place in zip(*np.nonzero(np.isfinite(found)), strict=True):
+            yield start + int(row), int(best[row, place]), float(found[row, place])

@@ -1,0 +1,134 @@
+"""The configuration of a run of bundles and their questions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from trailforge.filters.bundles import BundleFilterConfig
+from trailforge.generators.document_bundles.bundling.config import BundleConfig
+from trailforge.generators.document_bundles.bundling.content import ContentConfig
+from trailforge.generators.document_bundles.bundling.duplicates import DuplicateConfig
+from trailforge.generators.document_bundles.episodes import EpisodeConfig
+from trailforge.generators.document_bundles.write import BundleWriterConfig
+from trailforge.pipelines.engine.files import sha256_of
+from trailforge.pipelines.runs.config import RunConfig
+from trailforge.retrieval.encoder import PACKAGED
+from trailforge.retrieval.plan_tools import PlanToolsConfig
+from trailforge.schemas import (
+    Bundle,
+    BundleQuestion,
+    DocumentEmbedding,
+    InvalidInput,
+    SearchEpisode,
+    SftRow,
+    SourceDocument,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderConfig:
+    """What documents and questions are embedded with (Sentence-BERT in R-Search)."""
+
+    name: str = PACKAGED
+    """`minilm`, or any sentence-transformers name or path."""
+    query_prefix: str = ""
+    passage_prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionConfig:
+    """What accepted questions of all bundles are held against, and how they are ordered."""
+
+    most_alike: float = 0.92
+    """Cosine from which two questions ask the same."""
+    most_alike_benchmark: float = 0.9
+    """Cosine from which a question is one of a benchmark's."""
+    benchmark_words: int = 8
+    """A run of so many words shared with a benchmark's question rejects."""
+    benchmarks: tuple[str, ...] = ()
+    """Files of questions that must not be trained on."""
+    benchmark_hashes: tuple[str, ...] = ()
+    """SHA-256 of these files: where they are does not decide the rows, what is in them does."""
+    stages: int = 4
+    """Of the curriculum."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for sizes of which nothing can be made."""
+        for name in ("stages", "benchmark_words"):
+            if getattr(self, name) < 1:
+                raise InvalidInput("has to be 1 or more", field=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleOutputConfig:
+    """How rows are cut."""
+
+    documents_per_shard: int = 256
+    bundles_per_shard: int = 16
+    questions_per_shard: int = 64
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for sizes of which nothing can be made."""
+        for name in ("documents_per_shard", "bundles_per_shard", "questions_per_shard"):
+            if getattr(self, name) < 1:
+                raise InvalidInput("has to be 1 or more", field=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleRunConfig(RunConfig):
+    """Documents to bundles to questions to episodes."""
+
+    content: ContentConfig = field(default_factory=ContentConfig)
+    duplicates: DuplicateConfig = field(default_factory=DuplicateConfig)
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    bundles: BundleConfig = field(default_factory=BundleConfig)
+    writer: BundleWriterConfig = field(default_factory=BundleWriterConfig)
+    filters: BundleFilterConfig = field(default_factory=BundleFilterConfig)
+    selection: SelectionConfig = field(default_factory=SelectionConfig)
+    episodes: EpisodeConfig = field(default_factory=EpisodeConfig)
+    tools: PlanToolsConfig = field(default_factory=PlanToolsConfig)
+    output: BundleOutputConfig = field(default_factory=BundleOutputConfig)
+    questions: bool = True
+    """False: stop at the bundles. No model is needed for that."""
+
+    def deciding(self) -> dict[str, Any]:
+        """What decides the rows; of the benchmarks their content and not their place."""
+        content = RunConfig.deciding(self)
+        del content["selection"]["benchmarks"]
+        return content
+
+    @property
+    def prompt_version(self) -> str:
+        """Hash of the prompts in use."""
+        return f"{self.writer.prompt_version}-{self.episodes.prompt_version}"
+
+    @property
+    def records(self) -> tuple[type, ...]:
+        """Records whose schema decides the rows."""
+        return (SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, SftRow)
+
+    @property
+    def longest_reply(self) -> int:
+        """The most tokens that a call may ask for."""
+        return max(self.writer.write_max_tokens, self.writer.read_max_tokens, self.episodes.max_tokens)
+
+    @property
+    def encoder_name(self) -> str | None:
+        """Of the sentence encoder."""
+        return self.encoder.name
+
+    @property
+    def call_style(self) -> Literal["chat", "completion"]:
+        """How the model is asked."""
+        return "completion" if self.writer.kind == "steps" else "chat"
+
+    def against(self, benchmarks: list[Path]) -> BundleRunConfig:
+        """With these benchmarks beside the preset's. Raises `InvalidInput` for one that is not there."""
+        paths = dict.fromkeys((*self.selection.benchmarks, *map(str, benchmarks)))
+        missing = [path for path in paths if not Path(path).is_file()]
+        if missing:
+            raise InvalidInput("no such file", file=missing[0], field="selection.benchmarks")
+        hashes = tuple(sha256_of(Path(path)) for path in paths)
+        return replace(self, selection=replace(self.selection, benchmarks=tuple(paths), benchmark_hashes=hashes))

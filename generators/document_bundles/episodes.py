@@ -1,0 +1,252 @@
+"""R-Search episodes of bundle questions: think, plan, search, answer (R-Search, sections 3.3 and 3.4).
+
+The gold way needs no model: the thought is told from question and plan, the gold plan is run by the tools, and the
+answer is the gold answer. The sampled way is the paper's two-stage generation: the model writes up to `</search>`, the
+plan is run, the model goes on to `</answer>`. Both are rewarded by `protocols.r_search.score` on the text as it stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from trailforge.generators.document_bundles import search_thoughts
+from trailforge.generators.document_bundles.write import asked
+from trailforge.generators.prompts import prompt_version
+from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
+from trailforge.inference.asker import Client
+from trailforge.protocols import nl_dag, r_search
+from trailforge.protocols.base import estimate_tokens, one_line
+from trailforge.protocols.episodes import turn_text
+from trailforge.retrieval import Tools
+from trailforge.rewards import evidence_recall
+from trailforge.schemas import BundleQuestion, Message, Origin, PlannedSearch, Provenance, RSearchReward, SearchEpisode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeConfig:
+    """How episodes are made."""
+
+    plan: Literal["gold", "sampled"] = "gold"
+    samples: int = 4
+    """Draws of a question; the paper's group size."""
+    temperature: float = 1.0
+    top_p: float = 0.95
+    max_tokens: int = 1024
+    """Of each of the two stages."""
+    top_k: int = nl_dag.TOP_K
+    """Passages of a search."""
+    min_reward: float = 0.8
+    """Of an episode that is good enough: format and plan are right, and the answer by six tenths."""
+    min_evidence: float = 1.0
+    """Share of the hops whose evidence the searches have to bring."""
+    gold_fallback: bool = True
+    """Tell the gold plan when no draw is good enough."""
+    result_role: Literal["user", "tool"] = "user"
+    """In calls of the model: many chat endpoints take no `tool` turn without a tool call. Rows hold `tool` always."""
+
+    @property
+    def prompt_version(self) -> str:
+        """Hash of the sentences of gold thoughts and of the protocol's rules."""
+        pools = prompt_version((), pools=search_thoughts.POOLS)
+        return hashlib.sha256(f"{pools}{r_search.SYSTEM_PROMPT}{r_search.USER_SUFFIX}".encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeContext:
+    """What all questions of a run share."""
+
+    run_id: str
+    seed: int
+    config: EpisodeConfig
+    tools: Tools
+    model: str = ""
+    """Empty for the gold way, which asks none."""
+    client: Client | None = None
+    """None for the gold way."""
+
+
+async def make_episodes(row: BundleQuestion, context: EpisodeContext, meter: Meter) -> list[SearchEpisode]:
+    """Candidates, the best first: of these the first that all filters keep is the question's episode.
+
+    Sampled: each different draw, by reward, then evidence found, then fewer searches, then number of the draw; after
+    them the gold way, if there is no draw that is good enough and the fall-back is on. Raises `MalformedReply` for a
+    gold plan that cannot be run, and the kinds of `ProviderError`.
+    """
+    config, work = context.config, _Work(row, context, meter)
+    if config.plan == "gold":
+        return [await work.gold()]
+    draws = await asyncio.gather(*(work.sampled(number) for number in range(config.samples)))
+    ranked = sorted(draws, key=lambda e: (-e.reward.total, -e.evidence_found, e.num_tool_calls))
+    different: dict[str, SearchEpisode] = {}
+    for episode in ranked:
+        different.setdefault(episode.uid, episode)
+    candidates = list(different.values())
+    if config.gold_fallback and not any(_is_good(episode, row, config) for episode in candidates):
+        candidates.append(await work.gold())
+    return candidates
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One question under way."""
+
+    row: BundleQuestion
+    context: EpisodeContext
+    meter: Meter
+
+    async def gold(self) -> SearchEpisode:
+        """The gold plan, run and told."""
+        row, context = self.row, self.context
+        plan = nl_dag.SearchPlan(
+            nodes=tuple(replace(node, query=one_line(node.query)) for node in row.dag_nodes), edges=row.dag_edges
+        )
+        results = await nl_dag.execute(plan, context.tools, context.config.top_k)
+        told = r_search.Episode(
+            thought=search_thoughts.think(row, plan, seed=f"{context.seed}:{row.uid}"),
+            plan=plan,
+            result=nl_dag.render_results(results),
+            answer=one_line(gold_answer(row)),
+        )
+        messages = r_search.render_episode(asked(row), told)
+        # Behind the plan is the model that wrote the question.
+        return self._episode(messages, results, "oracle", row.provenance.model, row.provenance.call_keys)
+
+    async def sampled(self, number: int) -> SearchEpisode:
+        """A draw. A first turn that breaks the grammar is the end of it: no answer would make it good enough."""
+        context = self.context
+        system, user = r_search.SYSTEM_PROMPT, r_search.user_turn(asked(self.row))
+        messages = [
+            Message(role="system", content=system, train=False),
+            Message(role="user", content=user, train=False),
+        ]
+        results: Sequence[nl_dag.NodeResult] = ()
+        first = await self._ask(messages, number)
+        messages.append(_assistant(first, turn_text(first)))
+        turn, keys = r_search.readable_turn(messages[-1].content), [first.key]
+        if turn is not None and turn.plan is not None and not first.is_cut:
+            response = await r_search.respond(messages[-1].content, context.tools, context.config.top_k)
+            results = response.results
+            messages.append(Message(role="tool", content=response.text, train=False))
+            second = await self._ask(messages, number)
+            # No thought belongs here: what a server delivers apart was thought before the agent took its turn.
+            messages.append(_assistant(second, second.text))
+            keys.append(second.key)
+        return self._episode(messages, results, "policy", context.model, keys)
+
+    async def _ask(self, messages: Sequence[Message], number: int) -> Reply:
+        context, config = self.context, self.context.config
+        if context.client is None:
+            raise ValueError("sampled episodes need a client")
+        request = Request(
+            model=context.model,
+            prompt=tuple(
+                ChatTurn(role=config.result_role if m.role == "tool" else m.role, content=m.content) for m in messages
+            ),
+            sampling=Sampling(
+                temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens, stop=r_search.STOP
+            ),
+            sample=number,
+            seed=context.seed,
+            purpose="plan" if len(messages) == 2 else "answer",
+            is_turn=True,
+        )
+        return await context.client.complete(request, self.meter)
+
+    def _episode(
+        self,
+        messages: Sequence[Message],
+        results: Sequence[nl_dag.NodeResult],
+        origin: Origin,
+        model: str,
+        keys: Sequence[str],
+    ) -> SearchEpisode:
+        row = self.row
+        turn = r_search.readable_turn(messages[2].content) or r_search.Turn()
+        plan = turn.plan or nl_dag.SearchPlan(nodes=(), edges=())
+        said = "\0".join([row.uid, *(message.content for message in messages)])
+        return SearchEpisode(
+            uid=hashlib.sha256(said.encode()).hexdigest()[:16],
+            origin=origin,
+            thought=turn.thought or "",
+            plan_text=nl_dag.render(plan) if turn.plan else "",
+            plan_nodes=plan.nodes,
+            plan_edges=plan.edges,
+            searches=tuple(map(_search, results)),
+            messages=tuple(messages),
+            num_tool_calls=sum(result.status != "skipped" for result in results),
+            evidence_found=_found_evidence(row, results),
+            **made_of(messages, row),
+            provenance=Provenance(
+                run_id=self.context.run_id,
+                source_id=f"bundle_questions:{row.uid}",
+                model=model,
+                prompt_version=self.context.config.prompt_version,
+                seed=self.context.seed,
+                call_keys=tuple(keys),
+            ),
+        )
+
+
+def made_of(messages: Sequence[Message], row: BundleQuestion) -> dict[str, Any]:
+    """The fields of an episode that follow from its question and its conversation."""
+    return {
+        "question_id": row.uid,
+        "question": asked(row),
+        "type": row.type,
+        "answer": gold_answer(row),
+        "answer_aliases": (),
+        "options": row.options,
+        "correct_options": row.correct_options,
+        "final_answer": r_search.final_answer(r_search.episode_text(messages)),
+        "num_hops": len(row.hops),
+        "token_estimate": sum(estimate_tokens(message.content) for message in messages),
+        "reward": _reward_of(messages, row),
+    }
+
+
+def asks_its_question(episode: SearchEpisode) -> bool:
+    """Does the conversation ask what the row says?"""
+    return [turn.content for turn in episode.messages[1:2]] == [r_search.user_turn(episode.question)]
+
+
+def _reward_of(messages: Sequence[Message], row: BundleQuestion) -> RSearchReward:
+    """0.25 for the format, 0.25 for the plan, 0.5 for the answer (R-Search, 3.4), of a conversation as it stands."""
+    golds = () if row.correct_options else (row.answer,)
+    return r_search.score(r_search.episode_text(messages), correct_options=row.correct_options, golds=golds)
+
+
+def gold_answer(row: BundleQuestion) -> str:
+    """As an agent gives it: the letters of the correct options, or words."""
+    return ", ".join(sorted(row.correct_options)) if row.options else row.answer
+
+
+def _found_evidence(row: BundleQuestion, results: Sequence[nl_dag.NodeResult]) -> float:
+    """Share of the hops whose evidence stands in a passage that any search brought."""
+    found = [passage for result in results for passage in result.passages]
+    return round(evidence_recall([hop.evidence for hop in row.hops], found), 6)
+
+
+def _is_good(episode: SearchEpisode, row: BundleQuestion, config: EpisodeConfig) -> bool:
+    """Right, with its evidence, and no search that another one makes needless."""
+    evidence = [hop.evidence for hop in row.hops]
+    is_needless = len(episode.searches) > 1 and any(
+        evidence_recall(evidence, search.passages) == 1.0 for search in episode.searches
+    )
+    is_right = episode.reward.total >= config.min_reward and episode.evidence_found >= config.min_evidence
+    return is_right and not is_needless
+
+
+def _search(result: nl_dag.NodeResult) -> PlannedSearch:
+    node = result.node
+    return PlannedSearch(
+        node_id=node.node_id, query=node.query, tool=node.tool, status=result.status, passages=result.passages
+    )
+
+
+def _assistant(reply: Reply, text: str) -> Message:
+    """A turn as the model wrote it, with the tag that the server cut off, unless the reply itself was cut short."""
+    return Message(role="assistant", content=text if reply.is_cut else r_search.close_turn(text), train=True)

@@ -1,0 +1,94 @@
+"""The thought before a gold search plan: what is asked, what there is to start from, what is missing, in which order.
+
+It is told from the question and the plan alone, as an agent that has searched for nothing yet could tell it: neither
+evidence nor answer is looked at. The sentences are drawn from `prompts/search_thoughts.yaml` by a seeded generator.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+
+from trailforge.generators.prompts import load_pools
+from trailforge.protocols.base import one_line
+from trailforge.protocols.nl_dag import SearchPlan, levels
+from trailforge.schemas import BundleQuestion, PlanNode
+from trailforge.small_model.composing.mentions import DATE
+
+POOLS = "search_thoughts"
+_MOST_NAMES = 3
+_YEAR = re.compile(r"1\d{3}|20\d{2}")
+_TIME = re.compile(rf"{DATE}|{_YEAR.pattern}")
+_WORD = re.compile(rf"[^\w\s]*{DATE}\S*|\S+")
+"""A date is one word."""
+_INITIAL = re.compile(r"[^\W\d_]\.")
+_WITHIN = frozenset({"of", "de", "la", "du", "von", "van", "der", "del", "al"})
+"""Words that may stand inside a name."""
+
+
+def think(row: BundleQuestion, plan: SearchPlan, *, seed: str) -> str:
+    """One paragraph; the same for the same seed."""
+    rng, pools = random.Random(seed), load_pools(POOLS)
+
+    def say(role: str, **fields: str) -> str:
+        return rng.choice(pools[role]).format(**fields)
+
+    said = [say(f"open_{row.type}")]
+    names = [one_line(name) for name in names_in(row.question)]
+    if not all(_YEAR.fullmatch(name) for name in names):  # a year alone is nothing to begin with
+        said.append(say("known_one" if len(names) == 1 else "known_many", names=_listed(names)))
+    for node in (node for level in levels(plan) for node in level):
+        said.append(say(_role(node, pools), node=node.node_id, query=one_line(node.query)))
+    if plan.edges:
+        for node, sources in _needs(plan):
+            said.append(say("order_needs", node=node, sources=_listed(sources)))
+    elif len(plan.nodes) > 1:
+        said.append(say("order_free"))
+    said.append(say("blind"))
+    return " ".join(said)
+
+
+def names_in(question: str) -> list[str]:
+    """The first names, dates and years in a question: runs of words with a capital, after the first word."""
+    runs: list[list[str]] = [[]]
+    for word in _WORD.findall(question)[1:]:
+        plain = word.strip("\"'“”‘’(),.;:?!")
+        bare = re.sub(r"['’]s$", "", plain)
+        if _TIME.fullmatch(bare):
+            runs += [[bare], []]
+        elif _INITIAL.fullmatch(word):
+            runs[-1].append(word)
+            continue
+        elif bare[:1].isupper():
+            runs[-1].append(bare)
+        elif plain in _WITHIN and runs[-1]:
+            runs[-1].append(plain)
+            continue
+        else:
+            runs.append([])
+        if bare != plain or not word.endswith(plain):
+            runs.append([])  # a mark or a genitive ends the name
+    names = (" ".join(_without_tail(run)) for run in runs)
+    return list(dict.fromkeys(name for name in names if len(name) > 1))[:_MOST_NAMES]
+
+
+def _without_tail(run: Sequence[str]) -> Sequence[str]:
+    return _without_tail(run[:-1]) if run and run[-1] in _WITHIN else run
+
+
+def _role(node: PlanNode, pools: dict[str, tuple[str, ...]]) -> str:
+    role = f"search_{node.tool.casefold()}"
+    return role if role in pools else "search_general"
+
+
+def _needs(plan: SearchPlan) -> Iterator[tuple[str, list[str]]]:
+    """Each node that waits for others, with these, in the order of execution."""
+    for level in levels(plan):
+        for node in level:
+            if sources := [edge.src for edge in dict.fromkeys(plan.edges) if edge.dst == node.node_id]:
+                yield node.node_id, sources
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

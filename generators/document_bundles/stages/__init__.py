@@ -1,0 +1,1 @@
+"""The stages, each from a table of the run's folder to the next."""

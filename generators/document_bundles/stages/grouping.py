@@ -1,0 +1,298 @@
+"""Bundles of documents by their vectors: the parts of a partition on the runner, what joins them here."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import apache_beam as beam
+import numpy as np
+
+from trailforge.generators.document_bundles.bundling.clustering import (
+    Documents,
+    PartBundles,
+    Plan,
+    bundle_part,
+    check_packages,
+    join,
+    plan,
+)
+from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling
+from trailforge.generators.document_bundles.bundling.measures import cohesion, document_frequencies, theme_words
+from trailforge.generators.document_bundles.bundling.plots import bundle_sizes, map_of_documents
+from trailforge.generators.document_bundles.stages.embedding import TABLE as EMBEDDINGS
+from trailforge.inference import Usage
+from trailforge.pipelines.cards.plots import write_figure
+from trailforge.pipelines.engine.beam_work import run_beam
+from trailforge.pipelines.engine.files import output_errors, plain_files, unfinished_name, write_text
+from trailforge.pipelines.engine.shards import Receipt, Shard, file_entry, missing_shards, write_receipt, write_table
+from trailforge.pipelines.engine.worker_errors import noting
+from trailforge.pipelines.runs.accounting import stage
+from trailforge.schemas import (
+    Bundle,
+    BundleInput,
+    DocumentEmbedding,
+    FileEntry,
+    NothingLeft,
+    OutputError,
+    RejectedRow,
+    SourceDocument,
+    iter_parquet,
+    parse_json,
+    read_parquet,
+    to_dict,
+)
+
+NAME = "bundle"
+TABLE, INPUTS = "bundles", "bundle_inputs"
+REJECTED = "part-bundles"
+MAP, SIZES = "plots/documents.png", "plots/bundles.png"
+WORK, MADE_OF = "work/bundling", "made_of"
+WORK_FILES = rf"({'|'.join(each.name for each in fields(Documents))})\.npy|part-\d+\.json|made_of"
+"""What the names of the files there match."""
+_THEME_WORDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Meta:
+    """What is known of all documents at once: not their texts."""
+
+    ids: list[str]
+    sources: list[str]
+    published: list[str | None]
+    files: list[tuple[str, int]]
+    """Path and row of each."""
+
+
+def only_shard(documents: Sequence[Shard], made_of: str = "") -> Shard:
+    """The one shard of this stage: all documents."""
+    rows = sum(shard.rows for shard in documents)
+    return Shard(name="bundles", input="documents", first=0, rows=rows, made_of=made_of)
+
+
+def group(
+    folder: Path,
+    documents: Sequence[Shard],
+    config: BundleConfig,
+    seed: int,
+    bundles_per_shard: int,
+    beam_options: Sequence[str],
+    made_of: str = "",
+) -> None:
+    """Write `bundles/`, `bundle_inputs/` and who is left over, unless that is done. Raises as `run_beam`.
+
+    `documents`: the shards that were embedded. `made_of`: as of the stage's only shard. Memory on the driver: the
+    vectors twice, no texts but of one shard.
+    """
+    shard = only_shard(documents, made_of)
+    if not missing_shards(folder, [shard]):
+        return
+    check_packages()
+    meta = _meta(folder, documents)
+    planned = plan(_vectors(folder, documents), meta.sources, config, seed, meta.published)
+    done = _bundle_parts(folder, planned, config, seed, beam_options, made_of)
+    bundling = join(planned, done, config)
+    bundles = list(_records(folder, bundling, meta, planned))
+    files, shards = _write(folder, bundles, bundles_per_shard)
+    plots = _plots(folder, bundling, meta, planned, [item.bundle.theme for item in bundles], seed)
+    left = _leftovers(folder, bundling, meta)
+    rejected = write_table(folder, "rejected", REJECTED, RejectedRow, left)
+    books = stage(
+        NAME,
+        inputs=len(meta.ids),
+        accepted=len(meta.ids) - len(left),
+        rejected=[row.reason for row in left],
+    )
+    everything = tuple(entry for entry in (*files, rejected, *plots) if entry is not None)
+    _discard_work(folder / WORK)  # before the receipt: after it nobody comes back here
+    write_receipt(
+        folder,
+        Receipt(
+            shard=shard.name, files=everything, stages=(books,), usage=Usage(), shards=shards, made_of=shard.made_of
+        ),
+    )
+
+
+def _discard_work(work: Path) -> None:
+    for path in plain_files(work):
+        if re.fullmatch(WORK_FILES, unfinished_name(path.name) or path.name):
+            path.unlink(missing_ok=True)
+    for emptied in (work, work.parent):
+        with contextlib.suppress(OSError):  # something of a stranger is in it
+            emptied.rmdir()
+
+
+def _vectors(folder: Path, shards: Sequence[Shard]) -> np.ndarray:
+    rows = _embedding_rows(folder, shards)
+    blocks = [np.array(row.vector, np.float32) for row in rows]
+    if not blocks:
+        raise NothingLeft("no document is left to bundle; `rejected/` says why", file=folder)
+    return np.stack(blocks)
+
+
+def _embedding_rows(folder: Path, shards: Sequence[Shard]) -> Iterator[DocumentEmbedding]:
+    for shard in shards:
+        for batch in iter_parquet(folder / EMBEDDINGS / f"{shard.name}.parquet", DocumentEmbedding):
+            yield from batch
+
+
+def _meta(folder: Path, shards: Sequence[Shard]) -> _Meta:
+    meta = _Meta([], [], [], [])
+    for shard in shards:
+        for row, document in enumerate(read_parquet(folder / shard.input, SourceDocument)):
+            meta.ids.append(document.id)
+            meta.sources.append(document.source)
+            meta.published.append(document.published)
+            meta.files.append((shard.input, row))
+    return meta
+
+
+def _bundle_parts(
+    folder: Path, planned: Plan, config: BundleConfig, seed: int, beam_options: Sequence[str], made_of: str
+) -> list[PartBundles]:
+    """Each part on a worker, which finds the documents in the run's folder and leaves its bundles there.
+
+    Parts that a killed process left count while they are of the same documents and vectors: `made_of` says of which.
+    """
+    work = folder / WORK
+    if not _is_of(work, made_of):
+        with output_errors(work):
+            _discard_work(work)
+        write_text(work / MADE_OF, made_of)
+    with output_errors(work):
+        work.mkdir(parents=True, exist_ok=True)
+        for each in fields(Documents):
+            np.save(work / f"{each.name}.npy", getattr(planned.documents, each.name))
+    missing = [(number, rows) for number, rows in enumerate(planned.parts) if not _result(work, number).exists()]
+
+    def build(pipeline: beam.Pipeline) -> None:
+        _ = (
+            pipeline
+            | "Parts" >> beam.Create(missing)
+            | "Spread" >> beam.Reshuffle()
+            | "Bundle" >> beam.Map(noting(folder, _bundle_part), str(work), config, seed)
+        )
+
+    if missing:
+        run_beam(folder, beam_options, build)
+    return [_read_result(work, number) for number in range(len(planned.parts))]
+
+
+def _is_of(work: Path, made_of: str) -> bool:
+    try:
+        return (work / MADE_OF).read_text(encoding="utf-8") == made_of
+    except (OSError, ValueError):
+        return False
+
+
+def _bundle_part(part: tuple[int, list[int]], work: str, config: BundleConfig, seed: int) -> int:
+    number, rows = part
+    arrays = {each.name: np.load(Path(work) / f"{each.name}.npy", mmap_mode="r")[rows] for each in fields(Documents)}
+    made = bundle_part(Documents(**arrays), config, seed)
+    content = {"bundles": made.bundles, "rest": made.rest}
+    write_text(_result(Path(work), number), json.dumps(content, default=int))
+    return number
+
+
+def _result(work: Path, number: int) -> Path:
+    return work / f"part-{number}.json"
+
+
+def _read_result(work: Path, number: int) -> PartBundles:
+    path = _result(work, number)
+    try:
+        content = parse_json(path.read_bytes())
+        return PartBundles(bundles=tuple(content["bundles"]), rest=content["rest"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise OutputError(f"{path} is damaged; remove it and run the same command again") from error
+
+
+def _records(folder: Path, bundling: Bundling, meta: _Meta, planned: Plan) -> Iterator[BundleInput]:
+    """Bundles with their documents, in the order of their first."""
+    place = {int(given): row for row, given in enumerate(planned.order)}
+    frequencies = Counter[str]()
+    for path in dict.fromkeys(path for path, _ in meta.files):
+        frequencies += document_frequencies(d.text for d in read_parquet(folder / path, SourceDocument))
+    texts = _Texts(folder)
+    for rows in bundling.bundles:
+        documents = tuple(texts.document(*meta.files[row]) for row in rows)
+        vectors = planned.documents.vectors[[place[row] for row in rows]]
+        bundle = Bundle(
+            uid=hashlib.sha256("\n".join(sorted(d.id for d in documents)).encode()).hexdigest()[:16],
+            document_ids=tuple(document.id for document in documents),
+            sources=tuple(document.source for document in documents),
+            cohesion=round(cohesion(vectors), 6),
+            theme=" ".join(theme_words([d.text for d in documents], frequencies, len(meta.ids), _THEME_WORDS)),
+        )
+        yield BundleInput(id=bundle.uid, bundle=bundle, documents=documents)
+
+
+class _Texts:
+    """Documents by file and row; a few files are held at a time."""
+
+    _MOST = 64
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: dict[str, list[SourceDocument]] = {}
+
+    def document(self, path: str, row: int) -> SourceDocument:
+        if path not in self._held:
+            if len(self._held) >= self._MOST:
+                self._held.pop(next(iter(self._held)))
+            self._held[path] = read_parquet(self._folder / path, SourceDocument)
+        return self._held[path][row]
+
+
+def _write(
+    folder: Path, bundles: Sequence[BundleInput], per_shard: int
+) -> tuple[list[FileEntry | None], tuple[Shard, ...]]:
+    """Both tables by shard, and the shards that questions are made of."""
+    files: list[FileEntry | None] = []
+    shards: list[Shard] = []
+    for first in range(0, len(bundles), per_shard):
+        batch = bundles[first : first + per_shard]
+        digest = hashlib.sha256(",".join(item.id for item in batch).encode()).hexdigest()[:12]
+        name = f"part-{len(shards):05d}-{digest}"
+        files.append(write_table(folder, TABLE, name, Bundle, [item.bundle for item in batch]))
+        entry = write_table(folder, INPUTS, name, BundleInput, batch)
+        assert entry is not None
+        files.append(entry)
+        shards.append(Shard(name=name, input=entry.path, first=first, rows=len(batch), made_of=entry.sha256))
+    return files, tuple(shards)
+
+
+def _plots(
+    folder: Path, bundling: Bundling, meta: _Meta, planned: Plan, themes: Sequence[str], seed: int
+) -> list[FileEntry]:
+    """What is looked at rather than read; see `plots`."""
+    vectors = np.empty_like(planned.documents.vectors)
+    vectors[planned.order] = planned.documents.vectors
+    drawn = {
+        MAP: map_of_documents(vectors, meta.sources, bundling, themes, seed),
+        SIZES: bundle_sizes(bundling),
+    }
+    for name, image in drawn.items():
+        write_figure(folder / name, image)
+    return [file_entry(folder, folder / name, 0) for name in drawn]
+
+
+def _leftovers(folder: Path, bundling: Bundling, meta: _Meta) -> list[RejectedRow]:
+    texts = _Texts(folder)
+    return [
+        RejectedRow(
+            uid=meta.ids[left.index],
+            stage=NAME,
+            reason=left.reason,
+            score=0.0,
+            detail="in no bundle",
+            payload=json.dumps(to_dict(texts.document(*meta.files[left.index])), ensure_ascii=False),
+        )
+        for left in bundling.leftovers
+    ]

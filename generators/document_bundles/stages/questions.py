@@ -1,0 +1,91 @@
+"""Questions of bundles, each with what its filters measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from trailforge.filters.bundles import judge_question
+from trailforge.generators.document_bundles.config import BundleRunConfig
+from trailforge.generators.document_bundles.stages.embedding import encoder_of
+from trailforge.generators.document_bundles.write import BundleContext, seal
+from trailforge.generators.document_bundles.writers import work_for
+from trailforge.inference import Meter, ModelClient
+from trailforge.pipelines.engine.model_work import ModelSession, ModelWork, rejected_row
+from trailforge.pipelines.engine.shards import ItemResult
+from trailforge.pipelines.runs.accounting import stage
+from trailforge.retrieval import SentenceReader
+from trailforge.schemas import BundleInput, BundleQuestion, RejectedRow, Verdict, to_dict
+
+NAME, FILTER = "write", "filter"
+TABLE = "candidates"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionWork(ModelWork):
+    """Writes and measures the questions of bundles."""
+
+    config: BundleRunConfig
+    preset: str
+
+    item = BundleInput
+    tables = MappingProxyType({TABLE: BundleQuestion, "rejected": RejectedRow})
+    stage = NAME
+
+    async def open(self) -> QuestionSession:
+        """Connect."""
+        return QuestionSession(self, await self.client())
+
+
+class QuestionSession(ModelSession):
+    """A worker at work."""
+
+    def __init__(self, work: QuestionWork, client: ModelClient) -> None:
+        ModelSession.__init__(self, client)
+        config = self._config = work.config
+        self._context = BundleContext(
+            run_id=work.run_id,
+            model=config.model.name,
+            preset=work.preset,
+            seed=config.seed,
+            prices=config.model.prices,
+            config=config.writer,
+            client=client,
+            sentences=SentenceReader(encoder_of(config.encoder) if config.writer.kind == "steps" else None),
+        )
+
+    async def run(self, item: BundleInput, position: int) -> ItemResult:
+        """Write the questions of one bundle, measure them, keep the books."""
+        result = await questions_of(item, self._context, self._config)
+        self.count(result, *(row.type for row in result.rows[TABLE]))
+        return result
+
+
+async def questions_of(item: BundleInput, context: BundleContext, config: BundleRunConfig) -> ItemResult:
+    """Drafts of a bundle, each with its verdicts."""
+    work = work_for(item, context)
+    drafts = await work.write()
+    total = work.meter
+    accepted: list[BundleQuestion] = []
+    rejected: list[RejectedRow] = []
+    for draft in drafts:
+        reader = replace(work, meter=Meter())  # a row's calls are those that it was written and measured by
+        verdicts = await judge_question(draft, item, reader, config.filters)
+        # In order of key, since of calls made at once another may be answered first when the run goes on.
+        keys = (*sorted(work.meter.keys), *sorted(reader.meter.keys))
+        row = seal(draft, verdicts, keys, item.documents)
+        against = next((verdict for verdict in verdicts if not verdict.keep), None)
+        if against is None:
+            accepted.append(row)
+        else:
+            rejected.append(rejected_row(FILTER, row.uid, against, to_dict(row)))
+        total = total + reader.meter
+    reasons = [row.reason for row in rejected]
+    books = (
+        stage(NAME, inputs=1, accepted=int(bool(drafts)), rejected=[] if drafts else ["no_question"]),
+        stage(FILTER, inputs=len(drafts), accepted=len(accepted), rejected=reasons),
+    )
+    if not drafts:
+        nothing = Verdict(keep=False, reason="no_question", score=0.0, detail="no question joins its documents")
+        rejected.append(rejected_row(NAME, item.id, nothing, to_dict(item.bundle)))
+    return ItemResult(rows={TABLE: accepted, "rejected": rejected}, stages=books, usage=total.usage(context.prices))

@@ -1,0 +1,1 @@
+"""Questions made of a knowledge graph."""

@@ -1,0 +1,102 @@
+"""The card of a run of questions made of a knowledge graph: what all cards have, shapes and relations, one of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trailforge.generators.kg_questions.config import KgQuestionRunConfig
+from trailforge.pipelines.cards.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
+from trailforge.pipelines.cards.licences import of_graph, plain, section
+from trailforge.pipelines.cards.plots import FUNNEL, funnel, write_figure
+from trailforge.schemas import KgQuestion, Manifest
+
+_DATA_TABLES = ("kg_questions", "candidates", "rejected")
+_MOST_RELATIONS = 20
+
+
+@dataclass(slots=True)
+class _Figures:
+    """What is counted over the rows."""
+
+    forms: Counter[tuple[str, int]] = field(default_factory=Counter)
+    relations: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, KgQuestion] = field(default_factory=dict)
+
+
+def card(folder: Path, manifest: Manifest, config: KgQuestionRunConfig, rows: Iterable[KgQuestion]) -> str:
+    """The card as Markdown; its plot is written beside it."""
+    figures = _Figures()
+    for row in rows:
+        figures.forms[row.shape, row.hops] += 1
+        figures.relations.update({fact.triple.relation_label for fact in row.chain.facts})
+        figures.examples.setdefault(row.shape, row)
+    sources = of_graph(config.kg_hash, config.card)
+    write_figure(folder / FUNNEL, funnel(manifest.stages))
+    sections = [
+        front_matter(manifest, _DATA_TABLES, ["multi-hop", "knowledge-graph"], sources, config.card),
+        f"# {manifest.run_id}\n",
+        _summary(manifest, config, figures),
+        funnel_table(manifest.stages),
+        f"![What each stage let through]({FUNNEL})\n",
+        _tables(figures),
+        f"## Cost\n\n{cost_table(manifest)}\n",
+        section(manifest.model, sources, config.card),
+        _limits(config),
+        *(_example(row) for _, row in sorted(figures.examples.items())),
+    ]
+    return "\n".join(sections)
+
+
+def _summary(manifest: Manifest, config: KgQuestionRunConfig, figures: _Figures) -> str:
+    return "\n".join(
+        [
+            "Questions made of facts of a knowledge graph, with the facts, the gold decomposition and the number of",
+            "entities that satisfy each question (1). `questions.jsonl` has them as the other generators take them.\n",
+            f"- Rows: {figures.forms.total()} questions, written by {config.writer.kind}",
+            f"- Graph: {config.kg_hash[:12]}, as of {plain(config.as_of) or 'a date that was not given'}",
+            *origin_lines(manifest, "Paths of", config.seed),
+        ]
+    )
+
+
+def _tables(figures: _Figures) -> str:
+    lines = ["## Shapes\n", "| shape | facts | questions |", "|---|---:|---:|"]
+    lines += [f"| {shape} | {hops} | {count} |" for (shape, hops), count in sorted(figures.forms.items())]
+    most = figures.relations.most_common(_MOST_RELATIONS)
+    lines += [f"\n## Relations\n\nThe most frequent of {len(figures.relations)}.\n"]
+    lines += ["| relation | questions |", "|---|---:|", *(f"| {plain(name)} | {count} |" for name, count in most)]
+    return "\n".join(lines) + "\n"
+
+
+def _limits(config: KgQuestionRunConfig) -> str:
+    lines = ["## Known limits\n"]
+    if config.model.url == "embedded":
+        what = (
+            ", which answers from memory; rules put the facts into words" if config.writer.kind == "templates" else ""
+        )
+        lines.append(EMBEDDED_LIMIT.format(and_what=what))
+    lines += [
+        "- That one entity satisfies a question was counted in the graph: the world may know more of them.",
+        "- What is asked was true at the graph's date.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _example(row: KgQuestion) -> str:
+    hops = [
+        f"{number}. {plain(hop.question)} **{plain(hop.answer)}**"
+        for number, hop in enumerate(row.decomposition, start=1)
+    ]
+    facts = "\n".join(row.path)
+    return "\n".join(
+        [
+            f"## One question: {row.shape} (`{row.uid}`)\n",
+            f"{plain(short(row.question))}\n",
+            f"Answer: {plain(row.answer)}\n",
+            *hops,
+            f"\n```text\n{short(facts)}\n```\n",
+        ]
+    )

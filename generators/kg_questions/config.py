@@ -1,0 +1,69 @@
+"""The configuration of a run of questions made of a knowledge graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Literal
+
+from trailforge.filters.kg_questions import KgFilterConfig
+from trailforge.generators.kg_questions.generate import KgWriterConfig
+from trailforge.generators.kg_questions.paths import KgPathConfig
+from trailforge.pipelines.runs.config import RunConfig
+from trailforge.pipelines.runs.graph import GraphRunConfig
+from trailforge.schemas import FactChain, InvalidInput, KgQuestion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KgQuestionRunConfig(GraphRunConfig):
+    """A knowledge graph to questions."""
+
+    count: int = 1000
+    """Paths to sample. Fewer questions come through the filters."""
+    as_of: str = ""
+    """ISO date (or year, or month) of the graph: what is asked was true then. Empty: not known."""
+    paths: KgPathConfig = field(default_factory=KgPathConfig)
+    writer: KgWriterConfig = field(default_factory=KgWriterConfig)
+    filters: KgFilterConfig = field(default_factory=KgFilterConfig)
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput`."""
+        RunConfig.__post_init__(self)
+        if self.count < 1:
+            raise InvalidInput("has to be 1 or more", field="count")
+        if self.as_of and not _is_date(self.as_of):
+            raise InvalidInput(f"{self.as_of!r} is no date as 2019-07-01, 2019-07 or 2019", field="as_of")
+
+    @property
+    def prompt_version(self) -> str:
+        """Hash of the prompts in use."""
+        return self.writer.prompt_version
+
+    @property
+    def records(self) -> tuple[type, ...]:
+        """Records whose schema decides the rows."""
+        return (FactChain, KgQuestion)
+
+    @property
+    def longest_reply(self) -> int:
+        """The most tokens that a call may ask for."""
+        return max(self.writer.write_max_tokens, self.writer.closed_book_max_tokens)
+
+    @property
+    def encoder_name(self) -> str | None:
+        """None: nothing is embedded."""
+        return None
+
+    @property
+    def call_style(self) -> Literal["chat", "completion"]:
+        """How the model is asked."""
+        return self.writer.style
+
+
+def _is_date(text: str) -> bool:
+    """Is it an ISO date, whole or as far as the month or the year?"""
+    try:
+        date.fromisoformat(text + "-01-01"[3 * text.count("-") :])
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,226 @@
+"""Facts of a knowledge graph to a question, and back: answering it from memory.
+
+The facts come from `generators.kg_paths`. A model puts them into words without being told what the bridges and the
+answer are, so that it cannot name them; for a model too small to, rules do (`generators.kg_wording`). What a question
+is worth is measured by `filters.kg_questions`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from trailforge.generators.kg_questions.wording import Wording, compose
+from trailforge.generators.prompts import load_phrases, load_prompt, prompt_version
+from trailforge.inference import ChatTurn, Meter, Prices, Request, Sampling, ask_json
+from trailforge.inference.asker import Client, Style, fill
+from trailforge.mcts.rollout import short_answer
+from trailforge.schemas import FactChain, FilterScore, Hop, KgFact, KgNode, KgQuestion, Provenance, Verdict
+
+_READ_PROMPTS: dict[Style, str] = {"chat": "read_nothing", "completion": "embedded_closed_book"}
+_MOST_ALIASES = 3
+"""Other names of a relation that the model is shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KgWriterConfig:
+    """How questions are written and answered from memory."""
+
+    kind: Literal["model", "templates"] = "model"
+    """`model`: a model writes them. `templates`: rules do, and nothing is asked."""
+    temperature: float = 0.7
+    top_p: float = 0.95
+    write_max_tokens: int = 2048
+    style: Style = "chat"
+    """Of the closed-book prompt."""
+    closed_book_temperature: float = 0.8
+    closed_book_max_tokens: int = 256
+    stop: tuple[str, ...] = ()
+    max_answer_words: int = 12
+    """In the style `completion`: a longer reply is no short answer, and is cut."""
+
+    @property
+    def prompt_version(self) -> str:
+        """Hash of the prompts and phrases in use."""
+        prompts = prompt_version((_READ_PROMPTS[self.style], *(["kg_question"] if self.kind == "model" else [])))
+        phrases = repr(load_phrases("kg_relations")) if self.kind == "templates" else ""
+        return hashlib.sha256(f"{prompts}{phrases}".encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KgQuestionContext:
+    """What all questions of a run share."""
+
+    run_id: str
+    model: str
+    preset: str
+    seed: int
+    prices: Prices
+    config: KgWriterConfig
+    client: Client
+    as_of: str
+    """ISO date of the graph."""
+    graph: str = "kg"
+    """Its name; with the chain's id it is the row's source."""
+
+
+@dataclass(slots=True)
+class KgQuestionWork:
+    """One chain of facts under way. `meter` counts its calls."""
+
+    item: FactChain
+    context: KgQuestionContext
+    meter: Meter = field(default_factory=Meter)
+
+    async def write(self) -> list[KgQuestion]:
+        """The draft: always one. Raises `MalformedReply` and the kinds of `ProviderError`."""
+        config = self.context.config
+        if config.kind == "templates":
+            return [row_of(compose(self.item), self.item, self.context)]
+        sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.write_max_tokens)
+        request = self._request(writer_prompt(self.item), sampling, purpose="write")
+        reply = await ask_json(self.context.client, request, schema_for(self.item), self.meter)
+        return [row_of(wording_of(reply), self.item, self.context)]
+
+    async def answer(self, row: KgQuestion, sample: int) -> str | None:
+        """A `filters.kg_questions.Reader`."""
+        config = self.context.config
+        sampling = Sampling(
+            temperature=config.closed_book_temperature,
+            top_p=config.top_p,
+            max_tokens=config.closed_book_max_tokens,
+            stop=config.stop,
+        )
+        prompt = fill(load_prompt(_READ_PROMPTS[config.style]), question=row.question)
+        request = self._request(prompt, sampling, purpose="closed_book", style=config.style, sample=sample)
+        text = (await self.context.client.complete(request, self.meter)).answer
+        if text is None or config.style == "chat":
+            return text and text.strip()
+        return short_answer(text, config.max_answer_words)
+
+    def _request(
+        self, prompt: str, sampling: Sampling, *, purpose: str, style: Style = "chat", sample: int = 0
+    ) -> Request:
+        return Request(
+            model=self.context.model,
+            prompt=prompt if style == "completion" else (ChatTurn(role="user", content=prompt),),
+            sampling=sampling,
+            sample=sample,
+            seed=self.context.seed,
+            purpose=purpose,
+        )
+
+
+def writer_prompt(chain: FactChain) -> str:
+    """What the model is shown: bridges and answer as placeholders with their kinds, never by name."""
+    texts = {start.id: start.label for start in chain.starts} | _placeholders(chain)
+    lines = [f"{texts[node.id]}: {_kind_of(node)}" for node in (*chain.found, *chain.starts)]
+    return fill(
+        load_prompt("kg_question"),
+        order=", ".join(_placeholders(chain).values()),
+        placeholders="\n".join(lines),
+        facts="\n".join(_line(fact, texts) for fact in chain.facts),
+    )
+
+
+def schema_for(chain: FactChain) -> dict[str, Any]:
+    """What the model replies: as many sub-questions as there is to find."""
+    count = len(chain.found)
+    sub_questions = {"type": "array", "items": {"type": "string"}, "minItems": count, "maxItems": count}
+    return {
+        "type": "object",
+        "properties": {"question": {"type": "string"}, "sub_questions": sub_questions},
+        "required": ["question", "sub_questions"],
+        "additionalProperties": False,
+    }
+
+
+def wording_of(reply: dict[str, Any]) -> Wording:
+    """A reply, with `#k` for Xk in its sub-questions."""
+    return Wording(
+        question=reply["question"].strip(),
+        sub_questions=tuple(re.sub(r"\bX(\d+)\b", r"#\1", text).strip() for text in reply["sub_questions"]),
+    )
+
+
+def row_of(wording: Wording, chain: FactChain, context: KgQuestionContext) -> KgQuestion:
+    """A chain in words as a row; whether the words are any good is for the filters to say."""
+    row = KgQuestion(
+        uid="",
+        question=wording.question,
+        answer="",
+        answer_aliases=(),
+        decomposition=tuple(
+            Hop(question=question, answer=node.label)
+            for question, node in zip(wording.sub_questions, chain.found, strict=True)
+        ),
+        chain=chain,
+        path=(),
+        entities=(),
+        relations=(),
+        shape=chain.shape,
+        hops=0,
+        num_answers=0,
+        fewest_left=0,
+        as_of=context.as_of,
+        writer=context.config.kind,
+        filters=(),
+        preset=context.preset,
+        provenance=Provenance(
+            run_id=context.run_id,
+            source_id=f"{context.graph}:{chain.id}",
+            model=context.model,
+            prompt_version=context.config.prompt_version,
+            seed=context.seed,
+            call_keys=(),
+        ),
+    )
+    return replace(row, **made_of(row))
+
+
+def made_of(row: KgQuestion) -> dict[str, Any]:
+    """The fields of a row that follow from its question and its chain."""
+    chain = row.chain
+    triples = [fact.triple for fact in chain.facts]
+    answers = [node.label for node in chain.found]
+    return {
+        "uid": hashlib.sha256(f"{chain.id} {row.question}".encode()).hexdigest()[:16],
+        "answer": chain.answer.label,
+        "answer_aliases": chain.answer.aliases,
+        "decomposition": tuple(
+            replace(hop, answer=answer) for hop, answer in zip(row.decomposition, answers, strict=True)
+        ),
+        "path": tuple(triple.text for triple in triples),
+        "entities": tuple(node.id for node in (*chain.starts, *chain.found)),
+        "relations": tuple(triple.relation for triple in triples),
+        "shape": chain.shape,
+        "hops": len(chain.facts),
+        "num_answers": chain.answer.matches,
+        "fewest_left": min(fact.left_without for fact in chain.facts),
+    }
+
+
+def seal(row: KgQuestion, verdicts: Sequence[Verdict], keys: Sequence[str]) -> KgQuestion:
+    """The row with what its filters measured and the calls behind it."""
+    scores = tuple(
+        FilterScore(name=v.reason, score=v.score, passed=v.keep, reason="" if v.keep else v.detail) for v in verdicts
+    )
+    return replace(row, filters=scores, provenance=replace(row.provenance, call_keys=tuple(keys)))
+
+
+def _placeholders(chain: FactChain) -> dict[str, str]:
+    bridges = {node.id: f"X{number}" for number, node in enumerate(chain.bridges, start=1)}
+    return {**bridges, chain.answer.id: "ANSWER"}
+
+
+def _kind_of(node: KgNode) -> str:
+    return ", ".join(filter(None, (node.kind, node.role))) or "kind not known"
+
+
+def _line(fact: KgFact, texts: dict[str, str]) -> str:
+    triple, aliases = fact.triple, fact.relation_aliases[:_MOST_ALIASES]
+    also = f" (also: {', '.join(aliases)})" if aliases else ""
+    return f"- {texts[triple.head]} | {triple.relation_label}{also} | {texts[triple.tail]}"

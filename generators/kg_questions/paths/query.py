@@ -1,0 +1,128 @@
+"""A question as a tree of entities, and who satisfies it: counted in the whole graph, by rows of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trailforge.generators.kg_questions.paths.graph import Graph
+
+Named = Callable[[int], np.ndarray]
+"""Row of a start -> rows of all entities that its name may mean, rising."""
+_MOST_CHECKED = 20_000
+"""Entities, in all, that `left_without` looks at: it proves that there are others, and few tries find them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """An entity of the tree. The root is the answer, the leaves are starts."""
+
+    row: int
+    links: tuple[Link, ...] = ()
+    """What it has to satisfy; none for a start."""
+
+    def below(self) -> Iterator[Node]:
+        """All nodes of its tree: each after those that it is found from, itself last."""
+        for link in self.links:
+            yield from link.child.below()
+        yield self
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Link:
+    """A fact: from a child to the node that has this link. Compared by identity, as nodes are."""
+
+    relation: int
+    is_forward: bool
+    """Is the child the head of the triple?"""
+    child: Node
+
+
+def answers(graph: Graph, node: Node, named: Named, most: int = 10_000) -> np.ndarray | None:
+    """All entities that satisfy a tree, rising; None when more than `most` stand on the way to one link's end."""
+    if not node.links:
+        return named(node.row)
+    found: np.ndarray | None = None
+    for link in node.links:
+        ends = _ends(graph, link, named, most)
+        if ends is None:
+            return None
+        found = ends if found is None else np.intersect1d(found, ends, assume_unique=True)
+    return found
+
+
+def _ends(graph: Graph, link: Link, named: Named, most: int) -> np.ndarray | None:
+    """The entities that one link of a tree leads to."""
+    sources = answers(graph, link.child, named, most)
+    if sources is None:
+        return None
+    parts, total = [np.zeros(0, np.int64)], 0
+    for source in sources.tolist():
+        part = graph.reached(source, link.relation, link.is_forward)
+        total += len(part)
+        if total > most:
+            return None
+        parts.append(part)
+    return np.unique(np.concatenate(parts))
+
+
+def left_without(graph: Graph, root: Node, dropped: Link, named: Named, *, most_counted: int, most: int) -> int:
+    """How many entities satisfy the tree without one of its links, counted up to `most_counted`.
+
+    What the link led to may then be anything. `most`: as for `answers`. A lower bound where `_MOST_CHECKED` entities
+    have been looked at.
+    """
+    if root.links == (dropped,):
+        return min(len(graph.store), most_counted)
+    whole = [link for link in root.links if link is not dropped and not _holds(link.child, dropped)]
+    if whole:
+        candidates = _ends(graph, whole[0], named, most)
+        if candidates is None:
+            return 0
+    else:
+        candidates = _spread(graph, root.links[0])
+    check = _Check(graph, dropped, named)
+    count = 0
+    for row in candidates.tolist():
+        count += check.fits(row, root)
+        if count == most_counted or check.left <= 0:
+            break
+    return count
+
+
+def _spread(graph: Graph, link: Link) -> np.ndarray:
+    """Entities that a link's relation leads to from anything: all, or as many as are looked at, from everywhere."""
+    number = graph.num_sources(link.relation, not link.is_forward)
+    places = np.arange(number) if number <= _MOST_CHECKED else np.linspace(0, number - 1, _MOST_CHECKED).astype(int)
+    return graph.sources(link.relation, not link.is_forward, places)
+
+
+def _holds(node: Node, wanted: Link) -> bool:
+    return any(link is wanted for each in node.below() for link in each.links)
+
+
+@dataclass(slots=True)
+class _Check:
+    """Whether entities satisfy a tree without one link, each by itself."""
+
+    graph: Graph
+    dropped: Link
+    named: Named
+    left: int = _MOST_CHECKED
+
+    def fits(self, row: int, node: Node) -> bool:
+        """Does this entity satisfy the tree?"""
+        self.left -= 1
+        if self.left < 0:
+            return False
+        if not node.links:
+            return row in self.named(node.row)
+        return all(link is self.dropped or self._is_linked(row, link) for link in node.links)
+
+    def _is_linked(self, row: int, link: Link) -> bool:
+        sources = self.graph.reached(row, link.relation, not link.is_forward)
+        if not link.child.links:
+            return bool(np.isin(self.named(link.child.row), sources).any())
+        return any(self.fits(source, link.child) for source in sources[: max(self.left, 0)].tolist())

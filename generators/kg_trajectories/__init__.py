@@ -1,0 +1,1 @@
+"""KG trajectories (DynaSearcher): questions and a knowledge graph to annotated search episodes."""

@@ -1,0 +1,127 @@
+"""Verification of a run of KG trajectories: fields, filters, selection, pairs and SFT rows again, from the rows."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from trailforge.filters import first_rejection
+from trailforge.filters.kg import contrastive_pairs, judge_kg_episode, select
+from trailforge.generators.kg_trajectories.config import KgRunConfig
+from trailforge.generators.kg_trajectories.generate import made_of, tells_its_steps
+from trailforge.generators.kg_trajectories.work import DATASET, EPISODE, FILTER, SEARCH
+from trailforge.generators.textualize import kg_sft_row
+from trailforge.pipelines.runs.intake import INPUTS
+from trailforge.pipelines.runs.row_checks import RowChecks
+from trailforge.schemas import (
+    ContrastivePair,
+    InvalidInput,
+    KgTrajectory,
+    Question,
+    RejectedRow,
+    SftRow,
+    Verdict,
+    from_dict,
+)
+
+
+class KgRowChecks(RowChecks):
+    """Episodes against their questions, conversations and filters; SFT rows and pairs against the episodes."""
+
+    config: KgRunConfig
+
+    def check(self) -> None:
+        """Fill the report."""
+        self.accepted.update({"read": 0, EPISODE: 0, FILTER: 0})
+        for name in self.names():
+            questions = {q.id: q for q in self.rows(INPUTS, name, Question)}
+            self.accepted["read"] += len(questions)
+            self._check_file(name, questions)
+            self.count_rejected(name)
+        failed = sum(c.count for line in self.manifest.stages if line.name == SEARCH for c in line.failed)
+        self.accepted[SEARCH] = self.accepted["read"] - failed
+        if all(line.name != EPISODE for line in self.manifest.stages):  # of an earlier version
+            del self.accepted[EPISODE]
+        self.check_books()
+
+    def _check_file(self, name: str, questions: Mapping[str, Question]) -> None:
+        kept: dict[str, list[KgTrajectory]] = defaultdict(list)
+        for row in self.rows(DATASET, name, KgTrajectory):
+            self.accepted[FILTER] += 1
+            self.accepted[EPISODE] += 1
+            for problem in self._problems(row, questions.get(row.question_id), kept[row.question_id]):
+                self.problem(name, row.uid, problem)
+            kept[row.question_id].append(row)
+        self._check_sft(name)
+        rejected = self._bad_episodes(name)
+        for row, _ in (each for rows in rejected.values() for each in rows):
+            for problem in self._field_problems(row, questions.get(row.question_id)):
+                self.problem(name, row.uid, f"rejected: {problem}")
+        self._check_choice(name, kept, rejected)
+
+    def _problems(self, row: KgTrajectory, question: Question | None, before: Sequence[KgTrajectory]) -> Iterator[str]:
+        """What is wrong with a selected row."""
+        yield from self._field_problems(row, question)
+        verdict = first_rejection(judge_kg_episode(row, before, self.config.selection.filters))
+        if verdict is not None:
+            yield f"filter {verdict.reason} rejects it: {verdict.detail}"
+        elif not tells_its_steps(row):
+            yield "its steps and final answer are not those of its conversation"
+
+    def _field_problems(self, row: KgTrajectory, question: Question | None) -> Iterator[str]:
+        if question is None:
+            yield f"its question {row.question_id!r} is not among the inputs"
+            return
+        made = made_of(row, question, self.config.generator)
+        different = next((name for name, value in made.items() if getattr(row, name) != value), None)
+        if different:
+            yield f"{different} is not what follows from its question and conversation"
+
+    def _check_sft(self, name: str) -> None:
+        expected = {row.uid: kg_sft_row(row) for row in self.standing(DATASET, name, KgTrajectory)}
+        for row in self.rows("sft", name, SftRow):
+            if row != expected.pop(row.uid, None):
+                self.problem(name, row.uid, "this SFT row is not what its episode gives")
+        for uid in expected:
+            self.problem(name, uid, "this SFT row of an episode is missing")
+
+    def _bad_episodes(self, name: str) -> dict[str, list[tuple[KgTrajectory, Verdict]]]:
+        """The rejected episodes of a file by question, each with what is against it."""
+        found: dict[str, list[tuple[KgTrajectory, Verdict]]] = defaultdict(list)
+        for row in self.rows("rejected", name, RejectedRow):
+            if row.stage != FILTER:
+                continue
+            try:
+                episode = from_dict(KgTrajectory, json.loads(row.payload))
+            except (ValueError, TypeError, InvalidInput) as error:
+                self.problem(name, row.uid, f"this rejected row holds no episode ({error})")
+                continue
+            verdict = Verdict(keep=False, reason=row.reason, score=row.score, detail=row.detail)
+            found[episode.question_id].append((episode, verdict))
+            self.accepted[EPISODE] += 1
+            if episode.uid != row.uid:
+                self.problem(name, row.uid, f"this rejected row holds another episode, {episode.uid}")
+        return found
+
+    def _check_choice(
+        self,
+        name: str,
+        kept: Mapping[str, Sequence[KgTrajectory]],
+        rejected: Mapping[str, Sequence[tuple[KgTrajectory, Verdict]]],
+    ) -> None:
+        """Of each question's episodes the right ones were selected, and paired."""
+        pairs: list[ContrastivePair] = []
+        for question_id in dict.fromkeys((*kept, *rejected)):
+            good, bad = kept.get(question_id, ()), rejected.get(question_id, ())
+            drawn = sorted((*good, *(row for row, _ in bad)), key=lambda row: row.sample)
+            chosen = select(drawn, self.config.selection)
+            if (chosen.selected, chosen.rejected) != (tuple(good), tuple(bad)):
+                self.problem(name, question_id, "the filters choose others of its episodes, or for other reasons")
+            pairs += contrastive_pairs(good, bad, self.config.generator.max_pairs)
+        expected = {pair.uid: pair for pair in pairs}
+        for pair in self.rows("pairs", name, ContrastivePair):
+            if pair != expected.pop(pair.uid, None):
+                self.problem(name, pair.uid, "this pair is not what its episodes give")
+        for uid in expected:
+            self.problem(name, uid, "this pair of episodes is missing")

@@ -1,0 +1,148 @@
+"""One question to its KG-search episodes (DynaSearcher, sections 3.1 and 3.2).
+
+generated = await generate(question, context)          n episodes, annotated and rewarded
+selection = filters.kg.select(generated.candidates)    the best of those that every filter keeps
+filters.kg.contrastive_pairs(selection.selected, selection.rejected, config.max_pairs)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from trailforge.generators.kg_trajectories.config import (
+    GuidedConfig,
+    KgContext,
+    KgFilter,
+    KgGeneratorConfig,
+    KgPromptNames,
+    ReadingConfig,
+    SelfCheck,
+)
+from trailforge.generators.kg_trajectories.conflicts import conflicts_of
+from trailforge.generators.kg_trajectories.reading import Reading
+from trailforge.generators.kg_trajectories.rows import made_of, reward_of, row_of, steps_of, tells_its_steps
+from trailforge.generators.kg_trajectories.tool import SearchTool
+from trailforge.inference import Meter, Usage
+from trailforge.inference.asker import Asker
+from trailforge.protocols.episodes import EpisodeRun, run_episode
+from trailforge.protocols.grammar import Observation, Search
+from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.schemas import ITEM_ERRORS, InvalidInput, KgConflict, KgTrajectory, Question, TrailforgeError
+from trailforge.small_model.kg.guided import GuidedEpisode
+
+__all__ = [
+    "Generated",
+    "GuidedConfig",
+    "KgContext",
+    "KgFilter",
+    "KgGeneratorConfig",
+    "KgPromptNames",
+    "LostEpisode",
+    "ReadingConfig",
+    "SelfCheck",
+    "generate",
+    "made_of",
+    "reward_of",
+    "tells_its_steps",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostEpisode:
+    """A draw without an end: a reply that it needed stayed malformed or cut, or its prompt grew too long."""
+
+    sample: int
+    error: TrailforgeError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """What one question gave: episodes that no filter has seen yet, in the order of their draws."""
+
+    candidates: tuple[KgTrajectory, ...]
+    lost: tuple[LostEpisode, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    """Of the distinct calls behind it."""
+
+
+async def generate(question: Question, context: KgContext) -> Generated:
+    """All episodes of a question, made at once.
+
+    Raises `InvalidInput` for a guided question without gold decomposition or a question without paragraphs to search,
+    what the client raises, and the first episode's error when all were lost.
+    """
+    if context.config.style == "guided" and not question.decomposition:
+        raise InvalidInput(
+            f"question {question.id} has no gold decomposition to guide by; let the model search freely "
+            "(generator.style: free)",
+            field="decomposition",
+        )
+    work = _Work(question, context, SearchTool.open(question, context))
+    made = await asyncio.gather(*(work.draw(number) for number in range(context.config.episodes)))
+    lost = tuple(drawn for drawn, _ in made if isinstance(drawn, LostEpisode))
+    if len(lost) == len(made):
+        raise lost[0].error
+    meter = sum((meter for _, meter in made), Meter())
+    rows = tuple(drawn for drawn, _ in made if isinstance(drawn, KgTrajectory))
+    return Generated(candidates=rows, lost=lost, usage=meter.usage(context.prices))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One question under way."""
+
+    question: Question
+    context: KgContext
+    tool: SearchTool
+
+    async def draw(self, sample: int) -> tuple[KgTrajectory | LostEpisode, Meter]:
+        """A draw as its row, and its calls. One that is lost costs the others nothing."""
+        meter = Meter()
+        try:
+            return await self._episode(sample, meter), meter
+        except ITEM_ERRORS as error:
+            return LostEpisode(sample=sample, error=error), meter
+
+    async def _episode(self, sample: int, meter: Meter) -> KgTrajectory:
+        asker = Asker(
+            client=self.context.client,
+            model=self.context.model,
+            style=self.context.config.episode.style,
+            seed=self.context.seed,
+            meter=meter,
+            priority=2 * len(self.question.decomposition),
+        )
+        run = await (self._guided if self.context.config.style == "guided" else self._free)(asker, sample)
+        conflicts = await self._conflicts(run, asker)
+        return row_of(self.question, run, self.context, sample=sample, call_keys=meter.keys, conflicts=conflicts)
+
+    async def _guided(self, asker: Asker, sample: int) -> EpisodeRun:
+        return await GuidedEpisode(tool=self.tool, asker=asker, sample=sample, meter=asker.meter).run()
+
+    async def _free(self, asker: Asker, sample: int) -> EpisodeRun:
+        context = self.context
+
+        async def respond(search: Search) -> Observation:
+            return await self.tool.search(search, asker.meter)
+
+        return await run_episode(
+            self.question.question,
+            GRAMMAR,
+            respond,
+            client=context.client,
+            model=context.model,
+            config=context.config.episode,
+            meter=asker.meter,
+            seed=context.seed,
+            sample=sample,
+            priority=asker.priority,
+        )
+
+    async def _conflicts(self, run: EpisodeRun, asker: Asker) -> Sequence[KgConflict]:
+        """What graph and documents say differently; read plainly, so that episodes with one search share the call."""
+        if self.context.config.self_check == "off":
+            return ()
+        reading = Reading(context=self.context, asker=asker)
+        return await conflicts_of(steps_of(run), reading, from_spans=self.context.config.style == "guided")

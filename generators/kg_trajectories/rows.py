@@ -1,0 +1,148 @@
+"""From an episode to its row, and from a row to its reward again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig
+from trailforge.generators.kg_trajectories.tool import labels
+from trailforge.protocols import kg_search
+from trailforge.protocols.base import estimate_tokens
+from trailforge.protocols.episodes import EpisodeRun
+from trailforge.protocols.grammar import Observation, Search
+from trailforge.rewards import DynaSearcherConstants, dynasearcher_reward, r_recall, score_answer
+from trailforge.schemas import (
+    KgConflict,
+    KgReward,
+    KgStep,
+    KgTrajectory,
+    Message,
+    Provenance,
+    Question,
+    SupportingDocument,
+)
+
+
+def row_of(
+    question: Question,
+    run: EpisodeRun,
+    context: KgContext,
+    *,
+    sample: int,
+    call_keys: Sequence[str],
+    conflicts: Sequence[KgConflict] = (),
+) -> KgTrajectory:
+    """The row of an episode, as it came; `steps_of(run)` are its searches."""
+    row = KgTrajectory(
+        uid="",
+        question_id=question.id,
+        question="",
+        answer="",
+        answer_aliases=(),
+        kind="bad",
+        origin="policy",
+        plan=(),
+        sample=sample,
+        steps=steps_of(run),
+        messages=run.messages,
+        stop=run.stop,
+        final_answer=run.answer,
+        num_tool_calls=0,
+        num_hops=0,
+        token_estimate=0,
+        gold_hops=(),
+        supporting=(),
+        reward=KgReward(total=0.0, r_acc=0.0, r_ans=0.0, r_recall=None, r_penalty=None, r_gain=0.0),
+        flags=(),
+        conflicts=tuple(conflicts),
+        provenance=Provenance(
+            run_id=context.run_id,
+            source_id=f"{question.dataset}:{question.id}",
+            model=context.model,
+            prompt_version=context.config.prompts.version,
+            seed=context.seed,
+            call_keys=tuple(call_keys),
+        ),
+    )
+    return replace(row, **made_of(row, question, context.config))
+
+
+def made_of(row: KgTrajectory, question: Question, config: KgGeneratorConfig) -> dict[str, Any]:
+    """The fields of a row that follow from its question, its conversation and its steps."""
+    is_guided = config.style == "guided"
+    said = "\0".join([question.id, str(row.sample), *(message.content for message in row.messages)])
+    is_right = score_answer(row.final_answer, question.golds).total > 0
+    fields: dict[str, Any] = {
+        "uid": hashlib.sha256(said.encode()).hexdigest()[:16],
+        "question": question.question,
+        "answer": question.answer,
+        "answer_aliases": question.answer_aliases,
+        "kind": "good" if is_right and holds_format(row.messages) else "bad",
+        "origin": "oracle" if is_guided else "policy",
+        "plan": tuple(hop.question for hop in question.decomposition) if is_guided else (),
+        "num_tool_calls": len(row.steps),
+        "num_hops": len(question.decomposition),
+        "token_estimate": sum(estimate_tokens(message.content) for message in row.messages),
+        "gold_hops": question.decomposition,
+        "supporting": supporting_documents(question),
+        "flags": ("stale_or_conflicting",) if row.conflicts else (),
+    }
+    return fields | {"reward": reward_of(replace(row, **fields), config.constants)}
+
+
+def tells_its_steps(row: KgTrajectory) -> bool:
+    """Are steps, end and final answer those of the conversation? For one that the protocol finds no fault with."""
+    *searches, last = [kg_search.GRAMMAR.parse_turn(m.content) for m in row.messages if m.role == "assistant"]
+    asked = [_plain(turn.search) for turn in searches if turn.search]
+    noted = [_plain(Search(query=s.query, entities=s.mentions, relations=s.phrases)) for s in row.steps]
+    read = [message.content for message in row.messages if message.role == "tool"]
+    shown = [Observation(passages=s.documents, triples=tuple(map(labels, s.triples_kept))) for s in row.steps]
+    is_same = asked == noted and read == [kg_search.GRAMMAR.render_result(each) for each in shown]
+    opening = tuple(kg_search.GRAMMAR.opening(row.question))
+    is_ended = (row.stop, row.final_answer) == ("answered", last.answer)
+    return is_same and is_ended and row.messages[: len(opening)] == opening
+
+
+def _plain(search: Search) -> Search:
+    """White space and repeated mentions aside, which a conversation or a step may leave out."""
+    entities = dict.fromkeys(name.strip() for name in search.entities)
+    phrases = (phrase.strip() for phrase in search.relations)
+    return Search(
+        query=search.query.strip(), entities=tuple(filter(None, entities)), relations=tuple(filter(None, phrases))
+    )
+
+
+def reward_of(row: KgTrajectory, constants: DynaSearcherConstants) -> KgReward:
+    """The reward from the row alone: the same as `protocols.kg_search.score` of the episode it was made from."""
+    parts = dynasearcher_reward(
+        prediction=row.final_answer,
+        golds=row.golds,
+        format_holds=holds_format(row.messages),
+        recall=r_recall(row.supporting, [document for step in row.steps for document in step.documents]),
+        searches=row.num_tool_calls,
+        hops=row.num_hops or None,
+        constants=constants,
+    )
+    return KgReward(**asdict(parts))
+
+
+def holds_format(messages: Sequence[Message]) -> bool:
+    """Is the conversation as the protocol asks, without any mending?"""
+    return kg_search.GRAMMAR.format_reward(messages) == 1.0
+
+
+def steps_of(run: EpisodeRun) -> tuple[KgStep, ...]:
+    """The executed searches with what the tool noted of them."""
+    noted = (step.observation.detail for step in run.steps if step.observation)
+    steps = [detail for detail in noted if isinstance(detail, KgStep)]  # a refusal notes nothing
+    return tuple(replace(step, index=index) for index, step in enumerate(steps))
+
+
+def supporting_documents(question: Question) -> tuple[SupportingDocument, ...]:
+    """Of the gold hops, as far as the question has the paragraphs."""
+    titles = {document.id: document.title for document in question.paragraphs}
+    ids = dict.fromkeys(hop.support_id for hop in question.decomposition if hop.support_id in titles)
+    return tuple(SupportingDocument(id=key, title=titles[key]) for key in ids if key is not None)

@@ -1,0 +1,1 @@
+"""MCTS trajectories (MSearcher): questions to search trees to trajectories."""

@@ -1,0 +1,89 @@
+"""Verification of a run of MCTS trajectories: every filter, reward and tree recomputed from the rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from trailforge.filters import first_rejection, judge_trajectory
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.generators.mcts_trajectories.work import DATASET
+from trailforge.generators.textualize import sft_rows, untold
+from trailforge.pipelines.runs.intake import INPUTS
+from trailforge.pipelines.runs.row_checks import RowChecks
+from trailforge.rewards import mcts_reward, score_answer
+from trailforge.schemas import Question, SearchTree, SftRow, Trajectory
+
+
+class MctsRowChecks(RowChecks):
+    """Trajectories against their filters and rewards, trees against their rollouts, SFT rows against both."""
+
+    config: MctsRunConfig
+
+    def check(self) -> None:
+        """Fill the report."""
+        self.accepted.update(read=0, search=0, filter=0)
+        for name in self.names():
+            questions = {q.id: q for q in self.rows(INPUTS, name, Question)}
+            self.accepted["read"] += len(questions)
+            self._check_trajectories(name, questions)
+            self._check_trees(name, questions)
+            self._check_sft(name)
+            self.count_rejected(name)
+        self.check_books()
+
+    def _check_trajectories(self, name: str, questions: Mapping[str, Question]) -> None:
+        earlier: dict[str, list[Trajectory]] = defaultdict(list)
+        for row in self.rows(DATASET, name, Trajectory):
+            self.accepted["filter"] += 1
+            question = questions.get(row.question_id)
+            if question is None:
+                self.problem(name, row.uid, f"its question {row.question_id!r} is not among the inputs")
+                continue
+            verdict = first_rejection(judge_trajectory(row, question, earlier[row.question_id], self.config.filters))
+            if verdict is not None:
+                self.problem(name, row.uid, f"filter {verdict.reason} rejects it: {verdict.detail}")
+            if problem := untold(row):
+                self.problem(name, row.uid, f"its conversation is not that of its fields: {problem}")
+            if row.reward != score_answer(row.final_answer, question.golds):
+                self.problem(name, row.uid, "its reward is not that of its final answer")
+            earlier[row.question_id].append(row)
+
+    def _check_trees(self, name: str, questions: Mapping[str, Question]) -> None:
+        for tree in self.rows("trees", name, SearchTree):
+            self.accepted["search"] += 1
+            golds = questions[tree.question_id].golds if tree.question_id in questions else ()
+            for rollout in tree.rollouts:
+                if rollout.reward != mcts_reward(rollout.answer, golds):
+                    self.problem(name, tree.question_id, f"reward of rollout {rollout.index} differs")
+            for problem in tree_problems(tree):
+                self.problem(name, tree.question_id, problem)
+
+    def _check_sft(self, name: str) -> None:
+        per_turn = self.config.output.per_turn_rows
+        rows = self.standing(DATASET, name, Trajectory)
+        expected = {s.uid: s for row in rows for s in sft_rows(row, per_turn=per_turn)}
+        for row in self.rows("sft", name, SftRow):
+            if row != expected.pop(row.uid, None):
+                self.problem(name, row.uid, "this SFT row is not what its trajectory gives")
+        for uid in expected:
+            self.problem(name, uid, "this SFT row of a trajectory is missing")
+
+
+def tree_problems(tree: SearchTree) -> list[str]:
+    """Visits that do not add up, values that are not the mean of their rollouts."""
+    problems = []
+    rewards: dict[int, list[float]] = defaultdict(list)
+    for rollout in tree.rollouts:
+        at: int | None = rollout.node
+        while at is not None:
+            rewards[at].append(rollout.reward)
+            at = tree.nodes[at].parent
+    for node in tree.nodes:
+        below = rewards[node.id]
+        mean = sum(below) / len(below) if below else 0.0
+        if node.visits != len(below) or abs(node.value - mean) > 1e-9:
+            problems.append(
+                f"node {node.id}: {node.visits} visits of value {node.value}, its rollouts say {len(below)}, {mean}"
+            )
+    return problems

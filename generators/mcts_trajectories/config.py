@@ -1,0 +1,49 @@
+"""The configuration of a run of MCTS trajectories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from trailforge.filters import FilterConfig
+from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
+from trailforge.pipelines.runs.config import OutputConfig, RunConfig
+from trailforge.retrieval import RetrievalConfig
+from trailforge.schemas import SearchTree, SftRow, Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MctsRunConfig(RunConfig):
+    """A run of MCTS trajectories."""
+
+    generator: GeneratorConfig = field(default_factory=GeneratorConfig)
+    filters: FilterConfig = field(default_factory=FilterConfig)
+    retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
+    output: OutputConfig = field(default_factory=OutputConfig)
+
+    @property
+    def prompt_version(self) -> str:
+        """Hash of the prompts in use."""
+        return self.generator.prompts.version
+
+    @property
+    def records(self) -> tuple[type, ...]:
+        """Records whose schema decides the rows."""
+        return (Trajectory, SearchTree, SftRow)
+
+    @property
+    def longest_reply(self) -> int:
+        """The most tokens that a call may ask for."""
+        rollout, policy = self.generator.rollout, self.generator.policy
+        of_policy = (policy.split_max_tokens, policy.judge_max_tokens) if policy.kind == "model" else ()
+        return max(rollout.answer_max_tokens, rollout.rephrase_max_tokens, *of_policy)
+
+    @property
+    def encoder_name(self) -> str | None:
+        """Of the sentence encoder; None when none is wanted."""
+        return self.retrieval.encoder if self.retrieval.kind == "dense" else None
+
+    @property
+    def call_style(self) -> Literal["chat", "completion"]:
+        """How the model is asked."""
+        return self.generator.rollout.style

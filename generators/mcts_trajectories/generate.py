@@ -1,0 +1,286 @@
+"""One question to its search tree and its candidate trajectories (MSearcher, section 3.1)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from trailforge.generators import textualize
+from trailforge.generators.prompts import load_prompt, prompt_version
+from trailforge.inference import Meter, Prices, Usage
+from trailforge.inference.asker import Asker, Client
+from trailforge.mcts.policy import ModelPolicy, PolicyConfig, PolicyPrompts, RulePolicy
+from trailforge.mcts.reflection import (
+    Reflection,
+    ReflectionConfig,
+    correct_rollouts,
+    leaf_rollouts,
+    mended_steps,
+    reflections,
+)
+from trailforge.mcts.rollout import PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
+from trailforge.mcts.search import Policy, SearchConfig, search
+from trailforge.protocols import react
+from trailforge.retrieval import LazyRetriever, Retrieval
+from trailforge.rewards import mentions, same_answer, score_answer
+from trailforge.schemas import (
+    ErrorType,
+    Origin,
+    Provenance,
+    Question,
+    Rollout,
+    SearchTree,
+    Step,
+    StepPair,
+    Trajectory,
+    to_dict,
+)
+
+_WORDS_PER_HOP = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptNames:
+    """Files of `generators/prompts/` in use."""
+
+    split: str = "split"
+    decomposable: str = "decomposable"
+    choose_split: str = "embedded_choose_split"
+    answer: str = "answer"
+    rephrase: str = "rephrase"
+
+    @property
+    def version(self) -> str:
+        """Hash of the texts behind these names."""
+        return prompt_version(tuple(to_dict(self).values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratorConfig:
+    """All that decides what is made of a question."""
+
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+    reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
+    prompts: PromptNames = field(default_factory=PromptNames)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What all questions of a run share."""
+
+    run_id: str
+    model: str
+    seed: int
+    prices: Prices
+    config: GeneratorConfig
+    client: Client
+    retrieval: Retrieval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """What one question gave: its tree, and trajectories that no filter has seen yet."""
+
+    tree: SearchTree
+    candidates: tuple[Trajectory, ...]
+    usage: Usage = field(default_factory=Usage)
+    """Of the distinct calls behind it."""
+
+    @property
+    def is_solved(self) -> bool:
+        """Some rollout of a leaf plan is correct."""
+        return any(rollout.reward > 0 for rollout in leaf_rollouts(self.tree))
+
+
+async def generate(question: Question, context: Context, *, parallel: int = 1) -> Generated:
+    """Search a question and tell what was found. `parallel` as in `mcts.search.search`."""
+    meter = Meter()
+    asker = Asker(
+        client=context.client,
+        model=context.model,
+        style=context.config.rollout.style,
+        seed=context.seed,
+        meter=meter,
+        priority=_priority(question, parallel),
+    )
+    tree = await search(
+        question,
+        policy=open_policy(asker, context.config),
+        roll_out=plan_runner(question, asker, context),
+        calls=lambda: meter.calls,
+        config=context.config.search,
+        parallel=parallel,
+    )
+    usage = meter.usage(context.prices)
+    tree = replace(
+        tree,
+        calls=usage.calls,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cost=usage.cost,
+    )
+    return Generated(tree=tree, candidates=tuple(trajectories(question, tree, context)), usage=usage)
+
+
+def _priority(question: Question, parallel: int) -> int:
+    """Long searches first; among equals, those of the tail last: they are the ones that end quickly."""
+    return 2 * expected_hops(question) + int(parallel == 1)
+
+
+def expected_hops(question: Question) -> int:
+    """How long its search will be, roughly: the gold decomposition's hops, else by the words of the question.
+
+    Long searches have to begin early, or the server idles while the last one runs step by step.
+    """
+    return len(question.decomposition) or max(2, len(question.question.split()) // _WORDS_PER_HOP)
+
+
+def trajectories(question: Question, tree: SearchTree, context: Context) -> list[Trajectory]:
+    """Correct and reflective trajectories of a tree, in a fixed order: correct ones, then by error type."""
+    config = context.config.reflection
+    writer = _Writer(question, tree, context)
+    correct = [writer.correct(rollout) for rollout in correct_rollouts(tree, config)]
+    return correct + [writer.reflective(r) for r in reflections(tree, same_answer, mentions, config)]
+
+
+class _Writer:
+    """Makes rows of one tree."""
+
+    def __init__(self, question: Question, tree: SearchTree, context: Context) -> None:
+        self._question, self._tree, self._context = question, tree, context
+
+    def correct(self, rollout: Rollout) -> Trajectory:
+        plan = self._plan(rollout)
+        return self._row(plan, plan, rollout.steps, rollout, None, None, self._origin(rollout))
+
+    def reflective(self, reflection: Reflection) -> Trajectory:
+        origins = (self._origin(reflection.wrong), self._origin(reflection.right))
+        return self._row(
+            self._plan(reflection.right),
+            self._plan(reflection.wrong),
+            mended_steps(reflection),
+            reflection.right,
+            reflection.error,
+            reflection.pair,
+            next(o for o in ("oracle", "rule", "policy") if o in origins),
+        )
+
+    def _row(
+        self,
+        plan: tuple[str, ...],
+        first_plan: tuple[str, ...],
+        steps: tuple[Step, ...],
+        right: Rollout,
+        error: ErrorType | None,
+        pair: StepPair | None,
+        origin: Origin,
+    ) -> Trajectory:
+        question = self._question
+        uid = _uid(question.id, error, plan, first_plan, steps)
+        messages = textualize.tell(
+            textualize.Story(
+                question=question.question,
+                plan=plan,
+                first_plan=first_plan,
+                steps=steps,
+                error=error,
+                answer=right.answer,
+            ),
+            seed=f"{self._context.seed}:{uid}",
+        )
+        return Trajectory(
+            uid=uid,
+            question_id=question.id,
+            question=question.question,
+            answer=question.answer,
+            answer_aliases=question.answer_aliases,
+            kind="reflective" if error else "correct",
+            reflection_error=error,
+            origin=origin,
+            plan=plan,
+            wrong_plan=first_plan if error == "decomposition" else None,
+            steps=steps,
+            messages=messages,
+            final_answer=right.answer,
+            num_tool_calls=sum(m.role == "tool" for m in messages),
+            num_hops=len(plan),
+            token_estimate=sum(react.estimate_tokens(m.content) for m in messages),
+            reward=score_answer(right.answer, question.golds),
+            step_pair=pair,
+            wrong_rollout=pair.wrong_rollout if pair else None,
+            right_rollout=right.index,
+            diverges_at=pair.diverges_at if pair else None,
+            provenance=self._provenance(steps),
+        )
+
+    def _provenance(self, steps: Sequence[Step]) -> Provenance:
+        context = self._context
+        return Provenance(
+            run_id=context.run_id,
+            source_id=f"{self._question.dataset}:{self._question.id}",
+            model=context.model,
+            prompt_version=context.config.prompts.version,
+            seed=context.seed,
+            call_keys=tuple(dict.fromkeys(key for step in steps for key in step.call_keys)),
+        )
+
+    def _plan(self, rollout: Rollout) -> tuple[str, ...]:
+        return self._tree.nodes[rollout.node].plan
+
+    def _origin(self, rollout: Rollout) -> Origin:
+        return self._tree.nodes[rollout.node].origin
+
+
+def open_policy(asker: Asker, config: GeneratorConfig) -> Policy:
+    """Who splits questions, as configured."""
+    names = config.prompts
+    prompts = PolicyPrompts(
+        split=load_prompt(names.split),
+        decomposable=load_prompt(names.decomposable),
+        choose_split=load_prompt(names.choose_split),
+    )
+    kind = ModelPolicy if config.policy.kind == "model" else RulePolicy
+    return kind(asker, prompts, config.policy)
+
+
+def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunner:
+    """What rolls out plans of one question."""
+    config = context.config
+    return PlanRunner(
+        golds=question.golds,
+        asker=asker,
+        retriever=LazyRetriever(lambda: context.retrieval.for_question(question)),
+        reader=_reader(context.retrieval, config.rollout),
+        prompts=RolloutPrompts(
+            answer=load_prompt(config.prompts.answer),
+            rephrase=load_prompt(config.prompts.rephrase),
+        ),
+        config=config.rollout,
+    )
+
+
+def _reader(retrieval: Retrieval, config: RolloutConfig) -> Reader:
+    if config.reader == "passages":
+        return read_passages
+
+    async def read_sentences(query: str, passages: Sequence) -> str:
+        nearest = await retrieval.best_sentences(query, passages, config.num_sentences)
+        return "\n".join(f"({passage.title}) {sentence}" for passage, sentence in nearest)
+
+    return read_sentences
+
+
+def _uid(question_id: str, error: str | None, *parts: object) -> str:
+    """16 hex digits: the same trajectory has the same uid in every run (call keys and seeds left out)."""
+    content = json.dumps([question_id, error, *(_content(part) for part in parts)])
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def _content(part: object) -> object:
+    if isinstance(part, tuple) and part and isinstance(part[0], Step):
+        return [[s.sub_question, s.query, [p.id for p in s.passages], s.answer, s.is_mistake] for s in part]
+    return part

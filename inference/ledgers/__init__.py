@@ -1,0 +1,77 @@
+"""Which ledger a run has: a file in its folder, or a PostgreSQL server that its workers share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+from trailforge.inference.ledgers.postgres import PostgresLedger
+from trailforge.inference.ledgers.sqlite import Ledger, SqliteLedger
+from trailforge.schemas import InvalidInput
+
+URL_VARIABLE = "TRAILFORGE_LEDGER_URL"
+PASSWORD_VARIABLE = "TRAILFORGE_LEDGER_PASSWORD"
+_SCHEMES = ("postgresql", "postgres")
+
+
+def open_ledger(url: str, path: Path, *, run: str = "") -> Ledger:
+    """The ledger at a URL; without one, the file. Nothing is opened before its first use.
+
+    `run`: whose spending a shared ledger adds up.
+    """
+    return PostgresLedger(url, _password(), run=run) if url else SqliteLedger(path)
+
+
+async def check_ledger(url: str) -> None:
+    """Raises `OutputError` when there is no such ledger, or it refuses us. A file is made on first use."""
+    if url:
+        ledger = PostgresLedger(url, _password())
+        try:
+            await ledger.check()
+        finally:
+            await ledger.aclose()
+
+
+def check_ledger_url(url: str) -> None:
+    """Raises `InvalidInput` for a URL of another kind of ledger, or with a password in it. Never shows the URL."""
+    if not url:
+        return
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise InvalidInput("is no URL; expected postgresql://user@host:5432/database", field="ledger") from None
+    if parts.scheme not in _SCHEMES or not parts.path.strip("/"):
+        raise InvalidInput("expected postgresql://user@host:5432/database", field="ledger")
+    if parts.password is not None or "password" in parse_qs(parts.query, keep_blank_values=True):
+        raise InvalidInput(f"holds a password; set {PASSWORD_VARIABLE} instead", field="ledger")
+
+
+def ledger_url(configured: str) -> str:
+    """The URL that the environment names, without its password; else the configured one."""
+    url = os.environ.get(URL_VARIABLE, "").strip()
+    if not url:
+        return configured
+    try:
+        parts = urlsplit(url)
+        url = urlunsplit(parts._replace(netloc=_without_password(parts.netloc)))
+        check_ledger_url(url)
+    except (InvalidInput, ValueError) as error:
+        problem = error.problem if isinstance(error, InvalidInput) else "is no URL"
+        raise InvalidInput(f"{URL_VARIABLE}: {problem}") from None
+    return url
+
+
+def _password() -> str | None:
+    """From the environment; None leaves it to PGPASSWORD and ~/.pgpass."""
+    from urllib.parse import unquote
+
+    named = os.environ.get(PASSWORD_VARIABLE, "")
+    inside = urlsplit(os.environ.get(URL_VARIABLE, "").strip()).password
+    return named or (unquote(inside) if inside else None)
+
+
+def _without_password(netloc: str) -> str:
+    user, at, host = netloc.rpartition("@")
+    return f"{user.partition(':')[0]}{at}{host}"

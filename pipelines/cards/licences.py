@@ -1,0 +1,129 @@
+"""Whose licences hold for the rows of a run: of the model that wrote, and of what it was given."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from trailforge.pipelines.runs.config import CardConfig
+from trailforge.pipelines.runs.intake import INPUTS
+from trailforge.retrieval import RetrievalConfig
+from trailforge.small_model.server import embedded_licence
+
+_PUBLISHED: Mapping[str, str] = MappingProxyType(
+    {"musique": "CC BY 4.0", "hotpotqa": "CC BY-SA 4.0", "2wikimultihopqa": "Apache-2.0"}
+)
+"""Of benchmarks, as their authors publish them. A file is known by its form alone, so it may be another's."""
+_HUB_IDS = frozenset(
+    "apache-2.0 mit cc0-1.0 cc-by-2.0 cc-by-2.5 cc-by-3.0 cc-by-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc-by-nc-4.0 "
+    "cc-by-nc-sa-4.0 cc-by-nd-4.0 cc-by-nc-nd-4.0 odc-by odbl pddl gfdl".split()
+)
+"""Licences as hubs name them."""
+_MARKUP = re.compile(r"\A#|[\\`*\[\]<>~]|(?<![^\W_])_|_(?![^\W_])")
+"""Within a word `_` is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Something that rows were made of."""
+
+    name: str
+    rows: int | None = None
+    """Of the input; None for what is searched."""
+    licence: str = ""
+    """Empty when it is not told."""
+    note: str = ""
+
+    @property
+    def hub_id(self) -> str | None:
+        """Of the licence; None for one that is not told, or not known."""
+        name = "-".join(self.licence.casefold().split())
+        return name if name in _HUB_IDS else None
+
+
+def of_questions(folder: Path, said: CardConfig) -> list[Source]:
+    """The benchmarks that a run's questions come from, by their form."""
+    counts = Counter(name for (name,) in _columns(folder, "dataset"))
+    return [
+        Source(
+            name=f"questions ({name or 'of our own form'})",
+            rows=count,
+            licence=said.questions_licence,
+            note="" if said.questions_licence else _note(name),
+        )
+        for name, count in sorted(counts.items())
+    ]
+
+
+def of_documents(folder: Path) -> list[Source]:
+    """The publishers of a run's documents, once for each licence."""
+    counts = Counter(_columns(folder, "source", "licence"))
+    return [Source(name=name, rows=count, licence=licence) for (name, licence), count in sorted(counts.items())]
+
+
+def front(sources: Sequence[Source]) -> dict[str, Any]:
+    """For a card's front matter: what all sources tell, or that they have to be asked."""
+    known = {source.hub_id for source in sources}
+    if known and None not in known:
+        ids = sorted(each for each in known if each)
+        return {"license": ids[0] if len(ids) == 1 else ids}
+    return {"license": "other", "license_name": "those-of-the-sources"}
+
+
+def section(model: str, sources: Iterable[Source], said: CardConfig) -> str:
+    """Of the card."""
+    of_model = plain(said.model_licence) or embedded_licence(model) or "not known here; its own card tells it"
+    lines = [
+        "## Licences\n",
+        "| what | rows | licence |",
+        "|---|---:|---|",
+        f"| model {plain(model)} |  | {of_model} |",
+    ]
+    lines += map(_line, sources)
+    return "\n".join(lines) + "\n"
+
+
+def over_corpus(retrieval: RetrievalConfig, said: CardConfig) -> list[Source]:
+    """The corpus that passages come from, where they are not those of the inputs."""
+    if not retrieval.corpus_index:
+        return []
+    return [Source(name=f"passages of {shown(retrieval.corpus_index)}", licence=said.corpus_licence)]
+
+
+def of_graph(digest: str, said: CardConfig) -> list[Source]:
+    """The knowledge graph whose manifest has this hash."""
+    return [Source(name=f"facts of the graph {digest[:12]}", licence=said.graph_licence)]
+
+
+def shown(path: str, parts: int = 2) -> str:
+    """A path for people elsewhere: what is above its last parts is a matter of the machine."""
+    return "/".join(Path(path).parts[-parts:]) if Path(path).is_absolute() else path
+
+
+def plain(text: str) -> str:
+    """Anyone's text in a card: one line in which nothing is Markdown or HTML, and nothing ends a cell of a table."""
+    return _MARKUP.sub(r"\\\g<0>", " ".join(text.split()).replace("|", "/"))
+
+
+def _line(source: Source) -> str:
+    rows = "" if source.rows is None else f"{source.rows}"
+    return f"| {plain(source.name)} | {rows} | {plain(source.licence) or 'not told'}{source.note} |"
+
+
+def _note(dataset: str) -> str:
+    """What is known of a benchmark."""
+    return f" by the file; {_PUBLISHED[dataset]} if it is the published one" if dataset in _PUBLISHED else ""
+
+
+def _columns(folder: Path, *names: str) -> Iterable[tuple[str, ...]]:
+    """These columns of the run's inputs, row by row."""
+    for path in sorted((folder / INPUTS).glob("part-*.parquet")):
+        table = pq.read_table(path, columns=list(names))
+        yield from zip(*(table[name].to_pylist() for name in names), strict=True)

@@ -1,0 +1,115 @@
+"""Figures that dataset cards of several kinds have, and what all figures are drawn with.
+
+Each figure is a PNG file's bytes: the same for the same input, since nothing in it tells date or version.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trailforge.pipelines.engine.files import write_atomically
+from trailforge.schemas import StageCount
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+GREY, DARK, GOOD, BAD, BROKEN = "#c4c4c4", "#333333", "#3b75af", "#e8963e", "#b5433a"
+FUNNEL = "plots/funnel.png"
+_DOTS_PER_INCH = 130
+_COLUMNS = 3
+_BINS = 20
+_LONGEST = 250
+"""Characters of a line in a figure."""
+
+
+def funnel(stages: Sequence[StageCount]) -> bytes:
+    """A bar for each stage: which share of what came in was accepted, rejected or failed, and the reasons.
+
+    Shares, since one stage counts documents and another bundles or questions.
+    """
+    figure = figure_of(9, 0.8 + 0.75 * max(len(stages), 1))
+    axes = figure.subplots()
+    for line, stage in enumerate(stages):
+        start, inputs = 0.0, max(stage.inputs, 1)
+        counts = (stage.accepted, sum(c.count for c in stage.rejected), sum(c.count for c in stage.failed))
+        for count, colour in zip(counts, (GOOD, BAD, BROKEN), strict=True):
+            axes.barh(line, count / inputs, left=start, height=0.45, color=colour)
+            start += count / inputs
+        axes.text(1.02, line, f"{stage.accepted:,} of {stage.inputs:,}", va="center", fontsize=9, color=DARK)
+        axes.text(0, line + 0.42, _reasons(stage), va="center", fontsize=8, color=DARK, parse_math=False)
+    axes.set_yticks(range(len(stages)), [stage.name.replace("_", " ") for stage in stages])
+    axes.set(xticks=[], xlim=(0, 1.25), ylim=(len(stages) - 0.3, -0.4))
+    axes.set_title("accepted (blue), rejected (orange), failed (red)", fontsize=11, loc="left")
+    remove_frame(axes)
+    return png_of(figure)
+
+
+def distributions(parts: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> bytes:
+    """A histogram for each part, by name: values of the rows that were selected, and on top those of the rejected."""
+    lines = max(1, math.ceil(len(parts) / _COLUMNS))
+    figure = figure_of(9, 0.5 + 2.2 * lines)
+    each = figure.subplots(lines, _COLUMNS, squeeze=False).ravel()
+    for axes in each[len(parts) :]:
+        axes.set_axis_off()
+    for axes, (name, (selected, rejected)) in zip(each, parts.items(), strict=False):
+        values = np.array([*selected, *rejected])
+        low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+        edges = np.linspace(min(low, 0.0), max(high, 1.0), _BINS + 1)
+        axes.hist([selected, rejected], bins=edges.tolist(), stacked=True, color=[GOOD, BAD])
+        mean = f", mean {float(np.mean(selected)):.2f}" if len(selected) else ""
+        axes.set_title(f"{name}: {len(selected):,} selected{mean}", fontsize=9, loc="left")
+        axes.tick_params(labelsize=8, length=0)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle("episodes that were selected (blue), rejected (orange)", fontsize=10)
+    return png_of(figure)
+
+
+def write_figure(path: Path, png: bytes) -> None:
+    """Put a figure beside the card."""
+    write_atomically(path, lambda temporary: _write(temporary, png))
+
+
+def bars(axes: Axes, counts: Mapping[str, int], colour: str) -> None:
+    """A bar with its number for each."""
+    drawn = axes.bar(list(counts), list(counts.values()), color=colour, width=0.6)
+    axes.bar_label(drawn, [f"{count:,}" for count in counts.values()], fontsize=9)
+    axes.set(yticks=[], xlim=(-0.6, max(len(counts), 3) - 0.4))
+    axes.margins(y=0.15)
+    remove_frame(axes)
+
+
+def remove_frame(axes: Axes) -> None:
+    """Leave axes without lines around them."""
+    axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
+    axes.tick_params(length=0)
+
+
+def figure_of(width: float, height: float) -> Figure:
+    """In inches. Not by pyplot, which keeps figures and settings for the whole process."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=_DOTS_PER_INCH, layout="constrained")
+
+
+def png_of(figure: Figure) -> bytes:
+    """The figure as a file's bytes."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", metadata={"Software": None})
+    return file.getvalue()
+
+
+def _reasons(stage: StageCount) -> str:
+    each = sorted((*stage.rejected, *stage.failed), key=lambda count: (-count.count, count.reason))
+    told = "   ".join(f"{count.reason.replace('_', ' ')} {count.count:,}" for count in each if count.count)
+    return told if len(told) <= _LONGEST else told[:_LONGEST] + " …"  # people give theirs in their own words
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)

@@ -1,0 +1,1 @@
+"""A run's folder: settings, intake, books, manifest, verification, status."""

@@ -1,0 +1,252 @@
+"""A run's configuration: read from a preset, hashed for what decides the rows, kept whole in the run's folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
+
+from trailforge.inference import Caps, ClientConfig, Prices, check_ledger_url
+from trailforge.inference.client import split_urls
+from trailforge.inference.endpoint import Dialect
+from trailforge.inference.thoughts import Reasoning
+from trailforge.inference.vllm.server import VllmConfig
+from trailforge.pipelines.engine.attempts import Patience
+from trailforge.schemas import InvalidInput, from_dict, to_dict, version_of
+
+T = TypeVar("T")
+C = TypeVar("C", bound="RunConfig")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """Which model, where, and what it costs."""
+
+    name: str = "Qwen/QwQ-32B"
+    """As the server knows it. Part of every ledger key, so the same model may move to another server."""
+    url: str = "http://127.0.0.1:8000/v1"
+    """Base URL of an OpenAI-compatible server, or `embedded`: start the packaged model on this machine. Several servers
+    of the same model share the calls: a list, or URLs with commas between them."""
+    dialect: Dialect = "openai"
+    """How the server wants grammars and schemas."""
+    reasoning: Reasoning = "separate"
+    """Where a reasoning model's thoughts are. `separate`: the server sends them beside the reply (vLLM with a reasoning
+    parser). `inline`: in the reply, up to `</think>`; a thought that begins an agent's turn is then read as one that
+    came beside it."""
+    max_in_flight: int = 64
+    """Calls at a time, per worker."""
+    timeout_s: float = 900.0
+    stall_s: float = 900.0
+    """Without any reply for so long while one is wanted, the run ends (and can go on later)."""
+    extra_body: str = ""
+    """JSON object sent with every call, e.g. `{"chat_template_kwargs": {"enable_thinking": false}}`."""
+    prompt_price_per_million: float = 0.0
+    completion_price_per_million: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("prompt_price_per_million", "completion_price_per_million"):
+            if not 0 <= getattr(self, name) < math.inf:  # or a cap on cost would cap nothing
+                raise InvalidInput("has to be a number from 0 on", field=name)
+
+    @property
+    def prices(self) -> Prices:
+        """For `Meter.usage`."""
+        return Prices(
+            prompt_per_million=self.prompt_price_per_million,
+            completion_per_million=self.completion_price_per_million,
+        )
+
+    @property
+    def urls(self) -> list[str]:
+        """One per server."""
+        return split_urls(self.url)
+
+    def client(self, caps: Caps) -> ClientConfig:
+        """For `ModelClient`."""
+        return ClientConfig(
+            base_url=self.url,
+            model=self.name,
+            dialect=self.dialect,
+            reasoning=self.reasoning,
+            max_in_flight=self.max_in_flight,
+            timeout_s=self.timeout_s,
+            stall_s=self.stall_s,
+            caps=caps,
+            prices=self.prices,
+            extra_body=self.extra_body,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleConfig:
+    """How much is under way at a time."""
+
+    questions_in_flight: int = 256
+    """Per worker. A search asks for little more than one call at a time: four questions per slot keep a server busy."""
+    tail_questions: int = 32
+    """So many questions are searched with `tail_parallel`: the shortest among the last `tail_window` of the input.
+    Long searches get the slots first, so these are what is left when the server would begin to idle."""
+    tail_window: int = 256
+    tail_parallel: int = 4
+    """Leaves selected at a time, by virtual loss, in the tail."""
+    worker_start_s: float = 900.0
+    """How long a cluster may take until workers begin; nothing may stand still for longer while no call is made."""
+    worker_silence_s: float = 120.0
+    """A worker of a cluster that gives no sign of life for so long is lost: what it had not finished is run anew."""
+
+    def __post_init__(self) -> None:
+        for name in ("worker_start_s", "worker_silence_s"):
+            if getattr(self, name) <= 0:
+                raise InvalidInput("has to be more than 0", field=name)
+
+    @property
+    def patience(self) -> Patience:
+        """How long a driver waits for workers."""
+        return Patience(start_s=self.worker_start_s, silence_s=self.worker_silence_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputConfig:
+    """How rows are cut and written."""
+
+    shard_size: int = 16
+    """Questions per shard."""
+    per_turn_rows: bool = False
+    """SFT rows per assistant turn, beside the whole conversations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardConfig:
+    """What the card says that the run cannot tell of itself. Licences as hubs name them (`apache-2.0`), or in words."""
+
+    model_licence: str = ""
+    """Of the model, where it is not the embedded one; empty: not told, as those below."""
+    questions_licence: str = ""
+    corpus_licence: str = ""
+    """Of the corpus that is searched."""
+    graph_licence: str = ""
+    languages: tuple[str, ...] = ("en",)
+    """ISO 639-1 codes of what rows are written in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig(ABC):
+    """What the runs of all datasets have in common: everything about a run but its input and its folder."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    caps: Caps = field(default_factory=Caps)
+    """Hard caps on all that the run ever pays."""
+    ledger: str = ""
+    """URL of a ledger that all workers share (`postgresql://user@host/database`); empty: a file in the run's folder."""
+    seed: int = 0
+    card: CardConfig = field(default_factory=CardConfig)
+    redo: int = 0
+    """How often the run has asked for cut replies anew (`--redo truncated`)."""
+
+    def __post_init__(self) -> None:
+        check_ledger_url(self.ledger)
+        if self.caps.max_cost is not None and self.model.prices == Prices():
+            raise InvalidInput("a cap on cost needs prices: model.prompt_price_per_million, …", field="max_cost")
+
+    @property
+    def client(self) -> ClientConfig:
+        """For `ModelClient`."""
+        return replace(self.model.client(self.caps), redo=self.redo)
+
+    def deciding(self) -> dict[str, Any]:
+        """What decides the rows: all but where model and ledger are, how much runs and may be spent, and the card."""
+        content = to_dict(self)
+        del content["caps"]
+        del content["card"]
+        for name in ("url", "max_in_flight", "timeout_s", "stall_s"):
+            del content["model"][name]
+        if self.model.reasoning == "separate":
+            del content["model"]["reasoning"]
+        for name in ("questions_in_flight", "worker_start_s", "worker_silence_s"):
+            del content["schedule"][name]
+        del content["ledger"]
+        if not self.redo:
+            del content["redo"]
+        content["prompt_version"] = self.prompt_version
+        content["schema_versions"] = {r.__name__: version_of(r) for r in self.records}
+        return content
+
+    @property
+    @abstractmethod
+    def prompt_version(self) -> str:
+        """Hash of the prompts in use."""
+
+    @property
+    @abstractmethod
+    def records(self) -> tuple[type, ...]:
+        """Records whose schema decides the rows."""
+
+    @property
+    @abstractmethod
+    def longest_reply(self) -> int:
+        """The most tokens that a call may ask for."""
+
+    @property
+    @abstractmethod
+    def encoder_name(self) -> str | None:
+        """Of the sentence encoder; None when none is wanted."""
+
+    @property
+    @abstractmethod
+    def call_style(self) -> Literal["chat", "completion"]:
+        """How the model is asked."""
+
+    @property
+    def hash(self) -> str:
+        """12 hex digits over `deciding`."""
+        text = json.dumps(self.deciding(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def read_config(record: type[C], content: dict[str, Any], *, source: str) -> C:
+    """A configuration from a preset's sections. Raises `InvalidInput` naming the preset and the field.
+
+    What is left out, at any depth, keeps the default of its class. The section `server` is no part of a run: where and
+    how the model is served does not change a row.
+    """
+    if "server" in content:
+        _read(VllmConfig, content["server"], source)
+    run = {name: section for name, section in content.items() if name != "server"}
+    return _read(record, _with_joined_urls(run), source)
+
+
+def server_config(content: dict[str, Any], *, source: str, record: type[RunConfig]) -> tuple[VllmConfig, str]:
+    """A preset's model server, and the name that the preset's calls have for the model. Raises as `read_config`."""
+    config = read_config(record, content, source=source)
+    if "server" not in content:
+        raise InvalidInput("the preset has no section 'server', so there is nothing to serve", file=source)
+    server = _read(VllmConfig, content["server"], source)
+    longest = config.longest_reply
+    if server.max_model_len is not None and server.max_model_len <= longest:
+        raise InvalidInput(
+            f"{server.max_model_len} leaves no room: a call of this preset may ask for {longest} tokens",
+            file=source,
+            field="server.max_model_len",
+        )
+    return server, config.model.name
+
+
+def _read(record: type[T], content: dict[str, Any], source: str) -> T:
+    try:
+        return from_dict(record, content)
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, file=source, field=error.field) from error
+    except ValueError as error:
+        raise InvalidInput(str(error), file=source) from error
+
+
+def _with_joined_urls(content: dict[str, Any]) -> dict[str, Any]:
+    """Several URLs may be given as a list."""
+    model = content.get("model")
+    if isinstance(model, dict) and isinstance(url := model.get("url"), list) and all(isinstance(u, str) for u in url):
+        return content | {"model": model | {"url": ",".join(url)}}
+    return content

@@ -1,0 +1,366 @@
+"""Is everything there that a run needs? Each check looks at one thing, says what it found, and how to mend it.
+
+Nothing here prints, and no check needs another: one that is missing a package, or raises, is a fault of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import importlib.metadata
+import os
+import shutil
+import tempfile
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from packaging.requirements import Requirement
+
+from trailforge.inference.keys import KEY_VARIABLES, api_key, is_sendable, key_variable
+from trailforge.schemas import TrailforgeError
+
+if TYPE_CHECKING:
+    from trailforge.inference import Reply
+    from trailforge.pipelines.runs.config import ModelConfig
+    from trailforge.retrieval import RetrievalConfig
+
+EMBEDDED = "embedded"
+_GIB = 2**30
+_LITTLE_SPACE, _TOO_LITTLE_SPACE = 10 * _GIB, _GIB
+_CLOCK_OFF_S, _CLOCK_WRONG_S = 5, 300
+_CHECK_WITHIN_S, _CALL_WITHIN_S = 10.0, 120.0
+_PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+_MENDS = ("build", "make", "run", "say")
+"""How a mend behind a colon begins."""
+_TINY_PROMPT = "Answer in one word.\n\nPassages:\n1. (Sky) The colour of the sky is blue.\n\nQuestion: Which colour?\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a check found."""
+
+    check: str
+    level: Literal["ok", "warning", "fault"]
+    detail: str
+    mend: str = ""
+    """What to do about it, in a line; empty when all is well."""
+
+
+def ok(check: str, detail: str) -> Finding:
+    """All is well."""
+    return Finding(check=check, level="ok", detail=detail)
+
+
+def warning(check: str, detail: str, mend: str) -> Finding:
+    """A run will start, and may not do what is wanted."""
+    return Finding(check=check, level="warning", detail=detail, mend=mend)
+
+
+def fault(check: str, detail: str, mend: str) -> Finding:
+    """A run will not start, or not end."""
+    return Finding(check=check, level="fault", detail=detail, mend=mend)
+
+
+def checked(check: str, look: Callable[[], Finding]) -> Finding:
+    """Look; an error of ours, or a module that cannot be imported, is a fault."""
+    try:
+        return look()
+    except TrailforgeError as error:
+        detail, mend = _parted(str(error))
+        return fault(check, detail.removeprefix(f"{check} "), mend or "as it says")
+    except ImportError as error:
+        return fault(check, f"cannot be checked: {error}", "run `make install`")
+
+
+def _parted(message: str) -> tuple[str, str]:
+    """What is wrong, and its mend, where a message has one behind a semicolon or a colon."""
+    detail, semicolon, mend = message.partition("; ")
+    if semicolon:
+        return detail, mend
+    detail, colon, mend = message.rpartition(": ")
+    return (detail, mend) if colon and mend.startswith(_MENDS) else (message, "")
+
+
+def packages(
+    declared: tuple[list[Requirement], list[Requirement]], version_of: Callable[[str], str | None] | None = None
+) -> Finding:
+    """Installed versions against the declared ones, of the core and of extras; an extra may be absent."""
+    version_of, (core, extras) = version_of or installed_version, declared
+    if not core:
+        return warning("packages", "nothing says which versions are wanted", "install trailforge: `make install`")
+    if wrong := _wrong(core, version_of, may_be_absent=False):
+        return fault("packages", "; ".join(wrong), "run `make install`, which installs the locked versions")
+    if wrong := _wrong(extras, version_of, may_be_absent=True):
+        return warning("packages", "; ".join(wrong), "run `make install`, which installs the locked versions")
+    present = sum(version_of(requirement.name) is not None for requirement in extras)
+    return ok("packages", f"{len(core)} of the core and {present} of extras, all as declared")
+
+
+def declared_packages() -> tuple[list[Requirement], list[Requirement]]:
+    """(of the core, of extras): of the source tree if this is one, else of the installed distribution."""
+    if _PYPROJECT.is_file():
+        project = tomllib.loads(_PYPROJECT.read_text(encoding="utf-8"))["project"]
+        extras = [text for texts in project["optional-dependencies"].values() for text in texts]
+        return _requirements(project["dependencies"]), _requirements(extras)
+    try:
+        everything = _requirements(importlib.metadata.requires("trailforge") or [])
+    except importlib.metadata.PackageNotFoundError:
+        return [], []
+    core = [each for each in everything if each.marker is None or each.marker.evaluate({"extra": ""})]
+    return core, [each for each in everything if each not in core]
+
+
+def installed_version(name: str) -> str | None:
+    """Version of an installed distribution; None when there is none."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def key(url: str) -> Finding:
+    """Whether a key is set, and whether one is likely to be wanted. It is never shown."""
+    name, value = key_variable(), api_key()
+    if name is None or value is None:
+        if url == EMBEDDED or is_here(url):
+            return ok("key", "none set, and the model is on this machine")
+        return warning("key", f"none set, and {url} is elsewhere", f"export {KEY_VARIABLES[0]}=… if it wants one")
+    if not is_sendable(value):
+        return fault("key", f"{name} holds characters that no key has", f"set {name} anew")
+    return ok("key", f"{name} is set")
+
+
+def embedded_model(name: str, *, is_wanted: bool) -> Finding:
+    """Weights and engine of the model that runs on this machine."""
+    from trailforge.small_model.server import EMBEDDED_MODELS, SMOLLM2
+
+    try:
+        weights = EMBEDDED_MODELS.get(name, SMOLLM2).check()
+    except TrailforgeError as error:
+        if not is_wanted:
+            return ok("embedded model", "not installed, and not wanted")
+        return fault("embedded model", str(error).partition(":")[0], "run `make install`, or give --model URL")
+    return ok("embedded model", f"{weights.name}, {weights.stat().st_size / 1e6:.0f} MB")
+
+
+def encoder(name: str | None) -> Finding:
+    """The packages and weights of a sentence encoder. Raises `RetrievalError` for what is missing."""
+    from trailforge.retrieval.encoder import MEND, check_encoder, is_cached
+
+    if name is None:
+        return ok("encoder", "none wanted: retrieval by words (bm25)")
+    place = check_encoder(name)
+    if place == "hub" and not is_cached(name):
+        return warning("encoder", f"{name} is no folder and not in the model hub's cache: it has to be fetched", MEND)
+    return ok("encoder", f"{name} is {'in the cache' if place == 'hub' else 'installed'}")
+
+
+def documents(config: RetrievalConfig) -> Finding:
+    """What is searched is there and of the preset's encoder and prefixes. Raises as `check_retrieval`."""
+    from trailforge.retrieval import check_retrieval
+
+    if config.scope == "question":
+        return ok("documents", "each question's own paragraphs are searched")
+    check_retrieval(config)
+    return ok("documents", f"{config.corpus_index} can be searched ({config.kind})")
+
+
+def graph(folder: Path | None) -> Finding:
+    """The knowledge graph opens, and every byte of it is as it was written. Raises as `KgStore.check_once`."""
+    from trailforge.retrieval.kg import KgStore
+    from trailforge.retrieval.kg.vocabulary import check_package
+
+    check_package()
+    if folder is None:
+        return warning(
+            "graph", "none is named, and a run wants one", "add --kg, a folder that `trailforge kg build` made"
+        )
+    store = KgStore.open(folder)
+    store.check_once()
+    return ok("graph", f"{folder} is sound: {store.stats.entities:,} entities, {store.stats.triples:,} triples")
+
+
+def model_server(config: ModelConfig) -> Finding:
+    """The server answers and lists the model. Raises `ProviderError` and its kinds when it does not answer."""
+    served = asyncio.run(_served(config))
+    if not served:
+        return warning("model server", f"{config.url} answers and lists no models", "add --call: one tiny request")
+    if config.name in served:
+        return ok("model server", f"{config.url} serves {config.name}")
+    detail = f"{config.url} serves {', '.join(served[:3])} and not {config.name}"
+    mend = f"add --model-name {served[0]}, or start the server with the model of the preset"
+    return (warning if config.dialect == "llama_cpp" else fault)("model server", detail, mend)
+
+
+def model_call(config: ModelConfig, *, style: Literal["chat", "completion"]) -> Finding:
+    """One tiny request is answered. It is in no ledger. Raises `ProviderError` and its kinds when it is not."""
+    from trailforge.inference.thoughts import MEND, seems_thoughtful
+
+    started = time.monotonic()
+    reply = asyncio.run(_tiny_call(config, style))
+    seconds = time.monotonic() - started
+    tokens, finished_by = reply.prompt_tokens + reply.completion_tokens, reply.finish_reason
+    if config.reasoning == "separate" and style == "chat" and not reply.reasoning and seems_thoughtful(reply.text):
+        return fault("model call", "the reply holds the model's thoughts, which would be taken for its answer", MEND)
+    if not tokens:
+        mend = "have the server count tokens (`usage`), or the figures of the run say 0"
+        return warning("model call", f"answered in {seconds:.1f} s, without a count of tokens", mend)
+    return ok("model call", f"answered in {seconds:.1f} s: {tokens} tokens, ended by {finished_by or 'itself'}")
+
+
+def clock(date: str | None, now: float) -> Finding:
+    """Our clock against the `Date` of a reply."""
+    moment = _moment(date)
+    if moment is None:
+        return ok("clock", "not compared: no server named the time")
+    off = now - moment
+    if abs(off) <= _CLOCK_OFF_S:
+        return ok("clock", "as the server's, to a few seconds")
+    detail = f"{abs(off):,.0f} s {'ahead of' if off > 0 else 'behind'} the server's"
+    return (fault if abs(off) > _CLOCK_WRONG_S else warning)("clock", detail, "synchronise this machine's clock (NTP)")
+
+
+def date_of(url: str) -> str | None:
+    """The `Date` header of the server, whatever else it says; None without one."""
+    try:
+        with urllib.request.urlopen(f"{url.rstrip('/')}/models", timeout=_CHECK_WITHIN_S) as reply:
+            return reply.headers.get("Date")
+    except urllib.error.HTTPError as error:
+        return error.headers.get("Date")
+    except (OSError, ValueError):
+        return None
+
+
+def disk(folder: Path) -> Finding:
+    """Room in the folder of the run, or where it will be made, and whether it can be written to."""
+    from trailforge.pipelines.engine.files import output_errors
+
+    place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not place.is_dir():
+        return fault("disk", f"{place} is a file", "remove it, or give another --out")
+    with output_errors(place), tempfile.NamedTemporaryFile(dir=place, prefix=".trailforge-") as probe:
+        probe.write(bytes(4096))
+        probe.flush()
+        os.fsync(probe.fileno())
+    free = shutil.disk_usage(place).free
+    detail = f"{place} can be written to, {free / _GIB:,.1f} GiB free"
+    if free < _TOO_LITTLE_SPACE:
+        return fault("disk", detail, f"free some space: a run wants {_LITTLE_SPACE // _GIB} GiB")
+    if free < _LITTLE_SPACE:
+        return warning("disk", detail, f"free some space: a large run wants {_LITTLE_SPACE // _GIB} GiB")
+    return ok("disk", detail)
+
+
+def ledger(path: Path) -> Finding:
+    """The ledger opens, is of our format and sound. Raises `InvalidInput` or `OutputError` when it does not open."""
+    from trailforge.inference import SqliteLedger
+
+    if not path.is_file():
+        return ok("ledger", f"none yet in {path.parents[1]}")
+    book = SqliteLedger(path)
+    try:
+        if damage := book.damage():
+            mend = f"put a copy of it in its place, or move {path.parent} away: its calls are then paid again"
+            return fault("ledger", f"{path} is damaged ({damage})", mend)
+        held = f"{book.entries():,} calls, {path.stat().st_size / 1e6:,.1f} MB"
+        if unreadable := book.unreadable():
+            what = f"{held}, {len(unreadable):,} of them unreadable"
+            return warning("ledger", what, "nothing to do: those that a run needs are made, and paid, again")
+        return ok("ledger", f"{held}, sound")
+    finally:
+        book.close()
+
+
+def shared_ledger(url: str) -> Finding:
+    """The ledger in PostgreSQL answers. Raises `OutputError` when it does not."""
+    from trailforge.inference import check_ledger
+
+    asyncio.run(check_ledger(url))
+    return ok("ledger", f"{urlsplit(url).hostname or 'local'}{urlsplit(url).path} answers")
+
+
+def schema_versions(folder: Path) -> Finding:
+    """The files of the runs in a folder, or of the run that it is, are of the versions that are read here."""
+    from trailforge.pipelines.runs.versions import files_of, other_versions, run_folders
+
+    runs = run_folders(folder)
+    wrong = [line for run in runs for line in other_versions(run)]
+    if wrong:
+        more = f", and {len(wrong) - 1:,} more" if len(wrong) > 1 else ""
+        mend = "make these runs again (--replace; the calls are in their ledgers), or use the trailforge that made them"
+        return fault("schemas", f"{wrong[0]}{more}", mend)
+    if not runs:
+        return ok("schemas", f"no run yet in {folder}")
+    files = sum(len(files_of(run)) for run in runs)
+    return ok("schemas", f"{files:,} files of {len(runs):,} runs, all of the versions that are read here")
+
+
+def search_key(is_wanted: bool) -> Finding:
+    """Whether the key of the web's search is there, where plans search the web. It is never shown."""
+    from trailforge.retrieval.web.serper import KEY_VARIABLE
+
+    if not is_wanted:
+        return ok("search key", "none wanted: no plan searches the web")
+    if not os.environ.get(KEY_VARIABLE, "").strip():
+        return fault("search key", f"plans search the web, and {KEY_VARIABLE} is not set", f"export {KEY_VARIABLE}=…")
+    return ok("search key", f"{KEY_VARIABLE} is set")
+
+
+def is_here(url: str) -> bool:
+    """Whether a URL names this machine."""
+    host = urlsplit(url).hostname or ""
+    return host in {"localhost", "::1"} or host.startswith("127.")
+
+
+def _requirements(texts: Iterable[str]) -> list[Requirement]:
+    found = (Requirement(text) for text in texts)
+    return [each for each in found if each.name != "trailforge"]
+
+
+def _wrong(wanted: list[Requirement], version_of: Callable[[str], str | None], *, may_be_absent: bool) -> list[str]:
+    wrong = []
+    for requirement in wanted:
+        found = version_of(requirement.name)
+        if found is None:
+            wrong += [] if may_be_absent else [f"{requirement.name} is missing"]
+        elif not requirement.specifier.contains(found, prereleases=True):
+            wrong.append(f"{requirement.name} {found} is not {requirement.specifier}")
+    return list(dict.fromkeys(wrong))
+
+
+async def _served(config: ModelConfig) -> list[str]:
+    from trailforge.inference import Caps, ModelClient
+
+    client = ModelClient(replace(config.client(Caps()), timeout_s=_CHECK_WITHIN_S))
+    try:
+        return await client.check()
+    finally:
+        await client.aclose()
+
+
+async def _tiny_call(config: ModelConfig, style: str) -> Reply:
+    from trailforge.inference import Caps, ChatTurn, ModelClient, Request, Sampling
+
+    client = ModelClient(
+        replace(config.client(Caps()), timeout_s=_CALL_WITHIN_S, stall_s=_CALL_WITHIN_S, max_attempts=1)
+    )
+    prompt = _TINY_PROMPT if style == "completion" else (ChatTurn(role="user", content=_TINY_PROMPT),)
+    request = Request(model=config.name, prompt=prompt, sampling=Sampling(max_tokens=8), purpose="doctor", is_turn=True)
+    try:
+        return await client.complete(request)  # as a turn: with what thoughts it holds
+    finally:
+        await client.aclose()
+
+
+def _moment(date: str | None) -> float | None:
+    try:
+        return email.utils.parsedate_to_datetime(date).timestamp() if date else None
+    except (TypeError, ValueError):
+        return None

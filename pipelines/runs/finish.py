@@ -1,0 +1,147 @@
+"""The end of a run: the books are added up and checked, the card is written, and the manifest last."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from trailforge.inference import Usage
+from trailforge.pipelines.dataset import Dataset
+from trailforge.pipelines.engine.files import output_errors, plain_files, sha256_of, write_text
+from trailforge.pipelines.engine.shards import Receipt, file_entry
+from trailforge.pipelines.runs.accounting import add_up, check_balance
+from trailforge.pipelines.runs.intake import INPUTS, Settings, read_settings
+from trailforge.schemas import (
+    FileEntry,
+    InvalidInput,
+    Manifest,
+    SchemaVersion,
+    from_dict,
+    parse_json,
+    to_dict,
+    version_of,
+)
+
+MANIFEST = "manifest.json"
+CARD = "README.md"
+
+
+def finish_run(folder: Path, settings: Settings, dataset: Dataset, *, seconds: float) -> Manifest:
+    """Write card and manifest once all shards are done. Raises `CountMismatch` when the books do not balance."""
+    manifest = manifest_of(folder, settings, dataset, seconds=seconds)
+    check_balance(manifest.stages)
+    return write_end(folder, manifest, dataset, dataset.card(folder, manifest, settings))
+
+
+def write_end(folder: Path, manifest: Manifest, dataset: Dataset, card: str) -> Manifest:
+    """Write the card, and then the manifest, which knows it and its figures."""
+    write_text(folder / CARD, card)
+    known = {entry.path for entry in manifest.files}
+    figures = [path for inner, names in dataset.beside.items() for path in _named(folder / inner, names)]
+    entries = (file_entry(folder, path, 0) for path in (folder / CARD, *figures))
+    manifest = replace(manifest, card=tuple(entry for entry in entries if entry.path not in known))
+    write_text(folder / MANIFEST, json.dumps(to_dict(manifest), indent=1))
+    return manifest
+
+
+def keep_changed(folder: Path, tell: Callable[[str], None]) -> None:
+    """Rename card and figures that are not as the manifest says: they may be somebody's work, and are written anew.
+
+    A card goes aside also when the manifest cannot be read or knows none. `tell` is given a line for each.
+    """
+    if not (folder / MANIFEST).exists():
+        return
+    entries: tuple[FileEntry, ...] = ()
+    with contextlib.suppress(InvalidInput):
+        manifest = read_manifest(folder)
+        entries = manifest.card if manifest else ()
+    entries = entries or (FileEntry(path=CARD, rows=0, sha256=""),)
+    for path, sha256 in ((folder / entry.path, entry.sha256) for entry in entries):
+        with contextlib.suppress(OSError):  # what cannot be read is nobody's work any more
+            found = sha256_of(path)
+            if found != sha256:
+                kept = path.with_name(f"{path.name}.yours-{found[:8]}")
+                with output_errors(folder):
+                    path.replace(kept)
+                tell(f"{path}: not as it was written; it is kept as {kept.name}")
+
+
+def manifest_of(folder: Path, settings: Settings, dataset: Dataset, *, seconds: float) -> Manifest:
+    """What the receipts add up to. Raises `CountMismatch` when there is none for some shard."""
+    return _manifest(settings, dataset.receipts(folder, settings), dataset, seconds)
+
+
+def finished_run(folder: Path) -> tuple[Manifest, Settings]:
+    """Manifest and settings of a finished run. Raises `InvalidInput` when the folder holds none."""
+    if not folder.is_dir():
+        raise InvalidInput("no such folder", file=folder)
+    manifest, settings = read_manifest(folder), read_settings(folder)
+    if manifest is None or settings is None:
+        raise InvalidInput("holds no finished run (no manifest.json); run the command that made it again", file=folder)
+    return manifest, settings
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a finished run; None when the run is not finished."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        return None
+    try:
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"not valid JSON ({error}); the command of the run writes it again", file=path) from error
+    found = content.get("schema_version") if isinstance(content, dict) else None
+    if found not in (version_of(Manifest), *Manifest.ALSO_READ):
+        raise InvalidInput(
+            f"manifest of schema version {found}; this trailforge reads {version_of(Manifest)}", file=path
+        )
+    try:
+        return from_dict(Manifest, content)
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, file=path, field=error.field) from error
+
+
+def _named(folder: Path, names: str) -> list[Path]:
+    return [path for path in plain_files(folder) if re.fullmatch(names, path.name)]
+
+
+def _manifest(settings: Settings, receipts: list[Receipt], dataset: Dataset, seconds: float) -> Manifest:
+    config = dataset.configuration(settings)
+    stages = add_up([settings.books, *(receipt.stages for receipt in receipts)])
+    usage = sum((receipt.usage for receipt in receipts), start=Usage())
+    accepted = next((line.accepted for line in stages if line.name == dataset.last_stage), 0)
+    recorded = {INPUTS: dataset.item, **dataset.tables}
+    return Manifest(
+        run_id=settings.run_id,
+        dataset=settings.dataset,
+        schema_versions=tuple(
+            SchemaVersion(table=table, record=record.__name__, version=version_of(record))
+            for table, record in recorded.items()
+        ),
+        config_hash=settings.config_hash,
+        inputs=settings.sources,
+        stages=stages,
+        files=tuple(sorted((*settings.files, *(f for r in receipts for f in r.files)), key=lambda f: f.path)),
+        model=config.model.name,
+        calls=usage.calls,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cut_replies=usage.cut_replies,
+        cost=usage.cost,
+        seconds=round(seconds, 1),
+        calls_per_accepted_row=round(usage.calls / accepted, 2) if accepted else None,
+        cost_per_accepted_row=round(usage.cost / accepted, 6) if accepted else None,
+        trailforge_version=_our_version(),
+    )
+
+
+def _our_version() -> str:
+    try:
+        return version("trailforge")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,364 @@
+"""Input files to shards of typed items in the run's folder, before any money is spent."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from trailforge.pipelines.engine.files import (
+    output_errors,
+    plain_files,
+    sha256_of,
+    unfinished_name,
+    what_is_wrong,
+    write_atomically,
+    write_text,
+)
+from trailforge.pipelines.engine.shards import Shard, file_entry
+from trailforge.pipelines.runs.accounting import stage
+from trailforge.pipelines.sources import InvalidRow, read_questions
+from trailforge.pipelines.sources.documents import documents_by_file
+from trailforge.pipelines.sources.refused import NONE, Refusals
+from trailforge.schemas import (
+    FactChain,
+    FileEntry,
+    InvalidInput,
+    OutputError,
+    Question,
+    RejectedRow,
+    SourceDocument,
+    SourceKind,
+    StageCount,
+    from_dict,
+    parse_json,
+    to_dict,
+    write_parquet,
+)
+
+SETTINGS = "run.json"
+INPUTS = "inputs"
+INVALID_ROWS = "rejected/part-inputs.parquet"
+STAGED = ".intake"
+_OF_INPUTS = r"part-\d{5,}-[0-9a-f]{12}\.parquet"
+_MOST_INVALID = 0.05
+_NOUNS: Mapping[type, str] = MappingProxyType(
+    {Question: "questions", SourceDocument: "documents", FactChain: "paths of the wanted forms"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a run is about, written before its first call: `run.json`."""
+
+    dataset: str
+    run_id: str
+    config_hash: str
+    config: str
+    """The whole configuration as JSON."""
+    sources: tuple[FileEntry, ...]
+    """The input files, then the logs of what people had decided; `rows`: how many of their rows were read."""
+    limit: int | None
+    shards: tuple[Shard, ...]
+    files: tuple[FileEntry, ...]
+    """Parquet files of the intake: items by shard, and invalid rows."""
+    books: tuple[StageCount, ...]
+    refusals: str = ""
+    """Hash of what people had decided before that nothing is made of; empty when that is nothing."""
+
+    @property
+    def items(self) -> int:
+        """Valid items."""
+        return sum(shard.rows for shard in self.shards)
+
+
+def take_in_questions(
+    source: Path,
+    folder: Path,
+    *,
+    dataset: str,
+    config_hash: str,
+    config: str,
+    shard_size: int,
+    limit: int | None,
+    needs_paragraphs: bool = False,
+    needs_decomposition: bool = False,
+    refused: Refusals = NONE,
+) -> Settings:
+    """Read, check and cut the questions. Raises `InvalidInput` for an unreadable file or over 5 % invalid rows.
+
+    The same file, limit and configuration give the same shards. They are set aside until `write_settings` puts them in
+    their place, so that a run that is already in the folder stays as it is. `needs_paragraphs`, `needs_decomposition`:
+    a question without is an invalid row. `refused`: what people do not want; it is put aside.
+    """
+    rows = [read_questions(source, needs_paragraphs=needs_paragraphs, needs_decomposition=needs_decomposition)]
+    intake = _Intake((source,), folder, Question, config_hash, refused)
+    return intake.take_in(rows, dataset=dataset, config=config, shard_size=shard_size, limit=limit)
+
+
+def take_in_documents(
+    sources: Sequence[Path],
+    folder: Path,
+    *,
+    dataset: str,
+    config_hash: str,
+    config: str,
+    shard_size: int,
+    limit: int | None,
+    column_map: Mapping[str, str] | None = None,
+    source: str | None = None,
+    kind: SourceKind | None = None,
+    refused: Refusals = NONE,
+) -> Settings:
+    """The documents of all files, as `take_in_questions` does it.
+
+    `column_map`, `source` and `kind` are those of `read_documents`.
+    """
+    rows = documents_by_file(sources, column_map=column_map, source=source, kind=kind)
+    intake = _Intake(tuple(sources), folder, SourceDocument, config_hash, refused)
+    return intake.take_in(rows, dataset=dataset, config=config, shard_size=shard_size, limit=limit)
+
+
+def take_in_paths(
+    store: Path,
+    paths: Iterable[FactChain],
+    folder: Path,
+    *,
+    dataset: str,
+    config_hash: str,
+    config: str,
+    shard_size: int,
+    refused: Refusals = NONE,
+) -> Settings:
+    """Paths sampled from a knowledge graph, as `take_in_questions` does it.
+
+    `store`: the file that stands for the graph, its manifest. Raises `InvalidInput` when there are no paths.
+    """
+    intake = _Intake((store,), folder, FactChain, config_hash, refused)
+    return intake.take_in([paths], dataset=dataset, config=config, shard_size=shard_size, limit=None)
+
+
+def write_settings(folder: Path, settings: Settings) -> None:
+    """Put the files of the intake in their place, then write `run.json`: from here on the folder holds this run."""
+    known = [folder / entry.path for entry in settings.files]
+    with output_errors(folder):
+        for path in known:
+            staged = folder / STAGED / path.relative_to(folder)
+            if staged.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                staged.replace(path)
+        for path in taken_in(folder):
+            if path not in known:  # of another run, or of an intake that was killed just here
+                path.unlink(missing_ok=True)
+    discard_staged(folder)
+    write_text(folder / SETTINGS, json.dumps(to_dict(settings), indent=1))
+
+
+def discard_staged(folder: Path) -> None:
+    """Forget an intake that was not put in its place."""
+    staged = folder / STAGED
+    if staged.is_symlink():
+        return
+    for path in taken_in(staged):
+        path.unlink(missing_ok=True)
+    for emptied in (staged / INPUTS, (staged / INVALID_ROWS).parent, staged):
+        with contextlib.suppress(OSError):  # it is not there, or not empty
+            emptied.rmdir()
+
+
+def taken_in(root: Path) -> list[Path]:
+    """Files of intakes in a folder, with those that a kill left half-written."""
+    aside = root / INVALID_ROWS
+    return [
+        path
+        for folder, names in ((root / INPUTS, _OF_INPUTS), (aside.parent, re.escape(aside.name)))
+        for path in plain_files(folder)
+        if re.fullmatch(names, unfinished_name(path.name) or path.name)
+    ]
+
+
+def read_settings(folder: Path) -> Settings | None:
+    """The settings of the run in this folder; None when there is none. Raises `OutputError` for what is none."""
+    path = folder / SETTINGS
+    if not path.is_file():
+        return None
+    try:
+        settings = from_dict(Settings, parse_json(path.read_bytes()))
+        config_of(settings)
+    except (OSError, TypeError, ValueError, InvalidInput, OutputError) as error:
+        raise OutputError(f"{path} was not written by this trailforge ({error}); give another --out") from error
+    return settings
+
+
+def config_of(settings: Settings) -> dict[str, Any]:
+    """The configuration of a run as plain values. Raises `OutputError` when it is none."""
+    try:
+        content = parse_json(settings.config)
+    except ValueError as error:
+        raise OutputError(f"{SETTINGS}: its configuration is no JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise OutputError(f"{SETTINGS}: its configuration is no JSON object")
+    return content
+
+
+def refuse_other_run(folder: Path, settings: Settings) -> None:
+    """Raise `OutputError` when the folder holds a run with other settings, and say which."""
+    earlier = read_settings(folder)
+    if earlier is None or earlier.run_id == settings.run_id:
+        return
+    what = "other verdicts" if earlier.refusals != settings.refusals else "other input"
+    if earlier.limit != settings.limit:
+        what += f" (limit: {earlier.limit} -> {settings.limit})"
+    if earlier.config_hash != settings.config_hash:
+        what = _differences(earlier, settings)
+    raise OutputError(
+        f"{folder} holds a run with {what}; give another --out, or --replace to drop its rows "
+        "(calls that stay the same are not paid again)"
+    )
+
+
+class _Intake:
+    """Cuts the valid rows into shards and puts the others and the refused ones aside. `rows` come by source."""
+
+    def __init__(
+        self, sources: tuple[Path, ...], folder: Path, record: type, config_hash: str, refused: Refusals
+    ) -> None:
+        self._sources, self._folder, self._record, self._config_hash = sources, folder, record, config_hash
+        self._refused = refused
+        earlier = read_settings(folder)
+        self._known = {entry.path: entry for entry in earlier.files} if earlier is not None else {}
+        """Files of the run that is in the folder."""
+        self._invalid: list[InvalidRow] = []
+        self._left_out: list[RejectedRow] = []
+        self._shards: list[Shard] = []
+        self._files: list[FileEntry] = []
+        self._rows_of = Counter[Path]()
+
+    def take_in(
+        self, rows: Iterable[Iterable[Any]], *, dataset: str, config: str, shard_size: int, limit: int | None
+    ) -> Settings:
+        discard_staged(self._folder)
+        try:
+            valid = self._valid(rows, limit)
+            while batch := list(islice(valid, shard_size)):
+                self._add(batch)
+            self._check()
+            return Settings(
+                dataset=dataset,
+                run_id=self._run_id(dataset),
+                config_hash=self._config_hash,
+                config=config,
+                sources=(*(self._entry_of(source) for source in self._sources), *self._refused.logs),
+                limit=limit,
+                shards=tuple(self._shards),
+                files=tuple(self._files + self._write_invalid()),
+                books=(self._books(),),
+                refusals=self._refused.hash,
+            )
+        except BaseException:
+            discard_staged(self._folder)
+            raise
+
+    def _valid(self, rows: Iterable[Iterable[Any]], limit: int | None) -> Iterator[Any]:
+        """The first `limit` valid rows; invalid ones met on the way are put aside."""
+        taken = 0
+        for source, of_source in zip(self._sources, rows, strict=True):
+            for row in of_source:
+                if limit is not None and taken >= limit:
+                    return
+                self._rows_of[source] += 1
+                if isinstance(row, InvalidRow):
+                    self._invalid.append(row)
+                elif (left_out := self._refused.row_of(row)) is not None:
+                    self._left_out.append(left_out)
+                else:
+                    taken += 1
+                    yield row
+
+    def _add(self, items: list[Any]) -> None:
+        content = json.dumps([to_dict(item) for item in items], sort_keys=True)
+        digest = hashlib.sha256(f"{self._config_hash}\0{content}".encode()).hexdigest()[:12]
+        name = f"part-{len(self._shards):05d}-{digest}"
+        path = f"{INPUTS}/{name}.parquet"
+        entry = self._known.get(path)
+        if entry is None or what_is_wrong(self._folder, entry):
+            root = self._folder / STAGED
+            write_atomically(root / path, lambda temporary: write_parquet(temporary, self._record, items))
+            entry = file_entry(root, root / path, len(items))
+        self._files.append(entry)
+        self._shards.append(Shard(name=name, input=entry.path, first=self._taken, rows=entry.rows))
+
+    def _check(self) -> None:
+        read = self._taken + len(self._invalid) + len(self._left_out)
+        if not read:
+            raise InvalidInput(f"holds no {_NOUNS[self._record]}", file=self._sources[0])
+        if not self._shards and self._left_out:
+            raise InvalidInput(f"holds no {_NOUNS[self._record]} that people did not reject", file=self._sources[0])
+        if len(self._invalid) > _MOST_INVALID * read or not self._shards:
+            first = self._invalid[0]
+            raise InvalidInput(
+                f"{first.problem} ({len(self._invalid)} of {read} rows are invalid; "
+                f"more than {_MOST_INVALID:.0%} stops the run)",
+                file=Path(first.file),
+                row=first.row,
+                field=first.field,
+            )
+
+    def _write_invalid(self) -> list[FileEntry]:
+        rows = [*(_rejected(row) for row in self._invalid), *self._left_out]
+        if not rows:
+            return []
+        root = self._folder / STAGED
+        write_atomically(root / INVALID_ROWS, lambda temporary: write_parquet(temporary, RejectedRow, rows))
+        return [file_entry(root, root / INVALID_ROWS, len(rows))]
+
+    def _books(self) -> StageCount:
+        aside = ["invalid_input"] * len(self._invalid) + [row.reason for row in self._left_out]
+        return stage("read", inputs=self._taken + len(aside), accepted=self._taken, rejected=aside)
+
+    @property
+    def _taken(self) -> int:
+        return sum(shard.rows for shard in self._shards)
+
+    def _entry_of(self, source: Path) -> FileEntry:
+        return FileEntry(path=str(source), rows=self._rows_of[source], sha256=sha256_of(source))
+
+    def _run_id(self, dataset: str) -> str:
+        told = ",".join([*(shard.name for shard in self._shards), *([self._refused.hash] * bool(self._refused.hash))])
+        return f"{dataset}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+
+
+def _rejected(row: InvalidRow) -> RejectedRow:
+    where = f"field {row.field!r}: " if row.field else ""
+    return RejectedRow(
+        uid=f"{row.file}:{row.row}",
+        stage="read",
+        reason="invalid_input",
+        score=0.0,
+        detail=f"{row.file}, row {row.row}, {where}{row.problem}",
+        payload=row.payload,
+    )
+
+
+def _differences(earlier: Settings, now: Settings) -> str:
+    """The settings that differ, as `section.name: old -> new`."""
+    old, new = _flat(config_of(earlier)), _flat(config_of(now))
+    changed = [f"{k}: {old.get(k)} -> {new.get(k)}" for k in sorted(old | new) if old.get(k) != new.get(k)]
+    return "other settings (" + "; ".join(changed[:5]) + ")" if changed else "other prompts or schemas"
+
+
+def _flat(value: object, prefix: str = "") -> dict[str, object]:
+    if not isinstance(value, dict):
+        return {prefix.rstrip("."): value}
+    flat: dict[str, object] = {}
+    for key, inner in value.items():
+        flat |= _flat(inner, f"{prefix}{key}.")
+    return flat

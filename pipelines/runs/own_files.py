@@ -1,0 +1,127 @@
+"""What in a run's folder the run itself wrote, by exact names: nothing else there is ever removed.
+
+People put notes, exports and training sets beside the tables; these are none of ours, nor is what a link points to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from trailforge.pipelines.dataset import Dataset
+from trailforge.pipelines.engine import progress, worker_errors
+from trailforge.pipelines.engine.files import LOCK, output_errors, plain_files, unfinished_name
+from trailforge.pipelines.engine.shards import RECEIPTS, receipt_path
+from trailforge.pipelines.runs.finish import CARD, MANIFEST, keep_changed
+from trailforge.pipelines.runs.intake import INPUTS, INVALID_ROWS, SETTINGS, STAGED, Settings, taken_in
+from trailforge.schemas import OutputError
+
+KEPT = frozenset({"ledger", "curation"})
+"""Folders of what was paid for, in money or in people's time."""
+_SHARD = r"part-(\d{5,}-[0-9a-f]{12}(-[a-z]+)?|inputs|bundles|selection|curation)"
+_RECEIPT = rf"({_SHARD}|bundles|selection|curation)\.json"
+
+
+def drop_rows(folder: Path, dataset: Dataset, tell: Callable[[str], None]) -> None:
+    """Remove what a run made: receipts, rows, card and figures. What people changed is kept, and told: `keep_changed`.
+
+    Its inputs and `run.json` stay until `write_settings` puts others in their place: so a kill in between leaves a run
+    that has nothing yet, and no folder of a stranger. The manifest stays, too: it says that the run was finished, by
+    which `--redo` knows that it is to begin once more.
+    """
+    keep_changed(folder, tell)
+    with output_errors(folder):
+        for path in sorted(own_files(folder, dataset), key=lambda path: path.parent.name != RECEIPTS):
+            name = path.relative_to(folder).as_posix()
+            if (
+                name not in (SETTINGS, MANIFEST, INVALID_ROWS)
+                and path.parent.name != INPUTS
+                and not name.startswith(STAGED)
+            ):
+                path.unlink(missing_ok=True)
+        for inner in map(Path, _names(dataset)):
+            for emptied in (inner, *inner.parents)[: len(inner.parts)]:
+                with contextlib.suppress(OSError):  # it is not there, or not empty
+                    (folder / emptied).rmdir()
+
+
+def remove_leftovers(folder: Path, dataset: Dataset) -> None:
+    """Remove what a killed process left half-written. Only under the folder's lock."""
+    with output_errors(folder):
+        for path in own_files(folder, dataset):
+            if unfinished_name(path.name) is not None:
+                path.unlink(missing_ok=True)
+
+
+def remove_orphans(folder: Path, dataset: Dataset, settings: Settings) -> None:
+    """Remove rows and receipts of shards that the run no longer has, once all that it has are finished."""
+    stages = dataset.stages(folder, settings)
+    shards = [shard for stage in stages for shard in stage.shards or ()]
+    known = {receipt_path(folder, shard) for shard in shards}
+    known |= {folder / e.path for r in dataset.receipts(folder, settings) for e in r.files}
+    known |= {folder / entry.path for entry in settings.files}
+    with output_errors(folder):
+        for path in own_files(folder, dataset):
+            is_of_a_shard = path.parent.name == RECEIPTS or path.suffix == ".parquet"
+            if is_of_a_shard and path not in known:
+                path.unlink(missing_ok=True)
+
+
+def refuse_strangers(folder: Path, dataset: Dataset) -> None:
+    """Raise `OutputError` for a folder that holds things and no run, or whose tables are links to elsewhere."""
+    with output_errors(folder):
+        if not folder.is_dir():
+            return
+        linked = next((inner for inner in _names(dataset) if inner and _is_linked(folder, inner)), None)
+        if linked is not None:
+            raise OutputError(f"{folder / linked} is a link, and a run writes to no folder but its own; remove it")
+        if (folder / SETTINGS).exists():
+            return
+        strange = next(_strangers(folder), None)
+        if strange is not None:
+            raise OutputError(
+                f"{folder} holds no run (no {SETTINGS}) but other things, such as {strange}; give another --out"
+            )
+
+
+def own_files(folder: Path, dataset: Dataset) -> Iterator[Path]:
+    """The files of a run that are there, with those that a kill left half-written; not its ledger, nor its lock."""
+    for inner, names in _names(dataset).items():
+        if not _is_linked(folder, inner):
+            for path in plain_files(folder / inner):
+                if re.fullmatch(names, unfinished_name(path.name) or path.name):
+                    yield path
+
+
+def _names(dataset: Dataset) -> dict[str, str]:
+    """By folder in the run's folder: what the names of a run's files match."""
+    tables = (INPUTS, *dataset.tables)
+    return {
+        "": "|".join(map(re.escape, (SETTINGS, MANIFEST, CARD, *dataset.lists))),
+        **{f"{above}{table}": rf"{_SHARD}\.parquet" for table in tables for above in ("", f"{STAGED}/")},
+        RECEIPTS: _RECEIPT,
+        progress.FOLDER: progress.NAMES,
+        worker_errors.ERRORS: worker_errors.NAMES,
+        **dataset.beside,
+    }
+
+
+def _strangers(folder: Path) -> Iterator[str]:
+    """Paths in a folder without `run.json` that no intake left there: a run has written nothing else before that."""
+    begun = (path for path in plain_files(folder) if unfinished_name(path.name) == SETTINGS)
+    own = frozenset((*taken_in(folder), *taken_in(folder / STAGED), *begun))
+    for at, folders, files in os.walk(folder):
+        here = Path(at)
+        if here == folder:
+            folders[:] = [name for name in folders if name not in KEPT]
+            files = [name for name in files if name != LOCK]
+        links = [name for name in folders if (here / name).is_symlink()]
+        yield from sorted(str((here / n).relative_to(folder)) for n in [*files, *links] if here / n not in own)
+
+
+def _is_linked(folder: Path, inner: str) -> bool:
+    """Whether a folder in the run's folder is, or lies below, a link. The run's folder itself may be one."""
+    return any((folder / part).is_symlink() for part in (Path(inner), *Path(inner).parents) if part != Path())

@@ -1,0 +1,281 @@
+"""A finished run to a data set repository of the Hugging Face Hub: verified, one commit, nothing but the data set.
+
+What goes: the files of the manifest, the card with its figures, and `manifest.json`, `run.json` and the receipts, by
+which a copy can be verified. What stays: ledger, progress, curators' logs. Files of an earlier run, which the
+card's patterns would take for this one's, are removed by the same commit. What is there already is not sent again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from trailforge.generators.kg_questions.select import JSONL
+from trailforge.pipelines.datasets import all_tables
+from trailforge.pipelines.engine.files import sha256_of
+from trailforge.pipelines.engine.shards import RECEIPTS
+from trailforge.pipelines.runs.finish import CARD, MANIFEST, read_manifest
+from trailforge.pipelines.runs.intake import SETTINGS
+from trailforge.pipelines.runs.verify import verify_run
+from trailforge.schemas import CountMismatch, HubError, InvalidInput
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoFile
+
+TOKEN = "HF_TOKEN"
+XET = "HF_HUB_DISABLE_XET"
+"""Says whether large files go by the Hub's own storage. Where it is not set, they do to the public Hub alone."""
+_TOKENS = "https://huggingface.co/settings/tokens"
+_TYPE = "dataset"
+_MAIN = "main"
+_SECRET_NAMES = ("_KEY", "_TOKEN", "_PASSWORD", "_SECRET")
+_SHORTEST_SECRET = 8
+_IN_ADDRESS = re.compile(r"://[^/\s:@\"]*:[^/\s@\"]+@")
+"""A password in a URL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalFile:
+    """A file of the data set."""
+
+    name: str
+    """In the run's folder and in the repository."""
+    path: Path
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pushed:
+    """What a push came to."""
+
+    url: str
+    """Of the commit; of the data set where there was nothing to commit."""
+    sent: int
+    removed: int
+
+
+def checked_files(folder: Path, repo: str) -> list[LocalFile]:
+    """The files of a finished run that make up the data set, found to be as the manifest says; no secret in its texts.
+
+    Raises `CountMismatch` when they are not, `InvalidInput` for what is no finished run, for a secret, and when `repo`
+    is no name of a repository.
+    """
+    _check_name(repo)
+    manifest = read_manifest(folder)
+    hashes = {entry.path: entry.sha256 for entry in manifest.files} if manifest else {}
+    receipts = [f"{RECEIPTS}/{path.name}" for path in sorted((folder / RECEIPTS).glob("*.json"))]
+    texts = [CARD, MANIFEST, SETTINGS, *receipts]
+    _check_secrets(folder, [*(name for name in texts if (folder / name).is_file()), *(hashes.keys() & {JSONL})])
+    report = verify_run(folder)
+    if manifest is None or not report.is_clean:
+        first = report.problems[0]
+        raise CountMismatch(f"{folder} is not as it should be, so nothing was sent; trailforge verify tells: {first}")
+    shown = [entry.path for entry in manifest.card]  # manifests of before 1.2 do not know them
+    plots = shown or [f"plots/{path.name}" for path in sorted((folder / "plots").glob("*.png"))]
+    return [
+        LocalFile(
+            name=name,
+            path=folder / name,
+            sha256=hashes.get(name) or sha256_of(folder / name),
+            bytes=(folder / name).stat().st_size,
+        )
+        for name in dict.fromkeys((*texts, *plots, *hashes))
+    ]
+
+
+def push(
+    folder: Path, repo: str, *, private: bool = False, revision: str | None = None, told: Callable[[str], None]
+) -> Pushed:
+    """Bring a repository `OWNER/NAME` up to a finished run by one commit; both are made where they are not there.
+
+    `revision`: a branch, made where it is not there. `told`: takes lines on how far it is. Raises as `checked_files`,
+    `InvalidInput` without a token or when the Hub is switched off, `HubError` when it refuses or cannot be reached.
+    """
+    api = _api()
+    files = checked_files(folder, repo)
+    told(f"{folder}: {len(files)} files, {megabytes(files)}, verified")
+    branch = revision or _MAIN
+    with _hub_errors(repo, branch):
+        head = _prepared(api, repo, branch, private)
+        there = _tree(api, repo, branch)
+        changed = [file for file in files if not _is_same(file, there.get(file.name))]
+        stale = _of_earlier_run(there.keys() - {file.name for file in files}, there)
+        if not changed and not stale:
+            return Pushed(url=f"{api.endpoint}/datasets/{repo}", sent=0, removed=0)
+        told(f"{repo}: {len(changed)} files to send ({megabytes(changed)}), {len(stale)} of an earlier run to remove")
+        url = _commit(api, repo, branch, head, changed, stale, folder.name)
+        _check_arrived(files, _tree(api, repo, branch), repo)
+    return Pushed(url=url, sent=len(changed), removed=len(stale))
+
+
+def megabytes(files: Sequence[LocalFile]) -> str:
+    """Their size for people."""
+    return f"{sum(file.bytes for file in files) / 1e6:.1f} MB"
+
+
+def _api() -> HfApi:
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.utils import disable_progress_bars
+
+    if constants.is_offline_mode():
+        raise InvalidInput("the Hub is switched off by it; unset it to push", field="HF_HUB_OFFLINE")
+    token = os.environ.get(TOKEN, "").strip()
+    if not token:
+        raise InvalidInput(f"not set; make a token with write access at {_TOKENS} and export it", field=TOKEN)
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+    endpoint = os.environ.get("HF_ENDPOINT") or None
+    if endpoint and not _has_xet(endpoint) and XET not in os.environ:
+        constants.HF_HUB_DISABLE_XET = True  # the client would wait for a storage that such a server has not
+    return HfApi(endpoint=endpoint, token=token)
+
+
+def _has_xet(endpoint: str) -> bool:
+    """Whether a server is the public Hub, whose storage (Xet) speaks a protocol of its own."""
+    host = urlsplit(endpoint).hostname or ""
+    return host == "huggingface.co" or host.endswith(".huggingface.co")
+
+
+def _prepared(api: HfApi, repo: str, branch: str, private: bool) -> str | None:
+    """Make repository and branch where they are not there; the commit that the branch is at."""
+    api.create_repo(repo, repo_type=_TYPE, private=private or None, exist_ok=True)
+    if private and api.dataset_info(repo).private is False:
+        raise InvalidInput(f"{repo} is there already and public; make it private on its page", field="--private")
+    if branch != _MAIN:
+        api.create_branch(repo, repo_type=_TYPE, branch=branch, exist_ok=True)
+    return api.dataset_info(repo, revision=branch).sha
+
+
+def _tree(api: HfApi, repo: str, branch: str) -> dict[str, RepoFile]:
+    """Files of the repository by name."""
+    from huggingface_hub.hf_api import RepoFile
+
+    entries = api.list_repo_tree(repo, recursive=True, repo_type=_TYPE, revision=branch)
+    return {entry.path: entry for entry in entries if isinstance(entry, RepoFile)}
+
+
+def _commit(
+    api: HfApi, repo: str, branch: str, head: str | None, files: Sequence[LocalFile], stale: Sequence[str], name: str
+) -> str:
+    """Its URL. Nobody else may have committed to the branch since `head`."""
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete
+
+    made = api.create_commit(
+        repo,
+        [
+            *(CommitOperationAdd(path_in_repo=file.name, path_or_fileobj=file.path) for file in files),
+            *(CommitOperationDelete(path_in_repo=each) for each in stale),
+        ],
+        commit_message=f"{name}: {len(files)} files by trailforge push",
+        repo_type=_TYPE,
+        revision=branch,
+        parent_commit=head,
+    )
+    return made.commit_url
+
+
+def _is_same(file: LocalFile, remote: RepoFile | None) -> bool:
+    """Whether the repository has these bytes: large files are known by their SHA-256, others by git's hash."""
+    if remote is None:
+        return False
+    if remote.lfs is not None:
+        return remote.lfs.sha256 == file.sha256
+    content = file.path.read_bytes() if remote.size == file.bytes else b""
+    return remote.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+def _of_earlier_run(left: Iterable[str], there: Mapping[str, RepoFile]) -> list[str]:
+    """Files that were pushed with an earlier run and would be in the way: all others are none of our business."""
+    if not {MANIFEST, SETTINGS} <= there.keys():
+        return []
+    tables = all_tables()
+    return sorted(name for name in left if _is_of_run(PurePosixPath(name), tables))
+
+
+def _is_of_run(path: PurePosixPath, tables: frozenset[str]) -> bool:
+    is_row_file = len(path.parts) == 2 and path.parts[0] in tables and path.match("part-*.parquet")
+    is_plot = path.parts[:-1] == ("plots",) and path.suffix == ".png"
+    is_receipt = path.parts[:-1] == (RECEIPTS,) and path.suffix == ".json"
+    return is_row_file or is_plot or is_receipt or str(path) == JSONL
+
+
+def _check_arrived(files: Sequence[LocalFile], there: Mapping[str, RepoFile], repo: str) -> None:
+    """A repository may have rules by which it leaves files out."""
+    lost = [file.name for file in files if not _is_same(file, there.get(file.name))]
+    if lost:
+        raise HubError(f"{repo} lacks {len(lost)} of the files, first {lost[0]}; see whether its .gitignore names them")
+
+
+def _check_name(repo: str) -> None:
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(repo)
+        if repo.count("/") != 1:
+            raise InvalidInput(f"{repo!r}: expected OWNER/NAME", field="--repo")
+    except HFValidationError as error:
+        raise InvalidInput(f"{error}", field="--repo") from error
+
+
+def _check_secrets(folder: Path, names: Sequence[str]) -> None:
+    """Raises `InvalidInput` when a text has a password in an address, or the value of a secret of the environment."""
+    secrets = {
+        value: name
+        for name, value in os.environ.items()
+        if name.upper().endswith(_SECRET_NAMES) and len(value) >= _SHORTEST_SECRET
+    }
+    for name in names:
+        text = (folder / name).read_text(encoding="utf-8")
+        found = next((secrets[value] for value in secrets if value in text), None)
+        if found is None and _IN_ADDRESS.search(text):
+            found = "a password in an address"
+        if found is not None:
+            raise InvalidInput(f"holds a secret ({found}), so nothing was sent", file=folder / name)
+
+
+@contextmanager
+def _hub_errors(repo: str, branch: str) -> Iterator[None]:
+    """What the client raises becomes `HubError`: one line with the mend."""
+    from httpx2 import HTTPError
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    try:
+        yield
+    except (HTTPError, OfflineModeIsEnabled, OSError, RuntimeError, ValueError) as error:
+        raise HubError(_told(error, repo, branch)) from error
+
+
+def _told(error: BaseException, repo: str, branch: str) -> str:
+    from httpx2 import TransportError
+    from huggingface_hub.errors import HfHubHTTPError
+
+    chain: list[BaseException] = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        chain.append(cause)
+    refused = next((each for each in chain if isinstance(each, HfHubHTTPError)), None)
+    if refused is not None:
+        status = refused.response.status_code
+        said = _STATUS.get(status) or f"the Hub answered {status} ({refused.server_message or 'no reason'}); try again"
+        return " ".join(f"{repo}: {said.format(repo=repo, branch=branch)}".split())
+    if any(isinstance(each, TransportError) for each in chain):
+        return f"the Hub cannot be reached ({error}); look to the network and HF_ENDPOINT, then push again"
+    return f"{repo}: {' '.join(str(error).split())}"
+
+
+_STATUS: Mapping[int, str] = {
+    401: f"the Hub does not know the token in {TOKEN} (401); make one at {_TOKENS}",
+    403: f"the token in {TOKEN} may not write there (403); it needs write access to {{repo}}",
+    404: "there is no such data set or branch {branch} (404), or the token may not see it",
+    412: "somebody else committed meanwhile (412); push again",
+}

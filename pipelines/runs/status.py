@@ -1,0 +1,299 @@
+"""How a run stands, read from its folder. A run in progress is not disturbed."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import pyarrow.parquet as pq
+
+from trailforge.inference import SqliteLedger, Usage
+from trailforge.pipelines.dataset import LEDGER, Dataset, Stage
+from trailforge.pipelines.datasets import dataset_of
+from trailforge.pipelines.engine.files import is_held
+from trailforge.pipelines.engine.progress import read_begun, read_progress, row_kinds
+from trailforge.pipelines.engine.shards import Receipt, finished_receipt
+from trailforge.pipelines.engine.worker_errors import read_notes
+from trailforge.pipelines.runs.accounting import add_up
+from trailforge.pipelines.runs.finish import read_manifest
+from trailforge.pipelines.runs.intake import Settings, read_settings
+from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, StageCount, TrailforgeError
+
+State = Literal["empty", "reading", "running", "stopped", "finished"]
+"""`reading`: a process takes the questions in. `stopped`: begun, not finished, and no process holds the folder."""
+
+_BEFORE_A_RUN = {".lock", ".intake", "ledger"}
+_LOGS = (Path(DECISIONS_LOG).name, Path(PATTERNS_LOG).name)
+"""Of what people decided: inputs of a run, too."""
+EVERY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """What the process that holds the folder has done since it began."""
+
+    seconds: float
+    items: int
+    items_per_minute: float
+    seconds_left: float | None
+    """Of this stage; None before its first item."""
+    in_flight: int
+    paid_calls: int
+    ledger_hits: int
+    retries: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    """How a run stands. Before there is a run, all figures are 0."""
+
+    folder: str
+    state: State
+    next: str
+    """What to do now."""
+    is_held: bool
+    """Whether a process holds the folder."""
+    run_id: str | None = None
+    dataset: str | None = None
+    sources: tuple[str, ...] = ()
+    """The input files."""
+    stage: str = ""
+    """The first that is not finished, or the last; the figures of shards and items are its own."""
+    unit: str = "items"
+    """What its items are called."""
+    shards: int = 0
+    shards_done: int = 0
+    items: int = 0
+    items_done: int = 0
+    """Of finished shards; while it runs, all that this process did too."""
+    rows: dict[str, int] = field(default_factory=dict)
+    """By kind, of finished shards and of what this process did. Of candidates those that were selected."""
+    candidates: int = 0
+    """That single filters accepted, and of which some will be selected; 0 once that is done."""
+    put_aside: dict[str, int] = field(default_factory=dict)
+    """Rejected and failed items of finished shards and of the intake, by `stage/reason`."""
+    calls: int = 0
+    """Behind the rows of finished shards, as the tokens and the cost are."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0.0
+    calls_kept: int | None = 0
+    """In the ledger; None when it cannot be read."""
+    errors: tuple[str, ...] = ()
+    """That ended workers of the last try."""
+    pace: Pace | None = None
+    """None when it does not run."""
+
+
+def read_status(folder: Path) -> RunStatus:
+    """How the run in this folder stands. Raises `InvalidInput` when there is no such folder, or it holds no run."""
+    if not folder.is_dir():
+        raise InvalidInput("no such run folder", file=folder)
+    held, settings = is_held(folder), read_settings(folder)
+    if settings is None:
+        if not held and {path.name for path in folder.iterdir()} - _BEFORE_A_RUN:
+            raise InvalidInput("not a run folder (no run.json)", file=folder)
+        state: State = "reading" if held else "empty"
+        return RunStatus(
+            folder=str(folder), state=state, next=_next(state, folder), is_held=held, calls_kept=_kept(folder)
+        )
+    return _status(folder, settings, held)
+
+
+def follow(folder: Path, *, every_s: float = EVERY_S) -> Iterator[RunStatus]:
+    """How it stands, again and again, until no process holds the folder."""
+    while True:
+        status = read_status(folder)
+        yield status
+        if not status.is_held:
+            return
+        time.sleep(every_s)
+
+
+def books_so_far(folder: Path, settings: Settings) -> tuple[StageCount, ...]:
+    """The books of what is finished of a run."""
+    stages = dataset_of(settings).stages(folder, settings)
+    return _added_up(settings, _receipts_so_far(folder, stages).values())
+
+
+def told(status: RunStatus) -> list[str]:
+    """The status in lines."""
+    lines = [f"{status.folder}: {status.state}"]
+    if status.run_id:
+        lines[0] += f", {status.run_id} of {', '.join(status.sources)}"
+        lines += [
+            f"  stage      {status.stage}",
+            f"  shards     {status.shards_done:,} of {status.shards:,}",
+            f"  {status.unit:<10} {status.items_done:,} of {status.items:,}",
+            f"  rows       {_counts(status.rows)}",
+            *([f"  candidates {status.candidates:,}, to select from"] if status.candidates else []),
+            f"  put aside  {_counts(status.put_aside) or 'none'}",
+        ]
+    kept = "cannot be read" if status.calls_kept is None else f"holds {status.calls_kept:,}"
+    tokens = status.prompt_tokens + status.completion_tokens
+    cost = f", cost {status.cost:,.2f}" if status.cost else ""
+    lines.append(f"  calls      {status.calls:,} behind finished shards ({tokens:,} tokens{cost}); the ledger {kept}")
+    lines += [f"  pace       {_pace(status.pace)}"] if status.pace else []
+    lines += [f"  error      {message}" for message in status.errors]
+    return [*lines, f"  next       {status.next}"]
+
+
+def _status(folder: Path, settings: Settings, held: bool) -> RunStatus:
+    dataset = dataset_of(settings)
+    stages = dataset.stages(folder, settings)
+    finished = _receipts_so_far(folder, stages)
+    stage = next((each for each in stages if any(s.name not in finished for s in each.shards or ())), stages[-1])
+    shards = stage.shards or ()
+    manifest = read_manifest(folder)
+    is_finished = manifest is not None and manifest.run_id == settings.run_id
+    state: State = "finished" if is_finished else "running" if held else "stopped"
+    begun = read_begun(folder) if state == "running" else None
+    counters = read_progress(folder) if begun else Counter[str]()
+    before = {name: each for name, each in finished.items() if begun is None or name in begun.finished}
+    items = sum(shard.rows for shard in shards)
+    done = sum(shard.rows for shard in shards if shard.name in before) + counters["items"]
+    live = row_kinds(counters)
+    kinds = sum((_kinds(folder, r, dataset) for r in before.values()), Counter() if dataset.candidates else live)
+    is_selected = any(each.name == dataset.last_stage and each.shards and _is_done(each, finished) for each in stages)
+    usage = sum((receipt.usage for receipt in finished.values()), start=Usage())
+    return RunStatus(
+        folder=str(folder),
+        state=state,
+        next=_next(state, folder, settings),
+        is_held=held,
+        run_id=settings.run_id,
+        dataset=settings.dataset,
+        sources=tuple(source.path for source in settings.sources),
+        stage=stage.name,
+        unit=stage.unit,
+        shards=len(shards),
+        shards_done=sum(shard.name in finished for shard in shards),
+        items=items,
+        items_done=done,
+        rows=dict(sorted(kinds.items())),
+        candidates=0 if is_selected else _candidates(dataset, before) + live.total() * bool(dataset.candidates),
+        put_aside=_put_aside(settings, finished.values()),
+        calls=usage.calls,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cost=usage.cost,
+        calls_kept=_kept(folder),
+        errors=() if is_finished else _errors(folder),
+        pace=_pace_of(counters, begun.at, items - done) if begun else None,
+    )
+
+
+def _receipts_so_far(folder: Path, stages: Iterable[Stage]) -> dict[str, Receipt]:
+    """By shard, of those that are finished."""
+    receipts = {shard.name: finished_receipt(folder, shard) for stage in stages for shard in stage.shards or ()}
+    return {name: receipt for name, receipt in receipts.items() if receipt is not None}
+
+
+def _next(state: State, folder: Path, settings: Settings | None = None) -> str:
+    if state == "stopped" and settings is not None:
+        command = settings.dataset.replace("_", "-")
+        return (
+            f"run the same command again (trailforge {command} … {_given(settings)} --out {folder} …): "
+            "it goes on from here and pays for no answered call twice"
+        )
+    return {
+        "empty": f"start a run: trailforge mcts-trajectories --questions FILE --out {folder}",
+        "reading": "wait: the input is being read",
+        "running": "wait; however it is stopped, the same command goes on",
+        "finished": f"trailforge verify {folder}; trailforge show {folder}",
+    }[state]
+
+
+def _given(settings: Settings) -> str:
+    """The input as the command takes it."""
+    option = dataset_of(settings).option
+    paths = [Path(each.path) for each in settings.sources if not each.path.endswith(_LOGS)]
+    return " ".join(f"{option} {path.parent if option == '--kg' else path}" for path in paths)
+
+
+def _is_done(stage: Stage, finished: Mapping[str, Receipt]) -> bool:
+    return all(shard.name in finished for shard in stage.shards or ())
+
+
+def _candidates(dataset: Dataset, finished: Mapping[str, Receipt]) -> int:
+    entries = [entry for receipt in finished.values() for entry in receipt.files]
+    return sum(entry.rows for entry in entries if entry.path.startswith(f"{dataset.candidates}/"))
+
+
+def _kinds(folder: Path, receipt: Receipt, dataset: Dataset) -> Counter[str]:
+    """Rows by kind of a finished shard."""
+    table, *columns = dataset.counted
+    paths = (entry.path for entry in receipt.files)
+    return sum((_kinds_in(folder / p, *columns) for p in paths if p.startswith(f"{table}/")), Counter())
+
+
+@cache
+def _kinds_in(path: Path, *columns: str) -> Counter[str]:
+    """Of a file, which does not change once its shard is finished."""
+    rows = pq.read_table(path, columns=list(columns)).to_pylist()
+    return Counter(next(row[c] for c in columns if row[c]) for row in rows)
+
+
+def _put_aside(settings: Settings, receipts: Iterable[Receipt]) -> dict[str, int]:
+    books = _added_up(settings, receipts)
+    return {f"{line.name}/{each.reason}": each.count for line in books for each in line.rejected + line.failed}
+
+
+def _added_up(settings: Settings, receipts: Iterable[Receipt]) -> tuple[StageCount, ...]:
+    return add_up([settings.books, *(receipt.stages for receipt in receipts)])
+
+
+def _kept(folder: Path) -> int | None:
+    if not (folder / LEDGER).is_file():
+        return 0
+    ledger = SqliteLedger(folder / LEDGER)
+    try:
+        return ledger.entries()
+    except (TrailforgeError, sqlite3.Error):
+        return None
+    finally:
+        ledger.close()
+
+
+def _errors(folder: Path) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(str(error) for error in read_notes(folder)))
+
+
+def _pace_of(counters: Counter[str], begun_at: float, missing: int) -> Pace:
+    seconds, items = max(0.0, time.time() - begun_at), counters["items"]
+    return Pace(
+        seconds=round(seconds, 1),
+        items=items,
+        items_per_minute=round(60 * items / seconds, 2) if seconds else 0.0,
+        seconds_left=round(missing * seconds / items, 1) if items else None,
+        in_flight=counters["in_flight"],
+        paid_calls=counters["paid_calls"],
+        ledger_hits=counters["ledger_hits"],
+        retries=counters["retries"],
+        tokens=counters["prompt_tokens"] + counters["completion_tokens"],
+    )
+
+
+def _pace(pace: Pace) -> str:
+    left = "not known yet" if pace.seconds_left is None else f"about {_duration(pace.seconds_left)} left"
+    return (
+        f"{pace.items_per_minute:,.1f} a minute, {left}; since {_duration(pace.seconds)}: "
+        f"{pace.paid_calls:,} calls paid, {pace.ledger_hits:,} from the ledger, {pace.in_flight:,} in flight, "
+        f"{pace.retries:,} tried again, {pace.tokens:,} tokens"
+    )
+
+
+def _duration(seconds: float) -> str:
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())

@@ -1,0 +1,246 @@
+"""From plain clauses to one-fact questions and to descriptions of a name, and from these to a question with two hops.
+
+`GAP` stands for the name that two documents share. A question has it once; filled with a description out of the other
+document, it asks for both documents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from trailforge.small_model.composing.clauses import PREPOSITIONS, Clause
+from trailforge.small_model.composing.kinds import PERSON, is_person_noun, looks_like_person, noun_before
+from trailforge.small_model.composing.mentions import Mention, mentions_of
+from trailforge.small_model.composing.verbs import PARTICIPLES, inverted, is_finite
+
+GAP = "ꙮ"
+_TIME = re.compile(
+    r"(?:^| )(?P<word>on|in|since|until) (?:(?:about|late|early) )?(?P<when>{})(?! (?:to|and|or)\b)(?=$| )"
+)
+_ABOUT = r"(?:about |some |nearly |almost |around |roughly |approximately |more than |over )?"
+_COUNTED = re.compile(
+    r"(?:(?!(?:{stop})\b)[a-z-]+)(?: (?!(?:{stop})\b)[a-z-]+){{0,2}}(?: of (?!(?:{stop})\b)[a-z-]+)?".format(
+        stop="|".join(
+            [*PREPOSITIONS, "and", "or", "that", "which", "who", "per", "a", "an", "the", *sorted(PARTICIPLES)]
+        )
+    )
+)
+_EXTENT = re.compile(r"(?:long|wide|high|deep|tall|across|apart|thick|old)\b")
+_NOT_EXACT = re.compile(r"(?:less than|at most|at least|up to|fewer than|between|to|and|or|by|minus|times) $")
+_ADVERBIAL = re.compile(
+    r"(?:^| )(?:in|on|at|near|from|by|with|during|before|after|since|until)"
+    rf"(?: (?!(?:{'|'.join(PREPOSITIONS)}) )[\w-]+){{0,3}} $"
+)
+_BEFORE_PERSON = frozenset(["", "by", "after", "against", *PARTICIPLES])
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question with `GAP` in it, and its answer."""
+
+    question: str
+    answer: str
+
+    def about(self, thing: str) -> str:
+        """The question with words in the gap."""
+        return _capital(self.question.replace(GAP, thing))
+
+
+def questions_of(clause: Clause, noun_of_names: dict[str, str]) -> Iterator[Asked]:
+    """One-fact questions whose clause has `GAP` in it. `noun_of_names`: what names are, as far as it is known."""
+    if not _has_place_for_one(clause):
+        return
+    yield from _when(clause)
+    yield from _how_many(clause)
+    yield from _who_did(clause, noun_of_names)
+    yield from _which(clause, noun_of_names)
+    yield from _where(clause, noun_of_names)
+
+
+def descriptions_of(clause: Clause, noun: str) -> Iterator[str]:
+    """`the NOUN that …`: the clause as a relative clause about `GAP`."""
+    who, whom = ("who", "whom") if is_person_noun(noun) else ("that", "which")
+    if not _has_place_for_one(clause):
+        return
+    when = f" {_small(clause.lead)}" if clause.lead else ""
+    if clause.subject == GAP:
+        yield f"the {noun} {who} {clause.verb} {clause.rest}{when}"
+    elif clause.subject.endswith(f" of {GAP}"):
+        head = clause.subject.removesuffix(f" of {GAP}")
+        link = f"whose {head[4:]}" if head.startswith("the ") else f"of {whom} {head}"
+        yield f"the {noun} {link} {clause.verb} {clause.rest}{when}"
+    elif GAP in clause.rest:
+        before, _, after = (part.strip() for part in clause.rest.partition(GAP))
+        *words, last = before.split() or [""]
+        link = f"{last} {whom}" if last in PREPOSITIONS else "that" if who == "that" else "whom"
+        kept = " ".join(words) if last in PREPOSITIONS else before
+        parts = (clause.subject, clause.verb, kept, after)
+        if after.startswith("of "):
+            return
+        yield f"the {noun} {link} {' '.join(part for part in parts if part)}{when}"
+
+
+# Kinds of questions
+
+
+def _when(clause: Clause) -> Iterator[Asked]:
+    lead = re.fullmatch(r"(?P<word>On|In|Since) (?P<when>.+)", clause.lead)
+    if lead and any(m.text == lead["when"] and m.kind in ("date", "year") for m in mentions_of(lead["when"])):
+        yield Asked(_asked(_wh(lead["word"].lower(), lead["when"]), clause, clause.rest), lead["when"])
+    if clause.lead:
+        return
+    for mention in _mentions(clause.rest, "date", "year"):
+        for match in re.finditer(_TIME.pattern.format(re.escape(mention.text)), clause.rest):
+            rest = f"{clause.rest[: match.start()]}{clause.rest[match.end() :]}".strip()
+            yield Asked(_asked(_wh(match["word"], mention.text), clause, rest), mention.text)
+
+
+def _wh(word: str, when: str) -> str:
+    is_year = bool(re.fullmatch(r"\d{4}", when))
+    start = {"on": "", "in": "In", "since": "Since", "until": "Until"}[word]
+    return f"{start} which year" if is_year and start else f"{start} when" if start in ("Since", "Until") else "When"
+
+
+def _how_many(clause: Clause) -> Iterator[Asked]:
+    subject = re.match(rf"(?i:{_ABOUT})", clause.subject)
+    start = subject.end() if subject else 0
+    for mention in _mentions(clause.subject, "figure"):
+        if mention.start == start and GAP in clause.rest:
+            rest = clause.subject[mention.end :].strip()
+            yield Asked(f"How many {rest} {clause.verb} {without_names(clause.rest)}{_end(clause)}?", mention.text)
+    if GAP not in clause.subject:
+        return
+    for mention in _mentions(clause.rest, "figure"):
+        before = re.sub(rf"{_ABOUT}$", "", clause.rest[: mention.start])
+        counted = _COUNTED.match(clause.rest, mention.end + 1)
+        if counted is None or _NOT_EXACT.search(clause.rest[: mention.start]) or not _is_light(before):
+            continue
+        after = re.split(r"\b(?:that|which|who)\b", clause.rest[counted.end() :])[0].strip()
+        if clause.verb in ("is", "are", "was", "were") and not before:
+            extent = _EXTENT.match(clause.rest, mention.end + 1 + len(counted[0].split()[0]) + 1)
+            if extent is None:
+                continue
+        yield Asked(_asked(f"How many {counted[0]}", clause, f"{before} {after}".strip()), mention.text)
+
+
+def _is_light(before: str) -> bool:
+    """At most a participle and a preposition stand between the verb and the figure."""
+    words = before.split()
+    return len(words) <= 2 and all(word in PARTICIPLES or word in PREPOSITIONS for word in words)
+
+
+def _who_did(clause: Clause, nouns: dict[str, str]) -> Iterator[Asked]:
+    if GAP not in clause.rest:
+        return
+    for mention in _mentions(clause.subject, "name"):
+        if mention.end == len(clause.subject) and _is_whole(clause.subject, mention):
+            noun = _noun(clause.subject, mention, nouns)
+            wh = "Who" if noun and is_person_noun(noun) else f"Which {noun}" if noun else None
+            if wh:
+                yield Asked(f"{wh} {clause.verb} {without_names(clause.rest)}{_end(clause)}?", mention.text)
+
+
+def _which(clause: Clause, nouns: dict[str, str]) -> Iterator[Asked]:
+    """Objects, and names after prepositions, of which the noun is known: `At which asteroid did …`, `By whom was …`."""
+    for mention in _mentions(clause.rest, "name"):
+        start = _phrase_start(clause.rest, mention)
+        *words, last = clause.rest[:start].split() or [""]
+        noun = _noun(clause.rest, mention, nouns, may_be_person=last in _BEFORE_PERSON)
+        if not noun or not _ends_phrase(clause.rest[mention.end :]):
+            continue
+        preposition = last if last in PREPOSITIONS else ""
+        if (last and not preposition and last not in PARTICIPLES) or preposition in ("of", "as", "from", "to"):
+            continue
+        person = is_person_noun(noun)
+        wh = f"{preposition} whom" if person and preposition else "Whom" if person else f"{preposition} which {noun}"
+        kept = words if preposition else [*words, last]
+        rest = f"{' '.join(kept)} {clause.rest[mention.end :].strip()}".strip()
+        yield Asked(_asked(_capital(wh.strip()), clause, rest), mention.text)
+
+
+def _where(clause: Clause, nouns: dict[str, str]) -> Iterator[Asked]:
+    for mention in _mentions(clause.rest, "name"):
+        before = re.search(r"(?:^| )(?:in|at|near)(?: the)? $", clause.rest[: mention.start])
+        if (
+            before is None
+            or _noun(clause.rest, mention, nouns, may_be_person=False)
+            or (clause.verb in ("is", "are") and before.start() == 0)
+        ):
+            continue
+        if re.search(r"(?:^|\W)[^\W\d_a-z][\w-]*$", clause.rest[: before.start()]):
+            continue  # the wider of two places
+        places = re.match(r"(?: in (?:the )?[^\W\d_a-z]\w+(?: [^\W\d_a-z]\w+)*)*", clause.rest[mention.end :])
+        after = clause.rest[mention.end + (places.end() if places else 0) :]
+        if _ends_phrase(after):
+            rest = f"{clause.rest[: before.start()]} {after.strip()}".strip()
+            yield Asked(_asked("Where", clause, rest), mention.text)
+
+
+# Parts
+
+
+def _has_place_for_one(clause: Clause) -> bool:
+    """Whether the gap is there once, and not the subject of a clause inside (`he predicts NAME wins`)."""
+    after = re.search(rf"{GAP} (\w+)", clause.rest)
+    return clause.text.count(GAP) == 1 and not (after and is_finite(after[1]))
+
+
+def _asked(wh: str, clause: Clause, rest: str) -> str:
+    auxiliary, base = inverted(clause.verb)
+    rest = without_names(rest)
+    end = "" if wh.endswith(("When", "year", "when")) and clause.lead else _end(clause)
+    return f"{wh} {auxiliary} {' '.join(part for part in (clause.subject, base, rest) if part)}{end}?"
+
+
+def _end(clause: Clause) -> str:
+    return f" {_small(clause.lead)}" if clause.lead else ""
+
+
+def without_names(rest: str) -> str:
+    """Up to the first adverbial that leads to a name or a figure; what has none is left as it is.
+
+    What singles out the second document by itself makes the first one needless. Prepositions that a verb may ask for
+    (`heard of the prize`) are not cut off.
+    """
+    head, gap, tail = rest.partition(GAP) if GAP in rest else ("", "", rest)
+    for mention in mentions_of(f". {tail}"):
+        before = _ADVERBIAL.search(tail[: mention.start - 2])
+        if before:
+            return f"{head}{gap}{tail[: before.start()]}".strip()
+    return rest
+
+
+def _mentions(text: str, *kinds: str) -> list[Mention]:
+    return [mention for mention in mentions_of(text) if mention.kind in kinds and GAP not in mention.text]
+
+
+def _noun(text: str, mention: Mention, nouns: dict[str, str], *, may_be_person: bool = True) -> str | None:
+    """What a name is: by the noun before it, by what is known, or a person by its looks."""
+    noun = noun_before(text, mention.start) or nouns.get(mention.text)
+    return noun or (PERSON if may_be_person and looks_like_person(mention.text) else None)
+
+
+def _phrase_start(text: str, mention: Mention) -> int:
+    """Where the noun phrase begins that ends with a name: at its article, if it has one."""
+    match = re.search(r"(?:the|a|an) (?:[\w-]+ ){0,3}$", text[: mention.start])
+    return match.start() if match and noun_before(text, mention.start) else mention.start
+
+
+def _is_whole(subject: str, mention: Mention) -> bool:
+    return _phrase_start(subject, mention) == 0
+
+
+def _ends_phrase(after: str) -> bool:
+    """Whether a name before this is not the first part of something else."""
+    word = re.match(r" (\S+)", after)
+    return not after or (after[0] == " " and word is not None and word[1] in PREPOSITIONS and word[1] != "of")
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def _small(text: str) -> str:
+    return f"{text[:1].lower()}{text[1:]}"

@@ -1,0 +1,191 @@
+"""Two documents that mention the same name: what one says about it, and what can be asked of the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from trailforge.retrieval import split_sentences
+from trailforge.schemas import SourceDocument
+from trailforge.small_model.composing.checks import is_telling, problem_of, singles_out
+from trailforge.small_model.composing.clauses import clauses_of
+from trailforge.small_model.composing.composing import GAP, Asked, descriptions_of, questions_of
+from trailforge.small_model.composing.kinds import is_person_noun, noun_of
+from trailforge.small_model.composing.mentions import mentions_of, names_of, shared_names
+from trailforge.small_model.composing.verbs import PARTICIPLES, is_finite
+from trailforge.small_model.splitting.words import FUNCTION_WORDS
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """A name that two documents share. Positions in the bundle count from 0."""
+
+    name: str
+    noun: str
+    first: int
+    """Of the document that describes it."""
+    second: int
+    """Of the document that is asked about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A question that joins two documents, with the sentences that it rests on."""
+
+    bridge: Bridge
+    description: str
+    described_in: str
+    """Sentence of the first document."""
+    asked: Asked
+    """About `GAP`."""
+    asked_of: str
+    """Sentence of the second document."""
+
+    @property
+    def question(self) -> str:
+        """The question as it is asked."""
+        return self.asked.about(self.description)
+
+
+def bridges_of(documents: Sequence[SourceDocument], nouns: dict[str, str]) -> list[Bridge]:
+    """All ways to go from one document to one of another source by a name whose noun is known (`nouns`)."""
+    return [
+        Bridge(name, nouns[name], first, second)
+        for first, second in permutations(range(len(documents)), 2)
+        if documents[first].source != documents[second].source
+        for name in shared_names(documents[first], documents[second], documents)
+        if name in nouns
+    ]
+
+
+def nouns_of(documents: Sequence[SourceDocument]) -> tuple[dict[str, str], list[str]]:
+    """What the names in these documents are by rule, and the shared names of which no rule says it."""
+    known = {name: noun for name in sorted(names_of(documents)) if (noun := noun_of(name, documents))}
+    shared = {n for a, b in permutations(documents, 2) for n in shared_names(a, b)}
+    return known, sorted(shared - known.keys())
+
+
+def sentences_naming(name: str, documents: Sequence[SourceDocument]) -> list[str]:
+    """Sentences of all documents that a name stands in, in reading order."""
+    return [s for d in documents for s in split_sentences(d.text) if any(m.text == name for m in mentions_of(s))]
+
+
+def joined_by(bridge: Bridge, documents: Sequence[SourceDocument], nouns: dict[str, str]) -> Iterator[Joined]:
+    """Every sound way to join the two documents of a bridge."""
+    first, second = documents[bridge.first], documents[bridge.second]
+    questions = [
+        (quote, asked)
+        for quote, masked in masked_sentences(bridge, second)
+        for asked in _questions(masked, nouns)
+        if not singles_out(asked.question, GAP)
+    ]
+    if not questions:
+        return
+    for described_in, masked in masked_sentences(bridge, first):
+        for description in dict.fromkeys(_descriptions(masked, bridge.noun)):
+            if not is_telling(description, bridge.name):
+                continue
+            for asked_of, asked in questions:
+                joined = Joined(bridge, description, described_in, asked, asked_of)
+                if problem_of(joined.question, asked.answer, bridge.name, description) is None:
+                    yield joined
+
+
+def masked_sentences(bridge: Bridge, document: SourceDocument) -> Iterator[tuple[str, str]]:
+    """Quotes of a document about the name, and the sentence of each with `GAP` in the place of its only mention.
+
+    Where the document has only one such thing, `the telescope` stands for it once it was named, and so does `it` after
+    a sentence of which it was the subject; what is quoted then begins with the sentence before.
+    """
+    rivals = _others_of_its_kind(bridge, document)
+    quote, is_subject = "", False
+    for sentence in split_sentences(document.text):
+        named = list(re.finditer(rf"(?<![\w-]){re.escape(bridge.name)}(?![\w-])", sentence))
+        masked = None
+        if len(named) == 1:
+            masked = _masked(sentence, named[0].start(), named[0].end(), bridge.noun)
+        elif not named and quote and not rivals:
+            masked = _masked_noun(sentence, bridge.noun) or (_masked_pronoun(sentence, bridge) if is_subject else None)
+        quote = sentence if named else f"{quote} {sentence}" if masked else ""
+        is_subject = bool(masked) and masked.startswith(GAP)
+        if masked:
+            yield quote, masked
+
+
+def _masked_pronoun(sentence: str, bridge: Bridge) -> str | None:
+    """`It`, `He` or `She` at the start, and no other."""
+    word = re.match(r"(?:He|She) " if is_person_noun(bridge.noun) else r"It (?=\w)", sentence)
+    if word is None or re.search(r"\b(?:it|he|she|him|her) ", sentence[word.end() :]):
+        return None
+    return f"{GAP} {sentence[word.end() :]}"
+
+
+def _masked(sentence: str, start: int, end: int, noun: str) -> str | None:
+    """The whole noun phrase is masked: `the Japanese spacecraft NAME`."""
+    before = re.search(rf"(?:[Tt]he|[Aa]n?) (?:[\w-]+ ){{0,2}}?{re.escape(noun)} (?:of )?$", sentence[:start])
+    article = before if before and _is_phrase(before[0]) else re.search(r"[Tt]he $", sentence[:start])
+    start = article.start() if article else start
+    if _goes_before(sentence[:start]):
+        return None
+    return f"{sentence[:start]}{GAP}{sentence[end:]}" if _ends_here(sentence[end:]) else None
+
+
+def _goes_before(before: str) -> bool:
+    """Whether the words before are part of a longer phrase or name: `the whole`, `Boris`."""
+    phrase = re.search(r"(?:^|\W)(?:[Tt]he|[Aa]n?)(?: [\w-]+)? ([\w-]+) $", before)
+    if phrase and phrase[1] not in FUNCTION_WORDS and not is_finite(phrase[1]) and phrase[1] not in PARTICIPLES:
+        return True
+    name = re.search(r"\S ([^\W\d_a-z][\w-]*) $", before)
+    return bool(name and name[1].casefold() not in FUNCTION_WORDS)
+
+
+def _masked_noun(sentence: str, noun: str) -> str | None:
+    found = list(re.finditer(rf"(?<![\w-])[Tt]he {re.escape(noun)}(?![\w-])", sentence))
+    if len(found) != 1 or not _ends_here(sentence[found[0].end() :]):
+        return None
+    return f"{sentence[: found[0].start()]}{GAP}{sentence[found[0].end() :]}"
+
+
+def _is_phrase(text: str) -> bool:
+    article, *words = text.removesuffix(" of ").split()
+    return article.casefold() in ("the", "a", "an") and not any(w in FUNCTION_WORDS or is_finite(w) for w in words)
+
+
+def _ends_here(after: str) -> bool:
+    """Whether what follows does not go on with the name: no genitive, no noun that it describes."""
+    word = re.match(r" ([\w-]+)", after)
+    if word is None:
+        return not re.match(r"['’-]|\s\(", after)
+    return word[1] in FUNCTION_WORDS or is_finite(word[1]) or word[1].endswith("ly") or word[1][0].isdigit()
+
+
+def _others_of_its_kind(bridge: Bridge, document: SourceDocument) -> bool:
+    """Whether `the NOUN` may mean something else in this document."""
+    other = rf"(?:[Aa]n?|[Aa]nother|[Tt]wo|[Oo]ther|[Tt]hese) (?:[\w-]+ )?{bridge.noun}s?\b|\b{bridge.noun}s\b"
+    names = {m.text for s in split_sentences(document.text) for m in mentions_of(s) if m.kind == "name"}
+    return bool(re.search(other, document.text)) or any(
+        name not in bridge.name and bridge.name not in name and name.lower().endswith(bridge.noun) for name in names
+    )
+
+
+def _questions(masked: str, nouns: dict[str, str]) -> Iterator[Asked]:
+    for clause in clauses_of(masked):
+        yield from questions_of(clause, nouns)
+
+
+def _descriptions(masked: str, noun: str) -> Iterator[str]:
+    for clause in clauses_of(masked):
+        yield from descriptions_of(clause, noun)
+    yield from asides_of(masked, noun)
+
+
+def asides_of(masked: str, noun: str) -> Iterator[str]:
+    """Out of `GAP, who did this, …` and `GAP, the head of that, …`."""
+    relative = re.search(rf"{GAP}, (who|which) ([^,]+)[,.]", masked)
+    if relative:
+        yield f"the {noun} {'who' if relative[1] == 'who' else 'that'} {relative[2].strip()}"
+    apposed = re.search(rf"{GAP}, (?:the|an?) ((?:[\w-]+ )+?(?:of|in|for|that|which|who) [^,]+)[,.]", masked)
+    if apposed:
+        yield f"the {apposed[1].strip()}"

@@ -1,0 +1,1 @@
+"""Episodes over a knowledge graph that lead a small model along the gold decomposition."""

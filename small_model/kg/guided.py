@@ -1,0 +1,145 @@
+"""Episodes along the gold decomposition, for a model that is too small to search by itself.
+
+Given are the sub-questions and their order, and the form of each turn. The model's own are the choices within it: which
+names and which relation a search asks the graph for, and what it takes from the results. What it reads wrongly stays
+wrong: the next query is made of it, and so some episodes fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from trailforge.generators.kg_trajectories.reading import Reading
+from trailforge.generators.kg_trajectories.tool import SearchTool
+from trailforge.generators.prompts import load_prompt
+from trailforge.inference import Meter, Sampling
+from trailforge.inference.asker import Asker, fill
+from trailforge.mcts.plan import references, resolve
+from trailforge.protocols.base import estimate_tokens, one_line
+from trailforge.protocols.episodes import EpisodeRun, EpisodeStep, Segment, StopReason
+from trailforge.protocols.grammar import Search, Turn
+from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.schemas import KgStep, Message
+from trailforge.small_model.kg.choices import name_choices, relation_choices, some_of
+from trailforge.small_model.kg.thoughts import Thoughts
+
+_CHOICE_TOKENS = 48
+
+
+@dataclass(slots=True, kw_only=True)
+class GuidedEpisode:
+    """One episode under way."""
+
+    tool: SearchTool
+    asker: Asker
+    sample: int
+    meter: Meter
+    _steps: list[EpisodeStep] = field(default_factory=list)
+    _messages: list[Message] = field(default_factory=list)
+    _segments: list[Segment] = field(default_factory=list)
+
+    async def run(self) -> EpisodeRun:
+        """Search for every gold hop in order, then answer with the last one's answer.
+
+        It breaks off as `malformed` where the model reads nothing, and as `too_many_turns` where the hops are more
+        than an episode may have.
+        """
+        question, config = self.tool.question, self.tool.context.config
+        self._messages += GRAMMAR.opening(question.question)
+        # One seed for all draws: they read the same while they decide the same, so pairs differ where it counts.
+        thoughts = Thoughts(f"{self.tool.context.seed}:{question.id}")
+        answers: dict[int, str] = {}
+        done: KgStep | None = None
+        for position, hop in enumerate(question.decomposition, start=1):
+            if position >= config.episode.max_turns:
+                return self._finished("too_many_turns")
+            query = one_line(resolve(hop.question, answers))
+            search = await self._search(query, [answers[k] for k in references(hop.question) if k in answers])
+            self._say(thoughts.following(done, search) if done else thoughts.first(search), search=search)
+            done = await self._look(search, hop.question)
+            if not done.answer:
+                return self._finished("malformed")
+            answers[position] = done.answer
+        if done is None or not done.answer:
+            return self._finished("malformed")
+        self._say(thoughts.last(done), answer=done.answer)
+        return self._finished("answered", done.answer)
+
+    # What the model decides
+
+    async def _search(self, query: str, known: Sequence[str]) -> Search:
+        """The search for a query: names in it and a relation, as the model chooses."""
+        context, guided = self.tool.context, self.tool.context.config.guided
+        entities = name_choices(context.store, query, known)
+        if len(entities) > 1:
+            entities = await self._choose("entity", query, entities, guided.max_entities) or entities[:1]
+        labels = await relation_choices(context.store, context.retrieval, query, entities, guided.max_relations)
+        relations = await self._choose("relation", query, labels, 1) if len(labels) > 1 else labels
+        return Search(query=query, entities=tuple(entities), relations=tuple(relations))
+
+    async def _choose(self, kind: str, query: str, choices: Sequence[str], most: int) -> list[str]:
+        """Up to `most` of the choices, in the model's order; none when its reply was cut."""
+        names = self.tool.context.config.prompts
+        prompt = load_prompt(names.entity if kind == "entity" else names.relation)
+        reply = await self.asker.text(
+            fill(prompt, question=query, choices="; ".join(choices)),
+            purpose=f"choose_{kind}",
+            sampling=self._sampling(),
+            sample=self.sample,
+            grammar=some_of(choices, most),
+        )
+        said = [part.strip() for part in (reply.answer or "").strip().split("; ")]
+        return [part for part in dict.fromkeys(said) if part in choices][:most]
+
+    async def _look(self, search: Search, sub_question: str) -> KgStep:
+        """Search, and let the model read what it takes from it."""
+        context = self.tool.context
+        observation = await self.tool.search(search, self.meter)
+        found = observation.detail
+        assert isinstance(found, KgStep)  # the tool's own
+        reading = Reading(context=context, asker=self.asker, temperature=self._temperature, sample=self.sample)
+        about = {link.entity_id for link in found.entities if link.is_searched and link.entity_id}
+        answer = await reading.answer(
+            search.query, found.documents, found.triples_kept, from_spans=True, searched=about
+        )
+        step = replace(found, sub_question=sub_question, answer=answer or None)
+        self._steps[-1] = replace(self._steps[-1], observation=replace(observation, detail=step))
+        text = GRAMMAR.render_result(observation)
+        self._messages.append(Message(role="tool", content=text, train=False))
+        self._segments.append(Segment(author="tool", text=f"\n{text}\n"))
+        return step
+
+    @property
+    def _temperature(self) -> float:
+        guided = self.tool.context.config.guided
+        return guided.temperature if self.sample else guided.plain_temperature
+
+    def _sampling(self) -> Sampling:
+        config = self.tool.context.config
+        return Sampling(
+            temperature=self._temperature,
+            top_p=config.guided.top_p,
+            max_tokens=_CHOICE_TOKENS,
+            stop=config.reading.stop,
+        )
+
+    # The conversation
+
+    def _say(self, thought: str, *, search: Search | None = None, answer: str | None = None) -> None:
+        turn = Turn(thought=thought, search=search, answer=answer)
+        text = GRAMMAR.render_turn(turn)
+        self._messages.append(Message(role="assistant", content=text, train=True))
+        self._segments.append(Segment(author="agent", text=text))
+        self._steps.append(EpisodeStep(turn=turn, problem="", observation=None, call_key=""))
+
+    def _finished(self, stop: StopReason, answer: str = "") -> EpisodeRun:
+        return EpisodeRun(
+            question=self.tool.question.question,
+            steps=tuple(self._steps),
+            messages=tuple(self._messages),
+            segments=tuple(self._segments),
+            stop=stop,
+            answer=answer,
+            tokens=sum(estimate_tokens(segment.text) for segment in self._segments),
+        )

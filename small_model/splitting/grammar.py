@@ -1,0 +1,126 @@
+"""Is a text one grammatical question? A context-free grammar over word classes, made for questions about facts.
+
+It answers what cutting a question in two can break: does every auxiliary have its verb and every participle its
+auxiliary, is nothing left over, does a question word have a gap to fill. It knows few words, so that an unknown one may
+be a noun or a verb; whatever has a reading passes, and what has none is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from trailforge.small_model.splitting.lexicon import word_classes
+
+# Capitals: symbols with rules of their own. Small: classes of `lexicon`. `?`, `*`, `+` as in regular expressions.
+_GRAMMAR = """
+QUESTION: ASKED | PP ASKED | NP VP
+ASKED: WHO VP | WHO GAPPED | MANY VP | MANY PLAIN | MANY GAPPED | WAY INVERTED | when be NP | PLACE be NP
+     | TIME be NP PASSIVE | TIME do NP PLAIN | how adj be NP
+WHO: who else? | which | WHICH
+WHICH: which NOMINAL MOD* | whose NOMINAL | which OWNER poss NOMINAL MOD*
+MANY: how many NOMINAL MOD* | which PRE* WORD* plural MOD*
+TIME: which PRE* WORD* time MOD*
+PLACE: prep which PRE* name? WORD* place MOD* | prep which OWNER poss place
+WAY: when | how | how adj | prep SUCH* WHICH | prep SUCH* MANY | prep who | prep which
+SUCH: det NOMINAL prep
+INVERTED: be NP PASSIVE | be NP adv* ing ADDED | do NP PLAIN | modal NP PLAIN | have NP PERFECT
+GAPPED: be NP adv* part ADJUNCT* prep ADJUNCT* | be NP naming ADJUNCT* | be NP prep | be NP NP prep PP*
+     | do NP adv* base MISSING | do NP base VP | modal NP adv* base MISSING | have NP adv* part MISSING
+     | have NP been part prep | have NP been NP prep
+
+NP: ONE | both? ONE conj ONE
+ONE: reference | pronoun | det? name PP* | FULL MOD* | det PRE* time NP VP
+FULL: det? NOMINAL | OWNER poss NOMINAL
+OWNER: reference | det? name | det? NOMINAL | det? name conj name
+NOMINAL: PRE* WORD* noun name? | PRE* WORD* name WORD* noun | PRE+ name | PRE* WORD+ name
+PRE: adj | part | ing | adv
+WORD: noun | adj | adv
+MOD: PP | relative VP | relative NP LACKING | ZERO LACKING | where NP VP | where NP LACKING | prep relative NP VP
+     | whose NOMINAL VP | adv* part PARTICIPLE_PHRASE+ | adv* naming OBJECT PP* | ing OBJECT ADJUNCT* | ing ADJUNCT+
+     | to PLAIN
+ZERO: reference | pronoun | det? name | det NOMINAL | OWNER poss NOMINAL
+PARTICIPLE_PHRASE: PP | adv PP | to PLAIN | prep ASKED_LAST
+PP: adv? prep NP | adv? direction prep NP | prep prep NP | prep ing ADDED | between ONE conj ONE | between pair
+     | between pair poss NOMINAL
+
+VP: adv* be BE | adv* have been BE | adv* have part ADDED | adv* have OBJECT PP* | modal PLAIN | adv* past ADDED
+     | adv* pres ADDED | adv* separates ONE from NP | adv* separates ONE conj ONE
+BE: PASSIVE | adv* ing ADDED | adv* OBJECT | adv* NP prep ASKED_LAST | adv* PP PP* | adv* prep ASKED_LAST | adv* adj PP*
+PERFECT: adv* part ADDED | been BE
+PASSIVE: adv* part ADJUNCT* | adv* naming OBJECT ADJUNCT*
+PLAIN: adv* base ADDED | do OBJECT ADJUNCT* | base conj base ADDED | be_base BE | have OBJECT PP* | separate ONE from NP
+ADDED: ADJUNCT* | OBJECT ADJUNCT* | that NP VP | pronoun VP
+OBJECT: NP | ASKED_LAST
+ASKED_LAST: WHICH | who
+ADJUNCT: PP | adv | to PLAIN | prep ASKED_LAST | prep which | ing ADDED
+LACKING: be adv* part ADJUNCT* prep ADJUNCT* | be prep ADJUNCT* | be NP prep ADJUNCT* | adv* past MISSING
+     | adv* pres MISSING | have adv* part MISSING | modal adv* base MISSING
+MISSING: ADJUNCT* | ADJUNCT* prep ADJUNCT* | NP ADJUNCT* prep ADJUNCT*
+"""
+_ITEM = re.compile(r"(\w+)([?*+]?)")
+
+
+def _rules(text: str) -> dict[str, tuple[tuple[tuple[str, str], ...], ...]]:
+    """Symbol -> its alternatives, each a row of (symbol or word class, how often)."""
+    joined = re.sub(r"\n\s+\|", " |", text.strip())
+    rules = {}
+    for line in filter(None, joined.splitlines()):
+        symbol, _, right = line.partition(":")
+        rules[symbol] = tuple(tuple(_ITEM.findall(alternative)) for alternative in right.split("|"))
+    return rules
+
+
+_RULES = _rules(_GRAMMAR)
+_MOST_WORDS = 64
+"""A longer text is refused: reading goes as deep as phrases are nested, and the stack is finite."""
+
+
+def is_question(text: str) -> bool:
+    """Has the text a reading as one question, from its first word to its question mark?"""
+    return _reads_as("QUESTION", text)
+
+
+def is_noun_phrase(text: str) -> bool:
+    """Has the text a reading as one noun phrase, with all that its relative clauses need?"""
+    return _reads_as("NP", text)
+
+
+@lru_cache(16384)
+def _reads_as(symbol: str, text: str) -> bool:
+    words = word_classes(text, begins=symbol == "QUESTION")
+    return 0 < len(words) <= _MOST_WORDS and len(words) in _Reading(words).ends(symbol, 0)
+
+
+class _Reading:
+    """Where each symbol can end, by where it begins."""
+
+    def __init__(self, words: list[frozenset[str]]) -> None:
+        self._words = words
+        self._known: dict[tuple[str, int], frozenset[int]] = {}
+
+    def ends(self, symbol: str, start: int) -> frozenset[int]:
+        """Every position at which a `symbol` that begins at `start` can end."""
+        if symbol not in _RULES:
+            here = start < len(self._words) and symbol in self._words[start]
+            return frozenset((start + 1,)) if here else frozenset()
+        if (symbol, start) not in self._known:
+            found: set[int] = set()
+            for alternative in _RULES[symbol]:
+                found |= self._row(alternative, start)
+            self._known[symbol, start] = frozenset(found)
+        return self._known[symbol, start]
+
+    def _row(self, items: tuple[tuple[str, str], ...], start: int) -> set[int]:
+        reached = {start}
+        for symbol, times in items:
+            once = self._step(symbol, reached)
+            if times in ("*", "+"):
+                fresh = once
+                while fresh := self._step(symbol, fresh) - once:
+                    once |= fresh
+            reached = once | reached if times in ("?", "*") else once
+        return reached
+
+    def _step(self, symbol: str, starts: set[int]) -> set[int]:
+        return {end for start in starts for end in self.ends(symbol, start)}

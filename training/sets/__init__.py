@@ -1,0 +1,7 @@
+"""Training sets: from finished runs to SFT rows and RL rows, split by question, in the order they are learnt in."""
+
+from trailforge.training.sets.build import make_training_set
+from trailforge.training.sets.config import Share, ViewConfig
+from trailforge.training.sets.sft_rows import loss_spans
+
+__all__ = ["Share", "ViewConfig", "loss_spans", "make_training_set"]

@@ -1,0 +1,269 @@
+"""Runs to a training set: read and judge every row once, place them, write them in their place.
+
+read | judge | (segments) | split by question | mix | order | write | check | manifest
+
+Rows pass through a file on disk, and only what is needed to place them stays in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from trailforge.schemas import CountMismatch, FileEntry, InvalidInput, RlRow, SftRow, StageCount, Verdict, to_dict
+from trailforge.training.folders import new_folder
+from trailforge.training.sets.benchmarks import Benchmarks, read_benchmarks
+from trailforge.training.sets.config import ViewConfig
+from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, SplitCount
+from trailforge.training.sets.lengths import Lengths
+from trailforge.training.sets.order import Entry, held_out, mixed, ordered, question_key
+from trailforge.training.sets.rl_rows import QUESTIONS, difficulties, rl_rows, stage_of
+from trailforge.training.sets.runs import MANIFEST, FinishedRun, open_runs
+from trailforge.training.sets.sft_rows import SPLIT, SftJudge, control_token, segments
+from trailforge.training.sets.staging import Books, RejectedRows, Staged, write_parts
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how many rows are done, and of how many."""
+
+
+def make_training_set(
+    folders: Sequence[Path], out: Path, config: ViewConfig, *, progress: Progress | None = None
+) -> SetManifest:
+    """Make a training set of finished runs of any data sets, in any mixture.
+
+    Raises `InvalidInput` for a run that cannot be used, settings that do not fit, and when a table or a wanted split
+    would hold nothing; `OutputError` when `out` is taken. Then nothing is left behind.
+    """
+    runs = open_runs(folders)
+    lengths = Lengths(config.tokenizer)
+    benchmarks = read_benchmarks(config.benchmarks, config.ngram)
+    with new_folder(out) as folder:
+        staging = folder / ".staged"
+        staging.mkdir()
+        rejected = RejectedRows(folder, config.rows_per_file)
+        tell = progress or (lambda what, done, total: None)
+        with Staged(staging / "sft", SftRow) as sft_rows, Staged(staging / "rl", RlRow) as questions:
+            sft = Table(name="sft", record=SftRow, staged=sft_rows, books=rejected)
+            rl = Table(name="rl", record=RlRow, staged=questions, books=rejected)
+            _collect_sft(runs, sft, SftJudge(config, lengths, benchmarks), tell)
+            _collect_rl(runs, rl, config, lengths, benchmarks, tell)
+            _place([sft, rl], config)
+            files = [file for table in (sft, rl) for file in table.write(folder, config, tell)]
+        rejected.close()
+        shutil.rmtree(staging)
+        manifest = SetManifest(
+            inputs=tuple(_input(run) for run in runs),
+            config=json.dumps(to_dict(config)),
+            measured_by=lengths.measured_by,
+            stages=(*sft.lines, *rl.lines),
+            counts=tuple(count for table in (sft, rl) for count in table.counts()),
+            files=(*files, *rejected.files),
+        )
+        check(folder, manifest)
+        (folder / MANIFEST).write_text(json.dumps(to_dict(manifest), indent=1), encoding="utf-8")
+    return manifest
+
+
+@dataclass(slots=True, kw_only=True)
+class Table:
+    """`sft` or `rl` in the making."""
+
+    name: str
+    record: type
+    staged: Staged[Any]
+    books: RejectedRows
+    entries: list[Entry] = field(default_factory=list)
+    """Of the rows that stay."""
+    lines: list[StageCount] = field(default_factory=list)
+    splits: dict[str, list[Entry]] = field(default_factory=dict)
+    """The rows in the order of learning."""
+
+    def add(self, row: SftRow | RlRow, dataset: str, curriculum: tuple[int, float], tokens: int) -> None:
+        """Take a row."""
+        self.entries.append(
+            Entry(
+                number=self.staged.add(row),
+                uid=row.uid,
+                dataset=dataset,
+                key=question_key(row.question),
+                stage=curriculum[0],
+                difficulty=curriculum[1],
+                tokens=tokens,
+            )
+        )
+
+    def place(self, validation: set[str], config: ViewConfig) -> None:
+        """Split, mix and order the rows. Raises `InvalidInput` for a wanted split that would hold nothing."""
+        trained = [entry for entry in self.entries if entry.key not in validation]
+        kept, left = mixed(trained, config.mix, config.seed)
+        if config.mix:
+            books = Books(f"{self.name}_mix", self.books)
+            books.accept(len(kept))
+            for entry in left:
+                verdict = Verdict(
+                    keep=False, reason="mixture", score=1.0, detail=f"more {entry.dataset} than its share"
+                )
+                books.reject(entry.uid, self.staged.read(entry.number), verdict)
+            self.lines.append(books.line(len(trained)))
+        held = [entry for entry in self.entries if entry.key in validation]
+        self.splits = {"train": kept, "validation": held} if config.validation_share else {"train": kept}
+        for split, entries in self.splits.items():
+            if not entries and self.entries:
+                raise InvalidInput(
+                    f"{self.name}/{split} would be empty: {len(self.entries)} rows of "
+                    f"{len({entry.key for entry in self.entries})} questions; change the validation share or the mix"
+                )
+            self.splits[split] = ordered(entries, config.order, config.seed)
+
+    def write(self, folder: Path, config: ViewConfig, tell: Progress) -> Iterator[FileEntry]:
+        """The rows as files."""
+        total = sum(map(len, self.splits.values()))
+        done = 0
+        for split, entries in self.splits.items():
+            rows = (self.staged.read(entry.number) for entry in entries)
+            for file in write_parts(folder, f"{self.name}/{split}", self.record, rows, config.rows_per_file):
+                done += file.rows
+                tell(f"writing {self.name}", done, total)
+                yield file
+
+    def counts(self) -> Iterator[SplitCount]:
+        """What the splits hold."""
+        for split, entries in self.splits.items():
+            for dataset in sorted({entry.dataset for entry in entries}):
+                own = [entry for entry in entries if entry.dataset == dataset]
+                yield SplitCount(
+                    table=self.name,
+                    split=split,
+                    dataset=dataset,
+                    rows=len(own),
+                    questions=len({entry.key for entry in own}),
+                    tokens=sum(entry.tokens for entry in own),
+                    longest=max(entry.tokens for entry in own),
+                )
+
+
+def check(folder: Path, manifest: SetManifest) -> None:
+    """Raise `CountMismatch` when books do not balance, or a question stands in two splits: of the files, not of memory.
+
+    Rows = accepted, less those that made room for their segments or the mixture.
+    """
+    for line in manifest.stages:
+        if line.balance:
+            raise CountMismatch(f"{line.name}: {line.balance} of {line.inputs} rows are not accounted for")
+    keys: dict[str, set[str]] = {split: set() for split in SPLITS}
+    for table in TABLES:
+        found = 0
+        for file in manifest.files:
+            if file.path.startswith(f"{table}/"):
+                questions = pq.read_table(folder / file.path, columns=["question"]).column("question").to_pylist()
+                keys[file.path.split("/")[1]].update(map(question_key, questions))
+                found += len(questions)
+        lines = [line for line in manifest.stages if line.name.startswith(table)]
+        mixed_out = sum(line.inputs - line.accepted for line in lines if line.name.endswith("_mix"))
+        expected = sum(line.accepted for line in lines if not line.name.endswith("_mix")) - mixed_out
+        if found != expected:
+            raise CountMismatch(f"{table}: {found} rows were written, {expected} were accepted")
+    if both := sorted(keys["train"] & keys["validation"]):
+        raise CountMismatch(f"{len(both)} questions are in both splits, as {both[0]!r}")
+
+
+def _collect_sft(runs: Sequence[FinishedRun], table: Table, judge: SftJudge, tell: Progress) -> None:
+    books, of_segments = Books("sft", table.books), Books("sft_segments", table.books)
+    made = 0
+    having = [run for run in runs if run.files("sft")]
+    total = sum(run.row_count("sft") for run in having)
+    done = 0
+    for run in having:
+        known = difficulties(run)
+        for batch in run.batches("sft", SftRow):
+            for row in batch:
+                curriculum = known.get(row.question_id, (stage_of(row.num_hops), float(row.num_hops)))
+                verdict, tokens = judge.judge(row)
+                if verdict is None:
+                    books.accept()
+                    table.add(row, run.dataset, curriculum, tokens)
+                    continue
+                books.reject(row.uid, row, verdict)
+                for segment in segments(row) if verdict.reason == SPLIT else ():
+                    made += 1
+                    against, tokens = judge.judge_segment(segment)
+                    if against is None:
+                        of_segments.accept()
+                        table.add(segment, run.dataset, curriculum, tokens)
+                    else:
+                        of_segments.reject(segment.uid, segment, against)
+            done += len(batch)
+            tell("reading sft", done, total)
+    table.lines.append(books.line(total))
+    if made:
+        table.lines.append(of_segments.line(made))
+
+
+def _collect_rl(
+    runs: Sequence[FinishedRun],
+    table: Table,
+    config: ViewConfig,
+    lengths: Lengths,
+    benchmarks: Benchmarks,
+    tell: Progress,
+) -> None:
+    books = Books("rl", table.books)
+    seen: set[tuple[str, str]] = set()
+    total = sum(run.row_count(QUESTIONS[run.dataset]) for run in runs)
+    done = 0
+    for run in runs:
+        for row in rl_rows(run, config.protocol):
+            verdict, tokens = _judge_question(row, seen, config, lengths, benchmarks)
+            if verdict is None:
+                books.accept()
+                table.add(row, run.dataset, (row.curriculum_stage, row.difficulty), tokens)
+            else:
+                books.reject(row.uid, row, verdict)
+            done += 1
+            tell("reading questions", done, total)
+    table.lines.append(books.line(total))
+
+
+def _judge_question(
+    row: RlRow, seen: set[tuple[str, str]], config: ViewConfig, lengths: Lengths, benchmarks: Benchmarks
+) -> tuple[Verdict | None, int]:
+    """The first verdict against a question, and the length of its prompt."""
+    reason = detail = ""
+    score, tokens = 1.0, 0
+    known = (row.reward_model.ground_truth.protocol, " ".join(row.question.casefold().split()))
+    if known in seen:
+        reason, detail = "duplicate_question", "asked before in the same protocol"
+    elif asked := benchmarks.asking(row.question):
+        reason, detail = "contaminated", asked
+    elif held := control_token(row.prompt):
+        reason, detail = "control_token", held
+    else:
+        try:
+            tokens = lengths.of_prompt(row.prompt)
+        except InvalidInput as error:
+            reason, detail = "control_token", error.problem
+        if tokens > config.max_tokens:
+            reason, score = "too_long", float(tokens)
+            detail = f"{tokens} tokens by {lengths.measured_by}; at most {config.max_tokens}"
+    seen.add(known)
+    return (Verdict(keep=False, reason=reason, score=score, detail=detail) if reason else None), tokens
+
+
+def _place(tables: Sequence[Table], config: ViewConfig) -> None:
+    if not any(table.entries for table in tables):
+        reasons = {count.reason for table in tables for line in table.lines for count in line.rejected}
+        raise InvalidInput(f"no rows are left ({', '.join(sorted(reasons)) or 'the runs hold none'})")
+    sft, rl = ({entry.key for entry in table.entries} for table in tables)
+    validation = held_out(sft, rl, config.validation_share, config.seed)
+    for table in tables:
+        table.place(validation, config)
+
+
+def _input(run: FinishedRun) -> SetInput:
+    return SetInput(run_id=run.manifest.run_id, dataset=run.dataset, manifest_sha256=run.manifest_sha256)

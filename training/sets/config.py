@@ -1,0 +1,67 @@
+"""What a training set is made like."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from trailforge.schemas import InvalidInput
+from trailforge.training.sets.runs import TABLES
+
+Order = Literal["curriculum", "shuffled"]
+LongRows = Literal["drop", "segments"]
+TextProtocol = Literal["react", "kg_search", "search_r1", "graph_r1"]
+"""Protocols in which any question without options can be asked. The plans of `r_search` are for bundles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """How much of the rows for training shall be a data set's."""
+
+    dataset: str
+    weight: float
+    """Against the weights of the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewConfig:
+    """All settings. The same runs and settings give the same bytes."""
+
+    seed: int = 0
+    validation_share: float = 0.05
+    """Of the questions; 0: no validation."""
+    order: Order = "curriculum"
+    """`curriculum`: easy rows first, see `training.views.order`."""
+    mix: tuple[Share, ...] = ()
+    """Data sets are cut down until they stand in this proportion, rows of none are doubled; empty: all rows."""
+    protocol: TextProtocol | None = None
+    """In which questions without options are asked; None: in that of their data set. Conversations stay as they are."""
+    tokenizer: str | None = None
+    """Path or name of a tokenizer of transformers, by which rows are measured; None: by `schemas.estimate_tokens`."""
+    max_tokens: int = 16384
+    """Of a conversation, its template included; of a prompt for RL too. MSearcher's, section 4.4."""
+    long_rows: LongRows = "drop"
+    """`segments`: of a conversation that is too long, one row for each turn of the agent, with all before it; those
+    that are still too long are dropped."""
+    with_reflective: bool = True
+    """Rows that make a mistake and mend it."""
+    benchmarks: tuple[str, ...] = ()
+    """Files of questions that must not be trained on."""
+    ngram: int = 8
+    """Words in a row that a question may not share with a benchmark's; a shorter question counts as a whole."""
+    rows_per_file: int = 5000
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.validation_share < 1:
+            raise InvalidInput(f"expected 0 to below 1, got {self.validation_share}", field="validation_share")
+        for name in ("max_tokens", "ngram", "rows_per_file"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(f"expected at least 1, got {getattr(self, name)}", field=name)
+        for share in self.mix:
+            if share.dataset not in TABLES:
+                raise InvalidInput(f"no data set {share.dataset!r}; there are {', '.join(TABLES)}", field="mix")
+            if not (math.isfinite(share.weight) and share.weight > 0):
+                raise InvalidInput(f"{share.dataset}: expected a weight above 0, got {share.weight}", field="mix")
+        if len({share.dataset for share in self.mix}) < len(self.mix):
+            raise InvalidInput("a data set has two weights", field="mix")

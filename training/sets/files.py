@@ -1,0 +1,137 @@
+"""Training sets on disk: `sft/` and `rl/`, each with `train/` and `validation/`; `rejected/`; `manifest.json`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, TypeVar, get_args
+
+from trailforge.schemas import FileEntry, InvalidInput, RlRow, SftRow, StageCount, iter_parquet
+from trailforge.training.sets.config import TextProtocol
+from trailforge.training.sets.runs import MANIFEST, check_hash, read_json
+from trailforge.training.telling import tell
+
+Record = TypeVar("Record")
+Split = Literal["train", "validation"]
+SPLITS: tuple[Split, ...] = ("train", "validation")
+TABLES: dict[str, type] = {"sft": SftRow, "rl": RlRow}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetInput:
+    """A run that the set was made from."""
+
+    run_id: str
+    dataset: str
+    manifest_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitCount:
+    """What a split holds of a data set."""
+
+    table: str
+    split: str
+    dataset: str
+    rows: int
+    questions: int
+    """Different ones."""
+    tokens: int
+    """Of all rows: of conversations in `sft`, of prompts in `rl`."""
+    longest: int
+    """Of the longest row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetManifest:
+    """A finished training set."""
+
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    inputs: tuple[SetInput, ...]
+    config: str
+    """The whole `ViewConfig` as JSON."""
+    measured_by: str
+    """The tokenizer by which rows were measured; `estimate` for `schemas.estimate_tokens`."""
+    stages: tuple[StageCount, ...]
+    counts: tuple[SplitCount, ...]
+    files: tuple[FileEntry, ...]
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSet:
+    """A finished training set, to be read."""
+
+    folder: Path
+    manifest: SetManifest
+
+    def files(self, table: str, split: str) -> list[Path]:
+        """Parquet files of a split in the order of learning; none when it has no rows."""
+        return [self.folder / entry.path for entry in self._entries(table, split)]
+
+    def row_count(self, table: str, split: str) -> int:
+        """Rows of a split."""
+        return sum(entry.rows for entry in self._entries(table, split))
+
+    def batches(self, table: str, split: str, record: type[Record]) -> Iterator[list[Record]]:
+        """Rows of a split in the order of learning, a row group at a time.
+
+        Raises `InvalidInput` as `iter_parquet`, `CountMismatch` for a file that is not what the manifest says.
+        """
+        for entry in self._entries(table, split):
+            check_hash(self.folder / entry.path, entry)
+            yield from iter_parquet(self.folder / entry.path, record)
+
+    def rows(self, table: str, split: str, record: type[Record]) -> Iterator[Record]:
+        """The rows of `batches`."""
+        for batch in self.batches(table, split, record):
+            yield from batch
+
+    def _entries(self, table: str, split: str) -> list[FileEntry]:
+        return [entry for entry in self.manifest.files if entry.path.startswith(f"{table}/{split}/")]
+
+
+def set_hash(folder: Path) -> str:
+    """SHA-256 of a set's manifest, which has the hash of every file."""
+    return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
+
+
+def open_set(folder: Path) -> TrainingSet:
+    """Raises `InvalidInput` when the folder holds no training set of this version."""
+    if not (folder / MANIFEST).is_file():
+        raise InvalidInput(f"no training set (no {MANIFEST}); `trailforge training-set` makes one of runs", file=folder)
+    if (folder / "run.json").is_file() or not any((folder / table).is_dir() for table in TABLES):
+        raise InvalidInput("a run, and no training set; `trailforge training-set` makes one of it", file=folder)
+    return TrainingSet(folder=folder, manifest=read_json(folder / MANIFEST, SetManifest))
+
+
+Row = TypeVar("Row", SftRow, RlRow)
+
+
+def rows_of(folder: Path, table: str, split: Split, record: type[Row]) -> list[Row]:
+    """All rows of a split, in the order of learning. Raises as `open_set`, and `InvalidInput` when there are none."""
+    rows = list(open_set(folder).rows(table, split, record))
+    if not rows:
+        raise InvalidInput(f"no rows in {table}/{split}", file=folder)
+    return rows
+
+
+def questions_of(folder: Path, split: Split, protocol: str) -> list[RlRow]:
+    """The questions of a split that are asked in a protocol, in the order of learning; says how many others there are.
+
+    A prompt tells the agent how to search and how to answer, so no other grammar may read what it writes and no other
+    reward may pay it. Raises as `rows_of`, and `InvalidInput` when none is asked so.
+    """
+    rows = rows_of(folder, "rl", split, RlRow)
+    asked = Counter(row.reward_model.ground_truth.protocol for row in rows)
+    others = ", ".join(f"{name} {count:,}" for name, count in sorted(asked.items()) if name != protocol)
+    if not asked[protocol]:
+        mend = f"; `training-set --protocol {protocol}` asks them so" if protocol in get_args(TextProtocol) else ""
+        raise InvalidInput(f"rl/{split} asks nothing in {protocol} ({others}){mend}", file=folder, field="protocol")
+    if others:
+        tell(f"rl/{split}: {asked[protocol]:,} questions are in {protocol}; others are left out ({others})")
+    return [row for row in rows if row.reward_model.ground_truth.protocol == protocol]
