@@ -354,7 +354,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _silent_prefect(error: RuntimeError) -> TrailforgeError | None:
     """What to do about a Prefect server that flows need and cannot reach; None when that is not what is wrong."""
-    if "flows" not in sys.modules:
+    if "trailforge.flows" not in sys.modules:
         return None
     from trailforge.flows.doctor import prefect_server
     from trailforge.schemas.errors import ServerUnavailable
@@ -378,7 +378,7 @@ def _quiet() -> None:
 def _end(line: str, exit_code: int) -> None:
     """Print and leave at once: worker threads that still wait for a server must not hold the process."""
     print(visible(line), file=sys.stderr)  # a server, a feed or a file may have had its say in it
-    if "flows" in sys.modules:
+    if "trailforge.flows" in sys.modules:
         from trailforge.flows import stop_server
 
         stop_server()

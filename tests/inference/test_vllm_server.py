@@ -239,7 +239,7 @@ def test_one_that_never_gets_healthy_is_ended_with_its_children(fake: Fake) -> N
 
 def test_one_that_does_not_want_to_end_is_killed(fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     impatient = tmp_path / "supervisor.py"
-    text = (ROOT / "inference" / "supervisor.py").read_text(encoding="utf-8")
+    text = (ROOT / "inference" / "vllm" / "supervisor.py").read_text(encoding="utf-8")
     impatient.write_text(text.replace("_GENTLY_S = 15.0", "_GENTLY_S = 0.3"), encoding="utf-8")
     monkeypatch.setattr("trailforge.inference.vllm.supervisor.__file__", str(impatient))
     with VllmServer(fake.config("deaf"), NAME):
@@ -283,7 +283,7 @@ def test_a_log_that_cannot_be_written_is_named(fake: Fake, tmp_path: Path) -> No
 
 PARENT = """
 import sys, time, yaml
-from trailforge.inference.vllm_server import VllmConfig, VllmServer
+from trailforge.inference.vllm.server import VllmConfig, VllmServer
 from trailforge.schemas import from_dict
 server = VllmServer(from_dict(VllmConfig, yaml.safe_load(sys.stdin)), "any")
 server.start()
@@ -316,7 +316,7 @@ def test_it_does_not_outlive_its_parent(fake: Fake, number: signal.Signals) -> N
 def test_the_supervisor_tells_what_it_cannot_start(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w+b") as log:
         process = ServerProcess(what="it", url="http://127.0.0.1:9", log=log)
-        supervisor = ROOT / "inference" / "supervisor.py"
+        supervisor = ROOT / "inference" / "vllm" / "supervisor.py"
         process.start([sys.executable, "-I", str(supervisor), "/no/such/program"], os.environ)
         with pytest.raises(ServerUnavailable, match="it did not come up: /no/such/program: No such file or directory"):
             process.wait_until_healthy(10)

@@ -40,6 +40,6 @@ def test_documents_without_a_word() -> None:
 
 def test_importing_retrieval_loads_no_heavy_package() -> None:
     heavy = "{'torch', 'faiss', 'bm25s', 'sentence_transformers'}"
-    code = f"import sys, retrieval; sys.exit(str(sorted({heavy} & set(sys.modules)) or ''))"
+    code = f"import sys, trailforge.retrieval; sys.exit(str(sorted({heavy} & set(sys.modules)) or ''))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""
