@@ -46,13 +46,14 @@ $(STAMP): $(LOCK) pyproject.toml
 	@touch $@
 
 demo: install  ## every data set from the samples, with a packaged model: no key, no GPU, no network
-	@$(BIN)/trailforge mcts-trajectories --questions sample_data/musique_style_questions.jsonl --preset demo --out $(OUT)
+	@$(BIN)/trailforge mcts-trajectories --questions sample_data/musique_style_questions.jsonl --limit 12 --preset demo \
+	  --out $(OUT)
 	@$(BIN)/trailforge document-bundles --documents sample_data/documents.jsonl --preset demo --out $(OUT)-bundles \
 	  --benchmark sample_data/musique_style_questions.jsonl
 	@test -d $(OUT)-graph || $(BIN)/trailforge kg build sample_data/kg --out $(OUT)-graph
-	@$(BIN)/trailforge kg-trajectories --questions sample_data/musique_style_questions.jsonl --limit 10 --kg $(OUT)-graph \
+	@$(BIN)/trailforge kg-trajectories --questions sample_data/musique_style_questions.jsonl --limit 5 --kg $(OUT)-graph \
 	  --preset demo --out $(OUT)-kg
-	@$(BIN)/trailforge kg-questions --kg $(OUT)-graph --as-of 2026 --preset demo --out $(OUT)-kg-questions
+	@$(BIN)/trailforge kg-questions --kg $(OUT)-graph --as-of 2026 --count 20 --preset demo --out $(OUT)-kg-questions
 
 test: install  ## the tests, in JOBS=2 processes; ARGS="-m 'not slow'" leaves out the slow ones
 	@$(BIN)/python -m pytest -n $(JOBS) --durations=30 --durations-min=5 $(ARGS)
