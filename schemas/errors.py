@@ -201,7 +201,7 @@ EXTRAS: dict[str, str] = {
 
 def install_hint(extra: str) -> str:
     """How to install an extra, for who installed trailforge and for who cloned it."""
-    return f"pip install 'trailforge[{extra}]' (in a checkout: make install)"
+    return f"pip install 'trailforge[{extra}]' (`make install` in a checkout)"
 
 
 def missing_package(error: ImportError) -> InvalidInput | None:

@@ -52,7 +52,7 @@ class EmbeddedModel:
         if (path := self.find()) is None:
             raise ServerUnavailable(
                 f"the embedded model needs the file {self.file}: run `trailforge doctor --fetch` "
-                "(in a checkout: make install)"
+                "(`make install` in a checkout)"
             )
         return path
 
