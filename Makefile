@@ -74,7 +74,7 @@ $(VLLM_STAMP):
 
 $(VLLM_WEIGHTS): $(VLLM_STAMP) tests/support/gguf_to_safetensors.py | $(STAMP)
 	@rm -rf $(@D)
-	@weights="$$($(BIN)/python -c 'from trailforge.inference.servers import SMOLLM2; print(SMOLLM2.weights())')" \
+	@weights="$$($(BIN)/python -c 'from trailforge.small_model.server import SMOLLM2; print(SMOLLM2.weights())')" \
 	  && $(VLLM_VENV)/bin/python tests/support/gguf_to_safetensors.py "$$weights" $(@D)
 	@touch $@
 

@@ -239,7 +239,7 @@ def test_a_server_that_is_stopped_is_gone(installed: None) -> None:
 
 PARENT = """
 import time
-from trailforge.inference.servers import EmbeddedServer
+from trailforge.small_model.server import EmbeddedServer
 server = EmbeddedServer(slots=1)
 server.start()
 print(server.pid, flush=True)
