@@ -303,7 +303,7 @@ def _arrange(root: typer.Typer) -> None:
     panel_of = {name: panel for panel, names in _PANELS.items() for name in names}
 
     def rank(command: CommandInfo | TyperInfo) -> int:
-        return list(_PANELS).index(command.rich_help_panel)
+        return list(_PANELS).index(command.rich_help_panel or _MAKE)
 
     for command in [*root.registered_commands, *root.registered_groups]:
         command.rich_help_panel = panel_of.get(command.name or getattr(command, "callback", _options).__name__, _MAKE)
