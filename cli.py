@@ -8,13 +8,14 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.models import CommandInfo, TyperInfo
 
-from trailforge.commands import curate, documents, export, inspect, kg, push, train, training, windows
+from trailforge.commands import curate, documents, export, inspect, kg, operate, push, train, training, windows
 from trailforge.commands.options import (
     BeamOptions,
     MaxCalls,
@@ -28,7 +29,7 @@ from trailforge.commands.options import (
     Runner,
     Verdicts,
 )
-from trailforge.schemas.errors import InvalidInput, TrailforgeError
+from trailforge.schemas.errors import InvalidInput, TrailforgeError, missing_package
 from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
@@ -36,13 +37,34 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="Training data for LLM search agents: from questions and documents to trajectories as Parquet.",
 )
-_FAULTS_FOUND = 11
 _INTERRUPTED = 130
+_MAKE = "Make data"
+_PANELS = {
+    _MAKE: (),
+    "Look and decide": ("show", "inspect", "verify", "status", "curate", "rewards"),
+    "Train": ("training-set", "export", "train"),
+    "Operate": ("doctor", "serve-model", "nightly", "retain", "check-bands", "push"),
+}
+"""Headings of `--help`, in order, with their commands; all others make data."""
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(version("trailforge"))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    del version
 
 
 @app.command(
@@ -136,6 +158,7 @@ export.register(app)
 inspect.register(app)
 windows.register(app)
 push.register(app)
+operate.register(app)
 
 
 @app.command(
@@ -275,75 +298,35 @@ def index_command(
     print(f"{count:,} passages in {out}")
 
 
-@app.command(
-    "serve-model",
-    epilog="""Examples:\n
-    trailforge serve-model --preset msearcher\n
-    trailforge serve-model --preset my.yaml --port 8001 --log vllm.log\n
-    trailforge serve-model --preset msearcher --print-command   (to start it elsewhere, or another way)""",
-)
-def serve_model_command(
-    preset: Annotated[str, typer.Option(help="Preset with a section 'server', or a YAML file.")] = "msearcher",
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port. Default: the preset's.")] = None,
-    log: Annotated[Path | None, typer.Option(help="File for what vLLM prints. Default: a new temporary one.")] = None,
-    print_command: Annotated[bool, typer.Option("--print-command", help="Print the command and do no more.")] = False,
-) -> None:
-    """Run the preset's model in vLLM, in the foreground, until Ctrl-C."""
-    from dataclasses import replace
+def _arrange(root: typer.Typer) -> None:
+    """Put each command under its heading; `--help` shows headings in the order of their first commands."""
+    panel_of = {name: panel for panel, names in _PANELS.items() for name in names}
 
-    from trailforge.flows.configuration import CONFIGS
-    from trailforge.inference.vllm.server import VllmServer, serve
-    from trailforge.pipelines.runs.config import server_config
-    from trailforge.presets import dataset_of, load_preset
+    def rank(command: CommandInfo | TyperInfo) -> int:
+        return list(_PANELS).index(command.rich_help_panel or _MAKE)
 
-    dataset = dataset_of(preset)
-    content = load_preset(preset, dataset)
-    config, name = server_config(content, source=f"preset {preset}", record=CONFIGS[dataset])
-    config = replace(config, port=port or config.port)
-    if print_command:
-        print(VllmServer(config, name).command_line)
-    else:
-        serve(config, name, log, partial(print, flush=True))
+    for command in [*root.registered_commands, *root.registered_groups]:
+        command.rich_help_panel = panel_of.get(command.name or getattr(command, "callback", _options).__name__, _MAKE)
+    root.registered_commands.sort(key=rank)
+    root.registered_groups.sort(key=rank)
 
 
-@app.command(
-    epilog="""Examples:\n
-    trailforge doctor\n
-    trailforge doctor --preset demo --out datasets_out/demo\n
-    trailforge doctor --preset dynasearcher --kg kgs/wikidata5m --documents indexes/e5\n
-    trailforge doctor --model http://127.0.0.1:8000/v1 --call""",
-)
-def doctor(
-    preset: Annotated[str, typer.Option(help="The preset of the run: a name, or a YAML file.")] = "msearcher",
-    model: Annotated[str | None, typer.Option(help="URL of the model server. Default: the preset's.")] = None,
-    model_name: Annotated[str | None, typer.Option(help="Model as the server calls it. Default: the preset's.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the run; it need not be there.")] = Path("datasets_out"),
-    kg: Annotated[Path | None, typer.Option(help="Knowledge graph of the run. Default: the preset's.")] = None,
-    documents: Annotated[Path | None, typer.Option(help="Index, or file, that kg-trajectories is to search.")] = None,
-    call: Annotated[
-        bool, typer.Option("--call", help="Send the model one tiny request; it costs a few tokens.")
-    ] = False,
-) -> None:
-    """Check whether a run would go, for each data set of the preset: packages, keys, model, encoder, index, graph …"""
-    from trailforge.flows.doctor import examine
-
-    faults = 0
-    for found in examine(preset, model, model_name, out, call=call, kg=kg, documents=documents):
-        faults += found.level == "fault"
-        print(f"{found.level:<8} {found.check:<15} {found.detail}", flush=True)
-        if found.mend:
-            print(f"{'':<8} {'':<15} mend: {found.mend}", flush=True)
-    if faults:
-        raise typer.Exit(_FAULTS_FOUND)
+_arrange(app)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: errors become one line and an exit code."""
     _quiet()
+    # For every process that a command starts: none may import what happens to lie in the folder it is started in.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
     try:
         app(args=arguments, prog_name="trailforge")
     except TrailforgeError as error:
         _end(f"error: {error}", error.exit_code)
+    except ImportError as error:
+        if (missing := missing_package(error)) is None:
+            raise
+        _end(f"error: {missing}", missing.exit_code)
     except KeyboardInterrupt:
         _end("stopped; the same command goes on from here", _INTERRUPTED)
     except RuntimeError as error:  # Prefect's, of no kind of its own, when its server does not answer

@@ -44,6 +44,8 @@ def opened(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
 
 def main(folder: Path, who: str) -> None:
     """The page, once."""
+    # Streamlit puts the folder of its script on the path, where `import inspect` would find our command.
+    sys.path[:] = [entry for entry in sys.path if entry != str(Path(__file__).parent)]
     run, tables = opened(folder, stamp_of(folder))
     products = products_of(run.dataset)
     curation = Curation(

@@ -6,6 +6,8 @@ import sys
 
 for _name, _value in {
     "DO_NOT_TRACK": "1",
+    # Prefect's server and Beam's workers are started as modules, and must not import a user's of the same name.
+    "PYTHONSAFEPATH": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
 }.items():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Collection, Iterator, Mapping
@@ -16,9 +14,9 @@ from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.pipelines.runs import doctor
 from trailforge.pipelines.runs.config import RunConfig
-from trailforge.pipelines.runs.doctor import EMBEDDED, Finding, checked, fault, ok, warning
+from trailforge.pipelines.runs.doctor import EMBEDDED, Finding, checked, fault, ok
 from trailforge.pipelines.runs.graph import GraphRunConfig
-from trailforge.schemas import InvalidInput
+from trailforge.schemas import InvalidInput, TrailforgeError
 
 if TYPE_CHECKING:
     from prefect.settings import Settings
@@ -40,7 +38,7 @@ def examine(
 
     `kg`, `documents`: what `kg-trajectories` is to be given. Raises `InvalidInput` for a preset that cannot be used.
     """
-    yield checked("packages", lambda: doctor.packages(doctor.declared_packages()))
+    yield doctor.extras()
     from trailforge.flows.configuration import configured_for_all
 
     configs = configured_for_all(preset, model, model_name)
@@ -58,7 +56,6 @@ def examine(
         yield checked("ledger", lambda url=url: _ledger(url, out))
     yield checked("schemas", lambda: doctor.schema_versions(out))
     yield checked("prefect", prefect_server)
-    yield telemetry(os.environ)
 
 
 def _refuse_unwanted(configs: Mapping[str, RunConfig], kg: Path | None, documents: Path | None) -> None:
@@ -82,14 +79,14 @@ def _needed_by(config: RunConfig, kg: Path | None, documents: Path | None) -> It
 
 
 def _servers(configs: Collection[RunConfig], *, call: bool) -> Iterator[Finding]:
-    """Keys, models and clocks of the model servers, each once."""
+    """Keys and models of the model servers, each once."""
     models = {config.model for config in configs}
     servers = {replace(model, url=url): None for model in models for url in model.urls}
     urls = [server.url for server in servers]
     yield doctor.key(next((url for url in urls if url != EMBEDDED and not doctor.is_here(url)), urls[0]))
     wanted = {model.name for model in models if model.url == EMBEDDED}
     for name in sorted(wanted) or [next(iter(models)).name]:
-        yield checked("embedded model", lambda name=name: doctor.embedded_model(name, is_wanted=bool(wanted)))
+        yield checked("embedded model", lambda name=name: embedded_model(name, is_wanted=bool(wanted)))
     for server in servers:
         if server.url == EMBEDDED:
             continue
@@ -97,7 +94,19 @@ def _servers(configs: Collection[RunConfig], *, call: bool) -> Iterator[Finding]
         asked = {each.call_style: each for each in configs if call and server.url in each.model.urls}
         for each in asked.values():
             yield checked("model call", lambda server=server, as_=each: doctor.model_call(server, style=as_.call_style))
-        yield doctor.clock(doctor.date_of(server.url), time.time())
+
+
+def embedded_model(name: str, *, is_wanted: bool) -> Finding:
+    """Weights and engine of the model that runs on this machine."""
+    from trailforge.small_model.server import EMBEDDED_MODELS, SMOLLM2
+
+    try:
+        weights = EMBEDDED_MODELS.get(name, SMOLLM2).check()
+    except TrailforgeError:
+        if is_wanted:
+            raise
+        return ok("embedded model", "not installed, and not wanted")
+    return ok("embedded model", f"{weights.name}, {weights.stat().st_size / 1e6:.0f} MB")
 
 
 def prefect_server(settings: Settings | None = None) -> Finding:
@@ -117,19 +126,6 @@ def prefect_server(settings: Settings | None = None) -> Finding:
     except OSError as error:
         return fault("prefect", f"cannot write to {home} ({error.strerror})", "set PREFECT_HOME to another folder")
     return ok("prefect", f"no PREFECT_API_URL: a run starts a private server, its data in {home}")
-
-
-def telemetry(environment: Mapping[str, str]) -> Finding:
-    """Whether Prefect reports home from here. `flows` switches that off, unless a person switched it on."""
-    on = [
-        f"{name}={environment.get(name, '')}"
-        for name, off in (("DO_NOT_TRACK", {"1", "true"}), ("PREFECT_SERVER_ANALYTICS_ENABLED", {"0", "false"}))
-        if environment.get(name, "").lower() not in off
-    ]
-    if on:
-        mend = f"unset {' and '.join(each.partition('=')[0] for each in on)}"
-        return warning("telemetry", f"Prefect reports to its makers ({', '.join(on)})", mend)
-    return ok("telemetry", "off")
 
 
 def _named_server(url: str) -> Finding:

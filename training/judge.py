@@ -31,8 +31,8 @@ from trailforge.inference import (
 )
 from trailforge.inference.structured import Client
 from trailforge.schemas import GroundTruth, InvalidInput
+from trailforge.schemas.files import user_cache
 from trailforge.training.config import JudgeConfig
-from trailforge.training.folders import user_cache
 from trailforge.training.prompts import load_prompt
 
 T = TypeVar("T")

@@ -97,8 +97,9 @@ class LaunchConfig:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment, by name in order."""
-        return dict(sorted(text.split("=", 1) for text in self.environment))
+        """The environment, by name in order. No process imports what lies in the folder that it is started in."""
+        given = dict(text.split("=", 1) for text in self.environment)
+        return dict(sorted({"PYTHONSAFEPATH": "1", **given}.items()))
 
     @property
     def processes(self) -> int:

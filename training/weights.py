@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trailforge.schemas import InvalidInput
+from trailforge.schemas import InvalidInput, install_hint
+from trailforge.schemas.files import user_cache
 from trailforge.small_model.gguf_weights import convert
 from trailforge.small_model.server import SMOLLM2
 from trailforge.training.config import TrainerConfig
-from trailforge.training.folders import user_cache
 from trailforge.training.masks import END, ready, teach
 from trailforge.training.telling import tell
 
@@ -60,7 +60,7 @@ def packaged_weights(folder: Path | None = None) -> Path:
     folder = folder or user_cache("models") / SMOLLM2.name
     if not (folder / "config.json").is_file():
         if importlib.util.find_spec("gguf") is None:
-            raise InvalidInput(f"{PACKAGED} needs the package gguf to be converted: run `make install`")
+            raise InvalidInput(f"{PACKAGED} needs the package gguf to be converted: {install_hint('train')}")
         folder.parent.mkdir(parents=True, exist_ok=True)
         convert(source, folder)
     return folder

@@ -30,13 +30,16 @@ class ServerProcess:
         return self._process.pid if self._process else None
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start it, in a session of its own: Ctrl-C at our terminal is ours to pass on."""
+        """Start it, in a session of its own: Ctrl-C at our terminal is ours to pass on.
+
+        It imports nothing from the folder that it is started in, where a module of a user's may have any name.
+        """
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=subprocess.STDOUT,
-            env=environment,
+            env={**environment, "PYTHONSAFEPATH": "1"},
             start_new_session=True,
         )
 

@@ -6,25 +6,20 @@ Nothing here prints, and no check needs another: one that is missing a package, 
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import importlib.metadata
 import os
+import re
 import shutil
 import tempfile
 import time
-import tomllib
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from packaging.requirements import Requirement
-
 from trailforge.inference.keys import KEY_VARIABLES, api_key, is_sendable, key_variable
-from trailforge.schemas import TrailforgeError
+from trailforge.schemas import TrailforgeError, missing_package
 
 if TYPE_CHECKING:
     from trailforge.inference import Reply
@@ -34,11 +29,13 @@ if TYPE_CHECKING:
 EMBEDDED = "embedded"
 _GIB = 2**30
 _LITTLE_SPACE, _TOO_LITTLE_SPACE = 10 * _GIB, _GIB
-_CLOCK_OFF_S, _CLOCK_WRONG_S = 5, 300
 _CHECK_WITHIN_S, _CALL_WITHIN_S = 10.0, 120.0
-_PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
-_MENDS = ("build", "make", "run", "say")
+_MENDS = ("build", "make", "pip install", "run", "say")
 """How a mend behind a colon begins."""
+_EXTRA = re.compile(r"extra == ['\"]([\w-]+)['\"]")
+_NAME = re.compile(r"[\w.-]+")
+_OWN = re.compile(r"trailforge\[([\w,-]+)\]")
+"""Parts of the requirements in a distribution's metadata."""
 _TINY_PROMPT = "Answer in one word.\n\nPassages:\n1. (Sky) The colour of the sky is blue.\n\nQuestion: Which colour?\n"
 
 
@@ -76,7 +73,9 @@ def checked(check: str, look: Callable[[], Finding]) -> Finding:
         detail, mend = _parted(str(error))
         return fault(check, detail.removeprefix(f"{check} "), mend or "as it says")
     except ImportError as error:
-        return fault(check, f"cannot be checked: {error}", "run `make install`")
+        missing = missing_package(error)
+        detail, mend = _parted(str(missing)) if missing else (f"cannot be checked: {error}", "install trailforge anew")
+        return fault(check, detail, mend)
 
 
 def _parted(message: str) -> tuple[str, str]:
@@ -88,41 +87,34 @@ def _parted(message: str) -> tuple[str, str]:
     return (detail, mend) if colon and mend.startswith(_MENDS) else (message, "")
 
 
-def packages(
-    declared: tuple[list[Requirement], list[Requirement]], version_of: Callable[[str], str | None] | None = None
-) -> Finding:
-    """Installed versions against the declared ones, of the core and of extras; an extra may be absent."""
-    version_of, (core, extras) = version_of or installed_version, declared
-    if not core:
-        return warning("packages", "nothing says which versions are wanted", "install trailforge: `make install`")
-    if wrong := _wrong(core, version_of, may_be_absent=False):
-        return fault("packages", "; ".join(wrong), "run `make install`, which installs the locked versions")
-    if wrong := _wrong(extras, version_of, may_be_absent=True):
-        return warning("packages", "; ".join(wrong), "run `make install`, which installs the locked versions")
-    present = sum(version_of(requirement.name) is not None for requirement in extras)
-    return ok("packages", f"{len(core)} of the core and {present} of extras, all as declared")
+def extras(requires: Iterable[str] | None = None) -> Finding:
+    """Which extras of trailforge are installed with all that they declare, as its installed metadata lists them."""
+    if requires is None:
+        try:
+            requires = importlib.metadata.requires("trailforge") or ()
+        except importlib.metadata.PackageNotFoundError:
+            return warning("extras", "trailforge itself is not installed", "pip install -e . (or: make install)")
+    wanted: dict[str, list[str]] = {}
+    for text in requires:
+        if found := _EXTRA.search(text):
+            named = text.partition(";")[0].strip()
+            own = _OWN.fullmatch(named)
+            wanted.setdefault(found[1], []).extend(own[1].split(",") if own else [_NAME.findall(named)[0]])
+
+    def is_whole(extra: str) -> bool:
+        return all(is_whole(name) if name in wanted else _is_installed(name) for name in wanted[extra])
+
+    there = [extra for extra in wanted if is_whole(extra)]
+    away = [extra for extra in wanted if extra not in there]
+    return ok("extras", f"installed: {', '.join(there) or 'none'}; not, or not whole: {', '.join(away) or 'none'}")
 
 
-def declared_packages() -> tuple[list[Requirement], list[Requirement]]:
-    """(of the core, of extras): of the source tree if this is one, else of the installed distribution."""
-    if _PYPROJECT.is_file():
-        project = tomllib.loads(_PYPROJECT.read_text(encoding="utf-8"))["project"]
-        extras = [text for texts in project["optional-dependencies"].values() for text in texts]
-        return _requirements(project["dependencies"]), _requirements(extras)
+def _is_installed(name: str) -> bool:
     try:
-        everything = _requirements(importlib.metadata.requires("trailforge") or [])
+        importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
-        return [], []
-    core = [each for each in everything if each.marker is None or each.marker.evaluate({"extra": ""})]
-    return core, [each for each in everything if each not in core]
-
-
-def installed_version(name: str) -> str | None:
-    """Version of an installed distribution; None when there is none."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+        return False
+    return True
 
 
 def key(url: str) -> Finding:
@@ -135,19 +127,6 @@ def key(url: str) -> Finding:
     if not is_sendable(value):
         return fault("key", f"{name} holds characters that no key has", f"set {name} anew")
     return ok("key", f"{name} is set")
-
-
-def embedded_model(name: str, *, is_wanted: bool) -> Finding:
-    """Weights and engine of the model that runs on this machine."""
-    from trailforge.small_model.server import EMBEDDED_MODELS, SMOLLM2
-
-    try:
-        weights = EMBEDDED_MODELS.get(name, SMOLLM2).check()
-    except TrailforgeError as error:
-        if not is_wanted:
-            return ok("embedded model", "not installed, and not wanted")
-        return fault("embedded model", str(error).partition(":")[0], "run `make install`, or give --model URL")
-    return ok("embedded model", f"{weights.name}, {weights.stat().st_size / 1e6:.0f} MB")
 
 
 def encoder(name: str | None) -> Finding:
@@ -213,29 +192,6 @@ def model_call(config: ModelConfig, *, style: Literal["chat", "completion"]) -> 
         mend = "have the server count tokens (`usage`), or the figures of the run say 0"
         return warning("model call", f"answered in {seconds:.1f} s, without a count of tokens", mend)
     return ok("model call", f"answered in {seconds:.1f} s: {tokens} tokens, ended by {finished_by or 'itself'}")
-
-
-def clock(date: str | None, now: float) -> Finding:
-    """Our clock against the `Date` of a reply."""
-    moment = _moment(date)
-    if moment is None:
-        return ok("clock", "not compared: no server named the time")
-    off = now - moment
-    if abs(off) <= _CLOCK_OFF_S:
-        return ok("clock", "as the server's, to a few seconds")
-    detail = f"{abs(off):,.0f} s {'ahead of' if off > 0 else 'behind'} the server's"
-    return (fault if abs(off) > _CLOCK_WRONG_S else warning)("clock", detail, "synchronise this machine's clock (NTP)")
-
-
-def date_of(url: str) -> str | None:
-    """The `Date` header of the server, whatever else it says; None without one."""
-    try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/models", timeout=_CHECK_WITHIN_S) as reply:
-            return reply.headers.get("Date")
-    except urllib.error.HTTPError as error:
-        return error.headers.get("Date")
-    except (OSError, ValueError):
-        return None
 
 
 def disk(folder: Path) -> Finding:
@@ -319,22 +275,6 @@ def is_here(url: str) -> bool:
     return host in {"localhost", "::1"} or host.startswith("127.")
 
 
-def _requirements(texts: Iterable[str]) -> list[Requirement]:
-    found = (Requirement(text) for text in texts)
-    return [each for each in found if each.name != "trailforge"]
-
-
-def _wrong(wanted: list[Requirement], version_of: Callable[[str], str | None], *, may_be_absent: bool) -> list[str]:
-    wrong = []
-    for requirement in wanted:
-        found = version_of(requirement.name)
-        if found is None:
-            wrong += [] if may_be_absent else [f"{requirement.name} is missing"]
-        elif not requirement.specifier.contains(found, prereleases=True):
-            wrong.append(f"{requirement.name} {found} is not {requirement.specifier}")
-    return list(dict.fromkeys(wrong))
-
-
 async def _served(config: ModelConfig) -> list[str]:
     from trailforge.inference import Caps, ModelClient
 
@@ -357,10 +297,3 @@ async def _tiny_call(config: ModelConfig, style: str) -> Reply:
         return await client.complete(request)  # as a turn: with what thoughts it holds
     finally:
         await client.aclose()
-
-
-def _moment(date: str | None) -> float | None:
-    try:
-        return email.utils.parsedate_to_datetime(date).timestamp() if date else None
-    except (TypeError, ValueError):
-        return None

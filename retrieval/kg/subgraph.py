@@ -19,7 +19,7 @@ from trailforge.retrieval.kg.folding import content_words, name_words
 from trailforge.retrieval.kg.graph import Adjacency
 from trailforge.retrieval.kg.layout import reads
 from trailforge.retrieval.kg.store import KgStore
-from trailforge.schemas import InvalidInput, KgTriple, RetrievalError, estimate_tokens
+from trailforge.schemas import InvalidInput, KgTriple, RetrievalError, estimate_tokens, install_hint
 
 CountTokens = Callable[[str], int]
 _MOST_READ = 500
@@ -189,7 +189,9 @@ def tokenizer_of(model: str) -> CountTokens:
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
-        raise RetrievalError("counting with a model's tokenizer needs transformers: run `make install`") from error
+        raise RetrievalError(
+            f"counting with a model's tokenizer needs transformers: {install_hint('dense')}"
+        ) from error
     try:
         tokenizer = AutoTokenizer.from_pretrained(model)
     except (OSError, ValueError) as error:

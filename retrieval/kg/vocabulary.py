@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from trailforge.retrieval.kg.columns import Texts, bits_of, bucket_bits, buckets, load, mix, save, save_texts, stretches
-from trailforge.schemas import RetrievalError
+from trailforge.schemas import RetrievalError, install_hint
 
 MAX_EDITS = 2
 _PREFIX = 7
@@ -190,5 +190,5 @@ def _rapidfuzz() -> tuple[Any, Any]:
         from rapidfuzz import process
         from rapidfuzz.distance import OSA
     except ImportError as error:
-        raise RetrievalError("matching names needs rapidfuzz: run `make install`") from error
+        raise RetrievalError(f"matching names needs rapidfuzz: {install_hint('kg')}") from error
     return process, OSA

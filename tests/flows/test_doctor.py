@@ -12,9 +12,10 @@ from tests.end_to_end.support import PRESET, ROOT, trailforge
 from tests.support.kg_agent import paths_store
 from tests.support.model_server import running, stats
 from trailforge.cli import _silent_prefect
-from trailforge.flows.doctor import examine, prefect_server, telemetry
-from trailforge.pipelines.runs.doctor import Finding
+from trailforge.flows.doctor import embedded_model, examine, prefect_server
+from trailforge.pipelines.runs.doctor import Finding, checked
 from trailforge.schemas import InvalidInput
+from trailforge.small_model.server import EmbeddedModel
 
 NOBODY = "http://127.0.0.1:9"
 SECRET = "sk-not-to-be-seen"
@@ -44,11 +45,18 @@ def test_the_prefect_server_that_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     assert found.level == "fault" and "prefect server start" in found.mend
 
 
-def test_telemetry_is_off_unless_somebody_switched_it_on() -> None:
-    off = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
-    assert telemetry(off).level == "ok"
-    found = telemetry(off | {"DO_NOT_TRACK": "0"})
-    assert (found.level, found.mend) == ("warning", "unset DO_NOT_TRACK")
+@pytest.mark.real_model
+def test_the_embedded_model_is_installed() -> None:
+    assert "MB" in embedded_model("smollm2-135m-instruct-q4_1", is_wanted=True).detail
+
+
+def test_the_embedded_model_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EmbeddedModel, "weights", lambda self: Path("/nowhere"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    found = checked("model", lambda: embedded_model("any", is_wanted=True))
+    assert (found.level, found.detail) == ("fault", "the embedded model needs the package xllamacpp")
+    assert found.mend == "pip install 'trailforge[small-model]' (`make install` in a checkout)"
+    assert embedded_model("any", is_wanted=False).level == "ok"
 
 
 def test_examine_asks_the_model_only_when_told(tmp_path: Path) -> None:
@@ -112,7 +120,7 @@ def test_a_damaged_graph_and_an_index_of_another_prefix_are_faults_with_their_me
 def test_options_that_the_preset_has_no_use_for_are_refused(tmp_path: Path) -> None:
     for option in ("kg", "documents"):
         with pytest.raises(InvalidInput, match=f"--{option}.*a run of mcts_trajectories takes none"):
-            found_by("msearcher", "packages", tmp_path, **{option: tmp_path})
+            found_by("msearcher", "extras", tmp_path, **{option: tmp_path})
 
 
 def test_ledgers_of_runs_that_go_on_below_a_root_are_looked_at(tmp_path: Path) -> None:
@@ -139,7 +147,7 @@ def test_the_command_says_faults_with_their_mends_and_ends_with_11(tmp_path: Pat
     lines = ended.out.splitlines()
     (at,) = (n for n, line in enumerate(lines) if line.startswith("fault"))
     assert "model server" in lines[at] and lines[at + 1].strip().startswith("mend: start it")
-    assert sum(line.startswith(("ok", "warning", "fault")) for line in lines) == 14
+    assert sum(line.startswith(("ok", "warning", "fault")) for line in lines) == 12
     assert SECRET not in ended.out
     with running() as url:
         assert trailforge(*arguments, "--model", url).code == 0

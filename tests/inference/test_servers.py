@@ -93,7 +93,7 @@ def test_weights_are_found_without_importing_their_package(made_up: EmbeddedMode
 @pytest.mark.parametrize(("package", "file"), [("no_such_package", "weights.gguf"), ("made_up_weights", "other.gguf")])
 def test_missing_weights_name_the_package_and_a_mend(made_up: EmbeddedModel, package: str, file: str) -> None:
     model = EmbeddedModel(name="missing", package=package, file=file, licence="none")
-    with pytest.raises(ServerUnavailable, match=f"needs the package {package}: run `make install`"):
+    with pytest.raises(ServerUnavailable, match=f"needs the file {file}: run `trailforge doctor --fetch`"):
         model.weights()
 
 
@@ -104,7 +104,7 @@ def test_without_the_engine_the_error_names_it_and_a_mend(
     monkeypatch.setattr(
         "importlib.util.find_spec", lambda name, *rest: None if name == "xllamacpp" else find_spec(name, *rest)
     )
-    with pytest.raises(ServerUnavailable, match="needs the package xllamacpp: run `make install`"):
+    with pytest.raises(ServerUnavailable, match="needs the package xllamacpp: pip install"):
         EmbeddedServer(made_up.name).start()
 
 
@@ -239,7 +239,7 @@ def test_a_server_that_is_stopped_is_gone(installed: None) -> None:
 
 PARENT = """
 import time
-from trailforge.inference.servers import EmbeddedServer
+from trailforge.small_model.server import EmbeddedServer
 server = EmbeddedServer(slots=1)
 server.start()
 print(server.pid, flush=True)

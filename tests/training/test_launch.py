@@ -128,8 +128,9 @@ def test_one_node() -> None:
     (name, script), (other, _) = render(COMMAND, "accelerate", LaunchConfig(environment=(f"NCCL_DEBUG={ODD}",))).items()
     assert (name, other) == ("train.sh", "accelerate.yaml")
     bash_reads(script)
-    *_, export, line = script.splitlines()
+    *_, export, safe, line = script.splitlines()
     assert shlex.split(export) == ["export", f"NCCL_DEBUG={ODD}"]
+    assert safe == "export PYTHONSAFEPATH=1"
     read = launched(line)
     assert (read.config_file, read.module, read.num_processes) == ("./accelerate.yaml", True, 8)
     assert [read.training_script, *read.training_script_args] == ["trailforge", *COMMAND]
@@ -228,7 +229,7 @@ def test_kubernetes() -> None:
     (server,) = servers["template"]["spec"]["template"]["spec"]["containers"]
     assert container["workingDir"] == server["workingDir"] == container["volumeMounts"][0]["mountPath"] == "/data"
     environment = {each["name"]: each["value"] for each in container["env"]}
-    assert environment == {"NCCL_DEBUG": ODD, "VLLM_HOST": "rl-vllm-0-0.rl"}
+    assert environment == {"NCCL_DEBUG": ODD, "PYTHONSAFEPATH": "1", "VLLM_HOST": "rl-vllm-0-0.rl"}
     assert container["envFrom"] == [{"secretRef": {"name": "keys"}}]
     assert container["resources"] == {"limits": {"nvidia.com/gpu": 8}}
     script = container["command"][2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trailforge.schemas import ChatMessage, InvalidInput, estimate_tokens
+from trailforge.schemas import ChatMessage, InvalidInput, estimate_tokens, install_hint
 from trailforge.training.masks import masked_tokens, prompt_ids, ready, teach
 
 
@@ -35,7 +35,7 @@ def load_tokenizer(name: str) -> Any:
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
-        raise InvalidInput("tokenizers need the extra: pip install 'trailforge[training]'") from error
+        raise InvalidInput(f"tokenizers need the package transformers: {install_hint('train')}") from error
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, KeyError) as error:

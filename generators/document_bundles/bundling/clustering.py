@@ -22,7 +22,7 @@ from trailforge.generators.document_bundles.bundling.merging import complete, ex
 from trailforge.generators.document_bundles.bundling.partition import partition
 from trailforge.generators.document_bundles.bundling.recipe import hdbscan_groups, recipe_groups
 from trailforge.generators.document_bundles.bundling.units import Documents
-from trailforge.schemas import InvalidInput
+from trailforge.schemas import InvalidInput, install_hint
 
 _MODULES: dict[Method, tuple[str, ...]] = {
     "recipe": ("sklearn.cluster", "sklearn.decomposition"),
@@ -162,7 +162,7 @@ def check_packages() -> None:
         "umap": "umap-learn",
     }
     if missing := [package for module, package in needed.items() if importlib.util.find_spec(module) is None]:
-        raise InvalidInput(f"bundling needs {', '.join(missing)}; run `make install`")
+        raise InvalidInput(f"bundling needs {', '.join(missing)}; {install_hint('bundles')}")
 
 
 def _method(config: BundleConfig) -> Method:

@@ -383,5 +383,5 @@ def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Named as they are installed."""
     check_packages()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in {"umap", "sklearn"} else object())
-    with pytest.raises(InvalidInput, match="scikit-learn, umap-learn; run `make install`"):
+    with pytest.raises(InvalidInput, match=r"scikit-learn, umap-learn; pip install 'trailforge\[bundles\]'"):
         check_packages()

@@ -145,5 +145,5 @@ def test_relations_have_scores_and_margins(store: KgStore) -> None:
 
 def test_a_missing_package_comes_with_its_mend(store: KgStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rapidfuzz", None)
-    with pytest.raises(RetrievalError, match="needs rapidfuzz: run `make install`"):
+    with pytest.raises(RetrievalError, match=r"needs rapidfuzz: pip install 'trailforge\[kg\]'"):
         match_entity(store, "Paris")

@@ -1,0 +1,87 @@
+"""`import trailforge`: its names, what they load, and the examples of docs/python.md."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import trailforge
+from tests.test_architecture import ROOT, loaded_by
+from trailforge.schemas import InvalidInput, Question, write_parquet
+
+GUIDE = ROOT / "docs" / "python.md"
+FACE = ROOT / "trailforge" / "__init__.py"
+
+
+def test_every_public_name_is_there() -> None:
+    assert len(trailforge.__all__) == len(set(trailforge.__all__)) <= 75
+    for name in trailforge.__all__:
+        assert getattr(trailforge, name) is not None
+    assert set(trailforge.__all__) <= set(dir(trailforge))
+    with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
+        _ = trailforge.no_such_name  # type: ignore[attr-defined]
+
+
+def test_type_checkers_see_the_names_where_they_are_loaded_from() -> None:
+    """The imports under TYPE_CHECKING say what `__getattr__` does."""
+    block = next(node for node in ast.parse(FACE.read_text()).body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    seen = {alias.name: node.module for node in imports for alias in node.names if node.module != "trailforge"}
+    assert seen == {name: f"trailforge.{home}" for name, home in trailforge._HOME_OF.items()}
+    rooms = {alias.name for node in imports for alias in node.names if node.module == "trailforge"}
+    assert set(trailforge.__all__) == {*seen, "__version__", *(rooms & set(trailforge.__all__))}
+    assert rooms == trailforge._ROOMS
+
+
+def test_importing_it_loads_nothing_of_ours_and_a_name_only_its_room() -> None:
+    heavy = {"numpy", "pyarrow", "yaml", "typer", "aiohttp"}
+    assert not loaded_by("import trailforge; trailforge.__all__; dir(trailforge)") & heavy
+    loaded = loaded_by("from trailforge import exact_match, rewards, InvalidInput; exact_match('a', ['a'])")
+    assert "trailforge" in loaded and not loaded & heavy
+
+
+def test_the_guide_names_all_of_them() -> None:
+    table = GUIDE.read_text().partition("## Names")[2].partition("## Extras")[0]
+    named = set(re.findall(r"`(\w+)`", table))
+    assert named - set(trailforge.__all__) <= {"from", "trailforge"}
+    assert set(trailforge.__all__) - named == {"__version__"}
+
+
+def test_the_examples_of_the_guide_run_and_print_what_they_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)\n```", GUIDE.read_text(), re.DOTALL)
+    assert len(blocks) == 4
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, str(GUIDE), "exec"), names)
+        assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
+
+
+def test_the_examples_need_the_core_alone() -> None:
+    code = "\n".join(re.findall(r"```python\n(.*?)\n```", GUIDE.read_text(), re.DOTALL))
+    script = f"import os, tempfile; os.chdir(tempfile.mkdtemp())\nexec({code!r}, {{}})"
+    heavy = {"torch", "prefect", "apache_beam", "fastapi", "openai", "matplotlib", "faiss", "transformers"}
+    assert not loaded_by(script) & heavy
+
+
+def test_rows_of_a_finished_run_are_those_that_its_manifest_names(tmp_path: Path) -> None:
+    table = tmp_path / "run" / "inputs"
+    table.mkdir(parents=True)
+    for name in ("a", "b"):
+        write_parquet(table / f"{name}.parquet", Question, [Question(id=name, question="?", answer="!")])
+
+    def ids(source: Path) -> list[str]:
+        return [row.id for row in trailforge.read_rows(source, Question)]
+
+    assert ids(table) == ["a", "b"] and ids(table / "b.parquet") == ["b"]
+    files = [{"path": "inputs/b.parquet"}, {"path": "sft/c.parquet"}]
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps({"files": files}))
+    assert ids(table) == ["b"]
+    with pytest.raises(InvalidInput, match="no such file or folder"):
+        ids(tmp_path / "nowhere")
