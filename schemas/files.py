@@ -24,6 +24,12 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def user_cache(name: str) -> Path:
+    """A folder of ours in the user's cache; it need not be there yet."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "trailforge" / name
+
+
 LONGEST_ROW = 1 << 24
 """Bytes of a line, a list's element, a record or an entry, unpacked. Longer than any book; a gzip file of two megabytes
 may unpack to a line of two gigabytes."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from trailforge.pipelines.engine.files import new_folder
 from trailforge.schemas import InvalidInput
 from trailforge.training.exports import openrlhf, sharegpt, slime, trl, verl
 from trailforge.training.exports.common import Export, Progress
 from trailforge.training.exports.recipes import preset_for
-from trailforge.training.folders import new_folder
 from trailforge.training.sets.files import open_set
 
 TRAINERS: Mapping[str, Callable[[Export], str]] = MappingProxyType(

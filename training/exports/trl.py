@@ -23,7 +23,7 @@ from trailforge.training.exports.common import (
     schema,
     truth_json,
 )
-from trailforge.training.launch import ACCELERATE, LaunchConfig, accelerate_config
+from trailforge.training.launching.launch import ACCELERATE, LaunchConfig, accelerate_config
 from trailforge.training.masks import END
 
 _TURNS = pa.list_(pa.struct([("role", STR), ("content", STR), ("train", BOOL)]))

@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from trailforge.pipelines.engine.files import new_folder
 from trailforge.schemas import CountMismatch, FileEntry, InvalidInput, RlRow, SftRow, StageCount, Verdict, to_dict
-from trailforge.training.folders import new_folder
 from trailforge.training.sets.benchmarks import Benchmarks, read_benchmarks
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, SplitCount
