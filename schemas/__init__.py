@@ -121,19 +121,21 @@ from trailforge.schemas.trajectory import (
     TrajectoryKind,
     TrajectoryReward,
 )
+from trailforge.schemas.versions import is_read, stored_name, version_of
 
 if TYPE_CHECKING:
     from trailforge.schemas.arrow import (
         arrow_schema,
         check_row_count,
         from_dict,
+        from_stored,
         from_table,
         iter_parquet,
+        read_columns,
         read_parquet,
         read_rows,
         to_dict,
         to_table,
-        version_of,
         write_parquet,
     )
 
@@ -254,12 +256,16 @@ __all__ = [
     "check_row_count",
     "estimate_tokens",
     "from_dict",
+    "from_stored",
     "from_table",
+    "is_read",
     "iter_parquet",
     "parse_json",
+    "read_columns",
     "read_parquet",
     "read_rows",
     "source_field",
+    "stored_name",
     "sync",
     "to_dict",
     "to_table",

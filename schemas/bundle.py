@@ -16,6 +16,7 @@ BundleQuestionType = Literal["factual", "causal", "single_choice", "multiple_cho
 class SourceDocument:
     """A document as a source gave it, normalised. The table `documents`."""
 
+    STORED_AS: ClassVar[str] = "SourceDocument"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     id: str
@@ -50,6 +51,7 @@ class SourceDocument:
 class DocumentEmbedding:
     """A document's vector, of length 1. The table `embeddings`."""
 
+    STORED_AS: ClassVar[str] = "DocumentEmbedding"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     document_id: str
@@ -60,6 +62,7 @@ class DocumentEmbedding:
 class Bundle:
     """Two to four documents that belong together, from at least two sources."""
 
+    STORED_AS: ClassVar[str] = "Bundle"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     uid: str
@@ -77,6 +80,7 @@ class Bundle:
 class BundleInput:
     """A bundle with its documents: what questions are made of."""
 
+    STORED_AS: ClassVar[str] = "BundleInput"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     id: str
@@ -128,6 +132,7 @@ class FilterScore:
 class BundleQuestion:
     """A multi-hop question over a bundle, with its gold search plan."""
 
+    STORED_AS: ClassVar[str] = "BundleQuestion"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     uid: str
@@ -158,6 +163,7 @@ class BundleQuestion:
 class Document:
     """A text that can be retrieved."""
 
+    STORED_AS: ClassVar[str] = "Document"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     id: str
@@ -176,6 +182,7 @@ class Document:
 class Passage:
     """A document as one search returned it."""
 
+    STORED_AS: ClassVar[str] = "Passage"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     id: str

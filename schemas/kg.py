@@ -18,6 +18,7 @@ same words in another order, or it is only similar."""
 class KgEntity:
     """A node of the graph."""
 
+    STORED_AS: ClassVar[str] = "KgEntity"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     id: str
@@ -33,6 +34,7 @@ class KgEntity:
 class KgTriple:
     """An edge, readable: ids with their labels."""
 
+    STORED_AS: ClassVar[str] = "KgTriple"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     head: str
@@ -52,6 +54,7 @@ class KgTriple:
 class EntityMatch:
     """An entity that a mention may mean."""
 
+    STORED_AS: ClassVar[str] = "EntityMatch"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     entity_id: str
@@ -73,6 +76,7 @@ class EntityMatch:
 class RelationMatch:
     """A relation that a phrase may mean."""
 
+    STORED_AS: ClassVar[str] = "RelationMatch"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     relation_id: str
@@ -89,6 +93,7 @@ class RelationMatch:
 class KgStats:
     """What a store holds."""
 
+    STORED_AS: ClassVar[str] = "KgStats"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     entities: int
@@ -162,6 +167,7 @@ class KgFact:
 class FactChain:
     """Facts that lead from one or two starts to an answer, and to nothing else in the graph."""
 
+    STORED_AS: ClassVar[str] = "FactChain"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     id: str
@@ -194,6 +200,7 @@ class FactChain:
 class KgQuestion:
     """A question over a knowledge graph, with the facts that it asks for. The table `kg_questions`."""
 
+    STORED_AS: ClassVar[str] = "KgQuestion"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     uid: str

@@ -23,6 +23,7 @@ class Hop:
 class Question:
     """A question with its gold answer and, where the data set gives them, decomposition and paragraphs."""
 
+    STORED_AS: ClassVar[str] = "Question"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     id: str

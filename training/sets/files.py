@@ -49,6 +49,7 @@ class SplitCount:
 class SetManifest:
     """A finished training set."""
 
+    STORED_AS: ClassVar[str] = "SetManifest"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     inputs: tuple[SetInput, ...]

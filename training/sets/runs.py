@@ -20,8 +20,10 @@ from trailforge.schemas import (
     Question,
     SftRow,
     SourceDocument,
-    from_dict,
+    from_stored,
+    is_read,
     iter_parquet,
+    stored_name,
     version_of,
 )
 
@@ -138,15 +140,7 @@ def _revived(path: Path, content: bytes, record: type[Record]) -> Record:
         value: Any = json.loads(content)
     except ValueError as error:
         raise InvalidInput(f"not valid JSON ({error})", file=path) from error
-    found = value.get("schema_version") if isinstance(value, dict) else None
-    if found not in (version_of(record), *getattr(record, "ALSO_READ", ())):
-        raise InvalidInput(
-            f"{record.__name__} of schema version {found}; this trailforge reads {version_of(record)}", file=path
-        )
-    try:
-        return from_dict(record, value)
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=path, field=error.field) from error
+    return from_stored(record, value, source=path)
 
 
 def _check_versions(run: FinishedRun) -> None:
@@ -154,9 +148,9 @@ def _check_versions(run: FinishedRun) -> None:
     stated = {version.table: version for version in run.manifest.schema_versions}
     for table, record in TABLES[run.dataset].items():
         found = stated.get(table)
-        if found is not None and (found.record, found.version) != (record.__name__, version_of(record)):
+        if found is not None and not is_read(record, found.record, found.version):
             raise InvalidInput(
-                f"table {table} holds {found.record} {found.version}; this trailforge reads {record.__name__} "
+                f"table {table} holds {found.record} {found.version}; this trailforge reads {stored_name(record)} "
                 f"{version_of(record)}: make the run again with it",
                 file=run.folder / MANIFEST,
                 field="schema_versions",
