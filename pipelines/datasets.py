@@ -7,7 +7,6 @@ from pathlib import Path
 
 from trailforge.curation.rows import STAGE as CURATE
 from trailforge.curation.rows import TABLE as CURATED
-
 from trailforge.generators.document_bundles.checks import BundleRowChecks
 from trailforge.generators.document_bundles.work import BUNDLES
 from trailforge.generators.kg_questions.checks import KgQuestionRowChecks
@@ -42,6 +41,11 @@ def dataset_of(settings: Settings) -> Dataset:
 def all_tables() -> frozenset[str]:
     """Names of the tables of all data sets."""
     return frozenset({INPUTS, CURATED}.union(*(dataset.tables for dataset, _ in _ALL.values())))
+
+
+def all_lists() -> frozenset[str]:
+    """Names of the files in which some data sets list rows beside their tables."""
+    return frozenset().union(*(dataset.lists for dataset, _ in _ALL.values()))
 
 
 def is_curated(settings: Settings) -> bool:

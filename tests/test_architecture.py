@@ -73,7 +73,6 @@ TO_TURN: dict[str, frozenset[str]] = {
     "pipelines/cards/licences.py": frozenset({"small_model"}),
     "pipelines/datasets.py": frozenset({"curation", "generators"}),
     "pipelines/runs/doctor.py": frozenset({"small_model"}),
-    "pipelines/runs/pushing.py": frozenset({"generators"}),
     "pipelines/runs/row_checks.py": frozenset({"curation"}),
     "training/weights.py": frozenset({"small_model"}),
     "generators/document_bundles/stages/cleaning.py": frozenset({"apache_beam"}),
