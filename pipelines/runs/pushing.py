@@ -124,7 +124,7 @@ def megabytes(files: Sequence[LocalFile]) -> str:
 
 
 def _api() -> HfApi:
-    """A client with the token of the environment. Raises `InvalidInput` without one, or when the Hub is switched off."""
+    """A client with the token of the environment. Raises `InvalidInput` without one, or with the Hub switched off."""
     from huggingface_hub import HfApi, constants
     from huggingface_hub.utils import disable_progress_bars
 
@@ -199,13 +199,9 @@ def _of_earlier_run(left: Iterable[str], there: Mapping[str, RepoFile]) -> list[
     """Files that were pushed with an earlier run and would be in the way: all others are none of our business."""
     if not {MANIFEST, SETTINGS} <= there.keys():
         return []
-    patterns = (
-        *(f"{table}/part-*.parquet" for table in all_tables()),
-        "plots/*.png",
-        f"{RECEIPTS}/*.json",
-        *all_lists(),
-    )
-    return sorted(name for name in left if any(map(PurePosixPath("/", name).match, (f"/{each}" for each in patterns))))
+    rows = (f"{table}/part-*.parquet" for table in all_tables())
+    patterns = [f"/{each}" for each in (*rows, "plots/*.png", f"{RECEIPTS}/*.json", *all_lists())]
+    return sorted(name for name in left if any(map(PurePosixPath("/", name).match, patterns)))
 
 
 def _check_arrived(files: Sequence[LocalFile], there: Mapping[str, RepoFile], repo: str) -> None:
