@@ -11,7 +11,6 @@ from trailforge.schemas.bundle import (
     BundleInput,
     BundleQuestion,
     BundleQuestionType,
-    Document,
     DocumentEmbedding,
     FilterScore,
     Passage,
@@ -95,7 +94,7 @@ from trailforge.schemas.provenance import (
     StageCount,
     Verdict,
 )
-from trailforge.schemas.question import Hop, Question
+from trailforge.schemas.question import AskedQuestion, Document, Hop, Question
 from trailforge.schemas.rollout import (
     DroppedSplits,
     Node,
@@ -153,6 +152,7 @@ __all__ = [
     "PATTERNS_LOG",
     "AnswerKind",
     "AppliedFix",
+    "AskedQuestion",
     "BudgetExceeded",
     "Bundle",
     "BundleHop",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from trailforge.schemas.provenance import Provenance
+from trailforge.schemas.question import AskedQuestion, Document
 
 SourceKind = Literal["news", "academic", "general"]
 """Which tool finds such documents: a search plan names News, Academic or General."""
@@ -158,24 +159,21 @@ class BundleQuestion:
     preset: str
     provenance: Provenance
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """A text that can be retrieved."""
-
-    STORED_AS: ClassVar[str] = "Document"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
-
-    id: str
-    """Unique within its scope: a question's paragraphs, or a corpus."""
-    title: str
-    text: str
-    source: str = ""
-    """Where it comes from (`musique`, `arxiv`, a feed's name); empty when unknown."""
-    published: str | None = None
-    """ISO 8601 date; None when unknown."""
-    language: str | None = None
-    """ISO 639-1 code; None when unknown."""
+    def asked(self) -> AskedQuestion:
+        """As training asks it: options as letters. Its hops are quotations, not questions."""
+        options = (f"{chr(ord('A') + number)}. {option}" for number, option in enumerate(self.options))
+        return AskedQuestion(
+            id=self.uid,
+            text="\n".join([self.question, *options]),
+            golds=(", ".join(sorted(self.correct_options)) if self.options else self.answer,),
+            options=self.options,
+            correct_options=self.correct_options,
+            num_hops=len(self.hops),
+            support_ids=tuple(dict.fromkeys(hop.document_id for hop in self.hops)),
+            plan=self.dag_text,
+            curriculum=(self.curriculum_stage, self.complexity),
+            source_id=self.provenance.source_id,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

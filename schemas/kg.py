@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from trailforge.schemas.bundle import FilterScore
 from trailforge.schemas.provenance import Provenance
-from trailforge.schemas.question import Hop, Question
+from trailforge.schemas.question import AskedQuestion, Hop, Question
 
 MatchKind = Literal["label", "alias", "word_order", "fuzzy"]
 """How a name agrees with a mention, case, accents and punctuation aside: it is the label, it is an alias, it has the
@@ -241,3 +241,7 @@ class KgQuestion:
             decomposition=self.decomposition,
             dataset="kg_questions",
         )
+
+    def asked(self) -> AskedQuestion:
+        """As training asks it."""
+        return replace(self.as_question.asked(), source_id=self.provenance.source_id)
