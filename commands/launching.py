@@ -42,8 +42,8 @@ def launched(
         if launch is not None or print_files:
             raise InvalidInput("--launch and --print want a --launcher", field="launcher")
         return False
-    from trailforge.training.launch import render
-    from trailforge.training.submit import launch_folder, submit
+    from trailforge.training.launching.launch import render
+    from trailforge.training.launching.submit import launch_folder, submit
 
     config = _config(launch)
     command = command_line(context)
@@ -86,7 +86,7 @@ def _config(path: Path | None) -> Any:
     import yaml
 
     from trailforge.schemas import from_dict
-    from trailforge.training.launch import LaunchConfig
+    from trailforge.training.launching.launch import LaunchConfig
 
     if path is None:
         return LaunchConfig()

@@ -33,24 +33,24 @@ def push(
 
     if dry_run:
         files = pushing.checked_files(folder, repo)
-        for line in _listed(files):
+        for line in _describe(files):
             print(line)
         print(f"{len(files)} files, {pushing.megabytes(files)}, verified; nothing was sent to {repo}")
         return
-    made = pushing.push(folder, repo, private=private, revision=revision, told=lambda line: print(line, flush=True))
+    made = pushing.push(folder, repo, private=private, revision=revision, tell=lambda line: print(line, flush=True))
     if not made.sent and not made.removed:
         print(f"{repo} has all of it already: nothing was sent. {made.url}")
     else:
         print(f"{made.sent} files sent, {made.removed} removed: {made.url}")
 
 
-def _listed(files: list[LocalFile]) -> list[str]:
+def _describe(files: list[LocalFile]) -> list[str]:
     """A line for each folder, and for each file that is in none."""
     groups: dict[str, list[LocalFile]] = defaultdict(list)
     for file in files:
         table, slash, _ = file.name.partition("/")
         groups[table + slash].append(file)
-    return [f"{name:<24} {len(each):>5} {sum(f.bytes for f in each):>14,} bytes" for name, each in groups.items()]
+    return [f"{name:<24} {len(each):>5} {sum(f.size for f in each):>14,} bytes" for name, each in groups.items()]
 
 
 def register(root: typer.Typer) -> None:

@@ -99,7 +99,7 @@ def sft(
     """Train on conversations; the loss is taken on the agent's turns alone."""
     if launched(context, launcher, launch, print_files, out):
         return
-    from trailforge.training.sft import train_sft
+    from trailforge.training.trl.sft import train_sft
 
     recipe = _recipe(preset, logging, seed)
     print(train_sft(training_set, recipe, out, base_model=base_model, resume=resume, max_steps=max_steps))
@@ -144,7 +144,7 @@ def rl(
     """Train on the questions in the preset's protocol: the agent searches, and is paid for its episodes."""
     if launched(context, launcher, launch, print_files, out):
         return
-    from trailforge.training.rl import VllmOptions, train_rl
+    from trailforge.training.trl.rl import VllmOptions, train_rl
 
     recipe = _searching(_recipe(preset, logging, seed, rollouts), retrieval, encoder, query_prefix, passage_prefix)
     model = train_rl(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from trailforge.schemas import InvalidInput, OutputError, from_dict, parse_json, sync, to_dict, version_of
+from trailforge.schemas import InvalidInput, OutputError, from_stored, parse_json, sync, to_dict, version_of
 
 T = TypeVar("T")
 _TAIL = 1 << 20
@@ -94,17 +94,10 @@ def _is_whole(tail: bytes) -> bool:
 def _parsed(line: bytes, path: Path, number: int, record: type[T], checked: Callable[[T], T]) -> T:
     try:
         content = parse_json(line)
-        found = content.get("schema_version") if isinstance(content, dict) else None
-        ours = version_of(record)
-        if found is not None and found != ours:
-            raise InvalidInput(f"{_name(record)} of schema version {found}; this trailforge reads {ours}")
-        return checked(from_dict(record, content))
+        if isinstance(content, dict):
+            content.setdefault("schema_version", version_of(record))
+        return checked(from_stored(record, content, source=path))
     except InvalidInput as error:
         raise InvalidInput(error.problem, file=path, row=number, field=error.field) from error
     except ValueError as error:
         raise InvalidInput(f"not valid JSON ({error})", file=path, row=number) from error
-
-
-def _name(record: type) -> str:
-    """`PatternDecision` -> `pattern decision`."""
-    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in record.__name__).strip()

@@ -15,11 +15,11 @@ from prefect.artifacts import create_markdown_artifact
 
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import CountMismatch, InvalidInput, from_dict, to_dict
-from trailforge.training.launch import LaunchConfig, Launcher
+from trailforge.training.launching.launch import LaunchConfig, Launcher
+from trailforge.training.launching.submit import record, submit
 from trailforge.training.sets import ViewConfig, make_training_set
 from trailforge.training.sets.files import open_set
 from trailforge.training.sets.runs import open_runs
-from trailforge.training.submit import record, submit
 
 
 @flow(name="train")

@@ -11,7 +11,6 @@ from trailforge.schemas.bundle import (
     BundleInput,
     BundleQuestion,
     BundleQuestionType,
-    Document,
     DocumentEmbedding,
     FilterScore,
     Passage,
@@ -97,7 +96,7 @@ from trailforge.schemas.provenance import (
     StageCount,
     Verdict,
 )
-from trailforge.schemas.question import Hop, Question
+from trailforge.schemas.question import AskedQuestion, Document, Hop, Question
 from trailforge.schemas.rollout import (
     DroppedSplits,
     Node,
@@ -123,19 +122,21 @@ from trailforge.schemas.trajectory import (
     TrajectoryKind,
     TrajectoryReward,
 )
+from trailforge.schemas.versions import is_read, stored_name, version_of
 
 if TYPE_CHECKING:
     from trailforge.schemas.arrow import (
         arrow_schema,
         check_row_count,
         from_dict,
+        from_stored,
         from_table,
         iter_parquet,
+        read_columns,
         read_parquet,
         read_rows,
         to_dict,
         to_table,
-        version_of,
         write_parquet,
     )
 
@@ -153,6 +154,7 @@ __all__ = [
     "PATTERNS_LOG",
     "AnswerKind",
     "AppliedFix",
+    "AskedQuestion",
     "BudgetExceeded",
     "Bundle",
     "BundleHop",
@@ -256,14 +258,18 @@ __all__ = [
     "check_row_count",
     "estimate_tokens",
     "from_dict",
+    "from_stored",
     "from_table",
     "install_hint",
+    "is_read",
     "iter_parquet",
     "missing_package",
     "parse_json",
+    "read_columns",
     "read_parquet",
     "read_rows",
     "source_field",
+    "stored_name",
     "sync",
     "to_dict",
     "to_table",

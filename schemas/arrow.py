@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trailforge.schemas.errors import CountMismatch, InvalidInput
+from trailforge.schemas.versions import Migration, migration_of, stored_name, version_of
 
 Record = TypeVar("Record")
 
@@ -29,15 +30,10 @@ _SCALARS: dict[type, pa.DataType] = {
 _ROWS_PER_GROUP = 500
 
 
-def version_of(record: type) -> str:
-    """The record's schema version, `major.minor`."""
-    return record.SCHEMA_VERSION  # type: ignore[attr-defined]
-
-
 @cache
 def arrow_schema(record: type) -> pa.Schema:
     """The Arrow schema of a record class, with its name and version as metadata."""
-    metadata = {"trailforge.record": record.__name__, "trailforge.version": version_of(record)}
+    metadata = {"trailforge.record": stored_name(record), "trailforge.version": version_of(record)}
     return pa.schema(list(_fields(record)), metadata=metadata)
 
 
@@ -56,32 +52,31 @@ def to_table(record: type[Record], rows: Sequence[Record]) -> pa.Table:
 
 
 def from_table(record: type[Record], table: pa.Table, *, source: object = "table") -> list[Record]:
-    """Arrow rows as records. Raises `InvalidInput` when the table is of another record, shape or version."""
-    check_schema(record, table.schema, source=source)
-    return [from_dict(record, row) for row in table.to_pylist()]
+    """Arrow rows as records, those of the version before migrated.
+
+    Raises `InvalidInput` when the table is of another record, shape or version.
+    """
+    return _records(record, table, check_schema(record, table.schema, source=source), source)
 
 
-def check_schema(record: type, schema: pa.Schema, *, source: object) -> None:
-    """Refuse a table that is not exactly this record in exactly this version, and say why."""
+def check_schema(record: type, schema: pa.Schema, *, source: object) -> Migration | None:
+    """Refuse a table that does not hold this record in a version that is read, exactly as that version has it.
+
+    Returns how its rows become rows of now; None when they are.
+    """
     metadata = schema.metadata or {}
     name = metadata.get(b"trailforge.record", b"").decode()
-    version = metadata.get(b"trailforge.version", b"").decode()
     if not name:
         raise InvalidInput("not a trailforge table (no record name in its metadata)", file=source)
-    if name != record.__name__:
-        raise InvalidInput(f"holds {name} rows, expected {record.__name__}", file=source)
-    ours = version_of(record)
-    if version != ours:
-        newer = _as_numbers(version) > _as_numbers(ours)
-        mend = "upgrade trailforge" if newer else "make it again with this trailforge"
-        raise InvalidInput(
-            f"{name} rows of schema version {version}; this trailforge reads {ours}: {mend}",
-            file=source,
-        )
+    if name != stored_name(record):
+        raise InvalidInput(f"holds {name} rows, expected {stored_name(record)}", file=source)
+    version = metadata.get(b"trailforge.version", b"").decode()
+    migrate = migration_of(record, version, source=source)
     expected = arrow_schema(record)
-    if not schema.equals(expected, check_metadata=False):
+    if migrate is None and not schema.equals(expected, check_metadata=False):
         odd = sorted(set(schema.names) ^ set(expected.names)) or ["types"]
-        raise InvalidInput(f"columns differ from {name} {ours} in: {', '.join(odd)}", file=source, field=odd[0])
+        raise InvalidInput(f"columns differ from {name} {version} in: {', '.join(odd)}", file=source, field=odd[0])
+    return migrate
 
 
 def write_parquet(path: Path, record: type[Record], rows: Sequence[Record]) -> None:
@@ -104,13 +99,43 @@ def iter_parquet(path: Path, record: type[Record]) -> Iterable[list[Record]]:
     """Read a file a row group at a time. Raises `InvalidInput` for one that is not of this record, or damaged."""
     try:
         with pq.ParquetFile(path) as file:
-            check_schema(record, file.schema_arrow, source=path)
+            migrate = check_schema(record, file.schema_arrow, source=path)
             for group in range(file.num_row_groups):
-                yield [from_dict(record, row) for row in file.read_row_group(group).to_pylist()]
+                yield _records(record, file.read_row_group(group), migrate, path)
     except FileNotFoundError as error:
         raise InvalidInput("no such file", file=path) from error
     except (pa.ArrowException, OSError, ValueError) as error:  # damage shows when a file is opened, or pages later
         raise InvalidInput(f"not a readable Parquet file ({error})", file=path) from error
+
+
+def read_columns(path: Path, record: type, columns: Sequence[str]) -> pa.Table:
+    """Some columns of a file, those of the version before by way of its rows. Raises as `iter_parquet`."""
+    with pq.ParquetFile(path) as file:
+        if check_schema(record, file.schema_arrow, source=path) is None:
+            return file.read(columns=list(columns))
+    return to_table(record, read_parquet(path, record)).select(list(columns))
+
+
+def from_stored(record: type[Record], content: Any, *, source: object) -> Record:
+    """A JSON object with its `schema_version` as a record, that of the version before migrated.
+
+    Raises `InvalidInput` for a version that is not read, and as `from_dict`.
+    """
+    if not isinstance(content, dict):
+        raise InvalidInput(f"expected an object, got {type(content).__name__}", file=source)
+    migrate = migration_of(record, str(content.get("schema_version") or ""), source=source)
+    try:
+        return from_dict(record, migrate(content) if migrate else content)
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, file=source, field=error.field) from error
+
+
+def _records(record: type[Record], table: pa.Table, migrate: Migration | None, source: object) -> list[Record]:
+    rows = table.to_pylist()
+    try:
+        return [from_dict(record, row) for row in (map(migrate, rows) if migrate else rows)]
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, file=source, field=error.field) from error
 
 
 def to_dict(value: Any) -> Any:
@@ -218,10 +243,6 @@ def _raise_bad_row(record: type, values: list[dict[str, Any]], error: Exception)
                 pa.array([value[field.name]], type=field.type)
             except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError):
                 raise InvalidInput(f"{record.__name__}: {error}", row=number, field=field.name) from error
-
-
-def _as_numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal() and len(part) < 10)
 
 
 def read_rows(paths: Iterable[Path], record: type[Record]) -> Iterable[Record]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from trailforge.schemas.provenance import Provenance
+from trailforge.schemas.question import AskedQuestion, Document
 
 SourceKind = Literal["news", "academic", "general"]
 """Which tool finds such documents: a search plan names News, Academic or General."""
@@ -16,6 +17,7 @@ BundleQuestionType = Literal["factual", "causal", "single_choice", "multiple_cho
 class SourceDocument:
     """A document as a source gave it, normalised. The table `documents`."""
 
+    STORED_AS: ClassVar[str] = "SourceDocument"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     id: str
@@ -50,6 +52,7 @@ class SourceDocument:
 class DocumentEmbedding:
     """A document's vector, of length 1. The table `embeddings`."""
 
+    STORED_AS: ClassVar[str] = "DocumentEmbedding"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     document_id: str
@@ -60,6 +63,7 @@ class DocumentEmbedding:
 class Bundle:
     """Two to four documents that belong together, from at least two sources."""
 
+    STORED_AS: ClassVar[str] = "Bundle"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     uid: str
@@ -77,6 +81,7 @@ class Bundle:
 class BundleInput:
     """A bundle with its documents: what questions are made of."""
 
+    STORED_AS: ClassVar[str] = "BundleInput"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     id: str
@@ -128,6 +133,7 @@ class FilterScore:
 class BundleQuestion:
     """A multi-hop question over a bundle, with its gold search plan."""
 
+    STORED_AS: ClassVar[str] = "BundleQuestion"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     uid: str
@@ -153,29 +159,28 @@ class BundleQuestion:
     preset: str
     provenance: Provenance
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """A text that can be retrieved."""
-
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
-
-    id: str
-    """Unique within its scope: a question's paragraphs, or a corpus."""
-    title: str
-    text: str
-    source: str = ""
-    """Where it comes from (`musique`, `arxiv`, a feed's name); empty when unknown."""
-    published: str | None = None
-    """ISO 8601 date; None when unknown."""
-    language: str | None = None
-    """ISO 639-1 code; None when unknown."""
+    def asked(self) -> AskedQuestion:
+        """As training asks it: options as letters. Its hops are quotations, not questions."""
+        options = (f"{chr(ord('A') + number)}. {option}" for number, option in enumerate(self.options))
+        return AskedQuestion(
+            id=self.uid,
+            text="\n".join([self.question, *options]),
+            golds=(", ".join(sorted(self.correct_options)) if self.options else self.answer,),
+            options=self.options,
+            correct_options=self.correct_options,
+            num_hops=len(self.hops),
+            support_ids=tuple(dict.fromkeys(hop.document_id for hop in self.hops)),
+            plan=self.dag_text,
+            curriculum=(self.curriculum_stage, self.complexity),
+            source_id=self.provenance.source_id,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
     """A document as one search returned it."""
 
+    STORED_AS: ClassVar[str] = "Passage"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     id: str

@@ -53,6 +53,7 @@ def source_field(table: str) -> str:
 class Decision:
     """One word of one person on one row: a line of `curation/decisions.jsonl` beside the run's tables."""
 
+    STORED_AS: ClassVar[str] = "Decision"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     run_id: str
@@ -79,6 +80,7 @@ class Decision:
 class PatternDecision:
     """One word of one person on a kind of source that nothing is to be made of: a line of `curation/patterns.jsonl`."""
 
+    STORED_AS: ClassVar[str] = "PatternDecision"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     run_id: str
@@ -154,6 +156,7 @@ class CuratedRow:
     With these rows the tables of the run can be had back as they were, which is how the data set is verified.
     """
 
+    STORED_AS: ClassVar[str] = "CuratedRow"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     table: str

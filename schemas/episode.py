@@ -40,6 +40,7 @@ class RSearchReward:
 class SearchEpisode:
     """One answer to a bundle's question in the R-Search protocol. The table `episodes`."""
 
+    STORED_AS: ClassVar[str] = "SearchEpisode"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     uid: str

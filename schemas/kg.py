@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from trailforge.schemas.bundle import FilterScore
 from trailforge.schemas.provenance import Provenance
-from trailforge.schemas.question import Hop, Question
+from trailforge.schemas.question import AskedQuestion, Hop, Question
 
 MatchKind = Literal["label", "alias", "word_order", "fuzzy"]
 """How a name agrees with a mention, case, accents and punctuation aside: it is the label, it is an alias, it has the
@@ -18,6 +18,7 @@ same words in another order, or it is only similar."""
 class KgEntity:
     """A node of the graph."""
 
+    STORED_AS: ClassVar[str] = "KgEntity"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     id: str
@@ -33,6 +34,7 @@ class KgEntity:
 class KgTriple:
     """An edge, readable: ids with their labels."""
 
+    STORED_AS: ClassVar[str] = "KgTriple"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     head: str
@@ -52,6 +54,7 @@ class KgTriple:
 class EntityMatch:
     """An entity that a mention may mean."""
 
+    STORED_AS: ClassVar[str] = "EntityMatch"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     entity_id: str
@@ -73,6 +76,7 @@ class EntityMatch:
 class RelationMatch:
     """A relation that a phrase may mean."""
 
+    STORED_AS: ClassVar[str] = "RelationMatch"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     relation_id: str
@@ -89,6 +93,7 @@ class RelationMatch:
 class KgStats:
     """What a store holds."""
 
+    STORED_AS: ClassVar[str] = "KgStats"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     entities: int
@@ -162,6 +167,7 @@ class KgFact:
 class FactChain:
     """Facts that lead from one or two starts to an answer, and to nothing else in the graph."""
 
+    STORED_AS: ClassVar[str] = "FactChain"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     id: str
@@ -194,6 +200,7 @@ class FactChain:
 class KgQuestion:
     """A question over a knowledge graph, with the facts that it asks for. The table `kg_questions`."""
 
+    STORED_AS: ClassVar[str] = "KgQuestion"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     uid: str
@@ -234,3 +241,7 @@ class KgQuestion:
             decomposition=self.decomposition,
             dataset="kg_questions",
         )
+
+    def asked(self) -> AskedQuestion:
+        """As training asks it."""
+        return replace(self.as_question.asked(), source_id=self.provenance.source_id)

@@ -117,6 +117,7 @@ class KgReward:
 class KgTrajectory:
     """An episode of the protocol `kg_search`: one row of `kg_trajectories/`."""
 
+    STORED_AS: ClassVar[str] = "KgTrajectory"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     uid: str
@@ -163,6 +164,7 @@ class KgTrajectory:
 class ContrastivePair:
     """A good and a bad episode of one question, for preference training: one row of `pairs/`."""
 
+    STORED_AS: ClassVar[str] = "ContrastivePair"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     uid: str

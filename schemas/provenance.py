@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from trailforge.schemas.versions import Earlier, migration
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """Enough to make the row again."""
 
+    STORED_AS: ClassVar[str] = "Provenance"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     run_id: str
@@ -70,9 +73,9 @@ class SchemaVersion:
 class Manifest:
     """A finished run, written last: `manifest.json`. A folder without one is not finished."""
 
+    STORED_AS: ClassVar[str] = "Manifest"
     SCHEMA_VERSION: ClassVar[str] = "1.2"
-    ALSO_READ: ClassVar[tuple[str, ...]] = ("1.1",)
-    """Earlier versions that are read, too."""
+    EARLIER: ClassVar[Earlier] = {"1.1": migration()}
 
     run_id: str
     dataset: str
@@ -97,7 +100,7 @@ class Manifest:
     cost_per_accepted_row: float | None
     trailforge_version: str
     card: tuple[FileEntry, ...] = ()
-    """The dataset card and the figures in it that no receipt names; of version 1.1 not known."""
+    """The dataset card and the figures in it that no receipt names; those of version 1.1 are not known."""
     schema_version: str = SCHEMA_VERSION
 
 
@@ -105,6 +108,7 @@ class Manifest:
 class Verdict:
     """A filter's answer about one row. Filters never drop; the pipeline does, and keeps the row in `rejected/`."""
 
+    STORED_AS: ClassVar[str] = "Verdict"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     keep: bool
@@ -120,6 +124,7 @@ class Verdict:
 class RejectedRow:
     """A row that a stage did not pass on: one row of `rejected/`."""
 
+    STORED_AS: ClassVar[str] = "RejectedRow"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     uid: str

@@ -20,6 +20,7 @@ StopReason = Literal["satisfied", "budget", "exhausted"]
 class Step:
     """One sub-question asked, searched and answered: (q_j, c_j, tau_j) of MSearcher, Eq. 9."""
 
+    STORED_AS: ClassVar[str] = "Step"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     index: int
@@ -44,6 +45,7 @@ class Step:
 class Rollout:
     """One execution of a plan (MSearcher, section 3.1.3). Steps are in the order they were run."""
 
+    STORED_AS: ClassVar[str] = "Rollout"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     index: int
@@ -94,6 +96,7 @@ class DroppedSplits:
 class SearchTree:
     """The whole search of one question: one row of `trees/`."""
 
+    STORED_AS: ClassVar[str] = "SearchTree"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     question_id: str
@@ -124,6 +127,7 @@ Origin = Literal["policy", "rule", "oracle"]
 class Plan:
     """An ordered list of sub-questions (MSearcher, section 3.1.1: Q_t)."""
 
+    STORED_AS: ClassVar[str] = "Plan"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     sub_questions: tuple[str, ...]

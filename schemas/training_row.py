@@ -51,6 +51,7 @@ class RewardModel:
 class RlRow:
     """One question to learn on. The table `rl`."""
 
+    STORED_AS: ClassVar[str] = "RlRow"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     uid: str

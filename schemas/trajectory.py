@@ -57,6 +57,7 @@ class TrajectoryReward:
 class Trajectory:
     """A finished trajectory: one row of `mcts_trajectories/`."""
 
+    STORED_AS: ClassVar[str] = "Trajectory"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     uid: str
@@ -102,6 +103,7 @@ class ChatMessage:
 class SftRow:
     """One supervised example: a whole conversation, or one assistant turn with its prefix."""
 
+    STORED_AS: ClassVar[str] = "SftRow"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     uid: str

@@ -201,7 +201,7 @@ class JudgeConfig:
     model: str
     """As the server knows it. R-Search's is GPT-4.1-Mini (section 3.4)."""
     rubric: str = ""
-    """Path of a text with {{question}}, {{reference}} and {{answer}}; empty: `training/prompts/judge.txt`."""
+    """Path of a text with {{question}}, {{reference}} and {{answer}}; empty: `training/judge.txt`."""
     ledger: str = ""
     """File that remembers verdicts; empty: one in the user's cache. TRAILFORGE_LEDGER_URL goes over both."""
     max_tokens: int = 64

@@ -16,9 +16,9 @@ from trailforge.schemas import InvalidInput, RlRow, TrajectoryReward
 from trailforge.training.agents import Environment
 from trailforge.training.config import TrainPreset
 from trailforge.training.generation import Draw, Generator, TransformersGenerator
-from trailforge.training.rl import limits_of, paying
 from trailforge.training.rollouts import TokenEpisode, roll_out
 from trailforge.training.transcripts import read_transcript
+from trailforge.training.trl.rl import limits_of, paying
 from trailforge.training.weights import base_model, load_base
 
 

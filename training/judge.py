@@ -15,6 +15,7 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,7 +34,6 @@ from trailforge.inference.structured import Client
 from trailforge.schemas import GroundTruth, InvalidInput
 from trailforge.schemas.files import user_cache
 from trailforge.training.config import JudgeConfig
-from trailforge.training.prompts import load_prompt
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Judge:
             "answer": judged.answer[: self.max_answer_chars],
         }
         # In one pass: an answer that holds {{reference}} must not be filled in.
-        rubric = self.rubric or load_prompt("judge")
+        rubric = self.rubric or _packaged_rubric()
         prompt = re.sub(r"\{\{(question|reference|answer)\}\}", lambda match: texts[match[1]], rubric)
         request = Request(
             model=self.model,
@@ -96,10 +96,15 @@ class Judge:
         return float(verdict["score"])
 
 
+@cache
+def _packaged_rubric() -> str:
+    return (files("trailforge.training") / "judge.txt").read_text(encoding="utf-8").strip("\n")
+
+
 def read_rubric(config: JudgeConfig) -> str:
     """The text that a judge is asked by. Raises `InvalidInput` for a file without the three places."""
     if not config.rubric:
-        return load_prompt("judge")
+        return _packaged_rubric()
     path = Path(config.rubric)
     try:
         text = path.read_text(encoding="utf-8").strip("\n")

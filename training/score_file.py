@@ -29,6 +29,7 @@ from trailforge.schemas import (
     SftRow,
     estimate_tokens,
     iter_parquet,
+    stored_name,
 )
 from trailforge.schemas.files import json_lines
 from trailforge.training.config import JudgeConfig
@@ -245,7 +246,7 @@ def _parquet(path: Path) -> Iterator[tuple[int, _Item]]:
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise InvalidInput(f"not a readable Parquet file ({error})", file=path) from error
     if name not in _ROWS:
-        expected = ", ".join(record.__name__ for record, _ in _ROWS.values())
+        expected = ", ".join(stored_name(record) for record, _ in _ROWS.values())
         raise InvalidInput(f"holds {name or 'no trailforge'} rows, expected one of {expected}", file=path)
     record, item_of = _ROWS[name]
     rows = (row for batch in iter_parquet(path, record) for row in batch)

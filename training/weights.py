@@ -15,7 +15,7 @@ from trailforge.small_model.gguf_weights import convert
 from trailforge.small_model.server import SMOLLM2
 from trailforge.training.config import TrainerConfig
 from trailforge.training.masks import END, ready, teach
-from trailforge.training.telling import tell
+from trailforge.training.processes import log
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 PACKAGED = "smollm2"
@@ -95,7 +95,7 @@ def load_base(name: str) -> Base:
     tokenizer, model = _tokenizer(name), load_model(name)
     known, ended_with = len(tokenizer), tokenizer.eos_token_id
     if added := teach(tokenizer):
-        tell(f"{name}: its tokenizer does not know {' and '.join(added)}: added, to be learnt in the training")
+        log(f"{name}: its tokenizer does not know {' and '.join(added)}: added, to be learnt in the training")
         _give_weights(model, tokenizer, added, known, ended_with)
     _make_ready(tokenizer, name)
     return Base(name=name, tokenizer=tokenizer, model=model, added=tuple(added))

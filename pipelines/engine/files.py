@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import os
 import re
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -57,6 +58,27 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 def write_text(path: Path, text: str) -> None:
     """`write_atomically` for text."""
     write_atomically(path, lambda temporary: _write_text(temporary, text))
+
+
+@contextlib.contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder to fill, which gets its name when all is done and is removed when something goes wrong.
+
+    Raises `OutputError` when there is one of that name that holds something, or it cannot be written.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise OutputError(f"{out} is there already; give another --out")
+    temporary = out.with_name(f".{out.name}.tmp-{uuid.uuid4().hex[:8]}")
+    with output_errors(out):
+        try:
+            temporary.mkdir(parents=True)
+            yield temporary
+            for path in [*temporary.rglob("*"), temporary]:
+                sync(path)
+            os.rename(temporary, out)  # onto an empty folder too
+            sync(out.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def plain_files(folder: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from trailforge.inference.endpoint import Dialect
 from trailforge.inference.thoughts import Reasoning
 from trailforge.inference.vllm.server import VllmConfig
 from trailforge.pipelines.engine.attempts import Patience
-from trailforge.schemas import InvalidInput, from_dict, to_dict, version_of
+from trailforge.schemas import InvalidInput, from_dict, stored_name, to_dict, version_of
 
 T = TypeVar("T")
 C = TypeVar("C", bound="RunConfig")
@@ -172,7 +172,7 @@ class RunConfig(ABC):
         if not self.redo:
             del content["redo"]
         content["prompt_version"] = self.prompt_version
-        content["schema_versions"] = {r.__name__: version_of(r) for r in self.records}
+        content["schema_versions"] = {stored_name(r): version_of(r) for r in self.records}
         return content
 
     @property

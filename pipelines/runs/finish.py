@@ -22,8 +22,9 @@ from trailforge.schemas import (
     InvalidInput,
     Manifest,
     SchemaVersion,
-    from_dict,
+    from_stored,
     parse_json,
+    stored_name,
     to_dict,
     version_of,
 )
@@ -96,15 +97,7 @@ def read_manifest(folder: Path) -> Manifest | None:
         content = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise InvalidInput(f"not valid JSON ({error}); the command of the run writes it again", file=path) from error
-    found = content.get("schema_version") if isinstance(content, dict) else None
-    if found not in (version_of(Manifest), *Manifest.ALSO_READ):
-        raise InvalidInput(
-            f"manifest of schema version {found}; this trailforge reads {version_of(Manifest)}", file=path
-        )
-    try:
-        return from_dict(Manifest, content)
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=path, field=error.field) from error
+    return from_stored(Manifest, content, source=path)
 
 
 def _named(folder: Path, names: str) -> list[Path]:
@@ -121,7 +114,7 @@ def _manifest(settings: Settings, receipts: list[Receipt], dataset: DataSet, sec
         run_id=settings.run_id,
         dataset=settings.dataset,
         schema_versions=tuple(
-            SchemaVersion(table=table, record=record.__name__, version=version_of(record))
+            SchemaVersion(table=table, record=stored_name(record), version=version_of(record))
             for table, record in recorded.items()
         ),
         config_hash=settings.config_hash,

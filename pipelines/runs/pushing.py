@@ -18,8 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from trailforge.generators.kg_questions.select import JSONL
-from trailforge.pipelines.datasets import all_tables
+from trailforge.pipelines.datasets import all_lists, all_tables
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.engine.shards import RECEIPTS
 from trailforge.pipelines.runs.finish import CARD, MANIFEST, read_manifest
@@ -51,7 +50,8 @@ class LocalFile:
     """In the run's folder and in the repository."""
     path: Path
     sha256: str
-    bytes: int
+    size: int
+    """In bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def checked_files(folder: Path, repo: str) -> list[LocalFile]:
     hashes = {entry.path: entry.sha256 for entry in manifest.files} if manifest else {}
     receipts = [f"{RECEIPTS}/{path.name}" for path in sorted((folder / RECEIPTS).glob("*.json"))]
     texts = [CARD, MANIFEST, SETTINGS, *receipts]
-    _check_secrets(folder, [*(name for name in texts if (folder / name).is_file()), *(hashes.keys() & {JSONL})])
+    _check_secrets(folder, [*(name for name in texts if (folder / name).is_file()), *(hashes.keys() & all_lists())])
     report = verify_run(folder)
     if manifest is None or not report.is_clean:
         first = report.problems[0]
@@ -87,23 +87,23 @@ def checked_files(folder: Path, repo: str) -> list[LocalFile]:
             name=name,
             path=folder / name,
             sha256=hashes.get(name) or sha256_of(folder / name),
-            bytes=(folder / name).stat().st_size,
+            size=(folder / name).stat().st_size,
         )
         for name in dict.fromkeys((*texts, *plots, *hashes))
     ]
 
 
 def push(
-    folder: Path, repo: str, *, private: bool = False, revision: str | None = None, told: Callable[[str], None]
+    folder: Path, repo: str, *, private: bool = False, revision: str | None = None, tell: Callable[[str], None]
 ) -> Pushed:
     """Bring a repository `OWNER/NAME` up to a finished run by one commit; both are made where they are not there.
 
-    `revision`: a branch, made where it is not there. `told`: takes lines on how far it is. Raises as `checked_files`,
+    `revision`: a branch, made where it is not there. `tell`: gets lines on how far it is. Raises as `checked_files`,
     `InvalidInput` without a token or when the Hub is switched off, `HubError` when it refuses or cannot be reached.
     """
     api = _api()
     files = checked_files(folder, repo)
-    told(f"{folder}: {len(files)} files, {megabytes(files)}, verified")
+    tell(f"{folder}: {len(files)} files, {megabytes(files)}, verified")
     branch = revision or _MAIN
     with _hub_errors(repo, branch):
         head = _prepared(api, repo, branch, private)
@@ -112,7 +112,7 @@ def push(
         stale = _of_earlier_run(there.keys() - {file.name for file in files}, there)
         if not changed and not stale:
             return Pushed(url=f"{api.endpoint}/datasets/{repo}", sent=0, removed=0)
-        told(f"{repo}: {len(changed)} files to send ({megabytes(changed)}), {len(stale)} of an earlier run to remove")
+        tell(f"{repo}: {len(changed)} files to send ({megabytes(changed)}), {len(stale)} of an earlier run to remove")
         url = _commit(api, repo, branch, head, changed, stale, folder.name)
         _check_arrived(files, _tree(api, repo, branch), repo)
     return Pushed(url=url, sent=len(changed), removed=len(stale))
@@ -120,10 +120,11 @@ def push(
 
 def megabytes(files: Sequence[LocalFile]) -> str:
     """Their size for people."""
-    return f"{sum(file.bytes for file in files) / 1e6:.1f} MB"
+    return f"{sum(file.size for file in files) / 1e6:.1f} MB"
 
 
 def _api() -> HfApi:
+    """A client with the token of the environment. Raises `InvalidInput` without one, or with the Hub switched off."""
     from huggingface_hub import HfApi, constants
     from huggingface_hub.utils import disable_progress_bars
 
@@ -190,7 +191,7 @@ def _is_same(file: LocalFile, remote: RepoFile | None) -> bool:
         return False
     if remote.lfs is not None:
         return remote.lfs.sha256 == file.sha256
-    content = file.path.read_bytes() if remote.size == file.bytes else b""
+    content = file.path.read_bytes() if remote.size == file.size else b""
     return remote.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
@@ -198,15 +199,9 @@ def _of_earlier_run(left: Iterable[str], there: Mapping[str, RepoFile]) -> list[
     """Files that were pushed with an earlier run and would be in the way: all others are none of our business."""
     if not {MANIFEST, SETTINGS} <= there.keys():
         return []
-    tables = all_tables()
-    return sorted(name for name in left if _is_of_run(PurePosixPath(name), tables))
-
-
-def _is_of_run(path: PurePosixPath, tables: frozenset[str]) -> bool:
-    is_row_file = len(path.parts) == 2 and path.parts[0] in tables and path.match("part-*.parquet")
-    is_plot = path.parts[:-1] == ("plots",) and path.suffix == ".png"
-    is_receipt = path.parts[:-1] == (RECEIPTS,) and path.suffix == ".json"
-    return is_row_file or is_plot or is_receipt or str(path) == JSONL
+    rows = (f"{table}/part-*.parquet" for table in all_tables())
+    patterns = [f"/{each}" for each in (*rows, "plots/*.png", f"{RECEIPTS}/*.json", *all_lists())]
+    return sorted(name for name in left if any(map(PurePosixPath("/", name).match, patterns)))
 
 
 def _check_arrived(files: Sequence[LocalFile], there: Mapping[str, RepoFile], repo: str) -> None:
@@ -253,10 +248,11 @@ def _hub_errors(repo: str, branch: str) -> Iterator[None]:
     try:
         yield
     except (HTTPError, OfflineModeIsEnabled, OSError, RuntimeError, ValueError) as error:
-        raise HubError(_told(error, repo, branch)) from error
+        raise HubError(_describe(error, repo, branch)) from error
 
 
-def _told(error: BaseException, repo: str, branch: str) -> str:
+def _describe(error: BaseException, repo: str, branch: str) -> str:
+    """What happened, and the mend."""
     from httpx2 import TransportError
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -266,8 +262,10 @@ def _told(error: BaseException, repo: str, branch: str) -> str:
     refused = next((each for each in chain if isinstance(each, HfHubHTTPError)), None)
     if refused is not None:
         status = refused.response.status_code
-        said = _STATUS.get(status) or f"the Hub answered {status} ({refused.server_message or 'no reason'}); try again"
-        return " ".join(f"{repo}: {said.format(repo=repo, branch=branch)}".split())
+        problem = (
+            _STATUS.get(status) or f"the Hub answered {status} ({refused.server_message or 'no reason'}); try again"
+        )
+        return " ".join(f"{repo}: {problem.format(repo=repo, branch=branch)}".split())
     if any(isinstance(each, TransportError) for each in chain):
         return f"the Hub cannot be reached ({error}); look to the network and HF_ENDPOINT, then push again"
     return f"{repo}: {' '.join(str(error).split())}"

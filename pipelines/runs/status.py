@@ -11,8 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-import pyarrow.parquet as pq
-
 from trailforge.inference import SqliteLedger, Usage
 from trailforge.pipelines.dataset import LEDGER, DataSet
 from trailforge.pipelines.datasets import dataset_of
@@ -24,7 +22,7 @@ from trailforge.pipelines.runs.accounting import add_up
 from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.pipelines.runs.intake import Settings, read_settings
 from trailforge.pipelines.runs.stages import PlannedStage, planned_stages
-from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, StageCount, TrailforgeError
+from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, StageCount, TrailforgeError, read_columns
 
 State = Literal["empty", "reading", "running", "stopped", "finished"]
 """`reading`: a process takes the questions in. `stopped`: begun, not finished, and no process holds the folder."""
@@ -231,14 +229,15 @@ def _candidates(dataset: DataSet, finished: Mapping[str, Receipt]) -> int:
 def _kinds(folder: Path, receipt: Receipt, dataset: DataSet) -> Counter[str]:
     """Rows by kind of a finished shard."""
     table, columns = dataset.rows, dataset.tables[dataset.rows].kind
+    record = dataset.tables[table].record
     paths = (entry.path for entry in receipt.files)
-    return sum((_kinds_in(folder / p, *columns) for p in paths if p.startswith(f"{table}/")), Counter())
+    return sum((_kinds_in(folder / p, record, *columns) for p in paths if p.startswith(f"{table}/")), Counter())
 
 
 @cache
-def _kinds_in(path: Path, *columns: str) -> Counter[str]:
+def _kinds_in(path: Path, record: type, *columns: str) -> Counter[str]:
     """Of a file, which does not change once its shard is finished."""
-    rows = pq.read_table(path, columns=list(columns)).to_pylist()
+    rows = read_columns(path, record, columns).to_pylist()
     return Counter(next(row[c] for c in columns if row[c]) for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""Which versions the rows of runs are of, by the metadata of their files: no row is read."""
+"""Which versions the rows of runs are of, by the metadata of their files alone."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trailforge.pipelines.datasets import dataset_of
-from trailforge.pipelines.runs.finish import MANIFEST, read_manifest
+from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.pipelines.runs.intake import INPUTS, SETTINGS, read_settings
-from trailforge.schemas import InvalidInput, version_of
+from trailforge.schemas import InvalidInput, is_read, stored_name, version_of
 
 
 def run_folders(folder: Path) -> list[Path]:
@@ -35,7 +35,7 @@ def other_versions(run: Path) -> Iterator[str]:
     try:
         read_manifest(run)
     except InvalidInput as error:
-        yield f"{run / MANIFEST} is a {error.problem}"
+        yield f"{error}"
     for path in files_of(run):
         record = records[path.parent.name]
         try:
@@ -45,8 +45,8 @@ def other_versions(run: Path) -> Iterator[str]:
             continue
         name = metadata.get(b"trailforge.record", b"nothing").decode()
         version = metadata.get(b"trailforge.version", b"none").decode()
-        if (name, version) != (record.__name__, version_of(record)):
-            yield f"{path} holds {name} {version}, expected {record.__name__} {version_of(record)}"
+        if not is_read(record, name, version):
+            yield f"{path} holds {name} {version}, expected {stored_name(record)} {version_of(record)}"
 
 
 def _records(run: Path) -> dict[str, type]:

@@ -13,7 +13,7 @@ import yaml
 
 from trailforge import cli
 from trailforge.schemas import from_dict
-from trailforge.training.launch import LaunchConfig, render
+from trailforge.training.launching.launch import LaunchConfig, render
 
 DOCS = Path(__file__).parents[2] / "docs"
 ELIDED = "sets/all --preset msearcher --out trained/sft"

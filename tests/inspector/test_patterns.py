@@ -68,5 +68,5 @@ def test_a_word_that_says_too_little_is_refused_and_a_bad_line_is_named(tmp_path
     append_pattern(tmp_path, said("ann", 1))
     path = tmp_path / PATTERNS_LOG
     path.write_text(path.read_text() + '{"schema_version": "9.0"}\n')
-    with pytest.raises(InvalidInput, match=r"row 2: pattern decision of schema version 9\.0"):
+    with pytest.raises(InvalidInput, match=r"row 2: PatternDecision of schema version 9\.0"):
         read_patterns(tmp_path)

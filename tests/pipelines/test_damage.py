@@ -129,7 +129,7 @@ def test_a_receipt_that_names_files_elsewhere_removes_none_there(finished_run: F
 def test_a_manifest_of_another_version_is_no_damage(finished_run: FinishedRun) -> None:
     edit_manifest(finished_run.folder, lambda content: content.update(schema_version="9.0"))
     before = contents(finished_run.folder)
-    with pytest.raises(InvalidInput, match=r"manifest of schema version 9\.0"):
+    with pytest.raises(InvalidInput, match=r"Manifest of schema version 9\.0"):
         lines_of(finished_run.folder, MCTS, finished_run.settings)
     assert contents(finished_run.folder) == before
 

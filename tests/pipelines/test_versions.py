@@ -35,7 +35,7 @@ def test_each_file_of_another_version_is_named_with_both(finished_run: FinishedR
     manifest = finished_run.folder / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"schema_version": "0.1"}))
     found = doctor.schema_versions(finished_run.folder)
-    assert found.level == "fault" and "manifest of schema version 0.1" in found.detail and "2 more" in found.detail
+    assert found.level == "fault" and "Manifest of schema version 0.1" in found.detail and "2 more" in found.detail
     assert "--replace" in found.mend
 
 

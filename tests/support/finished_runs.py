@@ -29,6 +29,7 @@ from trailforge.schemas import (
     SchemaVersion,
     SftRow,
     SourceDocument,
+    stored_name,
     to_dict,
     version_of,
     write_parquet,
@@ -53,7 +54,7 @@ def write_run(folder: Path, dataset: str, tables: Tables, *, rows_per_file: int 
         run_id=f"{dataset}-{folder.name}",
         dataset=dataset,
         schema_versions=tuple(
-            SchemaVersion(table=name, record=record.__name__, version=version_of(record))
+            SchemaVersion(table=name, record=stored_name(record), version=version_of(record))
             for name, (record, _) in tables.items()
         ),
         config_hash="c",

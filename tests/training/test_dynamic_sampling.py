@@ -10,8 +10,8 @@ import pytest
 
 from tests.training.tiny import FACTS, Scripted, preset, retriever, rl_rows, searching
 from trailforge.training.agents import Environment
-from trailforge.training.rl import limits_of, paying
-from trailforge.training.trl_rollouts import TRIES, SearchRollouts
+from trailforge.training.trl.rl import limits_of, paying
+from trailforge.training.trl.rollouts import TRIES, SearchRollouts
 
 SIZE = 4
 

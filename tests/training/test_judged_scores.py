@@ -36,10 +36,10 @@ from trailforge.training.adapters import slime, trl, verl
 from trailforge.training.agents import Environment
 from trailforge.training.config import JudgeConfig, TrainPreset, load_train_preset
 from trailforge.training.judge import Judged, JudgeDesk, judge_desk
-from trailforge.training.rl import paying, train_rl
 from trailforge.training.score_file import score_file
 from trailforge.training.scoring import ToScore, score_messages, scorer_of
 from trailforge.training.transcripts import read_transcript
+from trailforge.training.trl.rl import paying, train_rl
 
 CASES = [case for case in cases() if case.protocol == "r_search"]
 QUESTION = "Where was he born?"

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trailforge.schemas import InvalidInput
-from trailforge.training.launch import LaunchConfig, Launcher, Sharding, accelerate_config, render
+from trailforge.training.launching.launch import LaunchConfig, Launcher, Sharding, accelerate_config, render
 
 COMMAND = ["train", "rl", "data set", "--preset", "it's mine", "--out", "runs/a"]
 ODD = "two words, $HOME, `id`, 'quotes' and \"more\""

@@ -18,8 +18,8 @@ from trailforge.rewards import REWARD_PRESETS, MSearcherConstants, reward_preset
 from trailforge.rewards.dynasearcher import PAPER
 from trailforge.schemas import RewardModel, SupportingDocument, to_dict
 from trailforge.training.adapters import slime, trl, verl
-from trailforge.training.rl import paying
 from trailforge.training.scoring import score_messages, split_text
+from trailforge.training.trl.rl import paying
 
 CASES = cases()
 

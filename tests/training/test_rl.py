@@ -29,15 +29,15 @@ from trailforge.protocols import graph_r1
 from trailforge.protocols.grammar import Search, Turn
 from trailforge.schemas import InvalidInput, OutputError
 from trailforge.training.agents import Environment
-from trailforge.training.checkpoints import last_whole
 from trailforge.training.config import KlConfig, TrainPreset, load_train_preset
-from trailforge.training.curves import PANELS
 from trailforge.training.evaluate import evaluate
 from trailforge.training.masks import END
-from trailforge.training.rl import VllmOptions, check_questions, grpo_arguments, train_rl, update_batches
 from trailforge.training.sets import ViewConfig, make_training_set
 from trailforge.training.sets.files import questions_of
-from trailforge.training.sft import train_sft
+from trailforge.training.trl.checkpoints import last_whole
+from trailforge.training.trl.curves import PANELS
+from trailforge.training.trl.rl import VllmOptions, check_questions, grpo_arguments, train_rl, update_batches
+from trailforge.training.trl.sft import train_sft
 from trailforge.training.weights import load_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")

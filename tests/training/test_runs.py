@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +13,9 @@ import pytest
 
 from tests.support import finished_runs as made
 from trailforge.schemas import CountMismatch, InvalidInput, SftRow
+from trailforge.schemas.versions import migration
 from trailforge.training.sets import ViewConfig, make_training_set
+from trailforge.training.sets.files import rows_of
 from trailforge.training.sets.runs import open_run, open_runs
 
 ASKED = [made.question(number) for number in range(3)]
@@ -29,15 +33,15 @@ def edit(run: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def with_version(run: Path, version: str) -> Path:
-    """Write the SFT shard anew as of another schema version, hash included."""
+def with_version(run: Path, version: str, names: Mapping[str, str] = MappingProxyType({})) -> Path:
+    """Write the SFT shard anew as of another schema version, hash included; `names`: columns called otherwise."""
     import hashlib
 
     path = run / "sft" / "part-00000.parquet"
     table = pq.read_table(path)
-    pq.write_table(
-        table.replace_schema_metadata(table.schema.metadata | {b"trailforge.version": version.encode()}), path
-    )
+    metadata = table.schema.metadata | {b"trailforge.version": version.encode()}
+    table = table.rename_columns([names.get(name, name) for name in table.column_names])
+    pq.write_table(table.replace_schema_metadata(metadata), path)
     files = json.loads((run / "manifest.json").read_text())["files"]
     for file in files:
         if file["path"].startswith("sft/"):
@@ -57,10 +61,24 @@ def test_rows_come_in_order_group_by_group(run: Path) -> None:
 def test_a_shard_of_another_version_is_named(tmp_path: Path, run: Path, version: str) -> None:
     """With its file, and nothing is written."""
     path = with_version(run, version)
-    with pytest.raises(InvalidInput, match=f"SftRow rows of schema version {version}") as caught:
+    with pytest.raises(InvalidInput, match=f"SftRow of schema version {version}") as caught:
         make_training_set([run], tmp_path / "out", ViewConfig())
     assert caught.value.file == path
     assert not [each for each in tmp_path.iterdir() if "out" in each.name]
+
+
+def test_a_run_of_the_version_before_gives_the_same_training_set(
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its table had another column's name, as its files and its manifest say."""
+    make_training_set([run], tmp_path / "now", ViewConfig())
+    path = with_version(run, "0.9", {"messages": "turns"})
+    edit(run, schema_versions=[{"table": "sft", "record": "SftRow", "version": "0.9"}])
+    monkeypatch.setattr(SftRow, "EARLIER", {"0.9": migration(renamed={"turns": "messages"})}, raising=False)
+    make_training_set([run], tmp_path / "before", ViewConfig())
+    assert "turns" in pq.read_schema(path).names
+    rows = [rows_of(tmp_path / name, "sft", "train", SftRow) for name in ("now", "before")]
+    assert rows[0] == rows[1]
 
 
 def test_a_manifest_that_names_another_version_is_refused_before_anything_is_read(run: Path) -> None:

@@ -16,9 +16,9 @@ import pytest
 
 from tests.training.tiny import preset, save_tiny_model, sft_rows, training_set
 from trailforge.schemas import InvalidInput, OutputError
-from trailforge.training.checkpoints import is_whole, last_whole
 from trailforge.training.config import LoraConfig
-from trailforge.training.sft import tokenised, train_sft
+from trailforge.training.trl.checkpoints import is_whole, last_whole
+from trailforge.training.trl.sft import tokenised, train_sft
 from trailforge.training.weights import load_model, load_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from trailforge.pipelines.engine.files import new_folder
+from trailforge.protocols import graph_r1, kg_search, r_search, react, search_r1
 from trailforge.schemas import InvalidInput
-from trailforge.training.exports import openrlhf, sharegpt, slime, trl, verl
+from trailforge.training.config import TrainPreset, load_train_preset
+from trailforge.training.exports import messages, slime, trl, verl
 from trailforge.training.exports.common import Export, Progress
-from trailforge.training.exports.recipes import preset_for
-from trailforge.training.folders import new_folder
-from trailforge.training.sets.files import open_set
+from trailforge.training.sets.files import TrainingSet, open_set
+from trailforge.training.sets.runs import table_of
 
 TRAINERS: Mapping[str, Callable[[Export], str]] = MappingProxyType(
     {
         "trl": trl.write,
         "verl": verl.write,
-        "openrlhf": openrlhf.write,
+        "openrlhf": messages.write_openrlhf,
         "slime": slime.write,
-        "sharegpt": sharegpt.write,
+        "sharegpt": messages.write_sharegpt,
     }
 )
-"""What writes a trainer's format and returns the README."""
+"""By its name, the function that writes a trainer's format and returns the README."""
+
+
+_PRESET_IN = {
+    react.NAME: "msearcher",
+    r_search.NAME: "r-search",
+    kg_search.NAME: "dynasearcher",
+    search_r1.NAME: "ragsearch",
+    graph_r1.NAME: "ragsearch",
+}
+"""The preset whose numbers the commands get, by the protocol that questions are asked in."""
 
 
 def export(folder: Path, to: str, out: Path, *, progress: Progress | None = None) -> Mapping[str, int]:
@@ -45,3 +59,20 @@ def export(folder: Path, to: str, out: Path, *, progress: Progress | None = None
         if not made.rows:
             raise InvalidInput(f"holds no rows that {to} takes", file=folder)
     return made.rows
+
+
+def preset_for(training_set: TrainingSet) -> TrainPreset:
+    """The preset of the protocol that the set's questions are asked in.
+
+    Where the set has several, it is that of the data set with most rows for training; of two, the first by name.
+    """
+    protocol = json.loads(training_set.manifest.config).get("protocol")
+    if not protocol:
+        counts: Counter[str] = Counter()
+        for count in training_set.manifest.counts:
+            if count.split == "train":
+                counts[count.dataset] += count.rows
+        dataset = min(counts, key=lambda name: (-counts[name], name))
+        questions = table_of(dataset, "questions")
+        protocol = questions[1].protocol if questions else react.NAME
+    return load_train_preset(_PRESET_IN[protocol])

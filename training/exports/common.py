@@ -24,6 +24,15 @@ STR, INT, FLOAT, BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 MESSAGES = pa.list_(pa.struct([("role", STR), ("content", STR)]))
 
 
+def schema(fields: Sequence[tuple[str, Any]]) -> pa.Schema:
+    """Columns without nulls."""
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in fields])
+
+
+SFT = schema([("messages", MESSAGES), ("uid", STR), ("question", STR), ("data_source", STR)])
+"""Of trainers that train every assistant turn."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Export:
     """An export in the making."""
@@ -37,11 +46,11 @@ class Export:
 
     def sft(self, split: str) -> Iterator[list[SftRow]]:
         """SFT rows, a row group at a time."""
-        return self._told(self.training_set.batches("sft", split, SftRow), f"sft/{split}")
+        return self._counted(self.training_set.batches("sft", split, SftRow), f"sft/{split}")
 
     def rl(self, split: str) -> Iterator[list[RlRow]]:
         """RL rows, a row group at a time."""
-        return self._told(self.training_set.batches("rl", split, RlRow), f"rl/{split}")
+        return self._counted(self.training_set.batches("rl", split, RlRow), f"rl/{split}")
 
     def parquet(self, table: str, schema: pa.Schema, make: Callable[[Any, str, int], Row]) -> None:
         """`sft/` or `rl/` as one Parquet file for each split that has rows. `make`: row, split, position to columns."""
@@ -83,7 +92,7 @@ class Export:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def _told(self, batches: Iterator[list[Any]], name: str) -> Iterator[list[Any]]:
+    def _counted(self, batches: Iterator[list[Any]], name: str) -> Iterator[list[Any]]:
         table, _, split = name.partition("/")
         done, total = 0, self.training_set.row_count(table, split)
         for batch in batches:
@@ -92,20 +101,29 @@ class Export:
             self.tell(f"exporting {name}", done, total)
 
 
-def turns(row: SftRow) -> list[dict[str, str]]:
-    """A conversation for trainers that train every assistant turn and know no tool turns of our kind.
+def sft_row(row: SftRow, split: str, number: int) -> Row:
+    """A conversation, as `SFT`, for trainers that train every assistant turn and know no tool turns of our kind.
 
-    A tool turn is a user turn as it stands (`training.masks` says why). An agent's turn without loss has the role
-    `past_assistant`, which our chat template shows as the assistant's.
+    An agent's turn without loss has the role `past_assistant`, which our chat template shows as the assistant's.
     """
-    return [
-        {"role": _role(message, train), "content": message.content}
+    turns = [
+        {"role": "past_" * (message.role == "assistant" and not train) + _role(message), "content": message.content}
         for message, train in zip(row.messages, row.train, strict=True)
     ]
+    return _conversation(row, turns)
+
+
+def marked_row(row: SftRow, mark: str, kind: type) -> Row:
+    """A conversation for trainers that read in each message, under `mark`, whether the loss is taken on it."""
+    turns = [
+        {"role": _role(message), "content": message.content, mark: kind(train)}
+        for message, train in zip(row.messages, row.train, strict=True)
+    ]
+    return _conversation(row, turns)
 
 
 def prompt(row: RlRow) -> list[dict[str, str]]:
-    """What an episode begins with."""
+    """The messages that an episode begins with."""
     return [{"role": message.role, "content": message.content} for message in row.prompt]
 
 
@@ -115,7 +133,7 @@ def truth_json(row: RlRow) -> str:
 
 
 def readme(title: str, export: Export, sections: Mapping[str, str]) -> str:
-    """The file that says what to type."""
+    """The README: files, and the commands that train on them."""
     files = "\n".join(f"| `{name}` | {rows:,} |" for name, rows in export.rows.items())
     used = sorted({count.dataset for count in export.training_set.manifest.counts})
     parts = [
@@ -160,7 +178,7 @@ def search_settings(export: Export) -> dict[str, object]:
 
 
 def unsaid(numbers: SftConfig | RlConfig, schedulers: Container[Scheduler]) -> str:
-    """What of the preset the command cannot say; empty when it says all. `schedulers`: what the trainer knows."""
+    """A note on what of the preset the command cannot express, or nothing. `schedulers`: those the trainer knows."""
     notes = []
     if isinstance(numbers, RlConfig) and numbers.kl.end is not None:
         notes.append(f"the weight of the KL term falls from {numbers.kl.start} to {numbers.kl.end} over the steps")
@@ -201,12 +219,10 @@ def validation_of(export: Export, table: str, suffix: str = "parquet") -> str:
     return name if name in export.rows else f"{table}/train.{suffix}"
 
 
-def _role(message: ChatMessage, train: bool) -> str:
-    if message.role == "assistant":
-        return "assistant" if train else "past_assistant"
+def _role(message: ChatMessage) -> str:
+    """A tool turn is a user turn as it stands; `training.masks` says why."""
     return "user" if message.role == "tool" else message.role
 
 
-def schema(fields: Sequence[tuple[str, Any]]) -> pa.Schema:
-    """Columns without nulls."""
-    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in fields])
+def _conversation(row: SftRow, turns: list[dict[str, Any]]) -> Row:
+    return {"messages": turns, "uid": row.uid, "question": row.question, "data_source": row.data_source}

@@ -19,6 +19,7 @@ from trailforge.training.exports.common import (
     Row,
     fenced,
     has,
+    marked_row,
     one_command,
     readme,
     save_interval,
@@ -68,11 +69,7 @@ prompt, results included."""
 
 
 def _sft(row: SftRow, split: str, number: int) -> Row:
-    messages = [
-        {"role": "user" if m.role == "tool" else m.role, "content": m.content, "step_loss_mask": int(train)}
-        for m, train in zip(row.messages, row.train, strict=True)
-    ]
-    return {"messages": messages, "uid": row.uid, "question": row.question, "data_source": row.data_source}
+    return marked_row(row, "step_loss_mask", int)
 
 
 def _sft_command(export: Export) -> str:

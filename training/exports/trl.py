@@ -18,12 +18,13 @@ from trailforge.training.exports.common import (
     Row,
     fenced,
     has,
+    marked_row,
     prompt,
     readme,
     schema,
     truth_json,
 )
-from trailforge.training.launch import ACCELERATE, LaunchConfig, accelerate_config
+from trailforge.training.launching.launch import ACCELERATE, LaunchConfig, accelerate_config
 from trailforge.training.masks import END
 
 _TURNS = pa.list_(pa.struct([("role", STR), ("content", STR), ("train", BOOL)]))
@@ -83,8 +84,8 @@ GRPOTrainer(model, reward_function(), settings, questions, rollout_func=rollouts
 """
 _RL_TEXT = f"""`trailforge train rl` trains on TRL with a rollout that searches; it reads the training set itself and
 no file from here. `grpo.yaml`, with the settings of `GRPOConfig`, is for a script of your own. TRL's answers in one
-turn, and a search agent needs a `rollout_func`: `training.trl_rollouts.SearchRollouts` is one, for prompts that are ids
-of rows. With another one, here `rollouts`:
+turn, and a search agent needs a `rollout_func`: `trailforge.training.trl.rollouts.SearchRollouts` is one, for prompts
+that are ids of rows. With another one, here `rollouts`:
 
 {fenced(_RL_CODE, "python")}
 
@@ -93,17 +94,7 @@ where it is not known."""
 
 
 def _sft(row: SftRow, split: str, number: int) -> Row:
-    messages = [
-        {"role": "user" if m.role == "tool" else m.role, "content": m.content, "train": train}
-        for m, train in zip(row.messages, row.train, strict=True)
-    ]
-    return {
-        "messages": messages,
-        "uid": row.uid,
-        "question": row.question,
-        "data_source": row.data_source,
-        "protocol": row.protocol,
-    }
+    return marked_row(row, "train", bool) | {"protocol": row.protocol}
 
 
 def _rl(row: RlRow, split: str, number: int) -> Row:

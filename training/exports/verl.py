@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 import yaml
 
-from trailforge.schemas import RlRow, SftRow
+from trailforge.schemas import RlRow
 from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainerConfig
 from trailforge.training.exports.common import (
     BOOL,
@@ -16,6 +16,7 @@ from trailforge.training.exports.common import (
     INT,
     MESSAGES,
     SEARCH_NOTE,
+    SFT,
     STR,
     TEMPLATE_NOTE,
     Export,
@@ -29,8 +30,8 @@ from trailforge.training.exports.common import (
     save_interval,
     schema,
     search_settings,
+    sft_row,
     truth_json,
-    turns,
     unsaid,
     validation_of,
 )
@@ -53,7 +54,6 @@ _EXTRA = pa.struct(
         ("tools_kwargs", pa.struct([("search", pa.struct([("create_kwargs", _CREATE)]))])),
     ]
 )
-SFT = schema([("messages", MESSAGES), ("uid", STR), ("question", STR), ("data_source", STR)])
 RL = schema(
     [
         ("data_source", STR),
@@ -72,7 +72,7 @@ _LOSS = {"token": "token-mean", "sequence": "seq-mean-token-mean"}
 
 def write(export: Export) -> str:
     """Write the files; returns the README."""
-    export.parquet("sft", SFT, _sft)
+    export.parquet("sft", SFT, sft_row)
     export.parquet("rl", RL, rl_row)
     export.template()
     sections = {}
@@ -110,10 +110,6 @@ def rl_row(row: RlRow, split: str, number: int) -> Row:
             "tools_kwargs": {"search": {"create_kwargs": {"corpus_id": row.corpus_id, "question": row.question}}},
         },
     }
-
-
-def _sft(row: SftRow, split: str, number: int) -> Row:
-    return {"messages": turns(row), "uid": row.uid, "question": row.question, "data_source": row.data_source}
 
 
 _RL_TEXT = """`agent_loop.yaml` names the class that searches, which needs trailforge on every machine: fill in its

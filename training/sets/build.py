@@ -16,14 +16,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from trailforge.pipelines.engine.files import new_folder
 from trailforge.schemas import CountMismatch, FileEntry, InvalidInput, RlRow, SftRow, StageCount, Verdict, to_dict
-from trailforge.training.folders import new_folder
 from trailforge.training.sets.benchmarks import Benchmarks, read_benchmarks
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, SplitCount
 from trailforge.training.sets.lengths import Lengths
 from trailforge.training.sets.order import Entry, held_out, mixed, ordered, question_key
-from trailforge.training.sets.rl_rows import QUESTIONS, difficulties, rl_rows, stage_of
+from trailforge.training.sets.rl_rows import difficulties, question_count, rl_rows, stage_of
 from trailforge.training.sets.runs import MANIFEST, FinishedRun, open_runs
 from trailforge.training.sets.sft_rows import SPLIT, SftJudge, control_token, segments
 from trailforge.training.sets.staging import Books, RejectedRows, Staged, write_parts
@@ -215,7 +215,7 @@ def _collect_rl(
 ) -> None:
     books = Books("rl", table.books)
     seen: set[tuple[str, str]] = set()
-    total = sum(run.row_count(QUESTIONS[run.dataset]) for run in runs)
+    total = sum(map(question_count, runs))
     done = 0
     for run in runs:
         for row in rl_rows(run, config.protocol):

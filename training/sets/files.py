@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import ClassVar, Literal, TypeVar, get_args
 
 from trailforge.schemas import FileEntry, InvalidInput, RlRow, SftRow, StageCount, iter_parquet
+from trailforge.training.processes import log
 from trailforge.training.sets.config import TextProtocol
 from trailforge.training.sets.runs import MANIFEST, check_hash, read_json
-from trailforge.training.telling import tell
 
 Record = TypeVar("Record")
 Split = Literal["train", "validation"]
@@ -49,6 +49,7 @@ class SplitCount:
 class SetManifest:
     """A finished training set."""
 
+    STORED_AS: ClassVar[str] = "SetManifest"
     SCHEMA_VERSION: ClassVar[str] = "1.0"
 
     inputs: tuple[SetInput, ...]
@@ -133,5 +134,5 @@ def questions_of(folder: Path, split: Split, protocol: str) -> list[RlRow]:
         mend = f"; `training-set --protocol {protocol}` asks them so" if protocol in get_args(TextProtocol) else ""
         raise InvalidInput(f"rl/{split} asks nothing in {protocol} ({others}){mend}", file=folder, field="protocol")
     if others:
-        tell(f"rl/{split}: {asked[protocol]:,} questions are in {protocol}; others are left out ({others})")
+        log(f"rl/{split}: {asked[protocol]:,} questions are in {protocol}; others are left out ({others})")
     return [row for row in rows if row.reward_model.ground_truth.protocol == protocol]

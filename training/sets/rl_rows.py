@@ -6,38 +6,17 @@ A row's prompt, `protocol` and `reward_preset` go together: the protocol of the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
 
 from trailforge.protocols import graph_r1, kg_search, r_search, react, search_r1
 from trailforge.rewards.r_search import TOOLS
-from trailforge.schemas import (
-    BundleQuestion,
-    ChatMessage,
-    GroundTruth,
-    KgQuestion,
-    Question,
-    RewardModel,
-    RlRow,
-    SourceDocument,
-)
+from trailforge.schemas import AskedQuestion, ChatMessage, GroundTruth, RewardModel, RlRow
 from trailforge.training.agents import GRAMMARS
 from trailforge.training.sets.config import TextProtocol
-from trailforge.training.sets.runs import FinishedRun
+from trailforge.training.sets.runs import FinishedRun, table_of
 
 ABILITY = "search_qa"
-QUESTIONS = {
-    "mcts_trajectories": "inputs",
-    "document_bundles": "bundle_questions",
-    "kg_trajectories": "inputs",
-    "kg_questions": "kg_questions",
-}
-"""The table of each data set's runs that holds the questions."""
-PROTOCOLS: dict[str, TextProtocol] = {
-    "mcts_trajectories": "react",
-    "kg_trajectories": "kg_search",
-    "kg_questions": "kg_search",
-}
-"""In which each data set's questions are asked by default; those of bundles in `r_search`."""
 PRESETS = {
     react.NAME: "msearcher",
     r_search.NAME: "r-search",
@@ -50,25 +29,31 @@ PRESETS = {
 
 def rl_rows(run: FinishedRun, protocol: TextProtocol | None = None) -> Iterator[RlRow]:
     """The questions of a run, in its order. `protocol`: that of all but those with options; None: the data set's."""
-    match run.dataset:
-        case "document_bundles":
-            titles = {row.id: row.title for row in run.rows("documents", SourceDocument)}
-            for question in run.rows(QUESTIONS[run.dataset], BundleQuestion):
-                yield _of_bundle(question, titles, run.manifest.run_id, protocol)
-        case "kg_questions":
-            for question in run.rows(QUESTIONS[run.dataset], KgQuestion):
-                yield _of_question(question.as_question, run, question.provenance.source_id, protocol)
-        case _:
-            for question in run.rows(QUESTIONS[run.dataset], Question):
-                yield _of_question(question, run, f"{question.dataset}:{question.id}", protocol)
+    questions = table_of(run.dataset, "questions")
+    if questions is None:
+        return
+    name, table = questions
+    corpus = table_of(run.dataset, "corpus")
+    titles = {row.id: row.title for row in run.rows(corpus[0], corpus[1].record)} if corpus else {}
+    for row in run.rows(name, table.record):
+        asked: AskedQuestion = row.asked()
+        speaks = protocol if protocol and not asked.options else table.protocol  # other rewards compare no letters
+        yield _row(asked, run, speaks, (titles[each] for each in asked.support_ids if each in titles))
+
+
+def question_count(run: FinishedRun) -> int:
+    """How many rows `rl_rows` gives."""
+    questions = table_of(run.dataset, "questions")
+    return run.row_count(questions[0]) if questions else 0
 
 
 def difficulties(run: FinishedRun) -> dict[str, tuple[int, float]]:
     """Stage and difficulty by question id, where the run has a curriculum of its own."""
-    if run.dataset != "document_bundles":
+    questions = table_of(run.dataset, "questions")
+    if questions is None or "curriculum_stage" not in {each.name for each in fields(questions[1].record)}:
         return {}
-    rows = run.rows(QUESTIONS[run.dataset], BundleQuestion)
-    return {row.uid: (row.curriculum_stage, row.complexity) for row in rows}
+    rows = (row.asked() for row in run.rows(questions[0], questions[1].record))
+    return {asked.id: asked.curriculum for asked in rows if asked.curriculum is not None}
 
 
 def stage_of(hops: int) -> int:
@@ -76,87 +61,35 @@ def stage_of(hops: int) -> int:
     return max(1, hops - 1)
 
 
-def _of_question(question: Question, run: FinishedRun, source_id: str, protocol: TextProtocol | None) -> RlRow:
-    hops = question.decomposition
-    titles = {paragraph.id: paragraph.title for paragraph in question.paragraphs}
-    supporting = (titles[hop.support_id] for hop in hops if hop.support_id in titles)
-    speaks = protocol or PROTOCOLS[run.dataset]
+def _row(asked: AskedQuestion, run: FinishedRun, protocol: str, titles: Iterable[str]) -> RlRow:
+    hops = len(asked.hops)
+    stage, difficulty = asked.curriculum or (stage_of(hops), float(hops))
     truth = GroundTruth(
-        target=question.golds,
-        answer_kind="text",
-        options=(),
-        correct_options=(),
-        num_hops=len(hops) or None,
-        hops=hops,
-        support_titles=tuple(dict.fromkeys(supporting)),
-        dag_text="",
-        allowed_tools=(),
-        reward_preset=PRESETS[speaks],
-        protocol=speaks,
+        target=asked.golds,
+        answer_kind="options" if asked.options else "text",
+        options=asked.options,
+        correct_options=asked.correct_options,
+        num_hops=asked.num_hops,
+        hops=asked.hops,
+        support_titles=(*asked.support_titles, *titles),
+        dag_text=asked.plan,
+        allowed_tools=tuple(TOOLS) if protocol == r_search.NAME else (),
+        reward_preset=PRESETS[protocol],
+        protocol=protocol,
     )
-    return _row(
-        run.dataset,
-        truth,
-        question_id=question.id,
-        question=question.question,
-        corpus_id=run.manifest.run_id,
-        curriculum=(stage_of(len(hops)), float(len(hops))),
-        provenance_id=source_id,
-    )
-
-
-def _of_bundle(row: BundleQuestion, titles: dict[str, str], run_id: str, protocol: TextProtocol | None) -> RlRow:
-    asked = "\n".join([row.question, *(f"{chr(ord('A') + n)}. {option}" for n, option in enumerate(row.options))])
-    documents = dict.fromkeys(hop.document_id for hop in row.hops)
-    letters = ", ".join(sorted(row.correct_options))
-    speaks = r_search.NAME if row.options or protocol is None else protocol  # other rewards compare no letters
-    truth = GroundTruth(
-        target=(letters if row.options else row.answer,),
-        answer_kind="options" if row.options else "text",
-        options=row.options,
-        correct_options=row.correct_options,
-        num_hops=len(row.hops),
-        hops=(),  # a bundle's hops are quotations, not questions
-        support_titles=tuple(titles[each] for each in documents if each in titles),
-        dag_text=row.dag_text,
-        allowed_tools=tuple(TOOLS) if speaks == r_search.NAME else (),
-        reward_preset=PRESETS[speaks],
-        protocol=speaks,
-    )
-    return _row(
-        "document_bundles",
-        truth,
-        question_id=row.uid,
-        question=asked,
-        corpus_id=run_id,
-        curriculum=(row.curriculum_stage, row.complexity),
-        provenance_id=row.provenance.source_id,
-    )
-
-
-def _row(
-    data_source: str,
-    truth: GroundTruth,
-    *,
-    question_id: str,
-    question: str,
-    corpus_id: str,
-    curriculum: tuple[int, float],
-    provenance_id: str,
-) -> RlRow:
-    grammar = GRAMMARS[truth.protocol]
-    user = r_search.user_turn(question) if grammar.name == r_search.NAME else question + grammar.user_suffix
-    known = "\0".join([truth.protocol, question, *truth.target])
+    grammar = GRAMMARS[protocol]
+    user = r_search.user_turn(asked.text) if grammar.name == r_search.NAME else asked.text + grammar.user_suffix
+    known = "\0".join([protocol, asked.text, *truth.target])
     return RlRow(
         uid=hashlib.sha256(known.encode()).hexdigest()[:16],
-        data_source=data_source,
+        data_source=run.dataset,
         prompt=(ChatMessage(role="system", content=grammar.system_prompt), ChatMessage(role="user", content=user)),
         ability=ABILITY,
-        question_id=question_id,
-        question=question,
+        question_id=asked.id,
+        question=asked.text,
         reward_model=RewardModel(style="rule", ground_truth=truth),
-        corpus_id=corpus_id,
-        curriculum_stage=curriculum[0],
-        difficulty=curriculum[1],
-        provenance_id=provenance_id,
+        corpus_id=run.manifest.run_id,
+        curriculum_stage=stage,
+        difficulty=difficulty,
+        provenance_id=asked.source_id,
     )

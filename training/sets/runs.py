@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
+from trailforge.protocols import kg_search, r_search, react
 from trailforge.schemas import (
     BundleQuestion,
     CountMismatch,
@@ -20,23 +21,53 @@ from trailforge.schemas import (
     Question,
     SftRow,
     SourceDocument,
-    from_dict,
+    from_stored,
+    is_read,
     iter_parquet,
+    stored_name,
     version_of,
 )
 
 Record = TypeVar("Record")
 
 MANIFEST = "manifest.json"
-TABLES: Mapping[str, Mapping[str, type]] = MappingProxyType(
+Role = Literal["sft", "questions", "corpus"]
+
+
+class TrainedTable(NamedTuple):
+    """A table that training reads."""
+
+    record: type
+    role: Role
+    """`questions`: rows with questions to ask. `corpus`: documents that these rest on."""
+    protocol: str = ""
+    """In which questions are asked, unless another one is wanted."""
+
+
+TABLES: Mapping[str, Mapping[str, TrainedTable]] = MappingProxyType(
     {
-        "mcts_trajectories": {"sft": SftRow, "inputs": Question},
-        "document_bundles": {"sft": SftRow, "bundle_questions": BundleQuestion, "documents": SourceDocument},
-        "kg_trajectories": {"sft": SftRow, "inputs": Question},
-        "kg_questions": {"kg_questions": KgQuestion},
+        "mcts_trajectories": {
+            "sft": TrainedTable(SftRow, "sft"),
+            "inputs": TrainedTable(Question, "questions", react.NAME),
+        },
+        "document_bundles": {
+            "sft": TrainedTable(SftRow, "sft"),
+            "bundle_questions": TrainedTable(BundleQuestion, "questions", r_search.NAME),
+            "documents": TrainedTable(SourceDocument, "corpus"),
+        },
+        "kg_trajectories": {
+            "sft": TrainedTable(SftRow, "sft"),
+            "inputs": TrainedTable(Question, "questions", kg_search.NAME),
+        },
+        "kg_questions": {"kg_questions": TrainedTable(KgQuestion, "questions", kg_search.NAME)},
     }
 )
 """What training reads of each data set's runs."""
+
+
+def table_of(dataset: str, role: Role) -> tuple[str, TrainedTable] | None:
+    """A data set's table of a role, with its name; None where it has none. Raises `KeyError` for no data set."""
+    return next(((name, table) for name, table in TABLES[dataset].items() if table.role == role), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,25 +169,17 @@ def _revived(path: Path, content: bytes, record: type[Record]) -> Record:
         value: Any = json.loads(content)
     except ValueError as error:
         raise InvalidInput(f"not valid JSON ({error})", file=path) from error
-    found = value.get("schema_version") if isinstance(value, dict) else None
-    if found not in (version_of(record), *getattr(record, "ALSO_READ", ())):
-        raise InvalidInput(
-            f"{record.__name__} of schema version {found}; this trailforge reads {version_of(record)}", file=path
-        )
-    try:
-        return from_dict(record, value)
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=path, field=error.field) from error
+    return from_stored(record, value, source=path)
 
 
 def _check_versions(run: FinishedRun) -> None:
     """Before anything is read: the files of a table say their version too, but one file at a time."""
     stated = {version.table: version for version in run.manifest.schema_versions}
-    for table, record in TABLES[run.dataset].items():
+    for table, (record, *_) in TABLES[run.dataset].items():
         found = stated.get(table)
-        if found is not None and (found.record, found.version) != (record.__name__, version_of(record)):
+        if found is not None and not is_read(record, found.record, found.version):
             raise InvalidInput(
-                f"table {table} holds {found.record} {found.version}; this trailforge reads {record.__name__} "
+                f"table {table} holds {found.record} {found.version}; this trailforge reads {stored_name(record)} "
                 f"{version_of(record)}: make the run again with it",
                 file=run.folder / MANIFEST,
                 field="schema_versions",

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from trailforge.pipelines.engine.files import sha256_of
 from trailforge.schemas import Count, FileEntry, RejectedRow, StageCount, Verdict, from_dict, to_dict, write_parquet
-from trailforge.training.folders import entry_of
 
 Record = TypeVar("Record")
 
@@ -112,4 +112,4 @@ def write_parts(
 def _write(folder: Path, path: Path, record: type[Record], rows: list[Record]) -> FileEntry:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_parquet(path, record, rows)
-    return entry_of(folder, path, len(rows))
+    return FileEntry(path=path.relative_to(folder).as_posix(), rows=len(rows), sha256=sha256_of(path))

@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from tests.support import finished_runs as made
-from tests.support.bundle_rows import INSTRUMENT, ISLAND, QUESTIONS, WHEEL
+from tests.support.bundle_rows import INSTRUMENT, ISLAND, WHEEL
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from trailforge.protocols import r_search
 from trailforge.schemas import (
@@ -343,4 +343,3 @@ def test_progress_reaches_its_end(tmp_path: Path, runs: list[Path]) -> None:
     assert told == {
         "reading sft": (11, 11), "reading questions": (17, 17), "writing sft": (11, 11), "writing rl": (17, 17),
     }  # fmt: skip
-    assert len(QUESTIONS) == 4

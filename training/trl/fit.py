@@ -1,5 +1,6 @@
-"""SIGTERM, which clusters send before they take a machine away: the step is ended, a checkpoint written, and we leave.
+"""One run of a trainer, from a checkpoint or the first step to the last, or to a SIGTERM.
 
+Clusters send SIGTERM before they take a machine away: the step is ended, a checkpoint written, and the process ends.
 torchrun and `accelerate launch` pass the signal on and kill what still runs after 30 seconds. What has not written its
 checkpoint by then goes on from the one before, as after any other end.
 """
@@ -8,10 +9,13 @@ from __future__ import annotations
 
 import signal
 import threading
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from trailforge.training.telling import tell
+from trailforge.training.processes import is_anywhere, log
+from trailforge.training.trl.arguments import sealing
+from trailforge.training.trl.curves import charting
 
 EXIT_CODE = 128 + signal.SIGTERM
 
@@ -35,7 +39,7 @@ def stopping(every: int = 1) -> Any:
                 self._earlier = signal.signal(signal.SIGTERM, self._ask)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **options: Any) -> None:
-            self.is_asked = _anywhere(self.is_asked, args)
+            self.is_asked = is_anywhere(self.is_asked, args.device)
             if self.is_asked and state.global_step % every == 0:
                 control.should_save = control.should_training_stop = True
 
@@ -51,17 +55,19 @@ def stopping(every: int = 1) -> Any:
 
 def leave(step: int, steps: int) -> NoReturn:
     """End the process as one that was told to."""
-    tell(f"stopped after step {step} of {steps}; the same command with --resume goes on from here")
+    log(f"stopped after step {step} of {steps}; the same command with --resume goes on from here")
     raise SystemExit(EXIT_CODE)
 
 
-def _anywhere(here: bool, args: Any) -> bool:
-    """All processes have to stop at the same step."""
-    if args.world_size == 1:
-        return here
-    import torch
-    import torch.distributed
+def fit(trainer: Any, out: Path, checkpoint: Path | None, *, every: int = 1) -> Any:
+    """Train, with whole checkpoints and curves in `out`; what `train` of transformers returns.
 
-    told = torch.tensor([int(here)], device=args.device)
-    torch.distributed.all_reduce(told, op=torch.distributed.ReduceOp.MAX)
-    return bool(told.item())
+    Told to stop by SIGTERM, it writes a checkpoint and ends the process, after a step that `every` divides.
+    """
+    stopped = stopping(every)
+    for callback in (sealing(), charting(out), stopped):
+        trainer.add_callback(callback)
+    done = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if stopped.is_asked and trainer.state.global_step < trainer.state.max_steps:
+        leave(trainer.state.global_step, trainer.state.max_steps)
+    return done

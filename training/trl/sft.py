@@ -11,20 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.schemas import InvalidInput, SftRow
-from trailforge.training.arguments import (
-    batches,
-    deciding,
-    is_main_process,
-    peft_config,
-    processes,
-    trainer_arguments,
-)
-from trailforge.training.checkpoints import open_together, save_model, write_result
 from trailforge.training.config import SftConfig, TrainPreset
-from trailforge.training.fitting import fit
 from trailforge.training.masks import IGNORED, MaskedTokens, masked_tokens
+from trailforge.training.processes import is_main_process, log, processes
 from trailforge.training.sets.files import rows_of, set_hash
-from trailforge.training.telling import tell
+from trailforge.training.trl.arguments import batches, deciding, peft_config, trainer_arguments
+from trailforge.training.trl.checkpoints import open_together, save_model, write_result
+from trailforge.training.trl.fit import fit
 from trailforge.training.weights import Base, load_base
 from trailforge.training.weights import base_model as resolved
 
@@ -95,7 +88,7 @@ def tokenised(tokenizer: Any, rows: Sequence[SftRow], max_tokens: int) -> list[M
             examples.append(example)
     if cut or len(examples) < len(rows):
         left_out = len(rows) - len(examples)
-        tell(f"{cut} of {len(rows)} conversations are cut at {max_tokens} tokens, {left_out} left out")
+        log(f"{cut} of {len(rows)} conversations are cut at {max_tokens} tokens, {left_out} left out")
     return examples
 
 

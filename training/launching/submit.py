@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.schemas import ClusterError, InvalidInput
-from trailforge.training.launch import LaunchConfig, Launcher, render
+from trailforge.training.launching.launch import LaunchConfig, Launcher, render
 from trailforge.training.sets.files import open_set
 from trailforge.training.sets.runs import MANIFEST
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.schemas import OutputError
-from trailforge.training.telling import tell
+from trailforge.training.processes import log
 
 SETTINGS = "settings.json"
 RESULT = "training.json"
@@ -52,7 +52,7 @@ def last_whole(out: Path) -> Path | None:
     for checkpoint in _newest_first(checkpoints_of(out)):
         if is_whole(checkpoint):
             return checkpoint
-        tell(f"{checkpoint} is not whole, as when its writing was interrupted: passed over")
+        log(f"{checkpoint} is not whole, as when its writing was interrupted: passed over")
     return None
 
 

@@ -21,27 +21,18 @@ from typing import Any
 from trailforge.rewards.episode import Reward
 from trailforge.schemas import InvalidInput, RlRow
 from trailforge.training.agents import Environment
-from trailforge.training.annealing import kl_annealing
-from trailforge.training.arguments import (
-    Batches,
-    batches,
-    deciding,
-    is_main_process,
-    peft_config,
-    processes,
-    trainer_arguments,
-)
-from trailforge.training.checkpoints import open_together, save_model, write_result
-from trailforge.training.config import RlConfig, TrainPreset
-from trailforge.training.fitting import fit
+from trailforge.training.config import KlConfig, RlConfig, TrainPreset
 from trailforge.training.generation import Draw, Generator, TransformersGenerator, VllmColocated, VllmServer
 from trailforge.training.judge import judge_desk, read_rubric
 from trailforge.training.masks import prompt_ids
+from trailforge.training.processes import is_anywhere, is_main_process, log, processes
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode
 from trailforge.training.scoring import ToScore, scorer_of_training
 from trailforge.training.sets.files import questions_of, set_hash
-from trailforge.training.telling import tell
-from trailforge.training.trl_rollouts import Pay, SearchRollouts, episode_reward
+from trailforge.training.trl.arguments import Batches, batches, deciding, peft_config, trainer_arguments
+from trailforge.training.trl.checkpoints import open_together, save_model, write_result
+from trailforge.training.trl.fit import fit
+from trailforge.training.trl.rollouts import Pay, SearchRollouts, episode_reward
 from trailforge.training.weights import base_model as resolved
 from trailforge.training.weights import load_model, load_tokenizer
 
@@ -195,7 +186,7 @@ def check_questions(rows: Sequence[RlRow], config: RlConfig) -> None:
         raise InvalidInput("two questions have the same id", field="uid")
     if left := len(rows) % config.prompts_per_step:
         step = f"a step of {config.prompts_per_step}"  # dynamic sampling may draw them to fill one up
-        tell(f"the last {left} of {len(rows)} questions do not fill {step}: no step begins with them")
+        log(f"the last {left} of {len(rows)} questions do not fill {step}: no step begins with them")
 
 
 def _figures(trainer: Any, questions: int, seconds: float) -> dict[str, Any]:
@@ -272,7 +263,7 @@ def generator_of(trainer: Any, config: RlConfig) -> Generator:
     if config.rollouts == "vllm-colocate":
         return VllmColocated(trainer)
     if config.rollouts == "vllm-server":
-        return VllmServer(trainer, lambda wanted: _in_any_process(trainer, wanted))
+        return VllmServer(trainer, lambda wanted: is_anywhere(wanted, trainer.accelerator.device))
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         raise InvalidInput("a model spread over processes cannot generate by itself: take vLLM", field="rl.rollouts")
     return TransformersGenerator(
@@ -282,8 +273,17 @@ def generator_of(trainer: Any, config: RlConfig) -> Generator:
     )
 
 
-def _in_any_process(trainer: Any, here: bool) -> bool:
-    import torch
+def kl_annealing(trainer: Any, kl: KlConfig) -> Any:
+    """A callback that sets the weight before each optimizer step: `kl.start` at the first, `kl.end` at the last.
 
-    told = torch.tensor([int(here)], device=trainer.accelerator.device)
-    return bool(trainer.accelerator.gather(told).any())
+    It depends on the step alone, so a resumed training has the same weights.
+    """
+    from transformers import TrainerCallback
+
+    class KlAnnealing(TrainerCallback):
+        """Called by the trainer."""
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **options: Any) -> None:
+            trainer.beta = kl.at(state.global_step / max(1, state.max_steps - 1))
+
+    return KlAnnealing()

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trailforge.schemas import InvalidInput
-from trailforge.training.checkpoints import checkpoints_of, seal
 from trailforge.training.config import TrainerConfig
+from trailforge.training.processes import is_main_process
+from trailforge.training.trl.checkpoints import checkpoints_of, seal
 
 KEPT_CHECKPOINTS = 3
 """Older ones are removed."""
@@ -35,16 +36,6 @@ def batches(sequences: int, per_device: int, processes: int, *, field: str) -> B
             field=field,
         )
     return Batches(per_device=per_device, processes=processes, accumulated=sequences // at_a_time)
-
-
-def processes() -> int:
-    """Processes that train together: as `accelerate launch` and torchrun say."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def is_main_process() -> bool:
-    """The one that writes."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def trainer_arguments(config: TrainerConfig, out: Path, parts: Batches, *, max_steps: int | None) -> dict[str, Any]:

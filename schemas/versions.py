@@ -1,0 +1,90 @@
+"""What a record is called where it is stored, and how rows of the version before are read.
+
+A record's name and version stand in the file, not in the code: `STORED_AS` and `SCHEMA_VERSION`. `EARLIER` says of each
+earlier version that is still read how a stored row becomes one of now:
+
+    STORED_AS: ClassVar[str] = "Question"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration(renamed={"answer_aliases": "aliases"}, removed=("dataset",))}
+
+Every reader migrates in memory; the file stays as it is. The version before stays for one release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from trailforge.schemas.errors import InvalidInput
+
+Row = dict[str, Any]
+Migration = Callable[[Row], Row]
+"""A stored row of an earlier version, as plain dicts and lists, to one of now."""
+Earlier = Mapping[str, Migration]
+"""Migrations by the version that they begin with."""
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+def migration(
+    *, renamed: Mapping[str, str] = _NONE, added: Mapping[str, Any] = _NONE, removed: tuple[str, ...] = ()
+) -> Migration:
+    """The migration that renames fields (`renamed`: the old name to the new one), removes some and adds others.
+
+    A new field that has a default in the record needs no value here. What goes deeper is a function of its own.
+    """
+
+    def migrate(row: Row) -> Row:
+        return {**added, **{renamed.get(name, name): value for name, value in row.items() if name not in removed}}
+
+    return migrate
+
+
+def stored_name(record: type) -> str:
+    """What files call the record; renaming its class changes no file."""
+    return record.STORED_AS  # type: ignore[attr-defined]
+
+
+def version_of(record: type) -> str:
+    """The record's schema version, `major.minor`."""
+    return record.SCHEMA_VERSION  # type: ignore[attr-defined]
+
+
+def is_read(record: type, name: str, version: str) -> bool:
+    """Whether what is stored under this name in this version is read as the record."""
+    return name == stored_name(record) and version in (version_of(record), *_earlier(record))
+
+
+def migration_of(record: type, version: str, *, source: object) -> Migration | None:
+    """How rows of a stored version become rows of now; None for those of now.
+
+    Raises `InvalidInput` for a version that is not read, with the mend.
+    """
+    ours = version_of(record)
+    if version == ours:
+        return None
+    earlier = _earlier(record)
+    if version not in earlier:
+        newer = _as_numbers(version) > _as_numbers(ours)
+        mend = "upgrade trailforge" if newer else "make it again with this trailforge"
+        raise InvalidInput(
+            f"{stored_name(record)} of schema version {version or 'unknown'}; this trailforge reads "
+            f"{' and '.join((ours, *earlier))}: {mend}",
+            file=source,
+        )
+    migrate = earlier[version]
+
+    def now(row: Row) -> Row:
+        migrated = migrate(row)
+        return migrated | {"schema_version": ours} if "schema_version" in migrated else migrated
+
+    return now
+
+
+def _earlier(record: type) -> Earlier:
+    return getattr(record, "EARLIER", _NONE)
+
+
+def _as_numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal() and len(part) < 10)

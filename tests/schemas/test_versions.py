@@ -1,0 +1,147 @@
+"""Files of the version before are read; a class may be renamed, and no file changes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, make_dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.schemas.test_arrow import RECORDS
+from trailforge.pipelines.runs.finish import MANIFEST, read_manifest
+from trailforge.schemas import (
+    InvalidInput,
+    Manifest,
+    Question,
+    from_stored,
+    from_table,
+    is_read,
+    iter_parquet,
+    read_columns,
+    read_parquet,
+    stored_name,
+    version_of,
+    write_parquet,
+)
+from trailforge.schemas.versions import Earlier, migration
+
+BEFORE = Path(__file__).parent / "before"
+"""Files that were written by the version before, and stay as they are."""
+OBSERVATIONS = BEFORE / "observation-1.0.parquet"
+"""Of a record `id`, `text`, `note`, `schema_version`, with two rows."""
+
+
+def _cut(row: dict[str, Any]) -> dict[str, Any]:
+    """What no list of names can say: a text becomes its words."""
+    text = row.pop("text")
+    return migration(removed=("note",))(row) | {"words": text.split()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """`Observation` of today: called otherwise, `text` is `body`, `note` went, `language` came."""
+
+    STORED_AS: ClassVar[str] = "Observation"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {
+        "1.0": migration(renamed={"text": "body"}, added={"language": "de"}, removed=("note",))
+    }
+
+    id: str
+    body: str
+    language: str
+    seen: int = 1
+    schema_version: str = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """The same, migrated by a function."""
+
+    STORED_AS: ClassVar[str] = "Observation"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": _cut}
+
+    id: str
+    words: tuple[str, ...]
+    schema_version: str = SCHEMA_VERSION
+
+
+NOW = [Sighting(id="a", body="two words", language="de"), Sighting(id="b", body="", language="de")]
+
+
+def test_every_reader_reads_a_file_of_the_version_before() -> None:
+    stored = pq.read_table(OBSERVATIONS)
+    assert stored.schema.metadata[b"trailforge.version"] == b"1.0" and "text" in stored.column_names
+    assert read_parquet(OBSERVATIONS, Sighting) == NOW
+    assert [row for batch in iter_parquet(OBSERVATIONS, Sighting) for row in batch] == NOW
+    assert from_table(Sighting, stored) == NOW
+    assert read_columns(OBSERVATIONS, Sighting, ["body", "seen"]).to_pylist() == [
+        {"body": "two words", "seen": 1},
+        {"body": "", "seen": 1},
+    ]
+    assert [row.words for row in read_parquet(OBSERVATIONS, Words)] == [("two", "words"), ()]
+
+
+def test_what_is_written_again_is_of_now(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "now.parquet", Sighting, read_parquet(OBSERVATIONS, Sighting))
+    assert pq.read_schema(tmp_path / "now.parquet").metadata[b"trailforge.version"] == b"1.1"
+    assert read_parquet(tmp_path / "now.parquet", Sighting) == NOW
+    assert read_columns(tmp_path / "now.parquet", Sighting, ["language"]).to_pylist() == [{"language": "de"}] * 2
+
+
+def test_json_of_the_version_before_is_read_and_of_no_other() -> None:
+    stored = {"id": "a", "text": "two words", "note": "x", "schema_version": "1.0"}
+    assert from_stored(Sighting, stored, source="f") == NOW[0]
+    for version, mend in (("0.9", "make it again"), ("1.2", "upgrade trailforge"), (None, "make it again")):
+        with pytest.raises(InvalidInput, match=rf"f: Observation .*reads 1.1 and 1.0: {mend}"):
+            from_stored(Sighting, stored | {"schema_version": version}, source="f")
+    with pytest.raises(InvalidInput, match="expected an object"):
+        from_stored(Sighting, [stored], source="f")
+
+
+def test_a_migration_that_does_not_fit_the_file_names_it_and_the_field(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pq.read_table(OBSERVATIONS).drop_columns(["text"]), path)
+    with pytest.raises(InvalidInput, match="missing in Sighting") as caught:
+        read_parquet(path, Sighting)
+    assert caught.value.field == "body" and caught.value.file == path
+
+
+def test_only_the_name_and_the_versions_that_are_read_pass() -> None:
+    assert is_read(Sighting, "Observation", "1.1") and is_read(Sighting, "Observation", "1.0")
+    assert not is_read(Sighting, "Sighting", "1.1") and not is_read(Sighting, "Observation", "0.9")
+
+
+def test_a_manifest_of_the_version_before_is_read_as_one_of_now(tmp_path: Path) -> None:
+    stored = (BEFORE / "manifest-1.1.json").read_bytes()
+    (tmp_path / MANIFEST).write_bytes(stored)
+    found = read_manifest(tmp_path)
+    assert found is not None and json.loads(stored)["schema_version"] == "1.1" and "card" not in json.loads(stored)
+    assert found.card == () and found.schema_version == version_of(Manifest) and found.calls == 4
+
+
+def test_each_version_that_is_still_read_has_a_stored_file() -> None:
+    """Whoever raises a version keeps a file of the one before here; that is what proves its migration."""
+    for record in RECORDS:
+        for version in getattr(record, "EARLIER", ()):
+            assert list(BEFORE.glob(f"{stored_name(record).lower()}-{version}.*")), f"{stored_name(record)} {version}"
+        for path in BEFORE.glob(f"{stored_name(record).lower()}-*.parquet"):
+            assert read_parquet(path, record)
+
+
+def test_stored_names_are_declared_by_each_record_and_unique() -> None:
+    assert all("STORED_AS" in vars(record) for record in RECORDS)
+    assert len({stored_name(record) for record in RECORDS}) == len(RECORDS)
+
+
+def test_renaming_a_class_changes_no_file(tmp_path: Path) -> None:
+    renamed = make_dataclass("Asked", [], bases=(Question,), frozen=True, kw_only=True)
+    values: dict[str, Any] = {"id": "q", "question": "Who?", "answer": "A"}
+    write_parquet(tmp_path / "a", Question, [Question(**values)])
+    write_parquet(tmp_path / "b", renamed, [renamed(**values)])
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert read_parquet(tmp_path / "b", Question) == [Question(**values)]

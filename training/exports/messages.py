@@ -1,0 +1,136 @@
+"""Conversations for trainers that bring no agent of their own: for OpenRLHF, and in ShareGPT's form."""
+
+from __future__ import annotations
+
+import json
+
+from trailforge.schemas import RlRow, SftRow
+from trailforge.training.exports.common import (
+    MESSAGES,
+    SFT,
+    STR,
+    TEMPLATE_NOTE,
+    Export,
+    Row,
+    fenced,
+    has,
+    one_command,
+    prompt,
+    readme,
+    schema,
+    sft_row,
+    truth_json,
+    validation_of,
+)
+from trailforge.training.masks import END, START
+
+QUESTIONS = schema([("prompt", MESSAGES), ("label", STR), ("uid", STR), ("data_source", STR)])
+
+
+def write_openrlhf(export: Export) -> str:
+    """Questions with a label as JSON, conversations as `SFT`; returns the README."""
+    export.parquet("sft", SFT, sft_row)
+    export.parquet("rl", QUESTIONS, _question)
+    export.template()
+    sections = {}
+    if has(export, "sft"):
+        sections["Supervised training"] = (
+            f"In this folder:\n\n{fenced(_openrlhf_command(export))}\n\nOpenRLHF shuffles the rows, which stand "
+            "in the order of learning; it has no option for that."
+        )
+    if has(export, "rl"):
+        sections["Reinforcement learning"] = (
+            "`rl/` has the columns `prompt` (`--data.input_key`) and `label` (`--data.label_key`): the ground truth as "
+            "JSON, for a reward function of your own behind `--reward.remote_url`. Episodes that search need an agent "
+            "file of OpenRLHF, which is not part of this export."
+        )
+    return readme("For OpenRLHF", export, sections | {"Masks and template": TEMPLATE_NOTE})
+
+
+def _question(row: RlRow, split: str, number: int) -> Row:
+    return {"prompt": prompt(row), "label": truth_json(row), "uid": row.uid, "data_source": row.data_source}
+
+
+def _openrlhf_command(export: Export) -> str:
+    numbers = export.preset.sft
+    return one_command(
+        "deepspeed --module openrlhf.cli.train_sft",
+        "--data.dataset sft/train.parquet",
+        f"--eval.dataset {validation_of(export, 'sft')}",
+        "--data.input_key messages",
+        "--data.apply_chat_template",
+        "--data.multiturn",
+        f"--data.max_len {numbers.max_tokens}",
+        "--model.model_name_or_path $MODEL",
+        f"--train.batch_size {numbers.batch_size}",
+        f"--train.micro_batch_size {numbers.per_device}",
+        f"--train.max_epochs {numbers.epochs}",
+        f"--adam.lr {numbers.learning_rate}",
+        f"--lr_scheduler {numbers.transformers_scheduler}",
+        f"--lr_warmup_ratio {numbers.warmup_ratio}",
+        *(["--model.gradient_checkpointing_enable"] if numbers.gradient_checkpointing else []),
+        "--ckpt.output_dir sft-model",
+    )
+
+
+def write_sharegpt(export: Export) -> str:
+    """SFT only, with the description by which LLaMA-Factory reads it; returns the README."""
+    export.json_lines("sft", _conversation)
+    sections = {"Masks": _MASKS}
+    if has(export, "sft"):
+        entries = {
+            f"trailforge_{name.split('/')[1].removesuffix('.jsonl')}": {"file_name": name, **_COLUMNS}
+            for name in export.rows
+        }
+        export.text("dataset_info.json", json.dumps(entries, indent=1))
+        sections["Supervised training"] = (
+            f"In this folder, on {_GPUS} devices:\n\n{fenced(_llamafactory_command(export))}\n\nA model that is too "
+            "large to train on one of them also wants `--deepspeed` with a configuration of LLaMA-Factory's "
+            "`examples/deepspeed/`."
+        )
+    return readme("As ShareGPT", export, sections)
+
+
+_GPUS = 8
+_COLUMNS = {
+    "formatting": "sharegpt",
+    "columns": {"messages": "conversations", "system": "system"},
+    "tags": {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt"},
+}
+_MASKS = """`gpt` turns are trained, `human` turns are not. What a search brought is a `human` turn as it stands: the
+role `observation` would put tags around it a second time. Use the template `qwen` (ChatML)."""
+
+
+def _conversation(row: SftRow, split: str, number: int) -> Row:
+    """A `gpt` turn is trained, a `human` turn is not.
+
+    Where only some of the agent's turns are trained, what stands before the trained turn becomes one `human` turn, with
+    the marks of the template in its text.
+    """
+    system = row.messages[0].content if row.messages[0].role == "system" else ""
+    conversation: list[dict[str, str]] = []
+    for message, train in zip(row.messages, row.train, strict=True):
+        if message.role == "system":
+            continue
+        if message.role == "assistant" and train:
+            conversation.append({"from": "gpt", "value": message.content})
+        elif conversation and conversation[-1]["from"] == "human":
+            role = "assistant" if message.role == "assistant" else "user"
+            conversation[-1]["value"] += f"{END}\n{START}{role}\n{message.content}"
+        else:
+            conversation.append({"from": "human", "value": message.content})
+    return {"conversations": conversation, "system": system, "uid": row.uid, "question": row.question}
+
+
+def _llamafactory_command(export: Export) -> str:
+    numbers = export.preset.sft
+    return one_command(
+        "llamafactory-cli train",
+        "--stage sft --do_train --template qwen --finetuning_type full",
+        "--dataset_dir . --dataset trailforge_train",
+        "--model_name_or_path $MODEL --output_dir sft-model --disable_shuffling",
+        f"--cutoff_len {numbers.max_tokens}",
+        f"--per_device_train_batch_size 1 --gradient_accumulation_steps {numbers.batch_size // _GPUS}",
+        f"--num_train_epochs {numbers.epochs} --learning_rate {numbers.learning_rate}",
+        f"--lr_scheduler_type {numbers.transformers_scheduler} --warmup_ratio {numbers.warmup_ratio} --bf16",
+    )

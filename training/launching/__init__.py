@@ -1,0 +1,1 @@
+"""Trainings on one machine or many: what is launched, and how it is handed to a cluster."""
