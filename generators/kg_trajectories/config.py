@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from trailforge.filters.kg import SelectionConfig
+from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig
 from trailforge.generators.prompts import prompt_version
 from trailforge.inference import Prices
 from trailforge.inference.asker import Client
@@ -136,7 +136,7 @@ class KgRunConfig(GraphRunConfig):
     """Questions and a knowledge graph to annotated search episodes."""
 
     generator: KgGeneratorConfig = field(default_factory=KgGeneratorConfig)
-    selection: SelectionConfig = field(default_factory=SelectionConfig)
+    selection: EpisodeSelectionConfig = field(default_factory=EpisodeSelectionConfig)
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
 
     @property

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.support.cut_replies import CutModel
 from tests.support.kg_episodes import BORN, DIED, DIRECTOR, ENTITIES, TRIPLES, agent, context, store, turn
 from tests.support.rows import QUESTION
-from trailforge.filters.kg import SelectionConfig, contrastive_pairs, select
 from trailforge.generators.kg_trajectories.config import KgContext, KgRunConfig
 from trailforge.generators.kg_trajectories.generate import (
     KgGeneratorConfig,
@@ -24,6 +23,7 @@ from trailforge.generators.kg_trajectories.generate import (
     tells_its_steps,
 )
 from trailforge.generators.kg_trajectories.rows import holds_format
+from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig, contrastive_pairs, select
 from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.generators.kg_trajectories.work import episodes_of
 from trailforge.generators.prompts import load_pools
@@ -300,7 +300,7 @@ async def test_selection_and_pairs(graph: KgStore) -> None:
 async def test_pairs_take_reasons_in_turn(graph: KgStore) -> None:
     script = agent(GOOD, WRONG, (DIRECTOR, DIED, turn("So it is.", answer="Beverly Hills")), AT_ONCE)
     rows = (await generate(QUESTION, context(graph, script, replace(FREE, episodes=4)))).candidates
-    selection = select(rows, SelectionConfig())
+    selection = select(rows, EpisodeSelectionConfig())
     pairs = contrastive_pairs(selection.selected, selection.rejected, 2)
     assert [pair.reason for pair in pairs] == ["wrong_answer", "no_search"]
 
