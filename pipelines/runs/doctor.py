@@ -139,10 +139,10 @@ def key(url: str) -> Finding:
 
 def embedded_model(name: str, *, is_wanted: bool) -> Finding:
     """Weights and engine of the model that runs on this machine."""
-    from trailforge.small_model.server import EMBEDDED_MODELS, SMOLLM2
+    from trailforge.inference.packaged import PACKAGED_MODELS, SMOLLM2
 
     try:
-        weights = EMBEDDED_MODELS.get(name, SMOLLM2).check()
+        weights = PACKAGED_MODELS.get(name, SMOLLM2).check()
     except TrailforgeError as error:
         if not is_wanted:
             return ok("embedded model", "not installed, and not wanted")

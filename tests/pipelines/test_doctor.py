@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from trailforge.small_model.server import EmbeddedModel
 
 from tests.support.model_server import fail_next, running, stats
 from trailforge.inference import ModelClient, Reply, Request, SqliteLedger
+from trailforge.inference.packaged import PackagedModel
 from trailforge.inference.thoughts import Reasoning
 from trailforge.pipelines.runs import doctor
 from trailforge.pipelines.runs.config import ModelConfig
@@ -100,7 +100,7 @@ def test_the_embedded_model_and_the_encoder_are_installed() -> None:
 
 
 def test_the_embedded_model_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EmbeddedModel, "weights", lambda self: Path("/nowhere"))
+    monkeypatch.setattr(PackagedModel, "weights", lambda self: Path("/nowhere"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     found = doctor.embedded_model("any", is_wanted=True)
     assert (found.level, found.detail) == ("fault", "the embedded model needs the package xllamacpp")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trailforge.small_model.server import SMOLLM2
 
+from trailforge.inference.packaged import SMOLLM2
 from trailforge.schemas import InvalidInput
 from trailforge.training import weights
 

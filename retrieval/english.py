@@ -1,9 +1,25 @@
-"""Finite verbs that the rewriting of sentences knows: enough of them that news and abstracts yield questions.
+"""English by lists: prepositions, months and dates, and forms of verbs.
 
-A sentence whose verb is not among them is left alone: a question that is not asked costs nothing, a wrong form does.
+The verbs are enough of them that news and abstracts yield questions. What is not among them is left alone: a question
+that is not asked costs nothing, a wrong form does.
 """
 
 from __future__ import annotations
+
+PREPOSITIONS = (
+    "in on at from to for by with about near under after before during into over through against around within "
+    "along of as since until above below between beside off behind towards"
+).split()
+"""After these a noun phrase stands."""
+WIDE_PREPOSITIONS = (
+    "of in on at from to for by with about near under after before during into between over through against around "
+    "within along across besides behind beside outside as like since until via out up off down than alongside past"
+).split()
+"""With those that a question may end on, or that join its parts."""
+
+MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+DATE = rf"(?:\d{{1,2}} (?:{MONTHS})(?: \d{{4}})?|(?:{MONTHS}) \d{{1,2}}(?:, \d{{4}})?|(?:{MONTHS}) \d{{4}})(?!\w)"
+"""A pattern for a date, with or without its year."""
 
 AUXILIARIES = frozenset("is are was were has have had can could will would may might must should".split())
 """These change places with the subject in a question; so does to be as a main verb."""
