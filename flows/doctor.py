@@ -98,10 +98,10 @@ def _servers(configs: Collection[RunConfig], *, call: bool) -> Iterator[Finding]
 
 def embedded_model(name: str, *, is_wanted: bool) -> Finding:
     """Weights and engine of the model that runs on this machine."""
-    from trailforge.small_model.server import EMBEDDED_MODELS, SMOLLM2
+    from trailforge.inference.packaged import PACKAGED_MODELS, SMOLLM2
 
     try:
-        weights = EMBEDDED_MODELS.get(name, SMOLLM2).check()
+        weights = PACKAGED_MODELS.get(name, SMOLLM2).check()
     except TrailforgeError:
         if is_wanted:
             raise

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from trailforge.generators.prompts import CONNECTIVES, Sentences
+from trailforge.inference.prompts import Prompts, Sentences
 from trailforge.mcts.plan import references
 from trailforge.protocols import kg_search, r_search, react
 from trailforge.rewards import normalize_answer, same_answer, score_answer, score_choice, states
@@ -169,7 +169,7 @@ def _as_chat(messages: Sequence[Message]) -> tuple[ChatMessage, ...]:
 class _Narrator:
     def __init__(self, story: Story, seed: str) -> None:
         self._story = story
-        self._say = Sentences(CONNECTIVES, seed=seed).say
+        self._say = Sentences(Prompts("trailforge.generators").pools("connectives"), seed=seed).say
 
     def tell(self) -> tuple[Message, ...]:
         steps = self._story.steps

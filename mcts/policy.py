@@ -1,26 +1,28 @@
-"""Who proposes splits: the model itself (production), or code rules among which a small model chooses."""
+"""Who proposes splits: the model itself, or a plug-in."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
-from trailforge.mcts.search import Proposal
+from trailforge.mcts.search import Policy, Proposal
 from trailforge.schemas import MalformedReply
-from trailforge.small_model.splitting import candidate_splits, is_decomposable
+from trailforge.schemas.plugins import check_plugin, load_plugin
 
-_MAX_CANDIDATES = 8
+POLICIES = "trailforge.policies"
+"""Group of entry points: policies as `ModelPolicy` is one, opened with the same three arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyConfig:
     """How splits are proposed and judged."""
 
-    kind: Literal["model", "rules"] = "model"
-    """`model`: it splits and judges freely. `rules`: code lists splits and judges; the model may choose."""
+    kind: str = "model"
+    """`model`: it splits and judges freely. Others are plug-ins; `rules`: code lists splits and judges, the model may
+    choose."""
     model_chooses: bool = True
     """For `rules`: ask the model which candidate comes first. False: the rules' own order."""
     temperature: float = 0.6
@@ -28,6 +30,10 @@ class PolicyConfig:
     split_max_tokens: int = 8192
     """Room for a reasoning model's thoughts."""
     judge_max_tokens: int = 4096
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for a kind that there is not."""
+        check_plugin(POLICIES, self.kind, field="kind", built_in=("model",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,34 +79,10 @@ class ModelPolicy:
         return Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=max_tokens)
 
 
-class RulePolicy:
-    """Candidates and atomicity by rule, the model choosing: for models too small to split (origin `rule`)."""
-
-    def __init__(self, asker: Asker, prompts: PolicyPrompts, config: PolicyConfig) -> None:
-        self._asker, self._prompts, self._config = asker, prompts, config
-
-    async def is_decomposable(self, sub_question: str) -> bool:
-        """Some good split exists."""
-        return is_decomposable(sub_question)
-
-    async def propose(self, sub_question: str, count: int) -> Proposal:
-        """The model's choice first, then the rules' order."""
-        candidates = candidate_splits(sub_question)[:_MAX_CANDIDATES]
-        if self._config.model_chooses and len(candidates) > 1:
-            chosen = await self._choose(sub_question, candidates)
-            candidates = [candidates[chosen], *candidates[:chosen], *candidates[chosen + 1 :]]
-        return Proposal(splits=tuple(candidates[:count]), origin="rule")
-
-    async def _choose(self, sub_question: str, candidates: list[tuple[str, str]]) -> int:
-        """0-based choice; the rules' first when the model names none, or its reply was cut."""
-        listing = "\n".join(
-            f"{number}. {first} / {second}" for number, (first, second) in enumerate(candidates, start=1)
-        )
-        prompt = fill(self._prompts.choose_split, question=sub_question, candidates=listing)
-        reply = await self._asker.text(prompt, purpose="choose", sampling=Sampling(max_tokens=4, stop=("\n",)))
-        number = re.search(r"\d{1,9}", reply.answer or "")
-        chosen = int(number[0]) - 1 if number else 0
-        return chosen if 0 <= chosen < len(candidates) else 0
+def open_policy(asker: Asker, prompts: PolicyPrompts, config: PolicyConfig) -> Policy:
+    """Who splits questions, as configured. Raises `InvalidInput` for a kind that there is not."""
+    kind = ModelPolicy if config.kind == "model" else load_plugin(POLICIES, config.kind, field="policy.kind")
+    return kind(asker, prompts, config)
 
 
 def split_schema(count: int) -> dict[str, Any]:

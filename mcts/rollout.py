@@ -19,14 +19,14 @@ from trailforge.inference.asker import Asker, Style, fill
 from trailforge.mcts.plan import execution_levels, normalized, references, resolve, sink
 from trailforge.mcts.search import Simulation
 from trailforge.retrieval import Retriever
+from trailforge.retrieval.english import WIDE_PREPOSITIONS
 from trailforge.rewards import mcts_reward
 from trailforge.schemas import Passage, Plan, Step, VariationKind
-from trailforge.small_model.splitting.words import PREPOSITIONS
 
 _SAMPLES_PER_TRY = 1000
 """More than a leaf plan has repeats: keeps the draws of different repeats apart."""
 
-_PREPOSITION = f"(?:{'|'.join(PREPOSITIONS.split())})"
+_PREPOSITION = f"(?:{'|'.join(WIDE_PREPOSITIONS)})"
 _WH = r"(?i:what|which|who|whom|whose|where|when|why|how)\b"
 _BEGINS_CUT = re.compile(rf"(?i:{_PREPOSITION}) (?!{_WH})")
 _ENDS_CUT = re.compile(rf"(?!{_WH}).* {_PREPOSITION}$")

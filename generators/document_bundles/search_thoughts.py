@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from trailforge.generators.prompts import load_pools
+from trailforge.inference.prompts import Prompts
 from trailforge.protocols.base import one_line
 from trailforge.protocols.nl_dag import SearchPlan, levels
+from trailforge.retrieval.english import DATE
 from trailforge.schemas import BundleQuestion, PlanNode
-from trailforge.small_model.composing.mentions import DATE
 
+PROMPTS = Prompts("trailforge.generators.document_bundles", "trailforge.generators")
 POOLS = "search_thoughts"
 _MOST_NAMES = 3
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
@@ -29,7 +30,7 @@ _WITHIN = frozenset({"of", "de", "la", "du", "von", "van", "der", "del", "al"})
 
 def think(row: BundleQuestion, plan: SearchPlan, *, seed: str) -> str:
     """One paragraph; the same for the same seed."""
-    rng, pools = random.Random(seed), load_pools(POOLS)
+    rng, pools = random.Random(seed), PROMPTS.pools(POOLS)
 
     def say(role: str, **fields: str) -> str:
         return rng.choice(pools[role]).format(**fields)
@@ -77,7 +78,7 @@ def _without_tail(run: Sequence[str]) -> Sequence[str]:
     return _without_tail(run[:-1]) if run and run[-1] in _WITHIN else run
 
 
-def _role(node: PlanNode, pools: dict[str, tuple[str, ...]]) -> str:
+def _role(node: PlanNode, pools: Mapping[str, tuple[str, ...]]) -> str:
     role = f"search_{node.tool.casefold()}"
     return role if role in pools else "search_general"
 

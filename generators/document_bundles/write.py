@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Protocol
 
-from trailforge.generators.prompts import load_prompt, prompt_version
+from trailforge.generators.document_bundles.search_thoughts import PROMPTS
 from trailforge.inference import ChatTurn, Meter, Prices, Request, Sampling, ask_json
 from trailforge.inference.asker import Client, fill
 from trailforge.protocols.nl_dag import SearchPlan, levels, render, validate
@@ -29,8 +29,11 @@ from trailforge.schemas import (
     SourceKind,
     Verdict,
 )
+from trailforge.schemas.plugins import check_plugin, load_plugin
 from trailforge.schemas.text import restore_chat_tokens
 
+WRITERS = "trailforge.writers"
+"""Group of entry points: functions as `BundleWork`, of a bundle and a context."""
 _TOOLS: dict[SourceKind, str] = {"news": "News", "academic": "Academic", "general": "General"}
 _MOST_HOPS, _MOST_SOURCES, _MOST_DEPTH = 4, 4, 4
 _TYPE_WEIGHT: dict[BundleQuestionType, float] = {
@@ -73,6 +76,7 @@ SCHEMA = {
 """What the writing model replies."""
 MODEL_PROMPTS = ("bundle_questions", "read_documents", "read_nothing")
 STEP_PROMPTS = ("embedded_kind", "embedded_answer", "embedded_closed_book")
+"""Of plug-ins that write by small steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +97,8 @@ class StepsConfig:
 class BundleWriterConfig:
     """How questions are written and read."""
 
-    kind: Literal["model", "steps"] = "model"
-    """`model`: a model writes them. `steps`: rules write them, for a model too small to (`generators.bundle_steps`)."""
+    kind: str = "model"
+    """`model`: a model writes them. Others are plug-ins; `steps`: rules write them, for a model too small to."""
     steps: StepsConfig = field(default_factory=StepsConfig)
     questions_per_bundle: int = 3
     temperature: float = 0.7
@@ -106,10 +110,14 @@ class BundleWriterConfig:
     longest_document: int = 6000
     """Characters of a document that are shown."""
 
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for a kind that there is not."""
+        check_plugin(WRITERS, self.kind, field="kind", built_in=("model",))
+
     @property
     def prompt_version(self) -> str:
         """Hash of the prompts in use."""
-        return prompt_version(STEP_PROMPTS if self.kind == "steps" else MODEL_PROMPTS)
+        return PROMPTS.version(MODEL_PROMPTS if self.kind == "model" else STEP_PROMPTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +135,30 @@ class BundleContext:
     """Finds what `kind: steps` reads."""
 
 
+class Writer(Protocol):
+    """One bundle under way; also a `filters.bundles.DocumentReader`."""
+
+    item: BundleInput
+    context: BundleContext
+    meter: Meter
+    """Counts its calls."""
+
+    async def write(self) -> list[BundleQuestion]:
+        """Drafts, in a fixed order; none when nothing joins the documents. Raises the kinds of `ProviderError`."""
+        ...
+
+    async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
+        """As `filters.bundles.DocumentReader` says."""
+        ...
+
+
+def open_writer(item: BundleInput, context: BundleContext) -> Writer:
+    """A bundle under way, by the writer that the run's configuration names."""
+    kind = context.config.kind
+    make = BundleWork if kind == "model" else load_plugin(WRITERS, kind, field="writer.kind")
+    return make(item=item, context=context)
+
+
 @dataclass(slots=True)
 class BundleWork:
     """One bundle under way. `meter` counts its calls."""
@@ -142,7 +174,7 @@ class BundleWork:
         """
         context, config = self.context, self.context.config
         prompt = fill(
-            load_prompt("bundle_questions"),
+            PROMPTS.text("bundle_questions"),
             count=str(config.questions_per_bundle),
             documents=shown(self.item.documents, config.longest_document),
         )
@@ -151,13 +183,13 @@ class BundleWork:
         return [row_of(draft, n, self.item, context) for n, draft in enumerate(reply["questions"])]
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
-        """A `filters.bundles.Reader`."""
+        """As a `filters.bundles.DocumentReader`."""
         config = self.context.config
         text = shown(documents, config.longest_document)
         prompt = (
-            fill(load_prompt("read_documents"), documents=text, question=asked(row))
+            fill(PROMPTS.text("read_documents"), documents=text, question=asked(row))
             if documents
-            else fill(load_prompt("read_nothing"), question=asked(row))
+            else fill(PROMPTS.text("read_nothing"), question=asked(row))
         )
         temperature = config.read_temperature if documents else config.closed_book_temperature
         sampling = Sampling(temperature=temperature, top_p=config.top_p, max_tokens=config.read_max_tokens)

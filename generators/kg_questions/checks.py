@@ -5,25 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from trailforge.filters.kg_questions import (
-    answer_in_question,
-    bridge_named,
-    closed_book,
-    malformed,
-    not_unique,
-    shortcut,
-    start_missing,
-    ungrounded_name,
-)
 from trailforge.generators.kg_questions import select as selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
+from trailforge.generators.kg_questions.filters import judge_unasked
 from trailforge.generators.kg_questions.generate import made_of, seal
 from trailforge.generators.kg_questions.work import FILTER, WRITE
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.row_checks import RowChecks
 from trailforge.schemas import FactChain, InvalidInput, KgQuestion, RejectedRow, from_dict
-
-_FILTERS = (malformed, not_unique, shortcut, answer_in_question, bridge_named, start_missing, ungrounded_name)
 
 
 class KgQuestionRowChecks(RowChecks):
@@ -66,14 +55,14 @@ class KgQuestionRowChecks(RowChecks):
         if different:
             yield f"{different} is not what follows from its facts and the run's configuration"
             return
-        verdicts = [each.check(row) for each in _FILTERS]
+        verdicts = judge_unasked(row)
         measured = seal(row, verdicts, ()).filters
         for score, said in zip(measured, row.filters, strict=False):
             if score != said:
                 what = "keeps it" if score.passed else f"rejects it: {score.reason}"
                 yield f"filter {score.name} {what}, with {score.score:g}; its row says {said.score:g}"
         is_asked = self.config.filters.closed_book_samples > 0 and all(verdict.keep for verdict in verdicts)
-        names = [score.name for score in measured] + [closed_book.REASON] * is_asked  # whose score is the model's
+        names = [score.name for score in measured] + ["closed_book"] * is_asked  # whose score is the model's
         if [score.name for score in row.filters] != names:
             yield "its scores are not those of the filters that it went through"
 

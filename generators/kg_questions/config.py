@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Literal
 
-from trailforge.filters.kg_questions import KgFilterConfig
+from trailforge.generators.kg_questions.filters import KgQuestionFilterConfig
 from trailforge.generators.kg_questions.generate import KgWriterConfig
 from trailforge.generators.kg_questions.paths import KgPathConfig
 from trailforge.pipelines.runs.config import RunConfig
@@ -24,7 +24,7 @@ class KgQuestionRunConfig(GraphRunConfig):
     """ISO date (or year, or month) of the graph: what is asked was true then. Empty: not known."""
     paths: KgPathConfig = field(default_factory=KgPathConfig)
     writer: KgWriterConfig = field(default_factory=KgWriterConfig)
-    filters: KgFilterConfig = field(default_factory=KgFilterConfig)
+    filters: KgQuestionFilterConfig = field(default_factory=KgQuestionFilterConfig)
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput`."""

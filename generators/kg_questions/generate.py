@@ -1,8 +1,8 @@
 """Facts of a knowledge graph to a question, and back: answering it from memory.
 
-The facts come from `generators.kg_paths`. A model puts them into words without being told what the bridges and the
-answer are, so that it cannot name them; for a model too small to, rules do (`generators.kg_wording`). What a question
-is worth is measured by `filters.kg_questions`.
+The facts come from `paths`. A model puts them into words without being told what the bridges and the
+answer are, so that it cannot name them; for a model too small to, rules do (`wording`). What a question
+is worth is measured by `filters`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from trailforge.generators.kg_questions.wording import Wording, compose
-from trailforge.generators.prompts import load_phrases, load_prompt, prompt_version
+from trailforge.generators.kg_questions.wording.phrases import PROMPTS, RELATIONS
 from trailforge.inference import ChatTurn, Meter, Prices, Request, Sampling, ask_json
 from trailforge.inference.asker import Client, Style, fill
 from trailforge.mcts.rollout import short_answer
@@ -45,8 +45,8 @@ class KgWriterConfig:
     @property
     def prompt_version(self) -> str:
         """Hash of the prompts and phrases in use."""
-        prompts = prompt_version((_READ_PROMPTS[self.style], *(["kg_question"] if self.kind == "model" else [])))
-        phrases = repr(load_phrases("kg_relations")) if self.kind == "templates" else ""
+        prompts = PROMPTS.version((_READ_PROMPTS[self.style], *(["kg_question"] if self.kind == "model" else [])))
+        phrases = repr(PROMPTS.phrases(RELATIONS)) if self.kind == "templates" else ""
         return hashlib.sha256(f"{prompts}{phrases}".encode()).hexdigest()[:12]
 
 
@@ -86,7 +86,7 @@ class KgQuestionWork:
         return [row_of(wording_of(reply), self.item, self.context)]
 
     async def answer(self, row: KgQuestion, sample: int) -> str | None:
-        """A `filters.kg_questions.Reader`."""
+        """As a `filters.MemoryReader`."""
         config = self.context.config
         sampling = Sampling(
             temperature=config.closed_book_temperature,
@@ -94,7 +94,7 @@ class KgQuestionWork:
             max_tokens=config.closed_book_max_tokens,
             stop=config.stop,
         )
-        prompt = fill(load_prompt(_READ_PROMPTS[config.style]), question=row.question)
+        prompt = fill(PROMPTS.text(_READ_PROMPTS[config.style]), question=row.question)
         request = self._request(prompt, sampling, purpose="closed_book", style=config.style, sample=sample)
         text = (await self.context.client.complete(request, self.meter)).answer
         if text is None or config.style == "chat":
@@ -119,7 +119,7 @@ def writer_prompt(chain: FactChain) -> str:
     texts = {start.id: start.label for start in chain.starts} | _placeholders(chain)
     lines = [f"{texts[node.id]}: {_kind_of(node)}" for node in (*chain.found, *chain.starts)]
     return fill(
-        load_prompt("kg_question"),
+        PROMPTS.text("kg_question"),
         order=", ".join(_placeholders(chain).values()),
         placeholders="\n".join(lines),
         facts="\n".join(_line(fact, texts) for fact in chain.facts),

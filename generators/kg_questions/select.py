@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trailforge.filters.kg_questions import Asked, duplicate_question
 from trailforge.generators.document_bundles.stages.selection import write_parts
 from trailforge.generators.kg_questions import NAME as TABLE
+from trailforge.generators.kg_questions.filters import Asked, duplicate_question
 from trailforge.inference import Usage
 from trailforge.pipelines.engine.files import write_text
 from trailforge.pipelines.engine.model_work import rejected_row
@@ -69,7 +69,7 @@ def sift(candidates: Iterable[KgQuestion]) -> tuple[list[KgQuestion], list[tuple
     kept: list[KgQuestion] = []
     rejected: list[tuple[KgQuestion, Verdict]] = []
     for row in candidates:
-        verdict = duplicate_question.check(row, asked)
+        verdict = duplicate_question(row, asked)
         if verdict.keep:
             asked.add(row)
             score = FilterScore(name=verdict.reason, score=verdict.score, passed=True)

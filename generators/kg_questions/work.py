@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from trailforge.filters.kg_questions import judge_question
 from trailforge.generators.kg_questions import NAME
 from trailforge.generators.kg_questions import select as selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
+from trailforge.generators.kg_questions.filters import judge_question
 from trailforge.generators.kg_questions.generate import KgQuestionContext, KgQuestionWork, seal
 from trailforge.generators.kg_questions.paths import PathSampler
 from trailforge.inference import ModelClient

@@ -146,7 +146,7 @@ def _summary(manifest: Manifest, config: KgRunConfig, figures: _Figures) -> str:
 
 def _limits(config: KgRunConfig) -> str:
     lines = ["## Known limits\n"]
-    if config.model.url == "embedded" or config.generator.style == "guided":
+    if config.model.url == "embedded" or config.generator.is_led:
         lines.append(EMBEDDED_LIMIT.format(and_what=", led along the gold decomposition"))
     lines += [
         "- Rows with `origin = oracle` follow the data set's gold decomposition, not a plan of the model.",

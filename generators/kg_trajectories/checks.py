@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from trailforge.filters import first_rejection
-from trailforge.filters.kg import contrastive_pairs, judge_kg_episode, select
 from trailforge.generators.kg_trajectories import NAME as DATASET
 from trailforge.generators.kg_trajectories.config import KgRunConfig
+from trailforge.generators.kg_trajectories.filters import judge_kg_episode
 from trailforge.generators.kg_trajectories.generate import made_of, tells_its_steps
+from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
 from trailforge.generators.kg_trajectories.work import EPISODE, FILTER, SEARCH
 from trailforge.generators.textualize import kg_sft_row
 from trailforge.pipelines.runs.intake import INPUTS

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from trailforge.filters.kg import SelectionConfig
-from trailforge.generators.prompts import prompt_version
+from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig
 from trailforge.inference import Prices
 from trailforge.inference.asker import Client
+from trailforge.inference.prompts import Prompts
 from trailforge.pipelines.runs.graph import GraphRunConfig
 from trailforge.protocols import kg_search
 from trailforge.protocols.episodes import EpisodeConfig
@@ -19,6 +19,7 @@ from trailforge.retrieval.kg import CountTokens, KgStore, KgToolConfig
 from trailforge.rewards import DynaSearcherConstants
 from trailforge.rewards.dynasearcher import DEFAULT, PAPER
 from trailforge.schemas import ContrastivePair, InvalidInput, KgTrajectory, SftRow, estimate_tokens, to_dict
+from trailforge.schemas.plugins import check_plugin
 
 Reader = Literal["passages", "sentences"]
 KgFilter = Literal["model", "asked", "none"]
@@ -28,12 +29,16 @@ SelfCheck = Literal["off", "reading", "absent"]
 """When graph and documents are said to conflict. `reading`: the model reads something else in the documents than the
 graph has. `absent`: besides, no document mentions what the graph has; for models whose reading is not to be relied on.
 """
-POOLS = "kg_thoughts"
+PROMPTS = Prompts("trailforge.generators.kg_trajectories", "trailforge.generators")
+LEADERS = "trailforge.leaders"
+"""Group of entry points: each makes a `generate.Leader`."""
+_POOLS = "kg_thoughts"
+"""Of guided episodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgPromptNames:
-    """Files of `generators/prompts/` in use."""
+    """Prompts in use."""
 
     answer: str = "answer"
     """Reads what was found: the self-check's documents, and what a guided episode reads."""
@@ -43,7 +48,7 @@ class KgPromptNames:
     @property
     def version(self) -> str:
         """Hash of the texts behind these names, of the sentences of guided thoughts, and of the protocol's rules."""
-        pools = prompt_version(tuple(to_dict(self).values()), pools=POOLS)
+        pools = PROMPTS.version(tuple(to_dict(self).values()), pools=_POOLS)
         return hashlib.sha256(f"{pools}{kg_search.SYSTEM_PROMPT}{kg_search.USER_SUFFIX}".encode()).hexdigest()[:12]
 
 
@@ -83,8 +88,9 @@ class ReadingConfig:
 class KgGeneratorConfig:
     """All that decides what is made of a question. Defaults are DynaSearcher's (section 4.1) where it has any."""
 
-    style: Literal["free", "guided"] = "free"
-    """`free`: the model searches as it will. `guided`: it is led along the gold decomposition."""
+    style: str = "free"
+    """`free`: the model searches as it will. Others are plug-ins, which lead it along the gold decomposition; `guided`:
+    code asks, a small model chooses and reads."""
     episodes: int = 8
     """Per question; the paper's group."""
     episode: EpisodeConfig = field(default_factory=EpisodeConfig)
@@ -105,9 +111,15 @@ class KgGeneratorConfig:
     prompts: KgPromptNames = field(default_factory=KgPromptNames)
 
     def __post_init__(self) -> None:
+        check_plugin(LEADERS, self.style, field="style", built_in=("free",))
         for name in ("episodes", "top_k"):
             if getattr(self, name) < 1:
                 raise InvalidInput("must be 1 or more", field=name)
+
+    @property
+    def is_led(self) -> bool:
+        """Whether episodes follow the gold decomposition."""
+        return self.style != "free"
 
     @property
     def constants(self) -> DynaSearcherConstants:
@@ -136,7 +148,7 @@ class KgRunConfig(GraphRunConfig):
     """Questions and a knowledge graph to annotated search episodes."""
 
     generator: KgGeneratorConfig = field(default_factory=KgGeneratorConfig)
-    selection: SelectionConfig = field(default_factory=SelectionConfig)
+    selection: EpisodeSelectionConfig = field(default_factory=EpisodeSelectionConfig)
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
 
     @property

@@ -20,12 +20,12 @@ _SURE = 0.9
 _FIGURE = re.compile(r"\d")
 
 
-async def conflicts_of(steps: Sequence[KgStep], reading: Reading, *, from_spans: bool) -> tuple[KgConflict, ...]:
+async def conflicts_of(steps: Sequence[KgStep], reading: Reading) -> tuple[KgConflict, ...]:
     """The conflicts of an episode's searches. Asks the model once for each search that has values to compare."""
     found, only_absent = [], reading.context.config.self_check == "absent"
     for step in steps:
         if facts := asked_facts(step):
-            said = await reading.answer(step.query, step.documents, (), from_spans=from_spans)
+            said = await reading.answer(step.query, step.documents, ())
             conflict = conflict_of(step, facts, said, reading.context.store)
             if conflict and not (only_absent and _is_shown(step, facts)):
                 found.append(conflict)

@@ -1,8 +1,8 @@
 """One question to its KG-search episodes (DynaSearcher, sections 3.1 and 3.2).
 
 generated = await generate(question, context)          n episodes, annotated and rewarded
-selection = filters.kg.select(generated.candidates)    the best of those that every filter keeps
-filters.kg.contrastive_pairs(selection.selected, selection.rejected, config.max_pairs)
+chosen = selection.select(generated.candidates)        the best of those that every filter keeps
+selection.contrastive_pairs(chosen.selected, chosen.rejected, config.max_pairs)
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from trailforge.generators.kg_trajectories.config import (
+    LEADERS,
     GuidedConfig,
     KgContext,
     KgFilter,
@@ -21,7 +23,7 @@ from trailforge.generators.kg_trajectories.config import (
     SelfCheck,
 )
 from trailforge.generators.kg_trajectories.conflicts import conflicts_of
-from trailforge.generators.kg_trajectories.reading import Reading
+from trailforge.generators.kg_trajectories.reading import Offer, Reading
 from trailforge.generators.kg_trajectories.rows import made_of, reward_of, row_of, steps_of, tells_its_steps
 from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.inference import Meter, Usage
@@ -30,7 +32,7 @@ from trailforge.protocols.episodes import EpisodeRun, run_episode
 from trailforge.protocols.grammar import Observation, Search
 from trailforge.protocols.kg_search import GRAMMAR
 from trailforge.schemas import ITEM_ERRORS, InvalidInput, KgConflict, KgTrajectory, Question, TrailforgeError
-from trailforge.small_model.kg.guided import GuidedEpisode
+from trailforge.schemas.plugins import load_plugin
 
 __all__ = [
     "Generated",
@@ -47,6 +49,17 @@ __all__ = [
     "reward_of",
     "tells_its_steps",
 ]
+
+
+class Leader(Protocol):
+    """Leads a model along the gold decomposition of a question that it could not search for by itself."""
+
+    offer: Offer
+    """What its model may answer with when it reads."""
+
+    async def lead(self, tool: SearchTool, asker: Asker, sample: int) -> EpisodeRun:
+        """One episode. `asker.meter` counts its calls. Raises what retrieval and the client raise."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +86,15 @@ async def generate(question: Question, context: KgContext) -> Generated:
     Raises `InvalidInput` for a guided question without gold decomposition or a question without paragraphs to search,
     what the client raises, and the first episode's error when all were lost.
     """
-    if context.config.style == "guided" and not question.decomposition:
+    if context.config.is_led and not question.decomposition:
         raise InvalidInput(
             f"question {question.id} has no gold decomposition to guide by; let the model search freely "
             "(generator.style: free)",
             field="decomposition",
         )
-    work = _Work(question, context, SearchTool.open(question, context))
+    config = context.config
+    leader = load_plugin(LEADERS, config.style, field="generator.style")() if config.is_led else None
+    work = _Work(question, context, SearchTool.open(question, context), leader)
     made = await asyncio.gather(*(work.draw(number) for number in range(context.config.episodes)))
     lost = tuple(drawn for drawn, _ in made if isinstance(drawn, LostEpisode))
     if len(lost) == len(made):
@@ -96,6 +111,8 @@ class _Work:
     question: Question
     context: KgContext
     tool: SearchTool
+    leader: Leader | None
+    """None: the model searches as it will."""
 
     async def draw(self, sample: int) -> tuple[KgTrajectory | LostEpisode, Meter]:
         """A draw as its row, and its calls. One that is lost costs the others nothing."""
@@ -114,12 +131,9 @@ class _Work:
             meter=meter,
             priority=2 * len(self.question.decomposition),
         )
-        run = await (self._guided if self.context.config.style == "guided" else self._free)(asker, sample)
+        run = await (self.leader.lead(self.tool, asker, sample) if self.leader else self._free(asker, sample))
         conflicts = await self._conflicts(run, asker)
         return row_of(self.question, run, self.context, sample=sample, call_keys=meter.keys, conflicts=conflicts)
-
-    async def _guided(self, asker: Asker, sample: int) -> EpisodeRun:
-        return await GuidedEpisode(tool=self.tool, asker=asker, sample=sample, meter=asker.meter).run()
 
     async def _free(self, asker: Asker, sample: int) -> EpisodeRun:
         context = self.context
@@ -144,5 +158,5 @@ class _Work:
         """What graph and documents say differently; read plainly, so that episodes with one search share the call."""
         if self.context.config.self_check == "off":
             return ()
-        reading = Reading(context=self.context, asker=asker)
-        return await conflicts_of(steps_of(run), reading, from_spans=self.context.config.style == "guided")
+        reading = Reading(context=self.context, asker=asker, offer=self.leader.offer if self.leader else None)
+        return await conflicts_of(steps_of(run), reading)

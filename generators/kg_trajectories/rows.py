@@ -72,7 +72,7 @@ def row_of(
 
 def made_of(row: KgTrajectory, question: Question, config: KgGeneratorConfig) -> dict[str, Any]:
     """The fields of a row that follow from its question, its conversation and its steps."""
-    is_guided = config.style == "guided"
+    is_guided = config.is_led
     said = "\0".join([question.id, str(row.sample), *(message.content for message in row.messages)])
     is_right = score_answer(row.final_answer, question.golds).total > 0
     fields: dict[str, Any] = {

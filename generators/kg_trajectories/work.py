@@ -9,10 +9,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from trailforge.filters.kg import contrastive_pairs, select
 from trailforge.generators.kg_trajectories import DATASET, NAME
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.generate import KgContext, LostEpisode, generate
+from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
 from trailforge.generators.textualize import kg_sft_row
 from trailforge.inference import ModelClient
 from trailforge.pipelines.dataset import StageRun
@@ -44,7 +44,7 @@ def take_in(source: Path, folder: Path, config: KgRunConfig, limit: int | None, 
         shard_size=config.output.shard_size,
         limit=limit,
         needs_paragraphs=config.retrieval.scope == "question",
-        needs_decomposition=config.generator.style == "guided",
+        needs_decomposition=config.generator.is_led,
         refused=refused,
     )
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from trailforge.generators import textualize
-from trailforge.generators.prompts import load_prompt, prompt_version
 from trailforge.inference import Meter, Prices, Usage
 from trailforge.inference.asker import Asker, Client
-from trailforge.mcts.policy import ModelPolicy, PolicyConfig, PolicyPrompts, RulePolicy
+from trailforge.inference.prompts import Prompts
+from trailforge.mcts.policy import PolicyConfig, PolicyPrompts, open_policy
 from trailforge.mcts.reflection import (
     Reflection,
     ReflectionConfig,
@@ -21,7 +21,7 @@ from trailforge.mcts.reflection import (
     reflections,
 )
 from trailforge.mcts.rollout import PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
-from trailforge.mcts.search import Policy, SearchConfig, search
+from trailforge.mcts.search import SearchConfig, search
 from trailforge.protocols import react
 from trailforge.retrieval import LazyRetriever, Retrieval
 from trailforge.rewards import mentions, same_answer, score_answer
@@ -38,12 +38,13 @@ from trailforge.schemas import (
     to_dict,
 )
 
+PROMPTS = Prompts("trailforge.generators.mcts_trajectories", "trailforge.generators")
 _WORDS_PER_HOP = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptNames:
-    """Files of `generators/prompts/` in use."""
+    """Prompts in use."""
 
     split: str = "split"
     decomposable: str = "decomposable"
@@ -54,7 +55,7 @@ class PromptNames:
     @property
     def version(self) -> str:
         """Hash of the texts behind these names."""
-        return prompt_version(tuple(to_dict(self).values()))
+        return PROMPTS.version(tuple(to_dict(self).values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ async def generate(question: Question, context: Context, *, parallel: int = 1) -
     )
     tree = await search(
         question,
-        policy=open_policy(asker, context.config),
+        policy=open_policy(asker, policy_prompts(context.config.prompts), context.config.policy),
         roll_out=plan_runner(question, asker, context),
         calls=lambda: meter.calls,
         config=context.config.search,
@@ -235,16 +236,13 @@ class _Writer:
         return self._tree.nodes[rollout.node].origin
 
 
-def open_policy(asker: Asker, config: GeneratorConfig) -> Policy:
-    """Who splits questions, as configured."""
-    names = config.prompts
-    prompts = PolicyPrompts(
-        split=load_prompt(names.split),
-        decomposable=load_prompt(names.decomposable),
-        choose_split=load_prompt(names.choose_split),
+def policy_prompts(names: PromptNames) -> PolicyPrompts:
+    """The templates of whoever splits questions."""
+    return PolicyPrompts(
+        split=PROMPTS.text(names.split),
+        decomposable=PROMPTS.text(names.decomposable),
+        choose_split=PROMPTS.text(names.choose_split),
     )
-    kind = ModelPolicy if config.policy.kind == "model" else RulePolicy
-    return kind(asker, prompts, config.policy)
 
 
 def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunner:
@@ -256,8 +254,8 @@ def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunne
         retriever=LazyRetriever(lambda: context.retrieval.for_question(question)),
         reader=_reader(context.retrieval, config.rollout),
         prompts=RolloutPrompts(
-            answer=load_prompt(config.prompts.answer),
-            rephrase=load_prompt(config.prompts.rephrase),
+            answer=PROMPTS.text(config.prompts.answer),
+            rephrase=PROMPTS.text(config.prompts.rephrase),
         ),
         config=config.rollout,
     )

@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from trailforge.inference.packaged import packaged_licence
 from trailforge.pipelines.runs.config import CardConfig
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.retrieval import RetrievalConfig
-from trailforge.small_model.server import embedded_licence
 
 _PUBLISHED: Mapping[str, str] = MappingProxyType(
     {"musique": "CC BY 4.0", "hotpotqa": "CC BY-SA 4.0", "2wikimultihopqa": "Apache-2.0"}
@@ -79,7 +79,7 @@ def front(sources: Sequence[Source]) -> dict[str, Any]:
 
 def section(model: str, sources: Iterable[Source], said: CardConfig) -> str:
     """Of the card."""
-    of_model = plain(said.model_licence) or embedded_licence(model) or "not known here; its own card tells it"
+    of_model = plain(said.model_licence) or packaged_licence(model) or "not known here; its own card tells it"
     lines = [
         "## Licences\n",
         "| what | rows | licence |",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
+from trailforge.retrieval.english import PREPOSITIONS, is_finite
 from trailforge.rewards import mentions
-from trailforge.small_model.composing.clauses import PREPOSITIONS
 from trailforge.small_model.composing.composing import GAP
 from trailforge.small_model.composing.mentions import mentions_of
-from trailforge.small_model.composing.verbs import is_finite
 from trailforge.small_model.splitting.words import FUNCTION_WORDS
 
 LONGEST_QUESTION = 45

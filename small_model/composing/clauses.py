@@ -6,13 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trailforge.small_model.composing.mentions import MONTHS
-from trailforge.small_model.composing.verbs import AUXILIARIES, PARTICIPLES, PAST, is_finite
+from trailforge.retrieval.english import AUXILIARIES, MONTHS, PARTICIPLES, PAST, PREPOSITIONS, is_finite
 
-PREPOSITIONS = (
-    "in on at from to for by with about near under after before during into over through against around within "
-    "along of as since until above below between beside off behind towards"
-).split()
 _LEAD = re.compile(
     rf"(?:In|On|By|Since|From|During) (?:early |late |the (?:spring|summer|autumn|winter|evening|night|year) of )?"
     rf"(?:\d{{1,2}} )?(?:(?:{MONTHS})(?: \d{{1,2}}(?=,))?,? ?)?(?:\d{{4}}(?: alone)?)?,? (?=\S)"

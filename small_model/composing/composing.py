@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trailforge.small_model.composing.clauses import PREPOSITIONS, Clause
+from trailforge.retrieval.english import PARTICIPLES, PREPOSITIONS, inverted, is_finite
+from trailforge.small_model.composing.clauses import Clause
 from trailforge.small_model.composing.kinds import PERSON, is_person_noun, looks_like_person, noun_before
 from trailforge.small_model.composing.mentions import Mention, mentions_of
-from trailforge.small_model.composing.verbs import PARTICIPLES, inverted, is_finite
 
 GAP = "ꙮ"
 _TIME = re.compile(

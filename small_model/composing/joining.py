@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from trailforge.retrieval import split_sentences
+from trailforge.retrieval.english import PARTICIPLES, is_finite
 from trailforge.schemas import SourceDocument
 from trailforge.small_model.composing.checks import is_telling, problem_of, singles_out
 from trailforge.small_model.composing.clauses import clauses_of
 from trailforge.small_model.composing.composing import GAP, Asked, descriptions_of, questions_of
 from trailforge.small_model.composing.kinds import is_person_noun, noun_of
 from trailforge.small_model.composing.mentions import mentions_of, names_of, shared_names
-from trailforge.small_model.composing.verbs import PARTICIPLES, is_finite
 from trailforge.small_model.splitting.words import FUNCTION_WORDS
 
 

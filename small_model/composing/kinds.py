@@ -6,9 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from trailforge.retrieval.english import AUXILIARIES, PARTICIPLES, PAST, PREPOSITIONS, is_finite
 from trailforge.schemas import SourceDocument
-from trailforge.small_model.composing.clauses import PREPOSITIONS
-from trailforge.small_model.composing.verbs import AUXILIARIES, PARTICIPLES, PAST, is_finite
 from trailforge.small_model.splitting.words import FUNCTION_WORDS, PERSON_NOUNS, RELATIONAL
 
 PERSON = "person"

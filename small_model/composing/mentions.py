@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trailforge.retrieval import split_sentences
+from trailforge.retrieval.english import DATE, MONTHS
 from trailforge.schemas import Passage, SourceDocument
 from trailforge.small_model.splitting.words import FUNCTION_WORDS
 
 MentionKind = Literal["name", "date", "day", "year", "figure"]
 """`date`: with a year; `day`: without, so that it is known only from its text."""
 
-MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
-DATE = rf"(?:\d{{1,2}} (?:{MONTHS})(?: \d{{4}})?|(?:{MONTHS}) \d{{1,2}}(?:, \d{{4}})?|(?:{MONTHS}) \d{{4}})(?!\w)"
 _YEAR = r"(?:1[5-9]|20)\d\d(?![\w,.]*\d)"
 _FIGURE = r"\d+(?:,\d{3})*(?:\.\d+)?(?: (?:thousand|million|billion|trillion))?"
 _NUMBER = re.compile(rf"(?<![\w.,–-])(?:(?P<date>{DATE})|(?P<year>{_YEAR}(?!\w))|(?P<figure>{_FIGURE})(?![\w–-]))")

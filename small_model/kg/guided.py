@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from trailforge.generators.kg_trajectories.reading import Reading
 from trailforge.generators.kg_trajectories.tool import SearchTool
-from trailforge.generators.prompts import load_prompt
 from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import Asker, fill
+from trailforge.inference.prompts import Prompts
 from trailforge.mcts.plan import references, resolve
 from trailforge.protocols.base import estimate_tokens, one_line
 from trailforge.protocols.episodes import EpisodeRun, EpisodeStep, Segment, StopReason
@@ -22,9 +22,21 @@ from trailforge.protocols.grammar import Search, Turn
 from trailforge.protocols.kg_search import GRAMMAR
 from trailforge.schemas import KgStep, Message
 from trailforge.small_model.kg.choices import name_choices, relation_choices, some_of
+from trailforge.small_model.kg.spans import offer_spans
 from trailforge.small_model.kg.thoughts import Thoughts
 
+PROMPTS = Prompts("trailforge.small_model")
 _CHOICE_TOKENS = 48
+
+
+class Guide:
+    """The plug-in `guided` of the group `trailforge.leaders`."""
+
+    offer = staticmethod(offer_spans)
+
+    async def lead(self, tool: SearchTool, asker: Asker, sample: int) -> EpisodeRun:
+        """One episode along the gold decomposition."""
+        return await GuidedEpisode(tool=tool, asker=asker, sample=sample, meter=asker.meter).run()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,7 +93,7 @@ class GuidedEpisode:
     async def _choose(self, kind: str, query: str, choices: Sequence[str], most: int) -> list[str]:
         """Up to `most` of the choices, in the model's order; none when its reply was cut."""
         names = self.tool.context.config.prompts
-        prompt = load_prompt(names.entity if kind == "entity" else names.relation)
+        prompt = PROMPTS.text(names.entity if kind == "entity" else names.relation)
         reply = await self.asker.text(
             fill(prompt, question=query, choices="; ".join(choices)),
             purpose=f"choose_{kind}",
@@ -98,11 +110,11 @@ class GuidedEpisode:
         observation = await self.tool.search(search, self.meter)
         found = observation.detail
         assert isinstance(found, KgStep)  # the tool's own
-        reading = Reading(context=context, asker=self.asker, temperature=self._temperature, sample=self.sample)
-        about = {link.entity_id for link in found.entities if link.is_searched and link.entity_id}
-        answer = await reading.answer(
-            search.query, found.documents, found.triples_kept, from_spans=True, searched=about
+        reading = Reading(
+            context=context, asker=self.asker, temperature=self._temperature, sample=self.sample, offer=offer_spans
         )
+        about = {link.entity_id for link in found.entities if link.is_searched and link.entity_id}
+        answer = await reading.answer(search.query, found.documents, found.triples_kept, about)
         step = replace(found, sub_question=sub_question, answer=answer or None)
         self._steps[-1] = replace(self._steps[-1], observation=replace(observation, detail=step))
         text = GRAMMAR.render_result(observation)

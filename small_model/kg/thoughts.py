@@ -6,12 +6,10 @@ answers of earlier searches alone; an answer is said with the source that shows 
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Sequence
 
-from trailforge.generators.kg_trajectories.config import POOLS
-from trailforge.generators.prompts import load_pools
+from trailforge.inference.prompts import Prompts, Sentences
 from trailforge.protocols.base import one_line
 from trailforge.protocols.grammar import Search
 from trailforge.rewards import mentions, normalize_answer
@@ -22,8 +20,7 @@ class Thoughts:
     """The thoughts of one episode, in order; the same for the same seed. No sentence comes twice while others wait."""
 
     def __init__(self, seed: str) -> None:
-        self._rng, self._pools = random.Random(seed), load_pools(POOLS)
-        self._waiting: dict[str, list[str]] = {}
+        self._say = Sentences(Prompts("trailforge.small_model").pools("kg_thoughts"), seed=seed).say
 
     def first(self, search: Search) -> str:
         """Before the first search."""
@@ -57,12 +54,6 @@ class Thoughts:
         if document and normalize_answer(re.sub(r" \(.*\)$", "", title)) == normalize_answer(answer):
             role += "_of_that_name"
         return self._say(role, answer=one_line(answer).rstrip("."), title=title)
-
-    def _say(self, role: str, **fields: str) -> str:
-        waiting = self._waiting.setdefault(role, [])
-        if not waiting:
-            waiting += self._rng.sample(self._pools[role], len(self._pools[role]))
-        return waiting.pop().format(**fields)
 
 
 def listed(parts: Sequence[str]) -> str:

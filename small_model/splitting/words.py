@@ -1,11 +1,10 @@
 """Word lists of the rules: what is grammar, what describes, what says too little."""
 
+from trailforge.retrieval.english import WIDE_PREPOSITIONS
+
 DETERMINERS = "the a an this that his her its their"
 AUXILIARIES = "is are was were be been being do does did has have had can could will would may might should"
-PREPOSITIONS = (
-    "of in on at from to for by with about near under after before during between into over through against around "
-    "within along across besides behind beside outside as like since until via out up off down than alongside past"
-)
+PREPOSITIONS = " ".join(WIDE_PREPOSITIONS)
 RELATIVES = "that which who whom whose where when"
 _QUESTION_WORDS = "what which who whom whose where when why how"
 _OTHER_FUNCTION_WORDS = (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.filters.kg.test_reasons import FIRST, SECOND, episode
+from tests.generators.kg_trajectories.test_filters import FIRST, SECOND, episode
 from trailforge.cli import app
 from trailforge.schemas import InvalidInput, KgTrajectory, write_parquet
 

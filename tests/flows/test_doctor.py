@@ -13,9 +13,9 @@ from tests.support.kg_agent import paths_store
 from tests.support.model_server import running, stats
 from trailforge.cli import _silent_prefect
 from trailforge.flows.doctor import embedded_model, examine, prefect_server
+from trailforge.inference.packaged import PackagedModel
 from trailforge.pipelines.runs.doctor import Finding, checked
 from trailforge.schemas import InvalidInput
-from trailforge.small_model.server import EmbeddedModel
 
 NOBODY = "http://127.0.0.1:9"
 SECRET = "sk-not-to-be-seen"
@@ -51,7 +51,7 @@ def test_the_embedded_model_is_installed() -> None:
 
 
 def test_the_embedded_model_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EmbeddedModel, "weights", lambda self: Path("/nowhere"))
+    monkeypatch.setattr(PackagedModel, "weights", lambda self: Path("/nowhere"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     found = checked("model", lambda: embedded_model("any", is_wanted=True))
     assert (found.level, found.detail) == ("fault", "the embedded model needs the package xllamacpp")

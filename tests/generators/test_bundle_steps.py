@@ -8,8 +8,7 @@ import pytest
 
 from tests.support.cut_replies import CutModel
 from trailforge.filters.bundles import BundleFilterConfig, judge_question
-from trailforge.generators.document_bundles.write import BundleContext, BundleWork, BundleWriterConfig
-from trailforge.generators.document_bundles.writers import work_for
+from trailforge.generators.document_bundles.write import BundleContext, BundleWork, BundleWriterConfig, open_writer
 from trailforge.inference import Prices, Request
 from trailforge.inference.scripted import prompt_text
 from trailforge.protocols import nl_dag
@@ -129,8 +128,8 @@ async def test_a_kind_is_taken_when_the_model_stands_by_it(said: list[str], take
 
 def test_the_configuration_names_the_writer() -> None:
     context = work(SmallModel()).context
-    assert isinstance(work_for(ITEM, context), StepWork)
-    assert isinstance(work_for(ITEM, replace(context, config=BundleWriterConfig())), BundleWork)
+    assert isinstance(open_writer(ITEM, context), StepWork)
+    assert isinstance(open_writer(ITEM, replace(context, config=BundleWriterConfig())), BundleWork)
     assert BundleWriterConfig().prompt_version != context.config.prompt_version
 
 

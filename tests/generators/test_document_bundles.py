@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.filters.bundles.support import PAPER, STREET, question
 from tests.support.bundle_drafts import ITEM, SOUND, hop, work
+from tests.support.bundle_questions import PAPER, STREET, question
 from tests.support.cut_replies import CutModel
 from trailforge.filters.bundles import BundleFilterConfig, judge_question
 from trailforge.generators.document_bundles.write import BundleWork, complexity_of, plan_of, seal

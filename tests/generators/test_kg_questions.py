@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.filters.kg_questions.support import context
 from tests.support.cut_replies import CutModel
+from tests.support.graph_questions import context
 from tests.support.kg_worlds import DUST
-from trailforge.filters.kg_questions import KgFilterConfig, judge_question
+from trailforge.generators.kg_questions.filters import KgQuestionFilterConfig, judge_question
 from trailforge.generators.kg_questions.generate import KgQuestionWork, KgWriterConfig, seal, writer_prompt
 from trailforge.inference import Prices
 from trailforge.inference.asker import Style
@@ -38,7 +38,7 @@ def work(draft: Any, *, knows: bool = False, chain: FactChain = DUST) -> KgQuest
 async def test_a_sound_question_is_kept_with_what_was_measured() -> None:
     task = work(SOUND)
     (row,) = await task.write()
-    verdicts = await judge_question(row, task, KgFilterConfig(closed_book_samples=2))
+    verdicts = await judge_question(row, task, KgQuestionFilterConfig(closed_book_samples=2))
     sealed = seal(row, verdicts, task.meter.keys)
     assert all(score.passed for score in sealed.filters) and len(sealed.filters) == 8
     assert len(sealed.provenance.call_keys) == task.meter.calls == 1 + 2
@@ -77,7 +77,7 @@ async def test_a_sound_question_is_kept_with_what_was_measured() -> None:
 async def test_each_flaw_is_rejected_for_itself_alone(draft: dict[str, Any], knows: bool, reason: str) -> None:
     task = work(draft, knows=knows)
     (row,) = await task.write()
-    verdicts = await judge_question(row, task, KgFilterConfig())
+    verdicts = await judge_question(row, task, KgQuestionFilterConfig())
     assert [verdict.reason for verdict in verdicts if not verdict.keep] == [reason]
 
 
@@ -99,7 +99,7 @@ async def test_rules_ask_no_model_and_say_so() -> None:
     task = KgQuestionWork(item=DUST, context=context())
     (row,) = await task.write()
     assert row.writer == "templates" and task.meter.calls == 0
-    assert [verdict.keep for verdict in await judge_question(row, task, KgFilterConfig())] == [True] * 8
+    assert [verdict.keep for verdict in await judge_question(row, task, KgQuestionFilterConfig())] == [True] * 8
     assert task.meter.calls == 4
 
 

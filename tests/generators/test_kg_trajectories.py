@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.support.cut_replies import CutModel
 from tests.support.kg_episodes import BORN, DIED, DIRECTOR, ENTITIES, TRIPLES, agent, context, store, turn
 from tests.support.rows import QUESTION
-from trailforge.filters.kg import SelectionConfig, contrastive_pairs, select
 from trailforge.generators.kg_trajectories.config import KgContext, KgRunConfig
 from trailforge.generators.kg_trajectories.generate import (
     KgGeneratorConfig,
@@ -24,11 +23,12 @@ from trailforge.generators.kg_trajectories.generate import (
     tells_its_steps,
 )
 from trailforge.generators.kg_trajectories.rows import holds_format
+from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig, contrastive_pairs, select
 from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.generators.kg_trajectories.work import episodes_of
-from trailforge.generators.prompts import load_pools
 from trailforge.generators.textualize import kg_sft_row
 from trailforge.inference import Meter, Request
+from trailforge.inference.prompts import Prompts
 from trailforge.inference.scripted import Script, prompt_text
 from trailforge.protocols.episodes import EpisodeConfig, run_episode
 from trailforge.protocols.kg_search import GRAMMAR, score
@@ -300,7 +300,7 @@ async def test_selection_and_pairs(graph: KgStore) -> None:
 async def test_pairs_take_reasons_in_turn(graph: KgStore) -> None:
     script = agent(GOOD, WRONG, (DIRECTOR, DIED, turn("So it is.", answer="Beverly Hills")), AT_ONCE)
     rows = (await generate(QUESTION, context(graph, script, replace(FREE, episodes=4)))).candidates
-    selection = select(rows, SelectionConfig())
+    selection = select(rows, EpisodeSelectionConfig())
     pairs = contrastive_pairs(selection.selected, selection.rejected, 2)
     assert [pair.reason for pair in pairs] == ["wrong_answer", "no_search"]
 
@@ -432,13 +432,16 @@ async def test_choices_are_what_the_query_may_mean(graph: KgStore) -> None:
     assert some_of(["a", 'b"'], 2) == 'root ::= " " item ("; " item)? "\\n"\nitem ::= "a" | "b\\""'
 
 
+POOLS = Prompts("trailforge.small_model").pools("kg_thoughts")
+
+
 def test_pools_have_a_dozen_of_each_role() -> None:
-    assert all(len(set(pool)) == len(pool) >= 12 for pool in load_pools("kg_thoughts").values())
+    assert all(len(set(pool)) == len(pool) >= 12 for pool in POOLS.values())
 
 
 def test_no_sentence_of_a_thought_begins_with_what_is_filled_in() -> None:
     """Which may be written small."""
-    for pool in load_pools("kg_thoughts").values():
+    for pool in POOLS.values():
         assert not [text for text in pool if text.startswith("{")]
 
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tests.support.bundle_rows import CHURCH, INSTRUMENT, ISLAND, QUESTIONS, WHEEL, sample_documents
 from trailforge.filters.episodes import EpisodeFilterConfig, judge_episode
 from trailforge.generators.document_bundles.episodes import EpisodeConfig, EpisodeContext, make_episodes
-from trailforge.generators.document_bundles.search_thoughts import names_in, think
-from trailforge.generators.prompts import load_pools
+from trailforge.generators.document_bundles.search_thoughts import PROMPTS, names_in, think
 from trailforge.generators.textualize import episode_sft_row
 from trailforge.inference import Meter, Reply, Request
 from trailforge.inference.asker import Client
@@ -102,7 +101,7 @@ def test_the_thought_knows_nothing_that_has_to_be_found() -> None:
 def test_the_thought_follows_the_plan() -> None:
     nodes = tuple(PlanNode(node_id=n, query=f"q{n}", tool=tool) for n, tool in zip("XYZ", ("news", "Web", "General")))  # noqa: B905
     plan = nl_dag.SearchPlan(nodes=nodes, edges=(PlanEdge(src="Z", dst="X"), PlanEdge(src="Y", dst="X")))
-    pools = load_pools("search_thoughts")
+    pools = PROMPTS.pools("search_thoughts")
     for seed in range(30):
         thought = think(WHEEL, plan, seed=str(seed))
         assert thought.index("qY") < thought.index("qZ") < thought.index("qX")
@@ -113,7 +112,7 @@ def test_the_thought_follows_the_plan() -> None:
 
 
 def test_pools_have_a_dozen_of_each_role() -> None:
-    pools = load_pools("search_thoughts")
+    pools = PROMPTS.pools("search_thoughts")
     assert {f"open_{row.type}" for row in QUESTIONS} <= pools.keys()
     assert all(len(set(sentences)) == len(sentences) >= 12 for sentences in pools.values())
 
@@ -144,7 +143,7 @@ def test_names_in_a_question(question: str, names: list[str]) -> None:
     ],
 )
 def test_what_there_is_to_begin_with_is_said_by_its_number(question: str, role: str | None) -> None:
-    pools, names = load_pools("search_thoughts"), names_in(question)
+    pools, names = PROMPTS.pools("search_thoughts"), names_in(question)
     plan = nl_dag.SearchPlan(nodes=WHEEL.dag_nodes, edges=WHEEL.dag_edges)
     listed = " and ".join(names)
     for seed in range(30):

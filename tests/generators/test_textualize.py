@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, SECOND, step, trajectory
 from trailforge.generators import textualize
-from trailforge.generators.prompts import CONNECTIVES, Sentences, load_pools
 from trailforge.generators.textualize import sft_rows
+from trailforge.inference.prompts import Prompts, Sentences
 from trailforge.protocols import react
 from trailforge.schemas import Trajectory
 
@@ -27,7 +27,8 @@ DECOMPOSITION = trajectory(FIRST, WRONG_TURN, SECOND, error="decomposition", fir
 ALL = [CORRECT, RETRIEVAL, REASONING, DECOMPOSITION]
 
 
-ACCEPTED = load_pools(CONNECTIVES)["accept_answer_from"]
+POOLS = Prompts("trailforge.generators").pools("connectives")
+ACCEPTED = POOLS["accept_answer_from"]
 
 
 def tell(row: Trajectory, seed: int) -> list[str]:
@@ -51,7 +52,7 @@ def said_of(role: str, text: str) -> bool:
     """Does the text hold a sentence of this pool, whatever its fields?"""
     patterns = (
         "".join(re.escape(literal) + ("(.+?)" if field else "") for literal, field, _, _ in string.Formatter().parse(s))
-        for s in load_pools(CONNECTIVES)[role]
+        for s in POOLS[role]
     )
     return any(re.search(pattern, text) for pattern in patterns)
 
@@ -109,7 +110,7 @@ def test_pools_have_twelve_different_sentences_with_the_fields_of_their_role() -
         "accept_answer_from": {"answer", "title"}, "accept_answer": {"answer"}, "accept_title": {"answer"},
         "keep_answers": {"number"},
     }  # fmt: skip
-    for role, sentences in load_pools(CONNECTIVES).items():
+    for role, sentences in POOLS.items():
         assert len(set(sentences)) == len(sentences) >= 12, role
         for sentence in sentences:
             used = {field for _, field, _, _ in string.Formatter().parse(sentence) if field}
@@ -137,8 +138,8 @@ def test_a_number_is_said_with_its_source_when_that_spells_it_out() -> None:
 @given(st.integers(0, 999))
 @settings(max_examples=40)
 def test_no_sentence_comes_twice_while_others_wait(seed: int) -> None:
-    sentences = Sentences(CONNECTIVES, seed=str(seed))
-    pool = load_pools(CONNECTIVES)["final"]
+    sentences = Sentences(POOLS, seed=str(seed))
+    pool = POOLS["final"]
     drawn = [sentences.say("final") for _ in range(2 * len(pool))]
     assert set(drawn[: len(pool)]) == set(drawn[len(pool) :]) == set(pool)
 

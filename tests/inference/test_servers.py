@@ -16,8 +16,9 @@ import pytest
 
 from tests.inference.support import chat, config
 from trailforge.inference import ModelClient, Sampling
+from trailforge.inference.packaged import PACKAGED_MODELS, SMOLLM2, PackagedModel, packaged_licence
 from trailforge.schemas import InvalidInput, ServerUnavailable
-from trailforge.small_model.server import EMBEDDED_MODELS, SMOLLM2, EmbeddedModel, EmbeddedServer, embedded_licence
+from trailforge.small_model.server import EmbeddedServer
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,14 +42,14 @@ def happens(what: Callable[[], bool], within_s: float) -> bool:
 
 
 @pytest.fixture
-def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EmbeddedModel:
+def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedModel:
     """An embedded model whose weights are none."""
     (tmp_path / "made_up_weights").mkdir()
     (tmp_path / "made_up_weights" / "weights.gguf").write_bytes(b"these are no weights")
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
-    model = EmbeddedModel(name="made-up", package="made_up_weights", file="weights.gguf", licence="none")
-    monkeypatch.setitem(EMBEDDED_MODELS, model.name, model)
+    model = PackagedModel(name="made-up", package="made_up_weights", file="weights.gguf", licence="none")
+    monkeypatch.setitem(PACKAGED_MODELS, model.name, model)
     return model
 
 
@@ -81,24 +82,24 @@ def test_an_unknown_model_is_refused_with_the_names_of_those_there_are() -> None
 
 
 def test_our_models_have_a_licence_and_others_none_that_we_know() -> None:
-    assert embedded_licence(SMOLLM2.name) == "Apache-2.0"
-    assert embedded_licence("gpt-9") is None
+    assert packaged_licence(SMOLLM2.name) == "Apache-2.0"
+    assert packaged_licence("gpt-9") is None
 
 
-def test_weights_are_found_without_importing_their_package(made_up: EmbeddedModel, tmp_path: Path) -> None:
+def test_weights_are_found_without_importing_their_package(made_up: PackagedModel, tmp_path: Path) -> None:
     (tmp_path / "made_up_weights" / "__init__.py").write_text("raise RuntimeError('imported')")
     assert made_up.weights() == tmp_path / "made_up_weights" / "weights.gguf"
 
 
 @pytest.mark.parametrize(("package", "file"), [("no_such_package", "weights.gguf"), ("made_up_weights", "other.gguf")])
-def test_missing_weights_name_the_package_and_a_mend(made_up: EmbeddedModel, package: str, file: str) -> None:
-    model = EmbeddedModel(name="missing", package=package, file=file, licence="none")
+def test_missing_weights_name_the_package_and_a_mend(made_up: PackagedModel, package: str, file: str) -> None:
+    model = PackagedModel(name="missing", package=package, file=file, licence="none")
     with pytest.raises(ServerUnavailable, match=f"needs the file {file}: run `trailforge doctor --fetch`"):
         model.weights()
 
 
 def test_without_the_engine_the_error_names_it_and_a_mend(
-    made_up: EmbeddedModel, monkeypatch: pytest.MonkeyPatch
+    made_up: PackagedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
@@ -109,7 +110,7 @@ def test_without_the_engine_the_error_names_it_and_a_mend(
 
 
 def test_a_server_that_dies_at_once_is_an_error_with_the_end_of_its_log(
-    made_up: EmbeddedModel, server_program: Callable[[str], None]
+    made_up: PackagedModel, server_program: Callable[[str], None]
 ) -> None:
     server_program("for n in 1 2 3 4 5; do echo line $n; done; echo out of memory >&2; exit 3")
     server = EmbeddedServer(made_up.name)
@@ -122,7 +123,7 @@ def test_a_server_that_dies_at_once_is_an_error_with_the_end_of_its_log(
 
 
 def test_a_server_that_dies_without_a_word_says_so(
-    made_up: EmbeddedModel, server_program: Callable[[str], None]
+    made_up: PackagedModel, server_program: Callable[[str], None]
 ) -> None:
     server_program("exit 1")
     with pytest.raises(ServerUnavailable, match="did not come up: it printed nothing"):
@@ -130,7 +131,7 @@ def test_a_server_that_dies_without_a_word_says_so(
 
 
 def test_a_server_that_does_not_come_up_in_time_is_ended(
-    made_up: EmbeddedModel,
+    made_up: PackagedModel,
     server_program: Callable[[str], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -143,7 +144,7 @@ def test_a_server_that_does_not_come_up_in_time_is_ended(
 
 
 def test_a_server_that_does_not_want_to_stop_is_killed(
-    made_up: EmbeddedModel,
+    made_up: PackagedModel,
     server_program: Callable[[str], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -162,7 +163,7 @@ def test_stopping_what_was_never_started_does_nothing() -> None:
     assert server.pid is None
 
 
-def test_weights_that_are_none_are_an_error_with_the_end_of_the_log(made_up: EmbeddedModel) -> None:
+def test_weights_that_are_none_are_an_error_with_the_end_of_the_log(made_up: PackagedModel) -> None:
     pytest.importorskip("xllamacpp")
     server = EmbeddedServer(made_up.name)
     with pytest.raises(ServerUnavailable, match="did not come up: ") as caught:

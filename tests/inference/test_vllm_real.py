@@ -23,12 +23,12 @@ from tests.inference.test_servers import is_running
 from tests.inference.test_vllm_server import free_port
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.inference import ModelClient, Sampling, ask_json
+from trailforge.inference.packaged import SMOLLM2
 from trailforge.inference.vllm.server import VllmConfig, VllmServer, server_environment, vllm_arguments
 from trailforge.pipelines.runs.config import server_config
 from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.presets import load_preset
 from trailforge.schemas import ContextOverflow, ProviderError
-from trailforge.small_model.server import SMOLLM2
 
 ENVIRONMENT = os.environ.get("TRAILFORGE_VLLM", "")
 pytestmark = [

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import RenderableType
 
-from tests.filters.kg.test_reasons import FIRST, SECOND, episode, triple
-from tests.filters.kg_questions.support import question
+from tests.generators.kg_trajectories.test_filters import FIRST, SECOND, episode, triple
 from tests.inspector.test_terminal import EVIL, shown, words_with_arrows
+from tests.support.graph_questions import question
 from trailforge.inspector import run_views, terminal
 from trailforge.schemas import (
     EntityMatch,

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
-from tests.filters.bundles.support import BUNDLE, PAPER, STREET, choice, question
+from tests.support.bundle_questions import BUNDLE, PAPER, STREET, choice, question
 from tests.support.rows import DIED, FIRST, PLAN, QUESTION, SECOND, trajectory
 from trailforge.inspector import run_views, terminal
 from trailforge.schemas import (

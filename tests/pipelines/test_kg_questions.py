@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.filters.kg_questions.support import context
 from tests.pipelines.kg_support import (
     BY_RULE,
     WRITTEN,
@@ -21,6 +20,7 @@ from tests.pipelines.kg_support import (
 )
 from tests.pipelines.support import IN_PROCESS
 from tests.support.files import contents
+from tests.support.graph_questions import context
 from tests.support.kg_agent import NO_PATH_MORE
 from tests.support.kg_worlds import DUST
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.filters.kg_questions.support import question as kg_question
 from tests.support.bundle_rows import CHURCH, INSTRUMENT, ISLAND, WHEEL
+from tests.support.graph_questions import question as kg_question
 from tests.support.rows import AGAIN, DIED, FIRST, SECOND, trajectory
 from trailforge.curation import fixes
 from trailforge.generators.textualize import untold, user_turn

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tests.filters.bundles.support import BUNDLE, PAPER, STREET
+from tests.support.bundle_questions import BUNDLE, PAPER, STREET
 from trailforge.generators.document_bundles.write import BundleContext, BundleWork, BundleWriterConfig
 from trailforge.inference import Prices, Request
 from trailforge.inference.scripted import Script, ScriptedModel, prompt_text

@@ -12,6 +12,6 @@ from pathlib import Path
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # ours is not installed there
-    from trailforge.small_model.gguf_weights import convert
+    from trailforge.training.gguf_weights import convert
 
     convert(Path(sys.argv[1]), Path(sys.argv[2]))

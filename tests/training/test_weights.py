@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from trailforge.inference.packaged import SMOLLM2
 from trailforge.schemas import InvalidInput
-from trailforge.small_model.server import SMOLLM2
 from trailforge.training import weights
 
 

@@ -8,8 +8,7 @@ from types import MappingProxyType
 from trailforge.filters.bundles import judge_question
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages.embedding import encoder_of
-from trailforge.generators.document_bundles.write import BundleContext, seal
-from trailforge.generators.document_bundles.writers import work_for
+from trailforge.generators.document_bundles.write import BundleContext, open_writer, seal
 from trailforge.inference import Meter, ModelClient
 from trailforge.pipelines.engine.model_work import ModelSession, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
@@ -51,7 +50,7 @@ class QuestionSession(ModelSession):
             prices=config.model.prices,
             config=config.writer,
             client=client,
-            sentences=SentenceReader(encoder_of(config.encoder) if config.writer.kind == "steps" else None),
+            sentences=SentenceReader(encoder_of(config.encoder) if config.writer.kind != "model" else None),
         )
 
     async def run(self, item: BundleInput, position: int) -> ItemResult:
@@ -63,7 +62,7 @@ class QuestionSession(ModelSession):
 
 async def questions_of(item: BundleInput, context: BundleContext, config: BundleRunConfig) -> ItemResult:
     """Drafts of a bundle, each with its verdicts."""
-    work = work_for(item, context)
+    work = open_writer(item, context)
     drafts = await work.write()
     total = work.meter
     accepted: list[BundleQuestion] = []

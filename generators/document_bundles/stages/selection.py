@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from trailforge.filters.bundles import contaminated, duplicate_question
-from trailforge.filters.bundles.contaminated import Benchmarks, benchmarks_of
+from trailforge.filters.bundles import duplicate_question
+from trailforge.filters.contamination import Benchmarks, benchmarks_of, contaminated
 from trailforge.generators.document_bundles.config import BundleRunConfig, SelectionConfig
 from trailforge.generators.document_bundles.stages.embedding import encoder_of
 from trailforge.generators.document_bundles.stages.questions import TABLE as CANDIDATES
@@ -81,8 +81,8 @@ def sift(
     rejected: list[tuple[BundleQuestion, Verdict]] = []
     for place, row in enumerate(candidates):
         verdicts = [
-            duplicate_question.check(row, vectors[place], kept, vectors[places], most_alike=config.most_alike),
-            contaminated.check(row, vectors[place], benchmarks, most_alike=config.most_alike_benchmark),
+            duplicate_question(row, vectors[place], kept, vectors[places], most_alike=config.most_alike),
+            contaminated(row.question, vectors[place], benchmarks, most_alike=config.most_alike_benchmark),
         ]
         against = next((verdict for verdict in verdicts if not verdict.keep), None)
         if against is not None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from trailforge.generators.prompts import load_phrases
+from trailforge.inference.prompts import Prompts
+from trailforge.retrieval.english import PARTICIPLES, PREPOSITIONS, is_finite
 from trailforge.schemas import KgFact
-from trailforge.small_model.composing.clauses import PREPOSITIONS
-from trailforge.small_model.composing.verbs import PARTICIPLES, is_finite
 
+PROMPTS = Prompts("trailforge.generators.kg_questions", "trailforge.generators")
+RELATIONS = "kg_relations"
+"""The file of phrases: by relation, then by the end that they describe, then by their use."""
 PERSON = "person"
 UNKNOWN = "one"
 """The kind of what may be anything."""
@@ -32,7 +34,7 @@ class Phrase:
 def phrase_of(fact: KgFact, head_kind: str = "") -> Phrase:
     """The words for `fact.found`. `head_kind`: what the head of the triple is, by which verbs are chosen."""
     label = fact.triple.relation_label.casefold()
-    known = load_phrases("kg_relations").get(label)
+    known = PROMPTS.phrases(RELATIONS).get(label)
     if known is not None:
         verbs = known.get("verbs", {"": ""})
         verb, _, noun = verbs.get(head_kind, verbs[""]).partition("|")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.kg_worlds import DUST, chain_to, fact, node
 from trailforge.generators.kg_questions.wording import compose, mention_of, phrase_of
-from trailforge.generators.prompts import load_phrases
+from trailforge.generators.kg_questions.wording.phrases import PROMPTS, RELATIONS
 from trailforge.schemas import FactChain, KgFact, KgNode
 
 MEETING = chain_to(
@@ -125,7 +125,7 @@ def test_a_start_is_named_with_article_and_kind(start: KgNode, mention: str) -> 
 
 def test_every_phrase_has_its_place_for_the_other_end_and_no_other_gap() -> None:
     """What is filled in: {x} once, {k}, {who}, {w}, and verbs where the relation has them."""
-    for relation, entry in load_phrases("kg_relations").items():
+    for relation, entry in PROMPTS.phrases(RELATIONS).items():
         verbs = entry.get("verbs")
         assert verbs is None or "" in verbs
         for end in ("tail", "head"):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trailforge.retrieval.english import inverted
 from trailforge.schemas import SourceDocument
 from trailforge.small_model.composing.checks import is_telling, names_bridge, problem_of
 from trailforge.small_model.composing.clauses import Clause, clauses_of
@@ -18,7 +19,6 @@ from trailforge.small_model.composing.joining import Bridge, bridges_of, joined_
 from trailforge.small_model.composing.kinds import noun_of
 from trailforge.small_model.composing.mentions import mentions_of, shared_names
 from trailforge.small_model.composing.reading import candidates, choice_of
-from trailforge.small_model.composing.verbs import inverted
 
 SENTENCES = (
     "The Norra Lighthouse was built in 1871 by Ida Holm.",

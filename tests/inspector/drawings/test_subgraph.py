@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.filters.kg.test_reasons import FIRST, triple
+from tests.generators.kg_trajectories.test_filters import FIRST, triple
 from tests.inspector.drawings.support import (
     EVIL,
     arrows_of,

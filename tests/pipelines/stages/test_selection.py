@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.filters.bundles.support import question
+from tests.support.bundle_questions import question
 from tests.support.files import contents
 from trailforge.generators.document_bundles.config import BundleOutputConfig, BundleRunConfig, SelectionConfig
 from trailforge.generators.document_bundles.stages import selection

@@ -1,0 +1,285 @@
+"""Why a trajectory is rejected. `judge_trajectory` asks all filters in their order; the first that says no decides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from trailforge.filters.base import count_faults, is_never_quoted, mentions_any
+from trailforge.protocols import react
+from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer, states
+from trailforge.schemas import Question, Step, Trajectory, Verdict
+
+Scope = Literal["off", "oracle", "oracle_and_rule"]
+"""Plans whose intermediate answers are held against the gold decomposition: none, those made from it, and those from
+code rules too. A policy model may take another road to the answer, over other facts."""
+
+_ORIGINS: dict[Scope, tuple[str, ...]] = {
+    "off": (),
+    "oracle": ("oracle",),
+    "oracle_and_rule": ("oracle", "rule"),
+}
+_REFERENCE = re.compile(r"#(\d{1,9})")  # as in `mcts.plan`
+_CHOICE = re.compile(r"\bor\b|\bbetween\b|#\d+.*#\d+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterConfig:
+    """What is asked of a trajectory."""
+
+    max_tokens: int = 16384
+    """By `estimate_tokens` (the paper trains on 16k, section 4.4)."""
+    max_tool_calls: int = 10
+    """As in the paper's RL stage (section 4.4)."""
+    grounded: bool = True
+    """Every answer, accepted or mended, has to stand in a passage of its step."""
+    intermediate_answers: Scope = "oracle"
+    """For which plans the intermediate answers are held against the gold decomposition."""
+    every_hop: bool = True
+    """Where the gold decomposition is known, every hop of it has to be found, one step each."""
+
+
+def judge_trajectory(
+    row: Trajectory, question: Question, earlier: Sequence[Trajectory], config: FilterConfig
+) -> list[Verdict]:
+    """Every filter's verdict on one trajectory. `earlier`: the accepted rows of the question before this one."""
+    verdicts = [wrong_answer(row), unresolved_reference(row), malformed_tags(row)]
+    if config.grounded:
+        verdicts += [ungrounded_answer(row), ungrounded_mistake(row)]
+    verdicts += [
+        answer_leaked(row),
+        wrong_intermediate(row, question, scope=config.intermediate_answers),
+        undue_reflection(row, question),
+        evidence_was_there(row),
+        circular_step(row),
+        duplicate_trajectory(row, earlier),
+        too_long(row, max_tokens=config.max_tokens, max_tool_calls=config.max_tool_calls),
+    ]
+    if config.every_hop:
+        verdicts.append(missing_hop(row, question))
+    return verdicts
+
+
+def wrong_answer(row: Trajectory) -> Verdict:
+    """The final answer is not right, by the reward that scored the rollout. Score: that reward, 1.0 or 0.0."""
+    score = mcts_reward(row.final_answer, (row.answer, *row.answer_aliases))
+    detail = "" if score else f"final answer {row.final_answer!r}, gold {row.answer!r}"
+    return Verdict(keep=score > 0, reason="wrong_answer", score=score, detail=detail)
+
+
+def unresolved_reference(row: Trajectory) -> Verdict:
+    """It searches for `#k`, or for a question whose reference was filled with nothing. Score: how many queries do."""
+    bad = [step.query for step in row.steps if _REFERENCE.search(step.query) or not step.passages]
+    return count_faults("unresolved_reference", bad, lambda query: f"query {query!r}")
+
+
+def malformed_tags(row: Trajectory) -> Verdict:
+    """The conversation breaks the grammar of its protocol. Score: how many of its rules are broken."""
+    return count_faults("malformed_tags", react.validate(row.messages), str)
+
+
+def ungrounded_answer(row: Trajectory) -> Verdict:
+    """An accepted answer stands in none of the step's passages. Score: share of the accepted answers that do.
+
+    Such rows teach an agent to make answers up. The paper lets the model fall back on its own knowledge; we do not.
+    """
+    accepted = _accepted(row)
+    ungrounded = [step for step in accepted if not is_grounded(step)]
+    score = 1 - len(ungrounded) / len(accepted) if accepted else 0.0
+    detail = _names_no_passage(ungrounded[0]) if ungrounded else ""
+    return Verdict(keep=not ungrounded, reason="ungrounded_answer", score=score, detail=detail)
+
+
+def ungrounded_mistake(row: Trajectory) -> Verdict:
+    """A mistake stands in none of the passages that were read. Score: how many mistakes do not.
+
+    A mistake is told as a misreading or as a wrong turn: "the results lead me to X". With an X that came from nowhere
+    the telling is untrue, and the row shows how to make answers up before it shows how to mend them.
+    """
+    invented = [step for step in row.steps if step.is_mistake and not is_grounded(step)]
+    return count_faults("ungrounded_mistake", invented, _names_no_passage)
+
+
+def answer_leaked(row: Trajectory) -> Verdict:
+    """The agent writes the gold answer before it has found it. Score: how many texts mention it too early.
+
+    The agent's own words count (plans, sub-questions, queries, earlier answers), not the passages; nothing counts as
+    leaked that stands in the question.
+    """
+    golds = [gold for gold in (row.answer, *row.answer_aliases) if not mentions(row.question, gold)]
+    leaks = [text for text in _texts_before_finding(row, golds) if mentions_any(text, golds)]
+    return count_faults("answer_leaked", leaks, lambda text: f"too early in {text!r}")
+
+
+def wrong_intermediate(row: Trajectory, question: Question, *, scope: Scope) -> Verdict:
+    """The right answer is reached over a wrong intermediate one. Score: how many of these match no gold hop.
+
+    Every accepted answer before the last has to be the answer of a gold hop, each of another one.
+    """
+    wrong: list[str] = []
+    if question.decomposition and row.origin in _ORIGINS[scope]:
+        wrong = _without_hop([step.answer for step in _accepted(row)][:-1], question)
+    return count_faults(
+        "wrong_intermediate", wrong, lambda answer: f"{answer!r} is the answer of no gold hop, or of one found before"
+    )
+
+
+def undue_reflection(row: Trajectory, question: Question) -> Verdict:
+    """The "mistake" that is taken back was a right answer. Score: how many of the mistakes were.
+
+    A wordy answer that holds the mended one is right too ("It was built by Volkswagen", mended to "Volkswagen"). Where
+    the gold decomposition is known: under the gold plan the step's own hop decides; a step of a plan that is given up
+    must not hold the answer of any hop that was still to be found, for then the plan was not at fault there.
+    """
+    undue = [
+        step.answer
+        for step, mended in zip(row.steps, row.steps[1:], strict=False)
+        if step.is_mistake
+        and any(
+            same_answer(step.answer, right) or mentions(step.answer, right)
+            for right in _right_answers(row, question, step, mended)
+        )
+    ]
+    return count_faults("undue_reflection", undue, lambda answer: f"{answer!r} is a right answer")
+
+
+def evidence_was_there(row: Trajectory) -> Verdict:
+    """A retrieval error is none: passages of the wrong step held the right answer. Score: how many of them did.
+
+    By the diff alone a pair whose passages differ is a retrieval error. If the first search had already brought the
+    answer, a row that blames the search and searches again teaches doubt in good results.
+    """
+    holding: list[str] = []
+    if row.reflection_error == "retrieval":
+        mistake = next(i for i, step in enumerate(row.steps) if step.is_mistake)
+        answer = row.steps[mistake + 1].answer
+        holding = [p.title for p in row.steps[mistake].passages if mentions(f"{p.title}. {p.text}", answer)]
+    return count_faults("evidence_was_there", holding, lambda title: f"{title!r} was among the first results")
+
+
+def circular_step(row: Trajectory) -> Verdict:
+    """A step finds what it was given: "Who is Chinua Achebe born?", Chinua Achebe. Score: how many accepted steps do.
+
+    Such a step only repeats the answer that it refers to; the plan behind it asks for nothing there. A choice between
+    the things named ("Which is older, #1 or #2?") is no such step.
+    """
+    accepted = _accepted(row)
+    answers = {step.index: step.answer for step in accepted}
+    circular = [step for step in accepted if _repeats(step, answers)]
+    return count_faults("circular_step", circular, lambda step: f"{step.query!r} is answered with {step.answer!r}")
+
+
+def duplicate_trajectory(row: Trajectory, earlier: Sequence[Trajectory]) -> Verdict:
+    """It tells the same as an earlier one of its question: same kind, same finds, same answers. Score: how many do.
+
+    What a search finds counts, not its wording: a query in other words that brings the same passages shows nothing new.
+    Of a search that is blamed (`retrieval`) the passages alone count, whatever was read from them, and so of the last
+    step, whose answer is the right one in either, by this name or another.
+    """
+    same = [other for other in earlier if _tell_the_same(other, row)]
+    return count_faults("duplicate_trajectory", same, lambda other: f"same as {other.uid}")
+
+
+def too_long(row: Trajectory, *, max_tokens: int, max_tool_calls: int) -> Verdict:
+    """Too long to train on, or more searches than the agent may make. Score: the estimated number of tokens."""
+    keep = row.token_estimate <= max_tokens and row.num_tool_calls <= max_tool_calls
+    detail = (
+        f"about {row.token_estimate} tokens (at most {max_tokens}), "
+        f"{row.num_tool_calls} searches (at most {max_tool_calls})"
+    )
+    return Verdict(keep=keep, reason="too_long", score=float(row.token_estimate), detail="" if keep else detail)
+
+
+def missing_hop(row: Trajectory, question: Question) -> Verdict:
+    """A hop of the gold decomposition is left out. Score: share of the hops that are found; 1.0 where none is known.
+
+    Such a row answers in one step what takes two. That may well be sound, when one passage holds both facts, but the
+    row does not show it: the entity in between is never named, and a chain of reasoning cannot be told from a lucky
+    guess. An agent that is to learn to take a question apart should not see it done in one go, so fused hops are
+    rejected too. So is a road over other facts altogether; whoever wants those rows turns the filter off.
+
+    A hop whose answer stands in the question has nothing left to be found.
+    """
+    hops: list[tuple[str, tuple[str, ...]]] = [(hop.question, (hop.answer,)) for hop in question.decomposition[:-1]]
+    hops += [(hop.question, question.golds) for hop in question.decomposition[-1:]]
+    answers = [step.answer for step in _accepted(row)]
+    missing = [(asked, golds) for asked, golds in hops if not _is_found(golds, answers, question.question)]
+    detail = f"no step finds {missing[0][1][0]!r} ({missing[0][0]!r})" if missing else ""
+    score = 1 - len(missing) / len(hops) if hops else 1.0
+    return Verdict(keep=not missing, reason="missing_hop", score=score, detail=detail)
+
+
+def is_grounded(step: Step) -> bool:
+    """Does a passage of the step contain its answer? Yes and no are exempt; a small number may stand there as a word
+    or as a figure."""
+    return is_never_quoted(step.answer) or any(states(f"{p.title}. {p.text}", step.answer) for p in step.passages)
+
+
+def _accepted(row: Trajectory) -> list[Step]:
+    return [step for step in row.steps if not step.is_mistake]
+
+
+def _names_no_passage(step: Step) -> str:
+    return f"no passage says {step.answer!r} ({step.query!r})"
+
+
+def _texts_before_finding(row: Trajectory, golds: list[str]) -> Iterator[str]:
+    """The plans, and sub-question and query of each step up to the one whose answer mentions a gold answer."""
+    yield from row.plan
+    yield from row.wrong_plan or ()
+    for step in row.steps:
+        yield step.sub_question
+        yield step.query
+        if step.is_mistake:
+            yield step.answer
+        elif mentions_any(step.answer, golds):
+            return
+
+
+def _without_hop(answers: Sequence[str], question: Question) -> list[str]:
+    """Answers that no hop is left for."""
+    left = [(hop.answer,) for hop in question.decomposition[:-1]] + [question.golds]
+    wrong = []
+    for answer in answers:
+        hop = next((hop for hop in left if any(same_answer(answer, gold) for gold in hop)), None)
+        if hop is None:
+            wrong.append(answer)
+        else:
+            left.remove(hop)
+    return wrong
+
+
+def _right_answers(row: Trajectory, question: Question, step: Step, mended: Step) -> list[str]:
+    hops = question.decomposition
+    if row.reflection_error == "decomposition":
+        found = [earlier.answer for earlier in row.steps[: row.steps.index(step)]]
+        left = [hop.answer for hop in hops if not any(same_answer(answer, hop.answer) for answer in found)]
+        return [*left, *question.golds]
+    own_hop = [hops[step.index].answer] if row.origin == "oracle" and step.index < len(hops) else []
+    return [mended.answer, *own_hop]
+
+
+def _repeats(step: Step, answers: dict[int, str]) -> bool:
+    if _CHOICE.search(step.sub_question):
+        return False
+    given = {normalize_answer(answers.get(int(number) - 1, "")) for number in _REFERENCE.findall(step.sub_question)}
+    return normalize_answer(step.answer) in given - {""}
+
+
+def _tell_the_same(row: Trajectory, other: Trajectory) -> bool:
+    if row.reflection_error != other.reflection_error or _finds(row) != _finds(other):
+        return False
+    pairs = list(zip(row.steps, other.steps, strict=True))[:-1]
+    blames_search = row.reflection_error == "retrieval"
+    return all((a.is_mistake and blames_search) or same_answer(a.answer, b.answer) for a, b in pairs)
+
+
+def _finds(row: Trajectory) -> list[tuple[bool, frozenset[str]]]:
+    """For each step: is it a mistake, and the ids of its passages."""
+    return [(step.is_mistake, frozenset(passage.id for passage in step.passages)) for step in row.steps]
+
+
+def _is_found(golds: tuple[str, ...], answers: list[str], question: str) -> bool:
+    return any(same_answer(answer, gold) for answer in answers for gold in golds) or mentions(question, golds[0])

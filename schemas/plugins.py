@@ -1,0 +1,28 @@
+"""Parts that come by name through entry points: a preset names one, whatever distribution brings it."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+from typing import Any
+
+from trailforge.schemas.errors import InvalidInput
+
+
+@functools.cache
+def plugins(group: str) -> dict[str, importlib.metadata.EntryPoint]:
+    """The entry points of a group by name, those of all installed distributions; nothing is imported."""
+    return {each.name: each for each in importlib.metadata.entry_points(group=group)}
+
+
+def check_plugin(group: str, name: str, *, field: str, built_in: tuple[str, ...] = ()) -> None:
+    """Raises `InvalidInput` for a name that is neither built in nor an entry point's."""
+    if name not in built_in and name not in plugins(group):
+        known = ", ".join([*built_in, *sorted(plugins(group))])
+        raise InvalidInput(f"{name!r} is not one of {known}", field=field)
+
+
+def load_plugin(group: str, name: str, *, field: str) -> Any:
+    """What an entry point names. Raises `InvalidInput` for a name that none has."""
+    check_plugin(group, name, field=field)
+    return plugins(group)[name].load()

@@ -1,0 +1,43 @@
+"""Splits by rule, among which a small model chooses: the plug-in `rules` of the group `trailforge.policies`."""
+
+from __future__ import annotations
+
+import re
+
+from trailforge.inference import Sampling
+from trailforge.inference.asker import Asker, fill
+from trailforge.mcts.policy import PolicyConfig, PolicyPrompts
+from trailforge.mcts.search import Proposal
+from trailforge.small_model.splitting import candidate_splits, is_decomposable
+
+_MAX_CANDIDATES = 8
+
+
+class RulePolicy:
+    """Candidates and atomicity by rule, the model choosing: for models too small to split (origin `rule`)."""
+
+    def __init__(self, asker: Asker, prompts: PolicyPrompts, config: PolicyConfig) -> None:
+        self._asker, self._prompts, self._config = asker, prompts, config
+
+    async def is_decomposable(self, sub_question: str) -> bool:
+        """Some good split exists."""
+        return is_decomposable(sub_question)
+
+    async def propose(self, sub_question: str, count: int) -> Proposal:
+        """The model's choice first, then the rules' order."""
+        candidates = candidate_splits(sub_question)[:_MAX_CANDIDATES]
+        if self._config.model_chooses and len(candidates) > 1:
+            chosen = await self._choose(sub_question, candidates)
+            candidates = [candidates[chosen], *candidates[:chosen], *candidates[chosen + 1 :]]
+        return Proposal(splits=tuple(candidates[:count]), origin="rule")
+
+    async def _choose(self, sub_question: str, candidates: list[tuple[str, str]]) -> int:
+        """0-based choice; the rules' first when the model names none, or its reply was cut."""
+        listing = "\n".join(
+            f"{number}. {first} / {second}" for number, (first, second) in enumerate(candidates, start=1)
+        )
+        prompt = fill(self._prompts.choose_split, question=sub_question, candidates=listing)
+        reply = await self._asker.text(prompt, purpose="choose", sampling=Sampling(max_tokens=4, stop=("\n",)))
+        number = re.search(r"\d{1,9}", reply.answer or "")
+        chosen = int(number[0]) - 1 if number else 0
+        return chosen if 0 <= chosen < len(candidates) else 0

@@ -1,0 +1,316 @@
+"""Each reason rejects what it is there for, says what it measured, and keeps a sound question."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.bundle_questions import BUNDLE, DOCUMENTS, PAPER, STREET, FakeReader, choice, question
+from trailforge.filters.bundles import (
+    BundleFilterConfig,
+    answer_in_question,
+    bad_options,
+    closed_book,
+    duplicate_question,
+    fewer_documents_suffice,
+    invalid_plan,
+    is_right,
+    judge_question,
+    not_answerable,
+    single_source,
+    smaller_sets,
+    stale_document,
+    too_few_documents,
+    unsupported_quote,
+)
+from trailforge.filters.contamination import benchmarks_of, contaminated, ngrams_of
+from trailforge.schemas import BundleHop, BundleInput, BundleQuestion, PlanEdge, PlanNode, Verdict
+
+BOTH = ("news:1", "arxiv:2")
+
+
+def quoting(*quotes: tuple[str, str]):
+    return question(hops=tuple(BundleHop(document_id=d, evidence=e, reasoning="") for d, e in quotes))
+
+
+async def read_by(reader: FakeReader) -> list[Verdict]:
+    """Verdicts of the filters that read documents, on the sound question."""
+    item = BundleInput(id=BUNDLE.uid, bundle=BUNDLE, documents=(STREET, PAPER))
+    verdicts = await judge_question(question(), item, reader, BundleFilterConfig())
+    return [verdict for verdict in verdicts if verdict.reason in ("not_answerable", "fewer_documents_suffice")]
+
+
+async def test_a_sound_question_passes_everything() -> None:
+    row, reader = question(), FakeReader(*BOTH)
+    verdicts = [
+        unsupported_quote(row, DOCUMENTS),
+        too_few_documents(row, BUNDLE),
+        single_source(row, DOCUMENTS),
+        bad_options(row),
+        answer_in_question(row),
+        invalid_plan(row),
+        stale_document(row, DOCUMENTS, since="2025-04-01"),
+        await not_answerable(row, [STREET, PAPER], reader),
+        await fewer_documents_suffice(row, [STREET, PAPER], reader),
+        await closed_book(row, reader, samples=4),
+    ]
+    assert [v.reason for v in verdicts if not v.keep] == []
+    assert len({v.reason for v in verdicts}) == len(verdicts) and all(not v.detail for v in verdicts)
+
+
+@pytest.mark.parametrize(
+    ("document", "quote", "score"),
+    [
+        ("news:1", "the turbine that Mara Lund designed", 0.5),
+        ("arxiv:2", "the turbine that Mara Lind designed", 0.5),
+        ("nowhere:1", "the turbine that Mara Lind designed", 0.5),
+        ("news:1", "Mara Lind", 0.5),
+        ("news:1", "", 0.5),
+        ("news:1", "Orkney tide  mill.\n\nIts jury praised", 1.0),
+        ("news:1", "A prize for tides", 1.0),
+    ],
+)
+def test_a_quote_stands_in_its_document_up_to_white_space(document: str, quote: str, score: float) -> None:
+    verdict = unsupported_quote(quoting((document, quote), ("arxiv:2", "We measure their yield")), DOCUMENTS)
+    assert verdict.score == score and verdict.keep is (score == 1)
+
+
+def test_a_question_without_evidence_is_unsupported() -> None:
+    assert not unsupported_quote(question(hops=()), DOCUMENTS).keep
+
+
+def test_hops_join_two_documents_of_the_bundle() -> None:
+    once = quoting(("news:1", "a"), ("news:1", "b"))
+    assert too_few_documents(once, BUNDLE).detail == "all evidence is in one document"
+    strange = quoting(("news:1", "a"), ("arxiv:2", "b"), ("else:3", "c"))
+    assert too_few_documents(strange, BUNDLE).detail == "else:3 is not in the bundle"
+    assert not too_few_documents(question(hops=()), BUNDLE).keep
+
+
+def test_hops_join_two_sources() -> None:
+    of_one = DOCUMENTS | {"arxiv:2": replace(PAPER, source="news")}
+    verdict = single_source(question(), of_one)
+    assert (verdict.keep, verdict.score, verdict.detail) == (False, 1.0, "all evidence is of news")
+    assert single_source(question(), DOCUMENTS).score == 2.0
+    assert single_source(quoting(("news:1", "a"), ("news:1", "b")), DOCUMENTS).keep
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (choice("A", "B", "C"), None),
+        (choice("A", "C", "D", "E", "F"), None),
+        (choice("B", options=4, kind="single_choice"), None),
+        (choice("B", "C", options=4, kind="single_choice"), "2 correct options"),
+        (choice("B", options=6, kind="single_choice"), "6 options"),
+        (choice("A", "B"), "2 of 6 options"),
+        (choice("A", "B", "C", "D", "E", options=5), "5 of 5 options"),
+        (choice("A", "B", "C", options=8), "8 options"),
+        (choice("A", "B", "G"), "A, B, G of A to F"),
+        (choice("A", "B", "B"), "A, B, B of A to F"),
+        (replace(choice("A", "B", "C"), options=("x", "The X!", "y", "z", "w")), "two options say the same"),
+        (question(answer=" the "), "no answer"),
+        (question(answer="a word " * 9), "18 words are no factual answer"),
+        (question(answer="a word " * 9, type="causal"), None),
+        (question(options=("a", "b")), "has no options"),
+    ],
+)
+def test_options_and_answers_have_the_form_of_their_type(row, problem: str | None) -> None:
+    verdict = bad_options(row)
+    assert verdict.keep is (problem is None) and verdict.score == float(problem is None)
+    assert (problem or "") in verdict.detail
+
+
+def test_an_answer_that_the_question_or_the_plan_tells_is_leaked() -> None:
+    told = question(question="Who of the University of Bergen designed the turbine?")
+    assert not answer_in_question(told).keep
+    planned = question(dag_nodes=(PlanNode(node_id="A", query="university of Bergen, blades", tool="Academic"),))
+    assert answer_in_question(planned).detail == "'University of Bergen' stands in 'university of Bergen, blades'"
+    assert answer_in_question(choice("A", "B", "C")).keep
+
+
+@pytest.mark.parametrize(
+    ("changes", "detail"),
+    [
+        ({"dag_edges": (PlanEdge(src="A", dst="B"), PlanEdge(src="B", dst="A"))}, "cycle"),
+        ({"dag_edges": (PlanEdge(src="A", dst="C"),)}, "C"),
+        ({"dag_nodes": question().dag_nodes[:1], "dag_edges": ()}, "1 searches for 2 hops"),
+        ({"dag_nodes": tuple(replace(node, tool="Oracle") for node in question().dag_nodes)}, "Oracle"),
+    ],
+)
+def test_a_plan_that_cannot_be_run_or_leaves_a_hop_out_is_rejected(changes: dict[str, Any], detail: str) -> None:
+    verdict = invalid_plan(question(**changes))
+    assert not verdict.keep and verdict.score >= 1 and detail in verdict.detail
+
+
+@pytest.mark.parametrize(("since", "score"), [("2025-04-20", 0.0), ("2025-04-01", 19.0), ("2025-05-01", -11.0)])
+def test_the_oldest_document_decides_whether_a_question_is_fresh(since: str, score: float) -> None:
+    verdict = stale_document(question(), DOCUMENTS, since=since)
+    assert (verdict.score, verdict.keep) == (score, score >= 0)
+
+
+def test_a_document_without_a_date_is_too_old_when_dates_count() -> None:
+    undated = DOCUMENTS | {"arxiv:2": replace(PAPER, published=None)}
+    assert stale_document(question(), undated, since="2025-04-01").detail == "arxiv:2 has no date"
+    assert stale_document(question(), undated, since=None).keep
+
+
+@pytest.mark.parametrize(("knows", "score"), [((), 0.0), ((3,), 1.0), ((0, 1, 2, 3), 1.0), ((4,), 0.0)])
+async def test_one_right_draw_without_documents_rejects(knows: tuple[int, ...], score: float) -> None:
+    reader = FakeReader(*BOTH, knows=knows)
+    verdict = await closed_book(question(), reader, samples=4)
+    assert (verdict.score, verdict.keep) == (score, score == 0) and reader.asked == [()] * 4
+
+
+@pytest.mark.parametrize(
+    ("needed", "reason", "score"),
+    [
+        (BOTH, None, 1.0),
+        (("news:1",), "fewer_documents_suffice", 0.5),
+        ((), "fewer_documents_suffice", 0.0),
+        (("else:3",), "not_answerable", 0.0),
+    ],
+)
+async def test_all_documents_suffice_and_no_fewer_do(needed: tuple[str, ...], reason: str | None, score: float) -> None:
+    verdicts = await read_by(FakeReader(*needed))
+    assert [v.reason for v in verdicts if not v.keep] == ([reason] if reason else [])
+    assert verdicts[-1].score == score
+
+
+@pytest.mark.parametrize(
+    ("cut", "knows", "keep", "score"),
+    [((0, 1, 2), (), True, 0.0), ((0, 1, 2), (3,), False, 1.0), ((0, 1, 2, 3), (), False, 0.0)],
+)
+async def test_draws_that_were_cut_are_no_draws(
+    cut: tuple[int, ...], knows: tuple[int, ...], keep: bool, score: float
+) -> None:
+    verdict = await closed_book(question(), FakeReader(*BOTH, knows=knows, cut=cut), samples=4)
+    assert (verdict.keep, verdict.score) == (keep, score)
+    assert ("no verdict" in verdict.detail) == (len(cut) == 4)
+
+
+@pytest.mark.parametrize(
+    ("needed", "cut", "reason", "detail"),
+    [
+        (BOTH, BOTH, "not_answerable", "no verdict"),
+        (BOTH, ("news:1",), "fewer_documents_suffice", "no verdict"),
+        (("news:1",), ("arxiv:2",), "fewer_documents_suffice", "give it"),
+    ],
+)
+async def test_a_reading_that_was_cut_shows_nothing(
+    needed: tuple[str, ...], cut: tuple[str, ...], reason: str, detail: str
+) -> None:
+    verdicts = await read_by(FakeReader(*needed, cut=[cut]))
+    (rejecting,) = [verdict for verdict in verdicts if not verdict.keep]
+    assert rejecting.reason == reason and detail in rejecting.detail
+
+
+def test_every_single_document_and_every_set_that_lacks_one_is_tried_once() -> None:
+    four = [replace(STREET, id=str(n)) for n in range(4)]
+    sets = [tuple(d.id for d in part) for part in smaller_sets(four)]
+    assert sorted(sets) == sorted({*((str(n),) for n in range(4)), ("0", "1", "2"), ("0", "1", "3"), ("0", "2", "3"),
+                                   ("1", "2", "3")})  # fmt: skip
+    assert [len(smaller_sets(four[:n])) for n in (1, 2, 3)] == [0, 2, 6]
+
+
+def test_a_question_is_a_duplicate_by_words_or_by_meaning() -> None:
+    first, vectors = question(uid="1"), np.array([[1.0, 0.0]])
+    same = duplicate_question(question(uid="2"), np.array([0.0, 1.0]), [first], vectors, most_alike=0.9)
+    near = from_elsewhere(uid="3", question="Where did the turbine's designer study?")
+    alike = duplicate_question(near, np.array([0.95, 0.312]), [first], vectors, most_alike=0.9)
+    other = duplicate_question(near, np.array([0.6, 0.8]), [first], vectors, most_alike=0.9)
+    alone = duplicate_question(near, np.array([1.0, 0.0]), [], np.zeros((0, 2)), most_alike=0.9)
+    assert [(v.keep, v.score) for v in (same, alike, other, alone)] == [
+        (False, 1.0), (False, 0.95), (True, 0.6), (True, 0.0)
+    ]  # fmt: skip
+    assert alike.detail.startswith("as 1: ")
+
+
+def from_elsewhere(**changes: Any) -> BundleQuestion:
+    """Its last hop quotes another document than that of the sound question."""
+    return question(
+        hops=(*question().hops[:1], BundleHop(document_id="else:3", evidence="x y z", reasoning="")), **changes
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "twin"),
+    [
+        ({"answer": "in 1998"}, None),
+        ({"answer": "Bergen's university"}, None),
+        ({"answer": "the University of Bergen, Norway"}, "1"),
+        ({"answer": "of Bergen"}, "1"),
+        ({"type": "causal", "answer": "a university in Bergen"}, None),
+    ],
+)
+def test_a_twin_by_its_vector_has_the_same_answer(changes: dict[str, Any], twin: str | None) -> None:
+    first, farther = question(uid="1"), question(uid="2", answer="in 1999")
+    vectors, vector = np.array([[0.95, 0.312], [1.0, 0.0]]), np.array([1.0, 0.0])
+    row = from_elsewhere(uid="3", question="Other words?", **changes)
+    verdict = duplicate_question(row, vector, [first, farther], vectors, most_alike=0.9)
+    assert verdict.keep is (twin is None) and verdict.detail.startswith(f"as {twin}: " if twin else "")
+    assert verdict.score == (0.95 if twin else 1.0)
+
+
+def test_explanations_that_agree_are_one_answer() -> None:
+    first = question(uid="1", type="causal", answer="because the blades turn in slow water")
+    for answer, keep in [("the blades turn even in slow water", False), ("because of the wind", True)]:
+        row = from_elsewhere(uid="2", question="Why?", type="causal", answer=answer)
+        vector = np.array([1.0, 0.0])
+        assert duplicate_question(row, vector, [first], np.array([vector]), most_alike=0.9).keep is keep
+
+
+def test_a_twin_ends_on_the_same_evidence_with_the_same_answer() -> None:
+    first, far = question(uid="1"), np.array([0.0, 1.0])
+    hops = (replace(first.hops[0], evidence="The Ludlow prize went to the Orkney tide mill"), first.hops[1])
+    described = question(uid="2", question="Where did the designer honoured in Ludlow study?", hops=hops)
+    verdicts = [
+        duplicate_question(row, far, [first], np.array([[0.6, 0.8]]), most_alike=0.9)
+        for row in (described, replace(described, answer="blades"), replace(described, hops=hops[::-1]))
+    ]
+    assert [verdict.keep for verdict in verdicts] == [False, True, True]
+    assert verdicts[0].score == 0.8 and verdicts[0].detail.startswith("as 1: ")
+
+
+def test_a_question_of_a_benchmark_is_known_by_words_or_by_meaning() -> None:
+    asked = [("frames", "What is the name of the river that flows through the town of Ludlow?"), ("hotpotqa", "Who?")]
+    benchmarks = benchmarks_of(asked, np.array([[1.0, 0.0], [0.0, 1.0]]), n=8)
+    words = question(question="Tell me: what is THE name of the river, that flows there?")
+    shared = contaminated(words.question, np.array([0.0, 0.0]), benchmarks, most_alike=0.9)
+    assert not shared.keep and shared.score == 1.0 and shared.detail.startswith("frames asks")
+    meaning = contaminated(question().question, np.array([0.1, 0.99]), benchmarks, most_alike=0.9)
+    assert not meaning.keep and meaning.detail.startswith("hotpotqa asks")
+    assert contaminated(question().question, np.array([0.7, 0.7]), benchmarks, most_alike=0.9).keep
+    assert contaminated(
+        question().question, np.array([1.0, 0.0]), benchmarks_of([], np.zeros((0, 2)), 8), most_alike=0.9
+    ).keep
+
+
+def test_a_text_shorter_than_an_ngram_is_one() -> None:
+    assert ngrams_of("Who was it?", 8) == {"who was it"}
+    assert ngrams_of("a b c d", 3) == {"a b c", "b c d"}
+    assert ngrams_of(" … ", 3) == set()
+
+
+@pytest.mark.parametrize(
+    ("answer", "row", "right"),
+    [
+        ("A, C and D", choice("A", "C", "D"), True),
+        ("(d) no; D, C, A", choice("A", "C", "D"), True),
+        ("A and C", choice("A", "C", "D"), False),
+        ("A, B, C, D", choice("A", "C", "D"), False),
+        ("University of Bergen, Norway", question(), True),
+        ("Bergen", question(), False),
+        (
+            "because the blades turn in slow water",
+            question(type="causal", answer="The blades turn even in slow water"),
+            True,
+        ),
+        ("because of the wind", question(type="causal", answer="The blades turn even in slow water"), False),
+    ],
+)
+def test_an_answer_is_right_by_the_type_of_its_question(answer: str, row, right: bool) -> None:
+    assert is_right(answer, row) is right

@@ -1,0 +1,126 @@
+"""Each reason to reject an episode, with the least that sets it off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.bundle_rows import CHURCH, ISLAND, sample_documents
+from trailforge.filters.episodes import (
+    EpisodeFilterConfig,
+    answer_leaked,
+    evidence_not_found,
+    judge_episode,
+    low_reward,
+    malformed,
+    needless_search,
+    placeholder_query,
+)
+from trailforge.generators.document_bundles.episodes import EpisodeConfig, EpisodeContext, make_episodes
+from trailforge.inference import Meter
+from trailforge.retrieval import local_tools
+from trailforge.schemas import RSearchReward, SearchEpisode
+
+CONFIG = EpisodeFilterConfig(min_reward=0.8, min_evidence=1.0)
+
+
+@pytest.fixture
+async def episode() -> SearchEpisode:
+    context = EpisodeContext(run_id="r", seed=0, config=EpisodeConfig(), tools=local_tools(sample_documents()))
+    return (await make_episodes(ISLAND, context, Meter()))[0]
+
+
+def with_query(episode: SearchEpisode, query: str) -> SearchEpisode:
+    nodes = episode.plan_nodes
+    return replace(episode, plan_nodes=(nodes[0], replace(nodes[1], query=query), *nodes[2:]))
+
+
+def test_a_sound_episode_is_kept_by_all(episode: SearchEpisode) -> None:
+    verdicts = judge_episode(episode, ISLAND, CONFIG)
+    assert [(v.reason, v.keep, v.score, v.detail) for v in verdicts] == [
+        ("malformed", True, 0.0, ""),
+        ("placeholder_query", True, 0.0, ""),
+        ("answer_leaked", True, 0.0, ""),
+        ("low_reward", True, 1.0, ""),
+        ("evidence_not_found", True, 1.0, ""),
+        ("needless_search", True, 0.666667, ""),
+    ]
+
+
+def test_malformed(episode: SearchEpisode) -> None:
+    messages = (*episode.messages[:4], replace(episode.messages[4], content="more than 500"))
+    verdict = malformed(replace(episode, messages=messages))
+    assert not verdict.keep and verdict.score == 1.0
+    assert verdict.detail == "message 4: expected <answer> </answer>; found no tags"
+    assert not malformed(replace(episode, messages=messages[:3])).keep
+
+
+@pytest.mark.parametrize(("total", "keep"), [(0.79, False), (0.8, True)])
+def test_low_reward(episode: SearchEpisode, total: float, keep: bool) -> None:
+    reward = RSearchReward(total=total, format=1.0, dag=0.0, answer=0.58)
+    verdict = low_reward(replace(episode, reward=reward), least=0.8)
+    assert (verdict.keep, verdict.score) == (keep, total)
+    assert verdict.detail == ("" if keep else "0.79 is below 0.8 (format 1, plan 0, answer 0.58)")
+
+
+@pytest.mark.parametrize(("least", "keep"), [(1.0, False), (0.6, True)])
+def test_evidence_not_found(episode: SearchEpisode, least: float, keep: bool) -> None:
+    lost = replace(episode, searches=episode.searches[:2])
+    verdict = evidence_not_found(lost, ISLAND, least=least)
+    assert (verdict.keep, verdict.score) == (keep, pytest.approx(2 / 3, abs=1e-6))
+    assert ("We list more than 500" in verdict.detail) == (not keep)
+    assert not evidence_not_found(replace(episode, searches=()), ISLAND, least=least).keep
+
+
+def test_needless_search(episode: SearchEpisode) -> None:
+    everything = tuple(passage for search in episode.searches for passage in search.passages)
+    all_at_once = replace(episode.searches[1], passages=everything)
+    searches = (episode.searches[0], all_at_once, episode.searches[2])
+    verdict = needless_search(replace(episode, searches=searches), ISLAND)
+    assert (verdict.keep, verdict.score, verdict.detail) == (False, 1.0, "B alone brings the evidence of all hops")
+    assert needless_search(replace(episode, searches=(all_at_once,)), ISLAND).keep
+    assert needless_search(replace(episode, searches=()), ISLAND).keep
+    rejections = [v.reason for v in judge_episode(replace(episode, searches=searches), ISLAND, CONFIG) if not v.keep]
+    assert rejections == ["needless_search"]
+
+
+@pytest.mark.parametrize(
+    ("where", "leaks"), [({"thought": "There are more than 500, I think."}, 1), ({"thought": "500 or more?"}, 0)]
+)
+def test_answer_leaked(episode: SearchEpisode, where: dict[str, Any], leaks: int) -> None:
+    verdict = answer_leaked(replace(episode, **where))
+    assert (verdict.keep, verdict.score) == (not leaks, leaks)
+    assert ("'more than 500' stands in" in verdict.detail) == bool(leaks)
+    assert answer_leaked(with_query(episode, "an island with more than 500 plants")).score == 1.0
+
+
+def test_what_the_question_says_is_no_leak(episode: SearchEpisode) -> None:
+    thought = "Gustaf Wickman designed it; It weighs 672 tonnes; It was finished in 1912"
+    told = replace(episode, thought="More than 500?", question="Is it more than 500 or fewer?")
+    assert answer_leaked(told).keep
+    assert answer_leaked(replace(told, thought=thought, answer=thought, options=CHURCH.options)).keep
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "species on the island found in A",
+        "where the designer named by node A studied",
+        "plants on [A]",
+        "plants on #A",
+        "the result of A in May",
+        "the person identified in step A",
+    ],
+)
+def test_placeholder_query(episode: SearchEpisode, query: str) -> None:
+    verdict = placeholder_query(with_query(episode, query))
+    assert not verdict.keep and query in verdict.detail
+
+
+@pytest.mark.parametrize(
+    "query", ["vitamin A", "species found in Africa", "found in a crack", "C# and A", "group A of the cup", "[sic] A"]
+)
+def test_a_letter_that_points_nowhere(episode: SearchEpisode, query: str) -> None:
+    assert placeholder_query(with_query(episode, query)).keep

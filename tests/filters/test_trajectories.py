@@ -1,0 +1,233 @@
+"""One test per reason to reject, and one that a good row passes all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, QUESTION, SECOND, step, trajectory
+from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
+from trailforge.filters.trajectories import (
+    answer_leaked,
+    circular_step,
+    duplicate_trajectory,
+    evidence_was_there,
+    is_grounded,
+    malformed_tags,
+    missing_hop,
+    too_long,
+    undue_reflection,
+    ungrounded_answer,
+    ungrounded_mistake,
+    unresolved_reference,
+    wrong_answer,
+    wrong_intermediate,
+)
+from trailforge.schemas import Message
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        trajectory(),
+        trajectory(FIRST, DIED, SECOND, error="reasoning"),
+        trajectory(FIRST, MISLED, AGAIN, error="retrieval"),
+    ],
+)
+def test_good_rows_pass_every_filter(row) -> None:
+    verdicts = judge_trajectory(row, QUESTION, [], FilterConfig())
+    assert first_rejection(verdicts) is None
+    assert len({v.reason for v in verdicts}) == len(verdicts) == 13
+
+
+def test_wrong_answer() -> None:
+    verdict = wrong_answer(trajectory(FIRST, replace(SECOND, answer="Berlin")))
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "wrong_answer", 0.0)
+    assert "Berlin" in verdict.detail and "Vienna" in verdict.detail
+
+
+def test_unresolved_reference() -> None:
+    verdict = unresolved_reference(trajectory(FIRST, replace(SECOND, query="In which city was #1 born?")))
+    assert (verdict.keep, verdict.reason) == (False, "unresolved_reference")
+    assert not unresolved_reference(trajectory(FIRST, replace(SECOND, passages=()))).keep
+
+
+def test_answer_leaked_in_a_query_before_it_is_found() -> None:
+    leaky = replace(FIRST, query="Who of Vienna directed Metropolis?")
+    verdict = answer_leaked(trajectory(leaky, SECOND))
+    assert (verdict.keep, verdict.reason) == (False, "answer_leaked")
+
+
+def test_answer_leaked_in_the_plan_or_as_an_earlier_mistake() -> None:
+    assert not answer_leaked(trajectory(plan=("Who directed Metropolis in Vienna?", PLAN[1]))).keep
+    early = step(0, "Who directed Metropolis?", "Wien", "0", is_mistake=True)
+    assert not answer_leaked(trajectory(early, FIRST, SECOND, error="reasoning")).keep
+
+
+def test_answer_in_the_question_is_no_leak() -> None:
+    row = trajectory(replace(FIRST, query="Who of Vienna directed Metropolis?"), SECOND)
+    assert answer_leaked(replace(row, question="Was the director of Metropolis born in Vienna or Wien?")).keep
+
+
+def test_answer_may_be_used_after_it_was_found() -> None:
+    plan = (*PLAN, "In which country is #2?", "Where was #1 born?")
+    third = step(2, "In which country is Vienna?", "Austria", "1", plan=plan)
+    fourth = step(3, "Where was Fritz Lang born?", "Vienna", "1", plan=plan)
+    assert answer_leaked(trajectory(FIRST, SECOND, third, fourth, plan=plan)).keep
+
+
+def test_duplicate_trajectory() -> None:
+    row = trajectory()
+    verdict = duplicate_trajectory(replace(row, uid="u2"), [row])
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "duplicate_trajectory", 1.0)
+    assert duplicate_trajectory(trajectory(FIRST, DIED, SECOND, error="reasoning"), [row]).keep
+
+
+def test_other_words_that_find_the_same_tell_nothing_new() -> None:
+    row = trajectory()
+    assert not duplicate_trajectory(trajectory(FIRST, AGAIN), [row]).keep
+    assert not duplicate_trajectory(trajectory(replace(FIRST, answer="The director Fritz Lang"), SECOND), [row]).keep
+    assert not duplicate_trajectory(trajectory(FIRST, replace(SECOND, answer="Wien")), [row]).keep
+    assert duplicate_trajectory(trajectory(replace(FIRST, answer="Peter Lorre"), SECOND), [row]).keep
+    rejected = first_rejection(judge_trajectory(trajectory(FIRST, AGAIN), QUESTION, [row], FilterConfig()))
+    assert rejected is not None and rejected.reason == "duplicate_trajectory"
+    other_page = replace(AGAIN, passages=AGAIN.passages[:1])
+    assert duplicate_trajectory(trajectory(FIRST, other_page), [row]).keep
+
+
+def test_a_misreading_is_its_answer_and_a_blamed_search_its_passages() -> None:
+    read_so, read_otherwise = replace(DIED, answer="Beverly Hills"), replace(DIED, answer="1890")
+    row = trajectory(FIRST, read_so, SECOND, error="reasoning")
+    assert duplicate_trajectory(trajectory(FIRST, read_otherwise, SECOND, error="reasoning"), [row]).keep
+    row = trajectory(FIRST, MISLED, AGAIN, error="retrieval")
+    same_search = trajectory(FIRST, replace(MISLED, answer="1931"), AGAIN, error="retrieval")
+    assert not duplicate_trajectory(same_search, [row]).keep
+
+
+def test_malformed_tags() -> None:
+    row = trajectory()
+    broken = Message(role="assistant", content="<think>x</think>", train=True)
+    verdict = malformed_tags(replace(row, messages=(*row.messages[:-1], broken)))
+    assert (verdict.keep, verdict.reason) == (False, "malformed_tags")
+    assert not malformed_tags(trajectory(FIRST, replace(SECOND, answer="</answer>"))).keep
+
+
+def test_too_long() -> None:
+    row = trajectory()
+    assert too_long(row, max_tokens=200, max_tool_calls=2).keep
+    assert too_long(row, max_tokens=199, max_tool_calls=2).reason == "too_long"
+    assert not too_long(row, max_tokens=199, max_tool_calls=2).keep
+    assert not too_long(row, max_tokens=200, max_tool_calls=1).keep
+
+
+def test_ungrounded_answer() -> None:
+    verdict = ungrounded_answer(trajectory(FIRST, replace(SECOND, answer="Vienna, Austria")))
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "ungrounded_answer", 0.5)
+
+
+def test_small_numbers_are_grounded_as_words_and_as_figures() -> None:
+    says = replace(SECOND, answer="2", passages=(replace(SECOND.passages[0], text="Mars has two moons."),))
+    assert is_grounded(says)
+    assert not is_grounded(replace(says, answer="3"))
+
+
+def test_a_mistake_may_be_ungrounded() -> None:
+    made_up = replace(DIED, answer="Atlantis")
+    assert ungrounded_answer(trajectory(FIRST, made_up, SECOND, error="reasoning")).keep
+
+
+def test_wrong_intermediate_only_where_the_plan_follows_the_gold() -> None:
+    row = trajectory(replace(FIRST, answer="Peter Lorre"), SECOND, origin="oracle")
+    verdict = wrong_intermediate(row, QUESTION, scope="oracle")
+    assert (verdict.keep, verdict.reason) == (False, "wrong_intermediate")
+    by_rule = replace(row, origin="rule")
+    assert wrong_intermediate(by_rule, QUESTION, scope="oracle").keep
+    assert not wrong_intermediate(by_rule, QUESTION, scope="oracle_and_rule").keep
+    assert wrong_intermediate(row, QUESTION, scope="off").keep
+
+
+def test_one_gold_hop_does_not_answer_two_steps() -> None:
+    again = step(1, "Who is Fritz Lang?", "Fritz Lang", "0")
+    row = trajectory(FIRST, again, replace(SECOND, index=2), plan=(*PLAN, "Where?"), origin="oracle")
+    verdict = wrong_intermediate(row, QUESTION, scope="oracle")
+    assert not verdict.keep and "found before" in verdict.detail
+
+
+def test_a_wordy_right_answer_is_no_mistake() -> None:
+    wordy = replace(DIED, answer="He was born in Vienna")
+    assert not undue_reflection(trajectory(FIRST, wordy, SECOND, error="reasoning"), QUESTION).keep
+
+
+def test_undue_reflection() -> None:
+    right = replace(DIED, answer="Wien")
+    row = trajectory(FIRST, right, SECOND, error="decomposition", first_plan=PLAN)
+    assert undue_reflection(row, QUESTION).reason == "undue_reflection"
+    assert not undue_reflection(row, QUESTION).keep
+    assert undue_reflection(trajectory(FIRST, DIED, SECOND, error="reasoning"), QUESTION).keep
+    gold_step = trajectory(FIRST, replace(DIED, answer="Vienna"), SECOND, error="reasoning", origin="oracle")
+    assert not undue_reflection(gold_step, QUESTION).keep
+
+
+def test_a_hop_that_was_found_before_is_a_wrong_answer_further_on() -> None:
+    again = replace(DIED, answer="Fritz Lang")
+    row = trajectory(FIRST, again, SECOND, error="decomposition", first_plan=(PLAN[0], "Where is #1 from?"))
+    assert undue_reflection(row, QUESTION).keep
+    too_early = replace(DIED, index=0, answer="Fritz Lang")
+    assert not undue_reflection(trajectory(too_early, FIRST, SECOND, error="decomposition"), QUESTION).keep
+
+
+def test_evidence_was_there() -> None:
+    had_it = replace(MISLED, passages=DIED.passages)
+    verdict = evidence_was_there(trajectory(FIRST, had_it, AGAIN, error="retrieval"))
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "evidence_was_there", 1.0)
+    assert evidence_was_there(trajectory(FIRST, DIED, SECOND, error="reasoning")).keep
+    assert evidence_was_there(trajectory(FIRST, MISLED, AGAIN, error="retrieval")).keep
+
+
+def test_a_mistake_that_no_passage_holds_is_made_up() -> None:
+    invented = replace(DIED, answer="Mombasa")
+    verdict = ungrounded_mistake(trajectory(FIRST, invented, SECOND, error="reasoning"))
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "ungrounded_mistake", 1.0)
+    assert "Mombasa" in verdict.detail
+    assert ungrounded_mistake(trajectory(FIRST, DIED, SECOND, error="reasoning")).keep
+
+
+def test_a_step_that_only_repeats_what_it_was_given_is_circular() -> None:
+    repeated = replace(SECOND, answer="Fritz  lang")
+    verdict = circular_step(trajectory(FIRST, repeated))
+    assert (verdict.keep, verdict.reason) == (False, "circular_step")
+    assert circular_step(trajectory(FIRST, replace(repeated, sub_question="Is #1 older, or Murnau?"))).keep
+    assert circular_step(trajectory(FIRST, SECOND)).keep
+    assert circular_step(trajectory(FIRST, replace(SECOND, answer="The Fritz Lang Museum"))).keep
+
+
+def test_a_plan_that_leaves_out_a_hop_is_a_shortcut() -> None:
+    whole = "In which city was the director of Metropolis born?"
+    fused = trajectory(step(0, whole, "Vienna", "1", plan=(whole,)), plan=(whole,))
+    verdict = missing_hop(fused, QUESTION)
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "missing_hop", 0.5)
+    assert "Fritz Lang" in verdict.detail and "Who directed Metropolis?" in verdict.detail
+    rejected = first_rejection(judge_trajectory(fused, QUESTION, [], FilterConfig()))
+    assert rejected is not None and rejected.reason == "missing_hop"
+    assert first_rejection(judge_trajectory(fused, QUESTION, [], FilterConfig(every_hop=False))) is None
+
+
+def test_a_hop_that_only_a_mistake_finds_is_missing() -> None:
+    found_and_dropped = replace(FIRST, is_mistake=True)
+    instead = replace(FIRST, answer="Peter Lorre")
+    row = trajectory(found_and_dropped, instead, SECOND, error="reasoning")
+    assert missing_hop(row, QUESTION).score == 0.5
+    assert missing_hop(trajectory(FIRST, DIED, SECOND, error="reasoning"), QUESTION).score == 1.0
+
+
+def test_an_alias_finds_the_last_hop_and_the_question_may_name_another() -> None:
+    assert missing_hop(trajectory(FIRST, replace(SECOND, answer="Wien")), QUESTION).keep
+    named = replace(QUESTION, question="In which city was Fritz Lang, director of Metropolis, born?")
+    one_step = trajectory(replace(SECOND, index=0), plan=PLAN[1:])
+    assert missing_hop(one_step, named).keep and not missing_hop(one_step, QUESTION).keep
+
+
+def test_without_a_gold_decomposition_no_hop_is_missing() -> None:
+    verdict = missing_hop(trajectory(SECOND), replace(QUESTION, decomposition=()))
+    assert (verdict.keep, verdict.score) == (True, 1.0)

@@ -1,0 +1,282 @@
+"""Each reason to reject a KG-search episode, with the least that sets it off; and the choice among the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.kg_episodes import turn
+from trailforge.generators.kg_trajectories.filters import (
+    KgEpisodeFilterConfig,
+    answer_leaked,
+    duplicate_episode,
+    judge_kg_episode,
+    low_reward,
+    malformed,
+    no_search,
+    redundant_search,
+    unfitting_relation,
+    ungrounded_answer,
+    wrong_answer,
+    wrong_intermediate,
+)
+from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig, asked_in_vain, select, similarity
+from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.schemas import (
+    EntityLink,
+    Hop,
+    KgReward,
+    KgStep,
+    KgTrajectory,
+    KgTriple,
+    Message,
+    Passage,
+    Provenance,
+    RelationLink,
+)
+
+DOCUMENTS = {
+    "0": Passage(id="0", title="Metropolis", text="Fritz Lang directed Metropolis.", score=0.5),
+    "1": Passage(id="1", title="Fritz Lang", text="Fritz Lang was born in Vienna.", score=0.5),
+    "2": Passage(id="2", title="M", text="M is a film of 1931.", score=0.5),
+}
+
+
+def triple(head: str, relation: str, tail: str) -> KgTriple:
+    return KgTriple(head=head, relation=relation, tail=tail, head_label=head, relation_label=relation, tail_label=tail)
+
+
+def step(query: str, *documents: str, answer: str = "", triples: tuple[KgTriple, ...] = (), name: str = "N") -> KgStep:
+    link = EntityLink(mention=name, entity_id="e", label=name, score=1.0, margin=1.0, is_searched=True)
+    relation = RelationLink(phrase="r", relation_id="r", label="r", score=1.0)
+    return KgStep(
+        index=0,
+        sub_question=query,
+        query=query,
+        entities=(link,),
+        relations=(relation,),
+        triples_offered=triples,
+        triples_kept=triples,
+        documents=tuple(DOCUMENTS[key] for key in documents),
+        answer=answer or None,
+    )
+
+
+FIRST = step("Who directed Metropolis?", "0", "2", answer="Fritz Lang")
+SECOND = step("In which city was Fritz Lang born?", "1", "2", answer="Vienna")
+
+
+def episode(*steps: KgStep, thoughts: tuple[str, ...] = (), answer: str = "Vienna", **changes: Any) -> KgTrajectory:
+    """An episode of these searches; `thoughts` in the order of turns, the last one's before the answer."""
+    steps = steps or (FIRST, SECOND)
+    said = [*thoughts, *["Let me see."] * (len(steps) + 1 - len(thoughts))]
+    messages = [*GRAMMAR.opening("In which city was the director of Metropolis born?")]
+    for one, thought in zip(steps, said[:-1], strict=True):
+        content = turn(thought, query=one.query, entity="N", relation="r")
+        messages.append(Message(role="assistant", content=content, train=True))
+        messages.append(Message(role="tool", content="<result>\nNothing was found.\n</result>", train=False))
+    messages.append(Message(role="assistant", content=turn(said[-1], answer=answer), train=True))
+    row = KgTrajectory(
+        uid=f"{len(steps)}{answer}",
+        question_id="q",
+        question="In which city was the director of Metropolis born?",
+        answer="Vienna",
+        answer_aliases=("Wien",),
+        kind="good",
+        origin="oracle",
+        plan=("Who directed Metropolis?", "In which city was #1 born?"),
+        sample=0,
+        steps=tuple(replace(one, index=index) for index, one in enumerate(steps)),
+        messages=tuple(messages),
+        stop="answered",
+        final_answer=answer,
+        num_tool_calls=len(steps),
+        num_hops=2,
+        token_estimate=100,
+        gold_hops=(
+            Hop(question="Who directed Metropolis?", answer="Fritz Lang"),
+            Hop(question="In which city was #1 born?", answer="Vienna"),
+        ),
+        supporting=(),
+        reward=KgReward(total=1.5, r_acc=1.0, r_ans=1.0, r_recall=1.0, r_penalty=0.0, r_gain=0.5),
+        flags=(),
+        conflicts=(),
+        provenance=Provenance(run_id="r", source_id="q", model="m", prompt_version="0", seed=0, call_keys=()),
+    )
+    return replace(row, **changes)
+
+
+def test_a_sound_episode_is_kept_by_all() -> None:
+    verdicts = judge_kg_episode(episode(), [], KgEpisodeFilterConfig())
+    assert [(v.reason, v.keep, v.detail) for v in verdicts] == [
+        (reason, True, "")
+        for reason in (
+            "malformed",
+            "no_search",
+            "wrong_answer",
+            "ungrounded_answer",
+            "wrong_intermediate",
+            "answer_leaked",
+            "unfitting_relation",
+            "redundant_search",
+            "low_reward",
+            "duplicate_episode",
+        )
+    ]
+    lenient = judge_kg_episode(episode(), [], KgEpisodeFilterConfig(grounded=False, intermediate_answers=False))
+    assert not {"ungrounded_answer", "wrong_intermediate"} & {v.reason for v in lenient}
+
+
+def test_malformed() -> None:
+    row = episode()
+    broken = replace(row, messages=row.messages[:-1], stop="too_many_turns")
+    verdict = malformed(broken)
+    assert (verdict.keep, verdict.reason) == (False, "malformed") and "too_many_turns" in verdict.detail
+    mended = replace(row.messages[-1], content=row.messages[-1].content.removesuffix("</answer>"))
+    assert not malformed(replace(row, messages=(*row.messages[:-1], mended))).keep
+
+
+def test_no_search() -> None:
+    assert not no_search(episode(num_tool_calls=0)).keep
+
+
+@pytest.mark.parametrize(
+    ("answer", "keep"), [("Wien", True), ("the city of Vienna", True), ("Lviv", False), ("", False)]
+)
+def test_wrong_answer(answer: str, keep: bool) -> None:
+    assert wrong_answer(episode(final_answer=answer)).keep is keep
+
+
+def test_ungrounded_answer() -> None:
+    assert not ungrounded_answer(episode(FIRST)).keep
+    assert ungrounded_answer(episode()).score == 1.0
+    from_graph = step("born?", "2", triples=(triple("Fritz Lang", "place of birth", "Vienna"),))
+    assert ungrounded_answer(episode(from_graph)).keep
+    assert ungrounded_answer(episode(FIRST, final_answer="yes")).keep
+
+
+def test_wrong_intermediate() -> None:
+    lost = replace(FIRST, answer="Brigitte Helm")
+    verdict = wrong_intermediate(episode(lost, SECOND))
+    assert not verdict.keep and "'Brigitte Helm' instead of 'Fritz Lang'" in verdict.detail
+    assert wrong_intermediate(episode(lost, SECOND, plan=())).keep, "free episodes do not say"
+    assert wrong_intermediate(episode(FIRST, replace(SECOND, answer="Wien"))).keep, "the last is wrong_answer's"
+
+
+def test_the_name_of_what_was_searched_for_is_no_answer_though_it_covers_it() -> None:
+    beetle = replace(step("Which company built the Beetle?", "0", answer="Volkswagen Beetle"), entities=())
+    link = EntityLink(mention="Beetle", entity_id="b", label="Volkswagen Beetle", score=1, margin=1, is_searched=True)
+    hops = (Hop(question="Which company built the Beetle?", answer="Volkswagen"), *episode().gold_hops[1:])
+    assert wrong_intermediate(episode(beetle, SECOND, gold_hops=hops)).keep, "it may be a longer name"
+    verdict = wrong_intermediate(episode(replace(beetle, entities=(link,)), SECOND, gold_hops=hops))
+    assert not verdict.keep and "'Volkswagen Beetle' instead of 'Volkswagen'" in verdict.detail
+    named_so = (replace(hops[0], answer="Volkswagen Beetle"), hops[1])
+    assert wrong_intermediate(episode(replace(beetle, entities=(link,)), SECOND, gold_hops=named_so)).keep
+
+
+def asked_amiss(*offered: KgTriple, kept: int = 0, **changes: Any) -> KgTrajectory:
+    """An episode whose second search asks for the relation `r` and is offered these triples."""
+    return episode(FIRST, replace(SECOND, triples_offered=offered, triples_kept=offered[:kept]), **changes)
+
+
+def test_unfitting_relation_is_rejected_for_itself_alone() -> None:
+    by_other, by_asked = triple("e", "place of birth", "Vienna"), triple("e", "r", "Vienna")
+    row = asked_amiss(by_other, triple("e", "r", "Austria"))
+    rejected = [v for v in judge_kg_episode(row, [], KgEpisodeFilterConfig()) if not v.keep]
+    assert [(v.reason, v.score) for v in rejected] == [("unfitting_relation", 1)]
+    assert rejected[0].detail.endswith("asks for r; the graph says it by place of birth")
+    assert unfitting_relation(asked_amiss(by_other, by_asked)).keep, "one of two that say it"
+    assert unfitting_relation(asked_amiss(triple("e", "s", "Austria"))).keep, "the graph does not have it"
+    assert unfitting_relation(asked_amiss(triple("Vienna", "s", "x"), triple("e", "r", "Vienna"))).keep
+    assert unfitting_relation(asked_amiss(by_other, plan=())).keep, "free episodes follow no hops"
+    of_itself = replace(SECOND, triples_offered=(replace(by_other, tail="e"),))
+    assert unfitting_relation(episode(FIRST, of_itself)).keep, "what was searched for is no answer"
+
+
+def test_answer_leaked() -> None:
+    assert not answer_leaked(episode(thoughts=("It must be Vienna.",))).keep
+    assert not answer_leaked(episode(thoughts=("Hm.", "It must be Vienna."))).keep
+    assert answer_leaked(episode(thoughts=("Hm.", "Ah.", "So Vienna."))).keep
+    shown_first = episode(SECOND, FIRST, thoughts=("Hm.", "So Vienna, but let me look."))
+    assert answer_leaked(shown_first).keep
+    asked = episode(thoughts=("Vienna?",), question="Was he born in Vienna?")
+    assert answer_leaked(asked).keep
+
+
+def test_redundant_search() -> None:
+    again = step("who directed Metropolis", "1")
+    assert "was asked before" in redundant_search(episode(FIRST, again, SECOND)).detail
+    without_names = replace(again, entities=())
+    assert redundant_search(episode(FIRST, without_names)).keep, "asks for less of the graph"
+    nothing_new = step("Who made it?", "2")
+    assert "shows nothing new" in redundant_search(episode(FIRST, nothing_new, SECOND)).detail
+    new_triple = step("Who made it?", "2", triples=(triple("a", "b", "c"),))
+    assert redundant_search(episode(FIRST, new_triple, SECOND)).keep
+    assert redundant_search(episode(FIRST, step("Who?"), SECOND)).keep, "finding nothing is no repetition"
+
+
+def test_low_reward() -> None:
+    row = episode()
+    assert low_reward(row, least=1.5).keep and not low_reward(row, least=1.6).keep
+
+
+def test_duplicate_episode() -> None:
+    row = episode()
+    assert duplicate_episode(row, []).keep
+    verdict = duplicate_episode(episode(thoughts=("Other words.",)), [row])
+    assert not verdict.keep and row.uid in verdict.detail
+    assert duplicate_episode(episode(answer="Wien"), [row]).keep
+
+
+def rewarded(row: KgTrajectory, total: float) -> KgTrajectory:
+    return replace(row, reward=replace(row.reward, total=total))
+
+
+def test_selection_takes_the_best_and_then_the_unlike() -> None:
+    best = rewarded(episode(), 1.5)
+    alike = rewarded(episode(FIRST, replace(SECOND, query="Where was he born?")), 1.4)
+    other_way = (step("Metropolis film", "0", name="F"), step("Fritz Lang birth", "1", name="L"))
+    unlike = rewarded(episode(*(replace(s, answer=None) for s in other_way), plan=()), 1.3)
+    config = EpisodeSelectionConfig(most=2, diversity=0.5, max_similarity=1.0)
+    chosen = select([alike, unlike, best], config)
+    assert chosen.selected == (best, unlike)
+    assert [(row, v.reason) for row, v in chosen.rejected] == [(alike, "surplus")]
+    assert select([alike, unlike, best], replace(config, diversity=0.0)).selected == (best, alike)
+    strict = select([alike, best], replace(config, max_similarity=0.5))
+    assert [v.reason for _, v in strict.rejected] == ["too_similar"]
+    assert similarity(best, best) == 1.0 and 0 < similarity(best, alike) < 1
+
+
+def test_selection_prefers_what_asked_the_graph_for_something_it_has() -> None:
+    born = (triple("Fritz Lang", "r", "Vienna"),)
+    fruitful = episode(FIRST, replace(SECOND, triples_kept=born))
+    in_vain = episode(FIRST, replace(SECOND, relations=(replace(SECOND.relations[0], phrase="x", relation_id="x"),)))
+    assert (asked_in_vain(fruitful), asked_in_vain(in_vain)) == (1, 2)
+    assert select([in_vain, fruitful], EpisodeSelectionConfig(most=1)).selected == (fruitful,)
+
+
+ANSWERS = st.sampled_from(["Vienna", "Wien", "Lviv", ""])
+
+
+@given(
+    rows=st.lists(
+        st.builds(
+            lambda answer, total, query: rewarded(episode(FIRST, replace(SECOND, query=query), answer=answer or "x",
+                                                          final_answer=answer), total),
+            ANSWERS, st.sampled_from([0.5, 1.0, 1.5]), st.sampled_from(["a?", "b?", "c?"]),
+        ),
+        max_size=6,
+    ),
+    most=st.integers(0, 3),
+)  # fmt: skip
+def test_selection_accounts_for_every_episode_once(rows: list[KgTrajectory], most: int) -> None:
+    chosen = select(rows, EpisodeSelectionConfig(most=most))
+    rejected = [row for row, _ in chosen.rejected]
+    assert sorted(map(id, [*chosen.selected, *rejected])) == sorted(map(id, rows))
+    assert len(chosen.selected) <= most
+    assert all(not verdict.keep and verdict.detail for _, verdict in chosen.rejected)
+    assert all(row.final_answer in ("Vienna", "Wien") and row.reward.total >= 1 for row in chosen.selected)
