@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.schemas import Bundle, BundleInput, BundleQuestion, InvalidInput, RejectedRow, SourceDocument, from_dict
 
 Fate = Literal["kept", "rejected", "candidate"]

@@ -9,7 +9,7 @@ import streamlit as st
 from trailforge.curation.agreement import between_people, with_filters
 from trailforge.curation.decisions import Merged, Stance
 
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.visible_text import visible
 
 

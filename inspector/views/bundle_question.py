@@ -8,7 +8,7 @@ import streamlit as st
 
 from trailforge.inspector.bundle_rows import documents_of, questions_of
 from trailforge.inspector.drawings.nl_dag import nl_dag
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.quotes import find_quote
 from trailforge.inspector.views import checks
 from trailforge.inspector.views.charts import show_drawing

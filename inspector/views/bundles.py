@@ -11,7 +11,7 @@ import streamlit as st
 
 from trailforge.inspector.bundle_rows import AskedQuestion, questions_of, rejections_of
 from trailforge.inspector.drawings.document_map import MappedDocument, Projection, document_map, principal_axes
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.views.bundle_question import (
     documents_of,
     show_bundle_head,

@@ -12,7 +12,7 @@ import streamlit as st
 from trailforge.curation.decisions import LOG, Merged, Stance, merged, of_run, read_decisions, standing
 
 from trailforge.inspector.deciding import Curation, decide, fix_of
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.views import desk as desks
 from trailforge.inspector.views import queue as queues
 from trailforge.inspector.views import rows as row_views

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from trailforge.inspector.answer_marks import Marked
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.views.conversation import show_conversation
 from trailforge.inspector.views.reading import ORIGINS, chip, passages, show_head, show_parts, show_provenance
 from trailforge.inspector.views.tabs import Tab, show_tabs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.views.kg_episode import show_kg_trajectory
 from trailforge.inspector.views.kg_question import show_kg_question
 from trailforge.inspector.views.picking import pick

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from trailforge.inspector.drawings.subgraph import step_subgraph
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.quotes import find_quote
 from trailforge.inspector.views.charts import show_drawing
 from trailforge.inspector.views.conversation import show_conversation

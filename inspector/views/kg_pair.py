@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.views.conversation import show_conversation
 from trailforge.inspector.visible_text import escaped
 from trailforge.schemas import ContrastivePair

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from trailforge.inspector.drawings.subgraph import fact_chain
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.views import checks
 from trailforge.inspector.views.charts import show_drawing
 from trailforge.inspector.visible_text import escaped, visible

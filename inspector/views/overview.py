@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from trailforge.inspector.drawings import figures
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.views import rows as row_views
 from trailforge.inspector.views.picking import pick
 from trailforge.inspector.visible_text import escaped

@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.views.searching import searched
 from trailforge.inspector.views.to_decide import ROW, show_link
 from trailforge.inspector.visible_text import visible

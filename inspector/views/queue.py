@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from trailforge.curation.decisions import Merged, Stance
 
-from trailforge.inspector.open_run import OpenRun
-from trailforge.inspector.table_index import FILTERS
+from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.runs.table_index import FILTERS
 
 IN_ORDER, RANDOM, LOWEST = "In order", "Random order", "Lowest first"
 FILTERS_DIFFER, PEOPLE_DIFFER, DECIDED = "Filters disagree", "People disagree", "Decided by me"

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.views import (
     bundle_question,
     episodes,

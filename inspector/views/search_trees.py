@@ -9,7 +9,7 @@ import streamlit as st
 
 from trailforge.inspector.answer_marks import Marked
 from trailforge.inspector.drawings.search_tree import Path, search_tree_figure
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.views.reading import ORIGINS, chip, show_head, show_steps
 from trailforge.inspector.visible_text import escaped, visible
 from trailforge.schemas import Node, Rollout, SearchTree, StepPair

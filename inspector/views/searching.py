@@ -6,8 +6,8 @@ from typing import Any
 
 import streamlit as st
 
-from trailforge.inspector.open_run import OpenRun
-from trailforge.inspector.table_index import Found
+from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.runs.table_index import Found
 
 
 def searched(run: OpenRun, table: str, words: str, place: Any = st) -> Found:

@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.views.fields import show_fields
 from trailforge.inspector.visible_text import escaped
 from trailforge.schemas import Question, SourceDocument, to_dict

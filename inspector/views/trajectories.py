@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from trailforge.inspector.answer_marks import Marked
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.views import episodes, mended, reading, search_trees
 from trailforge.inspector.views.conversation import show_conversation
 from trailforge.inspector.views.picking import pick

@@ -10,8 +10,8 @@ from pathlib import Path
 from tests.filters.bundles.support import BUNDLE, DOCUMENTS, PAPER, STREET, question
 from tests.filters.kg.test_reasons import FIRST, SECOND, episode, triple
 from tests.filters.kg_questions.support import question as kg_question
-from trailforge.inspector.open_run import OpenRun
-from trailforge.inspector.table_index import tables_of
+from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.runs.table_index import tables_of
 from trailforge.schemas import (
     Bundle,
     BundleInput,

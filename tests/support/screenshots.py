@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from trailforge.curation.decisions import append, now
 
 from tests.support.browser import Visit, browsing, inspecting
-from trailforge.inspector.table_index import TableIndex
+from trailforge.pipelines.runs.table_index import TableIndex
 from trailforge.schemas import ContrastivePair, Decision, RejectedRow, Trajectory, read_rows
 
 

@@ -14,7 +14,7 @@ from trailforge.curation.rows import check_row
 
 from tests.support.rows import QUESTION, trajectory
 from trailforge.inspector.deciding import Curation
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.views import queue as queues
 from trailforge.schemas import Decision, Question, RejectedRow, Trajectory, write_parquet
 

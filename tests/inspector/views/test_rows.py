@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.rows import trajectory
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.schemas import RejectedRow, to_dict, write_parquet
 
 pytest.importorskip("streamlit")

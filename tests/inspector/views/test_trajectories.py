@@ -84,7 +84,7 @@ def page(folder: str, tables: list[str]) -> None:
     """The script that is tested."""
     from pathlib import Path
 
-    from trailforge.inspector.open_run import OpenRun
+    from trailforge.pipelines.runs.finished import OpenRun
     from trailforge.inspector.views import trajectories
 
     trajectories.show(
@@ -99,7 +99,7 @@ def one_row(folder: str, table: str) -> None:
     """A script that shows a row as other views do."""
     from pathlib import Path
 
-    from trailforge.inspector.open_run import OpenRun
+    from trailforge.pipelines.runs.finished import OpenRun
     from trailforge.inspector.views.rows import PRESENTERS, show_row
 
     run = OpenRun(

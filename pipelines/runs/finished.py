@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trailforge import schemas
-from trailforge.inspector.table_index import Found, TableIndex
+from trailforge.pipelines.runs.table_index import Found, TableIndex
 from trailforge.schemas import InvalidInput, Manifest, StageCount, from_dict
 
 RECORD = b"trailforge.record"
