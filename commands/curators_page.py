@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from trailforge.curation.rows import check_row, decidable, products_of
 
+from trailforge.curation.rows import check_row, decidable, products_of
 from trailforge.inspector.deciding import Curation
-from trailforge.pipelines.runs.finished import OpenRun, stamp_of
 from trailforge.inspector.page import show_page
-from trailforge.pipelines.runs.table_index import tables_of
 from trailforge.pipelines.datasets import is_curated
-from trailforge.pipelines.runs.finish import read_manifest
+from trailforge.pipelines.runs.finished import OpenRun, open_run, stamp_of
 from trailforge.pipelines.runs.intake import read_settings
-from trailforge.pipelines.runs.status import books_so_far
-from trailforge.schemas import InvalidInput
 
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the run …")
 def opened(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
     """The run of a folder as it is now, and the tables on whose rows people decide."""
+    run = open_run(folder)
     settings = read_settings(folder)
-    if settings is None:
-        raise InvalidInput("holds no run", file=folder)
-    manifest = read_manifest(folder)
-    run = OpenRun(
-        folder=folder,
-        run_id=settings.run_id,
-        dataset=settings.dataset,
-        config=json.loads(settings.config),
-        sources=tuple(each.path for each in settings.sources),
-        manifest=manifest,
-        books=manifest.stages if manifest else books_so_far(folder, settings),
-        tables=tuple(tables_of(folder)),
-    )
-    return run, () if is_curated(settings) else decidable(run.dataset)
+    return run, () if settings and is_curated(settings) else decidable(run.dataset)
 
 
 def main(folder: Path, who: str) -> None:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trailforge.schemas import InvalidInput
 from trailforge.small_model.gguf_weights import convert
 from trailforge.small_model.server import SMOLLM2
-
-from trailforge.schemas import InvalidInput
 from trailforge.training.config import TrainerConfig
 from trailforge.training.folders import user_cache
 from trailforge.training.masks import END, ready, teach

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 import streamlit as st
+
 from trailforge.curation.agreement import between_people, with_filters
 from trailforge.curation.decisions import Merged, Stance
-
-from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.inspector.visible_text import visible
+from trailforge.pipelines.runs.finished import OpenRun
 
 
 def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance], heard: Merged) -> None:

@@ -9,20 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from trailforge.curation.decisions import LOG, Merged, Stance, merged, of_run, read_decisions, standing
 
+from trailforge.curation.decisions import LOG, Merged, Stance, merged, of_run, read_decisions, standing
 from trailforge.inspector.deciding import Curation, decide, fix_of
-from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.inspector.showing import describe, show_of
 from trailforge.inspector.views import desk as desks
 from trailforge.inspector.views import queue as queues
-from trailforge.inspector.views import rows as row_views
 from trailforge.inspector.views.agreement import show_agreement
 from trailforge.inspector.views.desk import Desk, Place, button, desk_of_session
+from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.fixing import Fixing, show_fix
-from trailforge.inspector.views.overview import PRODUCTS
-from trailforge.inspector.views.searching import searched
-from trailforge.inspector.views.to_decide import ARRIVED, ROW, TABLE
+from trailforge.inspector.views.picking import ARRIVED, ROW, TABLE, searched
 from trailforge.inspector.visible_text import escaped, visible
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.schemas import Decision, InvalidInput, TrailforgeError
 
 REASONS = (
@@ -130,7 +129,8 @@ def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
     change = left.container()
     with left, st.container(height=_HEIGHT, key="decide_row"):
         desks.mark(seat.desk, "from")
-        row_views.show_row(seat.run, seat.wanted.table, seat.number)
+        canvas = Canvas(seat.run, seat.wanted.table, f"decide.{seat.wanted.table}.{seat.uid}")
+        draw(describe(seat.run, show_of(seat.run.dataset), seat.wanted.table, seat.number), canvas)
         desks.mark(seat.desk, "to")
     with right:
         desks.tell(seat.desk)
@@ -143,7 +143,8 @@ def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
 
 def _tables(run: OpenRun, curation: Curation) -> list[str]:
     """Those with rows to decide on; what the run is for comes first."""
-    order = [*PRODUCTS, *curation.tables]
+    shown = show_of(run.dataset)
+    order = [shown.product, *(table.name for table in shown.tables), *curation.tables]
     return sorted((name for name in curation.tables if name in run.tables), key=order.index)
 
 

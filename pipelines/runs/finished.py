@@ -1,7 +1,8 @@
-"""A run's folder as the page reads it: finished or running, row by row."""
+"""The reader of a run's folder, finished or running: its books, its tables, row by row."""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
@@ -13,7 +14,10 @@ from typing import Any
 import numpy as np
 
 from trailforge import schemas
-from trailforge.pipelines.runs.table_index import Found, TableIndex
+from trailforge.pipelines.runs.finish import read_manifest
+from trailforge.pipelines.runs.intake import read_settings
+from trailforge.pipelines.runs.status import books_so_far
+from trailforge.pipelines.runs.table_index import Found, TableIndex, tables_of
 from trailforge.schemas import InvalidInput, Manifest, StageCount, from_dict
 
 RECORD = b"trailforge.record"
@@ -107,9 +111,9 @@ class OpenRun:
                     self._read.setdefault(("counts", name, column), Counter(dict(count.most_common())))
         return {column: self._read["counts", name, column] for column in columns}
 
-    def told(self, name: str, column: str, field: str) -> Counter[str]:
+    def count_json(self, name: str, column: str, field: str) -> Counter[str]:
         """How many rows have which text in a field of the objects that a column holds as JSON."""
-        return self.once(("told", name, column, field), lambda: self.table(name).told(column, field))
+        return self.once(("count_json", name, column, field), lambda: self.table(name).count_json(column, field))
 
     def matching(self, name: str, column: str, value: str) -> Sequence[int]:
         """Numbers of the rows with a value."""
@@ -175,6 +179,26 @@ class OpenRun:
             return None
         column = column or self.key_of(name)
         return self.once(("find", name, column, value), lambda: self.table(name).find(value, column))
+
+
+def open_run(folder: Path) -> OpenRun:
+    """The run of a folder as it is now. Raises `InvalidInput` when it holds none."""
+    if not folder.is_dir():
+        raise InvalidInput("no such run folder", file=folder)
+    settings = read_settings(folder)
+    if settings is None:
+        raise InvalidInput("not a run folder (no run.json)", file=folder)
+    manifest = read_manifest(folder)
+    return OpenRun(
+        folder=folder,
+        run_id=settings.run_id,
+        dataset=settings.dataset,
+        config=json.loads(settings.config),
+        sources=tuple(each.path for each in settings.sources),
+        manifest=manifest,
+        books=manifest.stages if manifest else books_so_far(folder, settings),
+        tables=tuple(tables_of(folder)),
+    )
 
 
 def stamp_of(folder: Path) -> tuple[tuple[str, int], ...]:

@@ -154,7 +154,7 @@ class TableIndex:
             del each[None]
         return total
 
-    def told(self, column: str, field: str) -> Counter[str]:
+    def count_json(self, column: str, field: str) -> Counter[str]:
         """How many rows have which text in a field of the objects that a text column holds as JSON."""
         self._check_column(column)
         total: Counter[str] = Counter()
@@ -166,13 +166,9 @@ class TableIndex:
         return total
 
     def matching(self, column: str, value: str) -> list[int]:
-        """Rows of which a text column has this value, e.g. `kind`, `type`, `reason`."""
+        """Rows of which a text column has this value, e.g. `kind`, `reason`; or that have it in a column of lists."""
         self._check_column(column)
-        return [
-            first + place
-            for first, batch in self._batches([column])
-            for place in np.flatnonzero(_as_mask(pc.equal(batch.column(0), value))).tolist()
-        ]
+        return [first + place for first, batch in self._batches([column]) for place in _places(batch.column(0), value)]
 
     def select(self, columns: Sequence[str], among: tuple[str, Sequence[str]] | None = None) -> pa.Table:
         """Some columns of all rows; with `among` of the rows whose text column has one of the values."""
@@ -302,6 +298,14 @@ def _shares_of_payloads(array: pa.Array) -> Iterator[tuple[int, float]]:
             continue
         if passed:
             yield row, sum(passed) / len(passed)
+
+
+def _places(array: pa.Array, value: str) -> list[int]:
+    """Of a value in a column of texts, or of lists of texts."""
+    if not pa.types.is_list(array.type):
+        return np.flatnonzero(_as_mask(pc.equal(array, value))).tolist()
+    found = _as_mask(pc.equal(pc.list_flatten(array), value))
+    return sorted(set(pc.list_parent_indices(array).to_numpy()[found].tolist()))
 
 
 def _object(text: str | None) -> dict[str, Any]:

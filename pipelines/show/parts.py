@@ -365,8 +365,9 @@ class Show:
     """Of the page's view."""
     title: str
     icon: str
+    product: str
+    """The table that runs are for."""
     tables: Sequence[ShownTable]
-    """The first one is what the run is for."""
     numbers: Mapping[str, str] = field(default_factory=dict)
     """Numbers whose distribution the overview draws, with their units."""
     hints: Sequence[str] = ()

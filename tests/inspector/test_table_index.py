@@ -169,7 +169,7 @@ def test_values_are_counted(tmp_path: Path) -> None:
     write(tmp_path, "rejected", RejectedRow, rows[:2], rows[2:])
     index = TableIndex(tmp_path, "rejected")
     assert index.counts(["stage", "reason"])["reason"] == {"a": 3, "b": 2}
-    assert index.told("payload", "kind") == {"x": 2}
+    assert index.count_json("payload", "kind") == {"x": 2}
     assert index.numbers() == ["score"]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from trailforge.inspector.drawings.document_map import MappedDocument, document_map, principal_axes
 
 from tests.inspector.drawings.support import EVIL, tags_in
-from trailforge.inspector.drawings.document_map import MappedDocument, document_map, principal_axes
 
 RNG = np.random.default_rng(0)
 

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-
 from trailforge.inspector.drawings.figures import bars, funnel, histogram, stacked
+
 from trailforge.schemas import Count, StageCount
 
 

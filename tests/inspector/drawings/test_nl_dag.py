@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from trailforge.inspector.drawings.nl_dag import TOOLS, nl_dag
 
 from tests.inspector.drawings.support import (
     EVIL,
@@ -15,7 +16,6 @@ from tests.inspector.drawings.support import (
     shapes_of,
     tags_in,
 )
-from trailforge.inspector.drawings.nl_dag import TOOLS, nl_dag
 from trailforge.schemas import PlanEdge, PlanNode
 
 NAMES = "ABCDEF"

@@ -13,9 +13,9 @@ pytest.importorskip("plotly")
 
 from hypothesis import given
 from hypothesis import strategies as st
+from trailforge.inspector.drawings.search_tree import Path, path_to, positions, search_tree_figure
 
 from tests.inspector.test_terminal import EVIL, TREE
-from trailforge.inspector.drawings.search_tree import Path, path_to, positions, search_tree_figure
 from trailforge.schemas import Node
 
 RED, BLUE = "#d1453b", "#2a6fdb"

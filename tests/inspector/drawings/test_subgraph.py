@@ -7,6 +7,8 @@ from dataclasses import replace
 import plotly.graph_objects as go
 from hypothesis import given
 from hypothesis import strategies as st
+from trailforge.inspector.drawings.boxes import GOLD, GREEN, GREY
+from trailforge.inspector.drawings.subgraph import fact_chain, step_subgraph
 
 from tests.filters.kg.test_reasons import FIRST, triple
 from tests.inspector.drawings.support import (
@@ -20,8 +22,6 @@ from tests.inspector.drawings.support import (
     tags_in,
 )
 from tests.support.kg_worlds import DUST, chain_to, fact, node
-from trailforge.inspector.drawings.boxes import GOLD, GREEN, GREY
-from trailforge.inspector.drawings.subgraph import fact_chain, step_subgraph
 from trailforge.schemas import EntityLink, KgStep, KgTriple
 
 ENDS = st.sampled_from("abcdefg")

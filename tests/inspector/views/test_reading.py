@@ -9,10 +9,10 @@ import pytest
 
 pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
+from trailforge.inspector.views.checks import BUNDLE_MEANINGS, KG_MEANINGS
 
 from tests.inspector.bundle_run import write_bundles, write_kg, write_questions
 from trailforge.filters import bundles, kg_questions
-from trailforge.inspector.views.checks import BUNDLE_MEANINGS, KG_MEANINGS
 
 
 def shown(view: str, folder: Path) -> AppTest:

@@ -13,11 +13,11 @@ pytest.importorskip("streamlit")
 pytest.importorskip("plotly")
 
 from streamlit.testing.v1 import AppTest
+from trailforge.inspector.views.trajectories import turns_of_mistake
 
 from tests.inspector.test_terminal import TREE
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, SECOND, passages, trajectory
 from trailforge.generators.textualize import sft_rows
-from trailforge.inspector.views.trajectories import turns_of_mistake
 from trailforge.schemas import (
     PlanEdge,
     PlannedSearch,
@@ -84,8 +84,8 @@ def page(folder: str, tables: list[str]) -> None:
     """The script that is tested."""
     from pathlib import Path
 
-    from trailforge.pipelines.runs.finished import OpenRun
     from trailforge.inspector.views import trajectories
+    from trailforge.pipelines.runs.finished import OpenRun
 
     trajectories.show(
         OpenRun(
@@ -99,8 +99,8 @@ def one_row(folder: str, table: str) -> None:
     """A script that shows a row as other views do."""
     from pathlib import Path
 
-    from trailforge.pipelines.runs.finished import OpenRun
     from trailforge.inspector.views.rows import PRESENTERS, show_row
+    from trailforge.pipelines.runs.finished import OpenRun
 
     run = OpenRun(
         folder=Path(folder), run_id="r", dataset="mcts_trajectories", config={}, sources=(), manifest=None, books=(),

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import plotly.graph_objects as go
 
 from trailforge.inspector.visible_text import label
-from trailforge.schemas import Node, SearchTree
+from trailforge.pipelines.show.parts import Tree, TreeNode, TreePath
 
 Place = tuple[float, float]
 WIDTH = 950
@@ -21,26 +20,16 @@ _LABEL_WIDTH = 52
 """Pixels that `V 0.50` needs, with some space around it."""
 _SMALLEST, _LARGEST = 12, 40
 """Diameters of nodes in pixels."""
-_SYMBOLS = {"policy": "circle", "rule": "square", "oracle": "diamond"}
-_ORIGINS = {"policy": "by the policy", "rule": "by rules", "oracle": "gold decomposition"}
 _COLOURS = [[0.0, "#d1453b"], [0.5, "#e8c64c"], [1.0, "#2e9e5b"]]
 _CLICKED = "#8e44ec"
 """Of the node that was clicked. The browser paints it: were the figure drawn anew, a zoomed view would be lost."""
 _CROWDED = 24
 """Pixels between leaves below which they are put in several rows."""
 _GREY = "rgba(128,128,128,.55)"
+_PATHS = {"wrong": "#d1453b", "mended": "#2a6fdb"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Path:
-    """A node to point out, with the way to it."""
-
-    node: int
-    name: str
-    colour: str
-
-
-def positions(nodes: Sequence[Node]) -> dict[int, Place]:
+def positions(nodes: Sequence[TreeNode]) -> dict[int, Place]:
     """x, y of each node: leaves side by side at distance 1, parents over the middle of their children, y = -depth.
 
     Nodes of one depth are at least 1 apart.
@@ -67,13 +56,13 @@ def positions(nodes: Sequence[Node]) -> dict[int, Place]:
     return places
 
 
-def _staggered(places: Mapping[int, Place], nodes: Sequence[Node]) -> dict[int, Place]:
+def _staggered(places: Mapping[int, Place], nodes: Sequence[TreeNode]) -> dict[int, Place]:
     """Nodes without children in three rows, so that those at distance 1 do not cover each other."""
     parents = {node.parent for node in nodes}
     return {each: (x, y if each in parents else y - 0.3 * (int(x) % 3)) for each, (x, y) in places.items()}
 
 
-def path_to(nodes: Sequence[Node], node: int) -> list[int]:
+def path_to(nodes: Sequence[TreeNode], node: int) -> list[int]:
     """Ids from the root to a node."""
     parents = {each.id: each.parent for each in nodes}
     way: list[int] = []
@@ -84,11 +73,11 @@ def path_to(nodes: Sequence[Node], node: int) -> list[int]:
     return way[::-1]
 
 
-def search_tree_figure(tree: SearchTree, paths: Sequence[Path] = ()) -> go.Figure:
-    """The tree; each point's `customdata` is its node's id. `paths`: the plans behind a row, with the ways to them."""
+def tree_chart(tree: Tree) -> go.Figure:
+    """The tree; each point's `customdata` is its node's id."""
     places = positions(tree.nodes)
     shown = [node for node in tree.nodes if node.id in places]
-    paths = [path for path in paths if path.node in places]
+    paths = [path for path in tree.paths if path.node in places]
     ringed = {path.node for path in paths}
     leaves = max((x for x, _ in places.values()), default=0.0) + 1
     room = WIDTH / leaves
@@ -102,18 +91,18 @@ def search_tree_figure(tree: SearchTree, paths: Sequence[Path] = ()) -> go.Figur
     for rank, path in enumerate(paths):
         way = path_to(tree.nodes, path.node)
         pairs = [(places[a], places[b]) for a, b in pairwise(way)]
-        figure.add_trace(_lines(pairs, path.colour, 5 if rank == 0 else 2.5))
+        figure.add_trace(_lines(pairs, _PATHS[path.kind], 5 if rank == 0 else 2.5))
         figure.add_trace(_ring(path, places, sizes, rank))
     for visited in (True, False):
         group = [node for node in shown if bool(node.visits) == visited]
         if group:
-            figure.add_trace(_points(group, places, sizes, named, ringed, visited))
-    figure.add_traces(_origins())
+            figure.add_trace(_points(tree, group, places, sizes, named, ringed, visited))
+    figure.add_traces(_origins(tree))
     _lay_out(figure, max((node.depth for node in shown), default=0), leaves)
     return figure
 
 
-def _sizes(nodes: Sequence[Node], largest: float) -> dict[int, float]:
+def _sizes(nodes: Sequence[TreeNode], largest: float) -> dict[int, float]:
     """Areas grow with visits."""
     most = max((node.visits for node in nodes), default=0) or 1
     return {node.id: _SMALLEST + (largest - _SMALLEST) * math.sqrt(node.visits / most) for node in nodes}
@@ -132,15 +121,15 @@ def _with_room(places: Mapping[int, Place], room: float, largest: float) -> set[
     return found
 
 
-def _edges(nodes: Iterable[Node], places: Mapping[int, Place]) -> list[tuple[Place, Place]]:
+def _edges(nodes: Iterable[TreeNode], places: Mapping[int, Place]) -> list[tuple[Place, Place]]:
     with_parent = ((node.parent, node.id) for node in nodes if node.parent is not None)
     return [(places[parent], places[child]) for parent, child in with_parent if parent in places]
 
 
-def _origins() -> list[go.Scatter]:
+def _origins(tree: Tree) -> list[go.Scatter]:
     """What the shapes mean; in grey, for the colours mean something else."""
     line = {"width": 1.5, "color": "#888"}
-    kinds = [(name, _SYMBOLS[origin], "rgba(128,128,128,.7)") for origin, name in _ORIGINS.items()]
+    kinds = [(name, shape, "rgba(128,128,128,.7)") for shape, name in tree.origins.values()]
     kinds += [("no rollout", "circle", "rgba(128,128,128,.12)"), ("clicked", "circle", _CLICKED)]
     return [
         go.Scatter(
@@ -163,17 +152,18 @@ def _lines(pairs: Iterable[tuple[Place, Place]], colour: str, width: float) -> g
     return go.Scatter(x=xs, y=ys, mode="lines", line=line, hoverinfo="skip", showlegend=False)
 
 
-def _ring(path: Path, places: Mapping[int, Place], sizes: Mapping[int, float], rank: int) -> go.Scatter:
+def _ring(path: TreePath, places: Mapping[int, Place], sizes: Mapping[int, float], rank: int) -> go.Scatter:
     x, y = places[path.node]
-    marker = {"size": sizes[path.node] + 12 + 10 * rank, "symbol": "circle-open", "color": path.colour}
+    marker = {"size": sizes[path.node] + 12 + 10 * rank, "symbol": "circle-open", "color": _PATHS[path.kind]}
     return go.Scatter(
         x=[x], y=[y], mode="markers", name=label(path.name), customdata=[path.node], hoverinfo="skip",
-        marker={**marker, "line": {"width": 3, "color": path.colour}}, unselected={"marker": {"opacity": 1.0}},
+        marker={**marker, "line": {"width": 3, "color": _PATHS[path.kind]}}, unselected={"marker": {"opacity": 1.0}},
     )  # fmt: skip
 
 
 def _points(
-    nodes: Sequence[Node],
+    tree: Tree,
+    nodes: Sequence[TreeNode],
     places: Mapping[int, Place],
     sizes: Mapping[int, float],
     named: set[int],
@@ -183,7 +173,7 @@ def _points(
     """Nodes with a value, or those that were never rolled out, which have none and so no colour."""
     marker: dict[str, Any] = {
         "size": [sizes[node.id] for node in nodes],
-        "symbol": [_SYMBOLS[node.origin] for node in nodes],
+        "symbol": [tree.origins[node.origin][0] for node in nodes],
         "opacity": 1.0,
         "line": {"width": 1.5, "color": "rgba(60,60,60,.8)"},
     }
@@ -199,7 +189,7 @@ def _points(
         text=[_short(node, node.id in ringed) if node.id in named else "" for node in nodes],
         textposition="middle right",
         customdata=[node.id for node in nodes],
-        hovertext=[_hover(node) for node in nodes],
+        hovertext=[_hover(tree, node) for node in nodes],
         hoverinfo="text",
         marker=marker,
         selected={"marker": {"opacity": 1.0, "color": _CLICKED}},
@@ -207,15 +197,15 @@ def _points(
     )
 
 
-def _short(node: Node, is_ringed: bool) -> str:
+def _short(node: TreeNode, is_ringed: bool) -> str:
     space = "\u2003" if is_ringed else "\u2002"
     return f"{space}V {node.value:.2f}<br>{space}n {node.visits}" if node.visits else f"{space}n 0"
 
 
-def _hover(node: Node) -> str:
+def _hover(tree: Tree, node: TreeNode) -> str:
     value = f"V {node.value:.2f} over n {node.visits} rollouts" if node.visits else "no rollout"
-    plan = [f"{number}. {label(text, 110)}" for number, text in enumerate(node.plan, start=1)]
-    return "<br>".join([f"<b>node {node.id}</b>, {_ORIGINS[node.origin]}, depth {node.depth}", value, *plan])
+    plan = [f"{number}. {label(text, 110)}" for number, text in enumerate(node.steps, start=1)]
+    return "<br>".join([f"<b>node {node.id}</b>, {tree.origins[node.origin][1]}, depth {node.depth}", value, *plan])
 
 
 def _lay_out(figure: go.Figure, deepest: int, leaves: float) -> None:
