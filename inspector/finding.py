@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from trailforge.inspector.showing import show_of
+from trailforge.inspector.showing import kinds_of, product_of, show_of
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show.parts import ShownTable
-from trailforge.schemas import InvalidInput, RejectedRow
+from trailforge.schemas import InvalidInput
 
-_REJECTED = ShownTable(
-    name="rejected", title="Rejected rows", record=RejectedRow, describe=lambda run, row: (), kinds=("reason",)
-)
+_REJECTED = ShownTable(name="rejected", title="Rejected rows", describe=lambda run, row: (), kinds=("reason",))
 """Every data set has them; `showing.describe` knows how."""
 
 
@@ -36,7 +34,7 @@ def find_rows(run: OpenRun, *, table: str = "", id: str | None = None, kind: str
     """
     tables = _tables(run, table)
     if kind is not None:
-        tables = [_checked(tables, kind)]
+        tables = [_checked(run, tables, kind)]
     elif id is None and not table:
         tables = tables[:1]
     found = {each.name: tuple(islice(_matching(run, each, id, kind), count)) for each in tables}
@@ -49,7 +47,7 @@ def find_rows(run: OpenRun, *, table: str = "", id: str | None = None, kind: str
 
 def count_kinds(run: OpenRun) -> Counter[str]:
     """Rows of the table that the run is for, by kind; kinds without rows too."""
-    table = show_of(run.dataset).table(show_of(run.dataset).product)
+    table = show_of(run.dataset).table(product_of(run.dataset))
     counts: Counter[str] = Counter()
     if table is None:
         return counts
@@ -62,7 +60,7 @@ def count_kinds(run: OpenRun) -> Counter[str]:
 def _tables(run: OpenRun, wanted: str) -> list[ShownTable]:
     """Those that rows can be found in: what the run is for, the others, what was rejected."""
     shown = show_of(run.dataset)
-    product = shown.table(shown.product)
+    product = shown.table(product_of(run.dataset))
     known = {table.name: table for table in (product, *shown.tables, _REJECTED) if table is not None}
     if wanted and wanted not in known:
         raise InvalidInput(f"no table {wanted!r}; there are {', '.join(known)}", field="table")
@@ -72,10 +70,10 @@ def _tables(run: OpenRun, wanted: str) -> list[ShownTable]:
     return tables
 
 
-def _checked(tables: list[ShownTable], kind: str) -> ShownTable:
+def _checked(run: OpenRun, tables: list[ShownTable], kind: str) -> ShownTable:
     """The first table, by whose kinds rows are chosen."""
     table = tables[0]
-    if not table.kinds:
+    if not kinds_of(run.dataset, table):
         raise InvalidInput(f"rows of {table.name} are of no kinds; leave it out", field="kind")
     if table.values and kind not in table.values:
         raise InvalidInput(f"no kind {kind!r}; there are {', '.join(table.values)}", field="kind")
@@ -103,14 +101,14 @@ def _having(run: OpenRun, table: ShownTable, id: str) -> list[int]:
 
 def _question_of(run: OpenRun, uid: str) -> str:
     """What a row of the product was made for: its search tree has that id alone."""
-    product = show_of(run.dataset).product
+    product = product_of(run.dataset)
     number = run.find(product, uid)
     return "" if number is None else run.row(product, number).get("question_id", "")
 
 
 def _kinds(run: OpenRun, table: ShownTable) -> list[str | None]:
     """Of each row the first of its kinds' columns that is not null."""
-    columns = run.table(table.name).select(table.kinds).columns
+    columns = run.table(table.name).select(kinds_of(run.dataset, table)).columns
     return [
         next(filter(None, values), None) for values in zip(*(column.to_pylist() for column in columns), strict=True)
     ]

@@ -21,7 +21,7 @@ from rich.text import Text
 from rich.tree import Tree as RichTree
 
 from trailforge.inspector.finding import count_kinds, find_rows
-from trailforge.inspector.showing import describe, show_of
+from trailforge.inspector.showing import describe, kinds_of, product_of, show_of
 from trailforge.inspector.visible_text import visible
 from trailforge.pipelines.runs.finished import OpenRun, open_run
 from trailforge.pipelines.show.parts import (
@@ -75,31 +75,30 @@ def show_rows(folder: Path, *, table: str = "", id: str | None = None, kind: str
 def show_end(manifest: Manifest, folder: Path) -> None:
     """Print what a person sees at the end of a run: its figures, one of its rows, and where to look further."""
     run, console = open_run(folder), Console()
-    shown = show_of(run.dataset)
+    shown, product = show_of(run.dataset), product_of(run.dataset)
     console.print(figures(manifest, count_kinds(run)))
-    if run.size(shown.product):
-        console.print(row(run, shown.product, _example(run)))
+    if run.size(product):
+        console.print(row(run, product, _example(run, product)))
     further = "".join(f"  trailforge show {folder} {options}\n" for options in shown.hints)
     beside = "".join(f"{use}: {folder}/{name}\n" for name, use in shown.beside.items() if (folder / name).exists())
     console.print(
-        f"\nRows: {folder}/{shown.product}/*.parquet   Card: {folder}/README.md\n{beside}"
+        f"\nRows: {folder}/{product}/*.parquet   Card: {folder}/README.md\n{beside}"
         f"Look further:\n  trailforge inspect {folder}\n{further}  trailforge verify {folder}",
         highlight=False,
     )
 
 
-def _example(run: OpenRun) -> int:
+def _example(run: OpenRun, product: str) -> int:
     """A row of the rarest first kind, which says most: a reflective trajectory, not a correct one."""
-    shown = show_of(run.dataset)
-    table = shown.table(shown.product)
-    column = table.kinds[0] if table and len(table.kinds) > 1 else ""
-    counts = run.counts(shown.product, [column])[column] if column else Counter[str]()
-    return run.find(shown.product, next(iter(counts)), column) or 0 if counts else 0
+    table = show_of(run.dataset).table(product)
+    kinds = kinds_of(run.dataset, table) if table else ()
+    counts = run.counts(product, kinds[:1])[kinds[0]] if len(kinds) > 1 else Counter[str]()
+    return run.find(product, next(iter(counts)), kinds[0]) or 0 if counts else 0
 
 
 def row(run: OpenRun, table: str, number: int) -> RenderableType:
     """A row of a run."""
-    return view(describe(run, show_of(run.dataset), table, number), run.row(table, number)[run.key_of(table)], table)
+    return view(describe(run, table, number), run.row(table, number)[run.key_of(table)], table)
 
 
 def view(parts: Parts, uid: str, table: str) -> RenderableType:
@@ -219,7 +218,7 @@ def _tree(part: Tree) -> RenderableType:
 
 
 def _tabs(part: Tabs) -> RenderableType:
-    return Group(*(view for tab in part.tabs if tab.is_brief for view in _views(tab.parts())))
+    return Group(*(view for tab in part.tabs if tab.brief for view in _views(tab.brief())))
 
 
 def _choice(part: Choice) -> RenderableType:

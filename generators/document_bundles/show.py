@@ -47,6 +47,7 @@ from trailforge.pipelines.show.parts import (
     Table,
     Tabs,
     Title,
+    tab,
 )
 from trailforge.schemas import (
     Bundle,
@@ -146,8 +147,8 @@ def episode(run: OpenRun, row: SearchEpisode) -> Parts:
     ]
     tabs = [
         Tab("Plan and searches", lambda: _searches(row)),
-        Tab("Conversation", lambda: [Conversation(row.messages)], is_brief=True),
-        Tab("Reward and provenance", lambda: _reward(row), is_brief=True),
+        tab("Conversation", lambda: [Conversation(row.messages)]),
+        tab("Reward and provenance", lambda: _reward(row)),
     ]
     shown = head(row.question, row.answer, row.answer_aliases, row.final_answer, row.reward.answer > 0, chips)
     return [*shown, Tabs(tabs)]
@@ -313,34 +314,34 @@ def _reward(row: SearchEpisode) -> Parts:
 
 
 _QUESTION = ShownTable(
-    name="bundle_questions", title="Questions", record=BundleQuestion, describe=bundle_question,
-    columns=("question", "answer", "type", "complexity"), keys=("uid", "bundle_id"), kinds=("type",),
+    name="bundle_questions", title="Questions", describe=bundle_question,
+    columns=("question", "answer", "type", "complexity"), keys=("uid", "bundle_id"),
     values=get_args(BundleQuestionType),
 )  # fmt: skip
 SHOW = Show(
-    path="bundles", title="Bundles", icon=":material/library_books:", product="bundle_questions",
+    path="bundles", title="Bundles", icon=":material/library_books:",
     tables=(
         ShownTable(
-            name="bundles", title="Bundles", record=Bundle, describe=bundle, columns=("theme", "cohesion", "sources"),
+            name="bundles", title="Bundles", describe=bundle, columns=("theme", "cohesion", "sources"),
             keys=("uid", "document_ids"), beside=document_map,
         ),
         _QUESTION,
         ShownTable(
-            name="episodes", title="Episodes", record=SearchEpisode, describe=episode, kinds=("type",),
+            name="episodes", title="Episodes", describe=episode, kinds=("type",),
             values=get_args(BundleQuestionType), columns=("type", "question", "origin", "reward.total"),
             keys=("uid", "question_id"), is_list_beside=True,
         ),
         common.SFT,
         ShownTable(
-            name="candidates", title="Candidates", record=BundleQuestion, describe=bundle_question,
+            name="candidates", title="Candidates", describe=bundle_question,
             keys=("uid", "bundle_id"), kinds=("type",), values=get_args(BundleQuestionType),
         ),
         ShownTable(
-            name="bundle_inputs", title="Bundles with their documents", record=BundleInput, describe=bundle_input,
+            name="bundle_inputs", title="Bundles with their documents", describe=bundle_input,
             keys=("id",),
         ),
         ShownTable(
-            name="documents", title="Documents", record=SourceDocument, describe=common.document, keys=("id",),
+            name="documents", title="Documents", describe=common.document, keys=("id",),
         ),
         common.DOCUMENTS,
     ),

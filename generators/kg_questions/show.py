@@ -131,14 +131,15 @@ def _node(node: KgNode, part: str) -> Node:
 
 
 SHOW = Show(
-    path="kg", title="Knowledge graph", icon=":material/hub:", product="kg_questions",
+    path="kg", title="Knowledge graph", icon=":material/hub:",
     tables=(
         ShownTable(
-            name="kg_questions", title="Questions", record=KgQuestion, describe=kg_question, keys=("uid", "entities"),
-            columns=("question", "answer", "shape", "hops", "fewest_left", "writer"), kinds=("shape",),
+            name="kg_questions", title="Questions", describe=kg_question, keys=("uid", "entities"),
+            columns=("question", "answer", "shape", "hops", "fewest_left", "writer"),
             values=get_args(KgShape),
         ),
-        ShownTable(name="inputs", title="Facts", record=FactChain, describe=fact_chain, keys=("id",)),
+        ShownTable(name="candidates", title="Candidates", describe=kg_question, keys=("uid", "entities")),
+        ShownTable(name="inputs", title="Facts", describe=fact_chain, keys=("id",)),
     ),
     numbers={"hops": "facts of the graph"},
     hints=("--count 5",),

@@ -34,6 +34,7 @@ from trailforge.pipelines.show.parts import (
     Table,
     Tabs,
     Title,
+    tab,
 )
 from trailforge.rewards import normalize_answer
 from trailforge.schemas import ContrastivePair, KgStep, KgTrajectory, KgTriple
@@ -60,9 +61,9 @@ def kg_trajectory(run: OpenRun, row: KgTrajectory) -> Parts:
     """A row of `kg_trajectories`."""
     pairs = run.matching("pairs", "good_uid", row.uid) if "pairs" in run.tables else ()
     tabs = [
-        Tab("Searches", lambda: _searches(row)),
-        Tab("Conversation", lambda: [Conversation(row.messages)], is_brief=True),
-        Tab(f"Reward {row.reward.total:.2f}", lambda: _reward(row), is_brief=True),
+        Tab("Searches", lambda: _searches(row), lambda: [_line(step) for step in row.steps]),
+        tab("Conversation", lambda: [Conversation(row.messages)]),
+        tab(f"Reward {row.reward.total:.2f}", lambda: _reward(row)),
     ]
     if pairs:
         contrast = Tab(
@@ -123,6 +124,13 @@ def _searches(row: KgTrajectory) -> Parts:
         return [Note("This episode never searched.")]
     options = [Option(f"Search {number}", partial(_step, row, each)) for number, each in enumerate(row.steps, start=1)]
     return [Choice(label="Search", options=options)]
+
+
+def _line(step: KgStep) -> Note:
+    """A search in a line."""
+    entities = ", ".join(f"{each.mention} → {each.label or 'nothing'}" for each in step.entities)
+    triples = f"triples {len(step.triples_kept)} of {len(step.triples_offered)}  documents {len(step.documents)}"
+    return Note((Span(f"step {step.index + 1}: ", "quiet"), f"{entities}  {triples}  answer {step.answer or ''}"))
 
 
 def _step(row: KgTrajectory, step: KgStep) -> Parts:
@@ -256,15 +264,15 @@ def _title(text: str) -> str:
 
 
 SHOW = Show(
-    path="kg", title="Knowledge graph", icon=":material/hub:", product="kg_trajectories",
+    path="kg", title="Knowledge graph", icon=":material/hub:",
     tables=(
         ShownTable(
-            name="kg_trajectories", title="Episodes", record=KgTrajectory, describe=kg_trajectory,
+            name="kg_trajectories", title="Episodes", describe=kg_trajectory,
             columns=("question", "answer", "final_answer", "reward.total", "num_tool_calls", "num_hops", "origin"),
-            keys=("uid", "question_id"), kinds=("origin",), values=get_args(Origin),
+            keys=("uid", "question_id"), values=get_args(Origin),
         ),
         ShownTable(
-            name="pairs", title="Pairs", record=ContrastivePair, describe=pair,
+            name="pairs", title="Pairs", describe=pair,
             columns=("question", "reason", "good_reward", "bad_reward"), kinds=("reason",),
             keys=("uid", "good_uid", "bad_uid", "question_id"),
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from trailforge.generators.mcts_trajectories.show_mended import mended
@@ -15,6 +16,7 @@ from trailforge.pipelines.show.common import (
     kind_chips,
     passages,
     reward,
+    sft_row,
     size_chips,
 )
 from trailforge.pipelines.show.marks import Marked
@@ -38,9 +40,10 @@ from trailforge.pipelines.show.parts import (
     Tree,
     TreeNode,
     TreePath,
+    tab,
 )
 from trailforge.rewards import same_answer
-from trailforge.schemas import Node, Rollout, SearchTree, Step, StepPair, Trajectory
+from trailforge.schemas import Node, Rollout, SearchTree, SftRow, Step, StepPair, Trajectory
 
 _STOPPED = {
     "satisfied": "the tree has the rollouts that its rows need",
@@ -61,9 +64,9 @@ def trajectory(run: OpenRun, row: Trajectory) -> Parts:
     tree = _tree_of(run, row.question_id)
     gold = Marked(kind="gold", answers=(row.answer, *row.answer_aliases))
     tabs = [
-        Tab("Conversation", lambda: [Conversation(row.messages, turns_of_mistake(row))], is_brief=True),
+        tab("Conversation", lambda: [Conversation(row.messages, turns_of_mistake(row))]),
         Tab("Steps", lambda: [steps(row.steps, gold, _kinds(row))]),
-        Tab("Reward and provenance", lambda: reward(row), is_brief=True),
+        tab("Reward and provenance", lambda: reward(row)),
     ]
     if tree is not None:
         behind = _behind(row.step_pair, row.right_rollout)
@@ -77,6 +80,13 @@ def trajectory(run: OpenRun, row: Trajectory) -> Parts:
 def search_tree(run: OpenRun, tree: SearchTree) -> Parts:
     """One row of `trees`."""
     return [*head(tree.question, tree.answer, tree.answer_aliases, None, False, _facts(tree)), _drawn(tree, {})]
+
+
+def _sft(run: OpenRun, row: SftRow) -> Parts:
+    """One row of `sft`, with the notes of its trajectory where the run keeps that."""
+    number = run.find("mcts_trajectories", row.trajectory_uid)
+    made_of = None if number is None else run.record("mcts_trajectories", number)
+    return sft_row(run, row, turns_of_mistake(made_of) if made_of else {})
 
 
 def turns_of_mistake(row: Trajectory) -> dict[int, Span]:
@@ -245,19 +255,19 @@ def _varied(rollout: Rollout) -> str:
 
 
 SHOW = Show(
-    path="trajectories", title="Trajectories", icon=":material/account_tree:", product="mcts_trajectories",
+    path="trajectories", title="Trajectories", icon=":material/account_tree:",
     tables=(
         ShownTable(
-            name="mcts_trajectories", title="Trajectories", record=Trajectory, describe=trajectory,
+            name="mcts_trajectories", title="Trajectories", describe=trajectory,
             columns=("reflection_error", "question", "answer", "origin", "num_hops"), keys=("uid", "question_id"),
-            kinds=("reflection_error", "kind"), values=("correct", "retrieval", "reasoning", "decomposition"),
+            values=("correct", "retrieval", "reasoning", "decomposition"),
             is_list_beside=True,
         ),
         ShownTable(
-            name="trees", title="Search trees", record=SearchTree, describe=search_tree, keys=("question_id",),
+            name="trees", title="Search trees", describe=search_tree, keys=("question_id",),
             columns=("stop_reason", "question", "rounds"), kinds=("stop_reason",), is_list_beside=True,
         ),
-        SFT,
+        replace(SFT, describe=_sft),
         QUESTIONS,
     ),
     numbers={

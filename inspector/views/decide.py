@@ -12,7 +12,7 @@ import streamlit as st
 
 from trailforge.curation.decisions import LOG, Merged, Stance, merged, of_run, read_decisions, standing
 from trailforge.inspector.deciding import Curation, decide, fix_of
-from trailforge.inspector.showing import describe, show_of
+from trailforge.inspector.showing import describe, product_of, show_of
 from trailforge.inspector.views import desk as desks
 from trailforge.inspector.views import queue as queues
 from trailforge.inspector.views.agreement import show_agreement
@@ -130,7 +130,7 @@ def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
     with left, st.container(height=_HEIGHT, key="decide_row"):
         desks.mark(seat.desk, "from")
         canvas = Canvas(seat.run, seat.wanted.table, f"decide.{seat.wanted.table}.{seat.uid}")
-        draw(describe(seat.run, show_of(seat.run.dataset), seat.wanted.table, seat.number), canvas)
+        draw(describe(seat.run, seat.wanted.table, seat.number), canvas)
         desks.mark(seat.desk, "to")
     with right:
         desks.tell(seat.desk)
@@ -143,8 +143,8 @@ def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
 
 def _tables(run: OpenRun, curation: Curation) -> list[str]:
     """Those with rows to decide on; what the run is for comes first."""
-    shown = show_of(run.dataset)
-    order = [shown.product, *(table.name for table in shown.tables), *curation.tables]
+    shown = show_of(run.dataset).tables
+    order = [product_of(run.dataset), *(table.name for table in shown), *curation.tables]
     return sorted((name for name in curation.tables if name in run.tables), key=order.index)
 
 

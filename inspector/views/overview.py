@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from trailforge.inspector import charts
-from trailforge.inspector.showing import describe, show_of
+from trailforge.inspector.showing import describe, kinds_of, product_of, show_of
 from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.picking import pick
 from trailforge.inspector.visible_text import escaped
@@ -25,7 +25,7 @@ _MOST_PAYLOADS = 50_000
 def show(run: OpenRun) -> None:
     """The figures of a run, with the rows behind what it rejected."""
     shown = show_of(run.dataset)
-    names = (shown.product, *(table.name for table in shown.tables if table.columns))
+    names = (product_of(run.dataset), *(table.name for table in shown.tables if table.columns))
     table = next((name for name in names if name in run.tables), None)
     _show_head(run, table)
     left, right = st.columns(2, gap="large")
@@ -40,7 +40,7 @@ def show(run: OpenRun) -> None:
         st.info("No rows yet.")
         return
     known = shown.table(table)
-    _show_kinds(run, table, known.kinds if known else ())
+    _show_kinds(run, table, kinds_of(run.dataset, known) if known else ())
     _show_numbers(run, table, shown.numbers)
     _show_origin(run)
 
@@ -95,9 +95,7 @@ def _show_rejected(run: OpenRun, reason: str) -> None:
         if number is not None:
             with st.container(height=460):
                 uid = run.row("rejected", number)["uid"]
-                draw(
-                    describe(run, show_of(run.dataset), "rejected", number), Canvas(run, "rejected", f"overview.{uid}")
-                )
+                draw(describe(run, "rejected", number), Canvas(run, "rejected", f"overview.{uid}"))
 
 
 def _show_kinds(run: OpenRun, table: str, kinds: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from trailforge.inspector.showing import describe
+from trailforge.inspector.showing import describe, kinds_of
 from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.picking import TABLE, pick
 from trailforge.pipelines.runs.finished import OpenRun
@@ -31,15 +31,15 @@ def show(run: OpenRun, show: Show) -> None:
         with left:
             number = _pick(run, table, _HIGH)
         with right:
-            _show_row(run, show, table, number)
+            _show_row(run, table, number)
     else:
         number = _pick_above(run, table)
-        _show_row(run, show, table, number)
+        _show_row(run, table, number)
 
 
 def _pick(run: OpenRun, table: ShownTable, height: int) -> int | None:
-    kind = table.kinds[0] if table.kinds else ""
-    return pick(run, table.name, table.columns, kind=kind, height=height)
+    kinds = kinds_of(run.dataset, table)
+    return pick(run, table.name, table.columns, kind=kinds[0] if kinds else "", height=height)
 
 
 def _pick_above(run: OpenRun, table: ShownTable) -> int | None:
@@ -55,7 +55,7 @@ def _pick_above(run: OpenRun, table: ShownTable) -> int | None:
     return number
 
 
-def _show_row(run: OpenRun, show: Show, table: ShownTable, number: int | None) -> None:
+def _show_row(run: OpenRun, table: ShownTable, number: int | None) -> None:
     if number is not None:
         uid = run.row(table.name, number)[run.key_of(table.name)]
-        draw(describe(run, show, table.name, number), Canvas(run, table.name, f"{table.name}.{uid}"))
+        draw(describe(run, table.name, number), Canvas(run, table.name, f"{table.name}.{uid}"))

@@ -20,10 +20,10 @@ from trailforge.pipelines.show.parts import (
     Parts,
     ShownTable,
     Span,
-    Tab,
     Table,
     Tabs,
     Title,
+    tab,
 )
 from trailforge.schemas import (
     Message,
@@ -121,8 +121,8 @@ def size_chips(row: Any) -> list[Span]:
     ]
 
 
-def _sft(run: OpenRun, row: SftRow) -> Parts:
-    """What a trainer reads, with the turns on which the loss is taken."""
+def sft_row(run: OpenRun, row: SftRow, notes: Mapping[int, Span] | None = None) -> Parts:
+    """What a trainer reads, with the turns on which the loss is taken. `notes`: as those of `Conversation`."""
     part = f"turn {row.segment_index + 1} of {row.segment_count}" if row.segment_count > 1 else "whole conversation"
     trained = Span(f"{sum(row.train)} of {len(row.messages)} turns trained", "", "Turns on which the loss is taken.")
     chips = [*kind_chips(row), Span(part), trained, *size_chips(row), Span(row.protocol)]
@@ -132,8 +132,8 @@ def _sft(run: OpenRun, row: SftRow) -> Parts:
         for message, train in zip(row.messages, row.train, strict=True)
     ]
     tabs = [
-        Tab("Conversation", lambda: [Conversation(messages)], is_brief=True),
-        Tab("Reward and provenance", lambda: reward(row), is_brief=True),
+        tab("Conversation", lambda: [Conversation(messages, notes or {})]),
+        tab("Reward and provenance", lambda: reward(row)),
     ]
     final = _final_answer(run, row.trajectory_uid)
     return [*head(row.question, row.answer, row.answer_aliases, final, is_right, chips), Tabs(tabs)]
@@ -176,8 +176,8 @@ def document(run: OpenRun, row: SourceDocument) -> Parts:
 
 
 SFT = ShownTable(
-    name="sft", title="Rows for training", record=SftRow, describe=_sft, keys=("uid", "trajectory_uid", "question_id"),
+    name="sft", title="Rows for training", describe=sft_row, keys=("uid", "trajectory_uid", "question_id"),
     columns=("trajectory_kind", "question", "segment_index"), kinds=("trajectory_kind",), is_list_beside=True,
 )  # fmt: skip
-QUESTIONS = ShownTable(name="inputs", title="Questions", record=Question, describe=question, keys=("id",))
-DOCUMENTS = ShownTable(name="inputs", title="Documents", record=SourceDocument, describe=document, keys=("id",))
+QUESTIONS = ShownTable(name="inputs", title="Questions", describe=question, keys=("id",))
+DOCUMENTS = ShownTable(name="inputs", title="Documents", describe=document, keys=("id",))

@@ -242,8 +242,13 @@ class Tab:
 
     title: str
     parts: Lazy
-    is_brief: bool = False
-    """Whether a terminal shows it, too."""
+    brief: Lazy | None = None
+    """What a terminal shows of it; None: nothing."""
+
+
+def tab(title: str, parts: Lazy) -> Tab:
+    """A tab that a terminal shows whole."""
+    return Tab(title, parts, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,14 +346,13 @@ class ShownTable:
 
     name: str
     title: str
-    record: type
     describe: Describe
     columns: Sequence[str] = ()
     """Of the list; a part of one as `reward.total`. Without any, rows have no list of their own."""
     keys: Sequence[str] = ("uid",)
     """Columns by which `show --id` finds a row."""
     kinds: Sequence[str] = ()
-    """Columns of which the first that is not null is a row's kind."""
+    """Columns of which the first that is not null is a row's kind; without any, those that the table declares."""
     values: Sequence[str] = ()
     """All kinds that there are."""
     is_list_beside: bool = False
@@ -365,8 +369,6 @@ class Show:
     """Of the page's view."""
     title: str
     icon: str
-    product: str
-    """The table that runs are for."""
     tables: Sequence[ShownTable]
     numbers: Mapping[str, str] = field(default_factory=dict)
     """Numbers whose distribution the overview draws, with their units."""

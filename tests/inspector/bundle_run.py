@@ -88,9 +88,9 @@ def write_kg(folder: Path) -> None:
     write(folder, "kg_questions", KgQuestion, [replace(kg_question(), filters=(PASSED,))])
 
 
-def opened(folder: Path) -> OpenRun:
+def opened(folder: Path, dataset: str = "document_bundles") -> OpenRun:
     """The run as the page opens it."""
     return OpenRun(
-        folder=folder, run_id="r", dataset="document_bundles", config={}, sources=(), manifest=None, books=(),
+        folder=folder, run_id="r", dataset=dataset, config={}, sources=(), manifest=None, books=(),
         tables=tuple(tables_of(folder)),
     )  # fmt: skip

@@ -18,9 +18,10 @@ from streamlit.testing.v1 import AppTest
 
 def page(run, number) -> None:
     """Streamlit runs the text of this function by itself."""
-    from trailforge.inspector.views.rows import show_row
+    from trailforge.inspector.showing import describe
+    from trailforge.inspector.views.drawing import Canvas, draw
 
-    show_row(run, "rejected", number)
+    draw(describe(run, "rejected", number), Canvas(run, "rejected", "row"))
 
 
 def rejected(payload: str) -> RejectedRow:

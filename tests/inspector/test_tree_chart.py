@@ -13,18 +13,23 @@ pytest.importorskip("plotly")
 
 from hypothesis import given
 from hypothesis import strategies as st
-from trailforge.inspector.drawings.search_tree import Path, path_to, positions, search_tree_figure
 
-from tests.inspector.test_terminal import EVIL, TREE
-from trailforge.schemas import Node
+from tests.inspector.test_terminal import EVIL
+from trailforge.inspector.tree_chart import path_to, positions, tree_chart
+from trailforge.pipelines.show.parts import Tree, TreeNode, TreePath
 
-RED, BLUE = "#d1453b", "#2a6fdb"
+RED = "#d1453b"
+SHAPES = {"policy": ("circle", "by the policy"), "rule": ("square", "by rules"), "oracle": ("diamond", "gold plan")}
+ROOT = TreeNode(
+    id=0, parent=None, depth=0, visits=2, value=0.5, origin="policy", title="0", steps=("Who directed Metropolis?",)
+)
+LEAF = replace(ROOT, id=1, parent=0, depth=1)
 
 
-def grown(size: int, seed: int) -> tuple[Node, ...]:
+def grown(size: int, seed: int) -> tuple[TreeNode, ...]:
     """A tree of so many nodes."""
     rng = random.Random(seed)
-    nodes = [TREE.nodes[0]]
+    nodes = [ROOT]
     for number in range(1, size):
         parent = rng.choice(nodes)
         nodes.append(
@@ -36,13 +41,13 @@ def grown(size: int, seed: int) -> tuple[Node, ...]:
     return tuple(nodes)
 
 
-def traces(nodes: tuple[Node, ...], *paths: Path) -> list[Any]:
+def traces(nodes: tuple[TreeNode, ...], *paths: TreePath) -> list[Any]:
     """What the figure of such a tree is made of."""
-    figure: Any = search_tree_figure(replace(TREE, nodes=nodes), paths)
+    figure: Any = tree_chart(Tree(head="", nodes=nodes, paths=paths, behind=lambda id: (), origins=SHAPES))
     return list(figure.data)
 
 
-def drawn(nodes: tuple[Node, ...]) -> dict[int, tuple[float, float]]:
+def drawn(nodes: tuple[TreeNode, ...]) -> dict[int, tuple[float, float]]:
     """By node, where the figure has it."""
     points = [trace for trace in traces(nodes) if trace.mode == "markers+text"]
     return {
@@ -73,7 +78,7 @@ def test_each_node_is_drawn_once_and_at_a_place_of_its_own(size: int) -> None:
 
 
 def test_a_crowded_tree_puts_neighbours_in_several_rows() -> None:
-    root = TREE.nodes[0]
+    root = ROOT
     for count, rows in ((5, 1), (90, 3)):
         leaves = tuple(replace(root, id=number, parent=0, depth=1) for number in range(1, count + 1))
         places = drawn((root, *leaves))
@@ -82,9 +87,9 @@ def test_a_crowded_tree_puts_neighbours_in_several_rows() -> None:
 
 def test_visits_and_values_are_told() -> None:
     nodes = (
-        replace(TREE.nodes[0], visits=8, value=0.5),
-        replace(TREE.nodes[1], visits=2, value=0.125),
-        replace(TREE.nodes[1], id=2, visits=0, origin="oracle"),
+        replace(ROOT, visits=8, value=0.5),
+        replace(LEAF, visits=2, value=0.125),
+        replace(LEAF, id=2, visits=0, origin="oracle"),
     )
     rolled, unseen = (trace for trace in traces(nodes) if trace.mode == "markers+text")
     assert [text.split() for text in rolled.text] == [["V", "0.50<br>", "n", "8"], ["V", "0.12<br>", "n", "2"]]
@@ -100,7 +105,7 @@ def test_the_way_to_a_plan_is_drawn_in_its_colour() -> None:
     leaf = max(nodes, key=lambda node: node.depth)
     way = path_to(nodes, leaf.id)
     assert (way[0], way[-1], len(way)) == (0, leaf.id, leaf.depth + 1)
-    paths = [Path(node=leaf.id, name="wrong rollout 1", colour=RED), Path(node=99, name="lost", colour=BLUE)]
+    paths = [TreePath(leaf.id, "wrong rollout 1", "wrong"), TreePath(99, "lost", "mended")]
     found = traces(nodes, *paths)
     (line,) = (trace for trace in found if trace.mode == "lines" and trace.line.color == RED)
     assert line.x.count(None) == leaf.depth
@@ -110,8 +115,8 @@ def test_the_way_to_a_plan_is_drawn_in_its_colour() -> None:
 
 def test_no_text_of_a_plan_acts() -> None:
     plan = (EVIL, 'It\'s "Oslo"', '<a href="javascript:alert(1)">x</a><b>bold</b> &lt;')
-    nodes = tuple(replace(node, plan=plan) for node in TREE.nodes)
-    found = traces(nodes, Path(node=1, name="<b>row</b>", colour=RED))
+    nodes = tuple(replace(node, steps=plan) for node in (ROOT, LEAF))
+    found = traces(nodes, TreePath(1, "<b>row</b>", "wrong"))
     told = [text for trace in found for text in (trace.hovertext or ())]
     assert told and all("<a" not in text and "\x1b" not in text and "\u202e" not in text for text in told)
     assert all('It\'s "Oslo"' in text for text in told)  # Plotly shows &quot; as it stands
