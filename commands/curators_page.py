@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,19 @@ from trailforge.inspector.page import show_page
 from trailforge.pipelines.datasets import is_curated
 from trailforge.pipelines.runs.finished import OpenRun, open_run, stamp_of
 from trailforge.pipelines.runs.intake import read_settings
+from trailforge.pipelines.runs.status import books_so_far
+from trailforge.schemas import InvalidInput
 
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the run …")
 def opened(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
     """The run of a folder as it is now, and the tables on whose rows people decide."""
-    run = open_run(folder)
-    settings = read_settings(folder)
-    return run, () if settings and is_curated(settings) else decidable(run.dataset)
+    run, settings = open_run(folder), read_settings(folder)
+    if settings is None:
+        raise InvalidInput("holds no run", file=folder)
+    if run.manifest is None:
+        run = replace(run, books=books_so_far(folder, settings))
+    return run, () if is_curated(settings) else decidable(run.dataset)
 
 
 def main(folder: Path, who: str) -> None:

@@ -15,6 +15,7 @@ from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.engine.files import output_errors, plain_files, sha256_of, write_text
 from trailforge.pipelines.engine.shards import Receipt, file_entry
 from trailforge.pipelines.runs.accounting import add_up, check_balance
+from trailforge.pipelines.runs.finished import MANIFEST, read_manifest
 from trailforge.pipelines.runs.intake import INPUTS, Settings, read_settings, run_configuration
 from trailforge.pipelines.runs.stages import stage_receipts
 from trailforge.schemas import (
@@ -22,13 +23,10 @@ from trailforge.schemas import (
     InvalidInput,
     Manifest,
     SchemaVersion,
-    from_dict,
-    parse_json,
     to_dict,
     version_of,
 )
 
-MANIFEST = "manifest.json"
 CARD = "README.md"
 
 
@@ -85,26 +83,6 @@ def finished_run(folder: Path) -> tuple[Manifest, Settings]:
     if manifest is None or settings is None:
         raise InvalidInput("holds no finished run (no manifest.json); run the command that made it again", file=folder)
     return manifest, settings
-
-
-def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a finished run; None when the run is not finished."""
-    path = folder / MANIFEST
-    if not path.is_file():
-        return None
-    try:
-        content = parse_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"not valid JSON ({error}); the command of the run writes it again", file=path) from error
-    found = content.get("schema_version") if isinstance(content, dict) else None
-    if found not in (version_of(Manifest), *Manifest.ALSO_READ):
-        raise InvalidInput(
-            f"manifest of schema version {found}; this trailforge reads {version_of(Manifest)}", file=path
-        )
-    try:
-        return from_dict(Manifest, content)
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, file=path, field=error.field) from error
 
 
 def _named(folder: Path, names: str) -> list[Path]:

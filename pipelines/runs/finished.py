@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from trailforge import schemas
-from trailforge.pipelines.runs.finish import read_manifest
-from trailforge.pipelines.runs.intake import read_settings
-from trailforge.pipelines.runs.status import books_so_far
 from trailforge.pipelines.runs.table_index import Found, TableIndex, tables_of
-from trailforge.schemas import InvalidInput, Manifest, StageCount, from_dict
+from trailforge.schemas import InvalidInput, Manifest, StageCount, from_dict, parse_json, version_of
 
+RUN = "run.json"
+"""What a run was begun with."""
+MANIFEST = "manifest.json"
 RECORD = b"trailforge.record"
 """In the metadata of a Parquet file: the name of its record in `schemas`."""
 _MOST_FOUND = 1000
@@ -182,23 +182,57 @@ class OpenRun:
 
 
 def open_run(folder: Path) -> OpenRun:
-    """The run of a folder as it is now. Raises `InvalidInput` when it holds none."""
+    """The run of a folder as it is now; without books while it is not finished.
+
+    Raises `InvalidInput` when the folder holds none.
+    """
     if not folder.is_dir():
         raise InvalidInput("no such run folder", file=folder)
-    settings = read_settings(folder)
-    if settings is None:
-        raise InvalidInput("not a run folder (no run.json)", file=folder)
+    path = folder / RUN
+    if not path.is_file():
+        raise InvalidInput(f"not a run folder (no {RUN})", file=folder)
+    content = _read_object(path)
+    if not isinstance(content.get("dataset"), str):
+        raise InvalidInput("names no data set", file=path, field="dataset")
     manifest = read_manifest(folder)
     return OpenRun(
         folder=folder,
-        run_id=settings.run_id,
-        dataset=settings.dataset,
-        config=json.loads(settings.config),
-        sources=tuple(each.path for each in settings.sources),
+        run_id=content.get("run_id", ""),
+        dataset=content["dataset"],
+        config=json.loads(content.get("config", "{}")),
+        sources=tuple(each["path"] for each in content.get("sources", ())),
         manifest=manifest,
-        books=manifest.stages if manifest else books_so_far(folder, settings),
+        books=manifest.stages if manifest else (),
         tables=tuple(tables_of(folder)),
     )
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a finished run; None when the run is not finished."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        return None
+    try:
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"not valid JSON ({error}); the command of the run writes it again", file=path) from error
+    found = content.get("schema_version") if isinstance(content, dict) else None
+    if found not in (version_of(Manifest), *Manifest.ALSO_READ):
+        raise InvalidInput(
+            f"manifest of schema version {found}; this trailforge reads {version_of(Manifest)}", file=path
+        )
+    try:
+        return from_dict(Manifest, content)
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, file=path, field=error.field) from error
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"not JSON ({error})", file=path) from error
+    return content if isinstance(content, dict) else {}
 
 
 def stamp_of(folder: Path) -> tuple[tuple[str, int], ...]:
