@@ -64,20 +64,20 @@ def reasons(diffs: Sequence[StepDiff], pair: StepPair, *, same_plan: bool) -> li
         return ["The two rollouts, as the tree has them, do not show a difference that makes a label."]
     before = f"Up to step {at} both rollouts agree." if at else ""
     if label == "decomposition":
-        said = [
+        sentences = [
             before,
             f"At step {at + 1} the plans ask for different things.",
             f"All that the right rollout answers from there contradicts the answer of step {pair.wrong_step + 1}.",
         ]
-        return [sentence for sentence in said if sentence]
-    said = [before, f"At step {at + 1} the sub-question is the same,", _of_queries(diffs[at].parts["query"])]
+        return [sentence for sentence in sentences if sentence]
+    sentences = [before, f"At step {at + 1} the sub-question is the same,", _of_queries(diffs[at].parts["query"])]
     if label == "retrieval":
         ours, theirs = ({passage.id for passage in step.passages} for step in (bad, good))
-        said += [f"and the passages differ: {len(ours & theirs)} of {len(ours | theirs)} were found by both."]
+        sentences += [f"and the passages differ: {len(ours & theirs)} of {len(ours | theirs)} were found by both."]
     else:
         count = f"{len(bad.passages)} passages are" if len(bad.passages) != 1 else "passage is"
-        said += [f"and the {count} the same, but the answer is another."]
-    return [sentence for sentence in said if sentence]
+        sentences += [f"and the {count} the same, but the answer is another."]
+    return [sentence for sentence in sentences if sentence]
 
 
 def _of_queries(agreement: Agreement) -> str:

@@ -46,7 +46,7 @@ def main() -> None:
         _decide(decided)
         for folder, shots in (
             (decided, _of_trajectories(trajectories)),
-            (bundles, (Shot("bundles", "bundles"), Shot("episodes", "trajectories?table=episodes"))),
+            (bundles, (Shot("bundles", "bundles"), Shot("episodes", "bundles?table=episodes"))),
             (episodes, _of_episodes(episodes)),
             (questions, (Shot("graph_questions", "kg"),)),
         ):
