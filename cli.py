@@ -29,7 +29,7 @@ from trailforge.commands.options import (
     Runner,
     Verdicts,
 )
-from trailforge.schemas.errors import InvalidInput, TrailforgeError, missing_package
+from trailforge.schemas.errors import TrailforgeError, missing_package
 from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def mcts_trajectories_command(
     if out is None:
         raise typer.BadParameter("needed, as the folder of the run", param_hint="--out")
     from trailforge.flows.mcts_trajectories import mcts_trajectories
-    from trailforge.inspector.summary import show_trajectories
+    from trailforge.inspector.terminal import show_end
 
     manifest = mcts_trajectories(
         questions=questions,
@@ -132,7 +132,7 @@ def mcts_trajectories_command(
         runner=runner,
         runner_options=tuple(beam_option or ()),
     )
-    show_trajectories(manifest, out)
+    show_end(manifest, out)
 
 
 def _estimate(questions: Path, config: MctsRunConfig, limit: int | None, verdicts: list[Path]) -> None:
@@ -185,11 +185,12 @@ def verify(folder: RunFolder) -> None:
     trailforge show datasets_out/demo --id UID\n
     trailforge show datasets_out/demo --id 2hop__sample_01 --tree\n
     trailforge show datasets_out/bundles --kind factual\n
-    trailforge show datasets_out/bundles --bundles --count 20""",
+    trailforge show datasets_out/bundles --bundles --count 20\n
+    trailforge show datasets_out/bundles --table rejected --kind closed_book""",
 )
 def show(
     folder: RunFolder,
-    id: Annotated[str | None, typer.Option(help="Id of a row, or of the question or bundle it belongs to.")] = None,
+    id: Annotated[str | None, typer.Option(help="Of any row, or of its question or bundle.")] = None,
     kind: Annotated[
         str | None,
         typer.Option(
@@ -197,39 +198,16 @@ def show(
             "oracle; of graph questions chain, intersection …"
         ),
     ] = None,
-    tree: Annotated[bool, typer.Option("--tree", help="Search trees instead of trajectories.")] = False,
-    bundles: Annotated[bool, typer.Option("--bundles", help="Bundles instead of their questions.")] = False,
+    table: Annotated[str, typer.Option(help="Its rows; by default those that the run is for.")] = "",
+    tree: Annotated[bool, typer.Option("--tree", help="As --table trees.")] = False,
+    bundles: Annotated[bool, typer.Option("--bundles", help="As --table bundle_inputs.")] = False,
     count: Annotated[int, typer.Option(min=1, help="How many.")] = 1,
 ) -> None:
-    """Show rows of a run in the terminal: trajectories or search trees, bundles or their questions."""
-    from rich.console import Console
+    """Show rows of a run in the terminal: of its product or of another table, rejected ones too."""
+    from trailforge.inspector.terminal import show_rows
 
-    from trailforge.inspector import run_views, terminal
-
-    console = Console()
-    dataset = run_views.dataset_of(folder)
-    for flag, is_given, has in (("--tree", tree, "mcts_trajectories"), ("--bundles", bundles, "document_bundles")):
-        if is_given and dataset != has:
-            raise InvalidInput(f"is a run of {dataset}, which has none of these", file=folder, field=flag)
-    if kind is not None and (tree or bundles):
-        raise InvalidInput("of rows, not of trees or bundles; leave it out", field="--kind")
-    if dataset == "document_bundles":
-        if bundles:
-            views = map(terminal.bundle, run_views.find_bundles(folder, id, count))
-        else:
-            views = map(terminal.bundle_question, run_views.find_questions(folder, id, kind, count))
-    elif dataset == "kg_trajectories":
-        views = map(terminal.kg_trajectory, run_views.find_episodes(folder, id, kind, count))
-    elif dataset == "kg_questions":
-        views = map(terminal.kg_question, run_views.find_kg_questions(folder, id, kind, count))
-    elif dataset != "mcts_trajectories":
-        raise InvalidInput(f"a run of {dataset!r}, which this trailforge cannot show", file=folder)
-    elif tree:
-        views = map(terminal.search_tree, run_views.find_trees(folder, id, count))
-    else:
-        views = map(terminal.trajectory, run_views.find_trajectories(folder, id, kind, count))
-    for view in views:
-        console.print(view)
+    short = "trees" if tree else "bundle_inputs" if bundles else ""
+    show_rows(folder, table=table or short, id=id, kind=kind, count=count)
 
 
 @app.command(

@@ -29,8 +29,8 @@ from pathlib import Path
 
 import numpy as np
 
-from trailforge.inspector.table_index import TableIndex
 from trailforge.pipelines.runs.intake import Settings
+from trailforge.pipelines.runs.table_index import TableIndex
 from trailforge.schemas import (
     FileEntry,
     Manifest,

@@ -255,7 +255,7 @@ def _print_unfit(folder: Path, dataset: str, heard: Merged) -> None:
 def _unfit(folder: Path, dataset: str, heard: Merged) -> Iterator[tuple[Ruling, str]]:
     """Rulings on rows that are not there, and fixes that leave no valid row."""
     from trailforge.curation.rows import check_row
-    from trailforge.inspector.table_index import TableIndex, tables_of
+    from trailforge.pipelines.runs.table_index import TableIndex, tables_of
 
     there = tables_of(folder)
     for table in sorted({ruling.table for ruling in heard.rulings}):
@@ -276,7 +276,7 @@ def _unfit(folder: Path, dataset: str, heard: Merged) -> Iterator[tuple[Ruling, 
 def _row(folder: Path, dataset: str, uid: str, wanted: str = "") -> tuple[str, dict[str, Any]]:
     """The first table with such a row, or the one that is wanted, and the row."""
     from trailforge.curation.rows import decidable
-    from trailforge.inspector.table_index import TableIndex, tables_of
+    from trailforge.pipelines.runs.table_index import TableIndex, tables_of
 
     there = tables_of(folder)
     for table in (name for name in decidable(dataset) if name in there and wanted in ("", name)):
@@ -312,7 +312,7 @@ def _progress(folder: Path, heard: Merged) -> Any:
     """Of each table how many rows are decided, and how."""
     from rich.table import Table
 
-    from trailforge.inspector.table_index import TableIndex
+    from trailforge.pipelines.runs.table_index import TableIndex
 
     counts: dict[str, Counter[str]] = {}
     for ruling in heard.rulings:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,9 @@ import streamlit as st
 
 from trailforge.curation.rows import check_row, decidable, products_of
 from trailforge.inspector.deciding import Curation
-from trailforge.inspector.open_run import OpenRun, stamp_of
 from trailforge.inspector.page import show_page
-from trailforge.inspector.table_index import tables_of
 from trailforge.pipelines.datasets import is_curated
-from trailforge.pipelines.runs.finish import read_manifest
+from trailforge.pipelines.runs.finished import OpenRun, open_run, stamp_of
 from trailforge.pipelines.runs.intake import read_settings
 from trailforge.pipelines.runs.status import books_so_far
 from trailforge.schemas import InvalidInput
@@ -25,20 +23,11 @@ from trailforge.schemas import InvalidInput
 @st.cache_resource(max_entries=2, show_spinner="Opening the run …")
 def opened(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
     """The run of a folder as it is now, and the tables on whose rows people decide."""
-    settings = read_settings(folder)
+    run, settings = open_run(folder), read_settings(folder)
     if settings is None:
         raise InvalidInput("holds no run", file=folder)
-    manifest = read_manifest(folder)
-    run = OpenRun(
-        folder=folder,
-        run_id=settings.run_id,
-        dataset=settings.dataset,
-        config=json.loads(settings.config),
-        sources=tuple(each.path for each in settings.sources),
-        manifest=manifest,
-        books=manifest.stages if manifest else books_so_far(folder, settings),
-        tables=tuple(tables_of(folder)),
-    )
+    if run.manifest is None:
+        run = replace(run, books=books_so_far(folder, settings))
     return run, () if is_curated(settings) else decidable(run.dataset)
 
 

@@ -76,7 +76,7 @@ def document_bundles(
     """Turn documents of several sources into bundles, and bundles into multi-hop questions with plans (R-Search)."""
     from trailforge.flows import document_bundles as flow
     from trailforge.inference import Caps
-    from trailforge.inspector.summary import show_bundles
+    from trailforge.inspector.terminal import show_end
     from trailforge.pipelines.sources.columns import parse_column_map
 
     manifest = flow.document_bundles(
@@ -99,7 +99,7 @@ def document_bundles(
         runner=runner,
         runner_options=tuple(beam_option or ()),
     )
-    show_bundles(manifest, out)
+    show_end(manifest, out)
 
 
 FETCH_EPILOG = """Examples:\n

@@ -130,7 +130,7 @@ def kg_trajectories(
     """Turn questions into annotated search episodes over documents and a knowledge graph (DynaSearcher)."""
     from trailforge.flows import kg_trajectories as flow
     from trailforge.inference import Caps
-    from trailforge.inspector.summary import show_episodes
+    from trailforge.inspector.terminal import show_end
 
     manifest = flow.kg_trajectories(
         questions=questions,
@@ -149,7 +149,7 @@ def kg_trajectories(
         runner=runner,
         runner_options=tuple(beam_option or ()),
     )
-    show_episodes(manifest, out)
+    show_end(manifest, out)
 
 
 QUESTIONS_EPILOG = """Examples:\n
@@ -184,7 +184,7 @@ def kg_questions(
     """Make multi-hop questions of a knowledge graph's facts, each with one answer in the graph."""
     from trailforge.flows import kg_questions as flow
     from trailforge.inference import Caps
-    from trailforge.inspector.summary import show_kg_questions
+    from trailforge.inspector.terminal import show_end
 
     manifest = flow.kg_questions(
         out=out,
@@ -202,7 +202,7 @@ def kg_questions(
         runner=runner,
         runner_options=tuple(beam_option or ()),
     )
-    show_kg_questions(manifest, out)
+    show_end(manifest, out)
 
 
 def register(root: typer.Typer) -> None:

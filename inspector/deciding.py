@@ -45,16 +45,16 @@ def decide(
         checked(Decision(run_id=run_id, table=table, uid=uid, who=who, when=now(), source_id=source_id, **word))
         for word in words
     ]
-    heard = [each for each in of_run(read_decisions(folder), run_id) if (each.table, each.uid) == (table, uid)]
-    stances = standing(heard)
+    so_far = [each for each in of_run(read_decisions(folder), run_id) if (each.table, each.uid) == (table, uid)]
+    stances = standing(so_far)
     if takes_back and not any(each.who == who for each in stances):
         raise InvalidInput(f"{who} decided nothing on row {uid} of {table} that could be taken back", field="action")
     fixed = {fix.field.split(".")[0] for each in stances for fix in each.fixes}
     for each in new:
         if each.action == "fix" and each.field.split(".")[0] not in fixed and _stands_there(row, each):
             raise InvalidInput("is that already", field=each.field)
-    if not (takes_back and _is_refused(row, heard, check)):  # what is wrong already has to be mended somewhere
-        _check(row, [*heard, *new], check)
+    if not (takes_back and _is_refused(row, so_far, check)):  # what is wrong already has to be mended somewhere
+        _check(row, [*so_far, *new], check)
     append(folder, new)
     return new
 

@@ -11,25 +11,10 @@ from typing import Any
 import streamlit as st
 
 from trailforge.inspector.deciding import Curation
-from trailforge.inspector.open_run import OpenRun
-from trailforge.inspector.views import (
-    bundle_question,
-    bundles,
-    checks,
-    conversation,
-    decide,
-    door,
-    fields,
-    fixing,
-    kg,
-    kg_episode,
-    overview,
-    side_by_side,
-    sources,
-    to_decide,
-    trajectories,
-)
+from trailforge.inspector.showing import show_of
+from trailforge.inspector.views import decide, door, fixing, html, overview, picking, rows
 from trailforge.inspector.visible_text import visible
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.schemas import TrailforgeError
 
 _ICON = Path(__file__).parent / "icon.svg"
@@ -40,42 +25,29 @@ STYLE = """
 .runhead b { font-size: 1.05rem; }
 .runhead span { opacity: .7; overflow-wrap: anywhere; }
 """
-_PARTS = (
-    *(conversation, fields, sources, trajectories, checks, side_by_side),
-    *(bundle_question, bundles, kg_episode, decide, fixing),
-)
-_STYLE = "".join(part.STYLE for part in _PARTS)
+_STYLE = "".join((html.STYLE, decide.STYLE, fixing.STYLE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """One of the page's views, shown for runs that have one of its tables; for all when it names none."""
+    """One of the page's views."""
 
     name: str
     title: str
     icon: str
     show: Callable[[OpenRun], None]
-    tables: frozenset[str] = frozenset()
 
 
-def views(curation: Curation) -> Mapping[str, View]:
+def views(run: OpenRun, curation: Curation) -> Mapping[str, View]:
     """By name, which is also the path of its address; that of the first one is the root."""
-    found = [
-        View(name="overview", title="Overview", icon=":material/monitoring:", show=overview.show),
-        View(
-            name="bundles", title="Bundles", icon=":material/library_books:", show=bundles.show,
-            tables=frozenset({"bundles", "bundle_questions"}),
-        ),
-        View(
-            name="trajectories", title="Trajectories", icon=":material/account_tree:", show=trajectories.show,
-            tables=frozenset({"mcts_trajectories", "trees", "episodes"}),
-        ),
-        View(
-            name="kg", title="Knowledge graph", icon=":material/hub:", show=kg.show,
-            tables=frozenset({"kg_trajectories", "kg_questions"}),
-        ),
-        View(name="decide", title="Decide", icon=":material/gavel:", show=partial(decide.show, curation=curation)),
-    ]  # fmt: skip
+    shown = show_of(run.dataset)
+    found = [View(name="overview", title="Overview", icon=":material/monitoring:", show=overview.show)]
+    if any(table.columns and table.name in run.tables for table in shown.tables):
+        of_rows = partial(rows.show, show=shown)
+        found.append(View(name=shown.path, title=shown.title, icon=shown.icon, show=of_rows))
+    found.append(
+        View(name="decide", title="Decide", icon=":material/gavel:", show=partial(decide.show, curation=curation))
+    )
     return {view.name: view for view in found}
 
 
@@ -88,13 +60,12 @@ def show_page(run: OpenRun, curation: Curation) -> None:
     st.html(f"<style>{STYLE}{_STYLE}</style>")
     shown = {
         view.name: st.Page(partial(_guarded, view.show, run), title=view.title, icon=view.icon, url_path=view.name)
-        for view in views(curation).values()
-        if not view.tables or view.tables & set(run.tables)
+        for view in views(run, curation).values()
     }
-    to_decide.offer(shown["decide"], curation.tables)
+    picking.offer(shown["decide"], curation.tables)
     chosen = st.navigation(list(shown.values()), position="top")
     if chosen.url_path != "decide":
-        st.session_state.pop(to_decide.ARRIVED, None)
+        st.session_state.pop(picking.ARRIVED, None)
     chosen.run()
 
 

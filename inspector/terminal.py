@@ -1,4 +1,4 @@
-"""A finished run in the terminal: its figures, a trajectory, a search tree, a bundle, a question.
+"""Rows and figures of a run in a terminal.
 
 Passages and answers are anyone's text: nothing of them is read as markup, no control character reaches the terminal.
 """
@@ -7,36 +7,268 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.rule import Rule
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
-from rich.tree import Tree
+from rich.tree import Tree as RichTree
 
+from trailforge.inspector.finding import count_kinds, find_rows
+from trailforge.inspector.showing import describe, kinds_of, product_of, show_of
 from trailforge.inspector.visible_text import visible
-from trailforge.schemas import (
-    BundleInput,
-    BundleQuestion,
-    EntityMatch,
-    KgQuestion,
-    KgTrajectory,
-    KgTriple,
-    Manifest,
-    Message,
-    Node,
-    Rollout,
-    SearchTree,
-    Trajectory,
+from trailforge.pipelines.runs.finished import OpenRun, open_run
+from trailforge.pipelines.show.parts import (
+    Chips,
+    Choice,
+    Code,
+    Columns,
+    Conversation,
+    Document,
+    Documents,
+    Fields,
+    Fold,
+    Graph,
+    Grid,
+    Line,
+    Link,
+    Map,
+    Meters,
+    Note,
+    Part,
+    Parts,
+    Scores,
+    SearchOn,
+    Span,
+    Table,
+    Tabs,
+    Title,
+    Tree,
 )
+from trailforge.schemas import EntityMatch, KgTriple, Manifest, Message
 
 _SHOWN = 400
 """Characters of a document."""
-_STYLES = {"system": "dim", "user": "bold cyan", "assistant": "green", "tool": "yellow"}
+_ROLES = {"system": "dim", "user": "bold cyan", "assistant": "green", "tool": "yellow"}
+_STYLES = {
+    "strong": "bold", "quiet": "dim", "right": "green", "gold": "green", "wrong": "red", "mended": "magenta",
+    "warn": "yellow", "step": "cyan",
+}  # fmt: skip
+
+
+def show_rows(folder: Path, *, table: str = "", id: str | None = None, kind: str | None = None, count: int = 1) -> None:
+    """Print rows of a run. Raises `InvalidInput` when none matches."""
+    run, console = open_run(folder), Console()
+    found = find_rows(run, table=table, id=id, kind=kind, count=count)
+    for number in found.numbers:
+        console.print(row(run, found.table, number))
+    if found.elsewhere:
+        console.print(_text((f"Also in: {', '.join(found.elsewhere)} (--table)", "dim")))
+
+
+def show_end(manifest: Manifest, folder: Path) -> None:
+    """Print what a person sees at the end of a run: its figures, one of its rows, and where to look further."""
+    run, console = open_run(folder), Console()
+    shown, product = show_of(run.dataset), product_of(run.dataset)
+    console.print(figures(manifest, count_kinds(run)))
+    if run.size(product):
+        console.print(row(run, product, _example(run, product)))
+    further = "".join(f"  trailforge show {folder} {options}\n" for options in shown.hints)
+    beside = "".join(f"{use}: {folder}/{name}\n" for name, use in shown.beside.items() if (folder / name).exists())
+    console.print(
+        f"\nRows: {folder}/{product}/*.parquet   Card: {folder}/README.md\n{beside}"
+        f"Look further:\n  trailforge inspect {folder}\n{further}  trailforge verify {folder}",
+        highlight=False,
+    )
+
+
+def _example(run: OpenRun, product: str) -> int:
+    """A row of the rarest first kind, which says most: a reflective trajectory, not a correct one."""
+    table = show_of(run.dataset).table(product)
+    kinds = kinds_of(run.dataset, table) if table else ()
+    counts = run.counts(product, kinds[:1])[kinds[0]] if len(kinds) > 1 else Counter[str]()
+    return run.find(product, next(iter(counts)), kinds[0]) or 0 if counts else 0
+
+
+def row(run: OpenRun, table: str, number: int) -> RenderableType:
+    """A row of a run."""
+    return view(describe(run, table, number), run.row(table, number)[run.key_of(table)], table)
+
+
+def view(parts: Parts, uid: str, table: str) -> RenderableType:
+    """Parts of a row, under its name."""
+    return Group(Rule(style="dim"), _text((f"{table} ", "dim"), (uid, "bold")), *_views(parts))
+
+
+def _views(parts: Parts) -> list[RenderableType]:
+    return [view for part in parts if (view := _MAKERS[type(part)](part)) is not None]
+
+
+def _title(part: Title) -> RenderableType:
+    return _text((part.text, "bold"))
+
+
+def _chips(part: Chips) -> RenderableType:
+    pieces = [(chip.text, _style(chip.kind) or "dim") for chip in part.chips]
+    return _text(*(each for piece in pieces for each in (piece, "  ")))
+
+
+def _fields(part: Fields) -> RenderableType:
+    return Group(*(_text(((name + " "), "dim"), *_pairs(line)) for name, line in part.fields.items()))
+
+
+def _note(part: Note) -> RenderableType:
+    text = _text(*_pairs(part.line))
+    text.style = _style(part.kind) if part.kind in ("wrong", "warn") else ""
+    return Padding(text, (0, 0, 0, 2))
+
+
+def _code(part: Code) -> RenderableType:
+    return Panel(_text(part.text), border_style="green")
+
+
+def _conversation(part: Conversation) -> RenderableType:
+    return Group(*(_turn(message) for message in part.messages))
+
+
+def _turn(message: Message) -> RenderableType:
+    trained = "" if message.train else "  (not trained)"
+    title = Text(f"{message.role}{trained}", style=_ROLES[message.role])
+    return Panel(_text(message.content), title=title, title_align="left", border_style=_ROLES[message.role])
+
+
+def _documents(part: Documents) -> RenderableType:
+    return Group(*map(_document, part.documents)) if part.documents else _text(("no passage", "dim"))
+
+
+def _document(document: Document) -> RenderableType:
+    text = document.text[:_SHOWN] + (" …" if len(document.text) > _SHOWN else "")
+    title = _text(*_pairs(document.title), "  ", *_pairs(document.origin))
+    return Panel(_text(text), title=title, title_align="left", border_style="dim")
+
+
+def _grid(part: Grid) -> RenderableType:
+    table = _headed(part.head, show_lines=True)
+    for line in part.rows:
+        table.add_row(*(_cell(cell) for cell in line.cells))
+    return table
+
+
+def _headed(titles: Iterable[str], *, show_lines: bool = False) -> RichTable:
+    table = RichTable(show_lines=show_lines)
+    for title in titles:
+        table.add_column(_text(title))
+    return table
+
+
+def _cell(cell: Parts | Line) -> RenderableType:
+    parts: list[Any] = [cell] if isinstance(cell, str | Span) else list(cell)
+    return Group(*_views(parts)) if any(isinstance(each, Part) for each in parts) else _text(*_pairs(parts))
+
+
+def _meters(part: Meters) -> RenderableType:
+    table = RichTable.grid(padding=(0, 2))
+    for name, (value, meaning) in part.parts.items():
+        table.add_row(_text((name, "dim")), "unknown" if value is None else f"{value:.3f}", _text((meaning, "dim")))
+    return table
+
+
+def _scores(part: Scores) -> RenderableType:
+    pieces = [(f"{score.name} {score.score:g}", "" if score.passed else "red") for score in part.filters]
+    return _text(*(each for piece in pieces for each in (piece, "  ")))
+
+
+def _table(part: Table) -> RenderableType | None:
+    if not part.rows:
+        return None
+    table = _headed(part.rows[0])
+    for line in part.rows:
+        table.add_row(*(_text(f"{value:.3g}" if isinstance(value, float) else str(value)) for value in line.values()))
+    return table
+
+
+def _graph(part: Graph) -> RenderableType:
+    names = {node.id: node.lines[0] for node in part.nodes}
+    ends = ((names.get(each.source, each.source), names.get(each.target, each.target), each) for each in part.edges)
+    arrows = [
+        _text(f"  {source} ", ("<- " if edge.is_backward else "-> ", "dim"), target, (f"  {edge.text}", "dim"))
+        for source, target, edge in ends
+    ]
+    return Group(*arrows)
+
+
+def _tree(part: Tree) -> RenderableType:
+    """Plans with visits and values, and under each its rollouts."""
+    root = RichTree(_text(*_pairs(part.head)))
+    branches: dict[int, RichTree] = {}
+    for node in part.nodes:
+        above = root if node.parent is None else branches[node.parent]
+        steps = " | ".join(f"{number}. {text}" for number, text in enumerate(node.steps, start=1))
+        title = _text(*_pairs(node.title), f" N={node.visits} V={node.value:.2f}  ", steps)
+        branches[node.id] = above.add(title)
+        for line in node.below:
+            branches[node.id].add(_text(*_pairs(line)))
+    return root
+
+
+def _tabs(part: Tabs) -> RenderableType:
+    return Group(*(view for tab in part.tabs if tab.brief for view in _views(tab.brief())))
+
+
+def _choice(part: Choice) -> RenderableType:
+    views = [view for option in part.options for view in (_text((option.title, "bold")), *_views(option.parts()))]
+    return Group(*views)
+
+
+def _columns(part: Columns) -> RenderableType:
+    return Group(*(view for parts in part.columns for view in _views(parts)))
+
+
+def _fold(part: Fold) -> RenderableType:
+    return Group(_text((part.title, "dim")), *_views(part.parts))
+
+
+def _nothing(part: Part) -> None:
+    """What only a page can do."""
+
+
+_MAKERS: Mapping[type[Part], Callable[[Any], RenderableType | None]] = {
+    Title: _title,
+    Chips: _chips,
+    Fields: _fields,
+    Note: _note,
+    Code: _code,
+    Conversation: _conversation,
+    Documents: _documents,
+    Grid: _grid,
+    Meters: _meters,
+    Scores: _scores,
+    Table: _table,
+    Graph: _graph,
+    Tree: _tree,
+    Tabs: _tabs,
+    Choice: _choice,
+    Columns: _columns,
+    Fold: _fold,
+    Link: _nothing,
+    SearchOn: _nothing,
+    Map: _nothing,
+}
+
+
+def _style(kind: str) -> str:
+    return "cyan" if kind.startswith("hop") else _STYLES.get(kind, "")
+
+
+def _pairs(line: Line) -> list[tuple[str, str]]:
+    parts: list[Any] = [line] if isinstance(line, str | Span) else list(line)
+    return [(part.text, _style(part.kind)) if isinstance(part, Span) else (part, "") for part in parts]
 
 
 def figures(manifest: Manifest, kinds: Counter[str]) -> RenderableType:
@@ -44,122 +276,18 @@ def figures(manifest: Manifest, kinds: Counter[str]) -> RenderableType:
     return Group(_funnel(manifest), _kinds(kinds), _cost(manifest))
 
 
-def trajectory(row: Trajectory) -> RenderableType:
-    """A conversation, turn by turn, with what it was made from."""
-    kind = f"{row.kind} ({row.reflection_error})" if row.reflection_error else row.kind
-    head = _line(
-        ("trajectory ", "dim"), (row.uid, "bold"), ("  kind ", "dim"), kind,
-        ("  plan by ", "dim"), row.origin, ("  searches ", "dim"), str(row.num_tool_calls),
-        ("  gold ", "dim"), row.answer, ("  question ", "dim"), row.question_id,
-    )  # fmt: skip
-    turns = [_turn(message) for message in row.messages]
-    return Group(Rule(style="dim"), head, *turns, _mistakes(row))
-
-
-def search_tree(tree: SearchTree) -> RenderableType:
-    """Plans with visits and values, and under each its rollouts."""
-    oracle = ", oracle" if tree.oracle_used else ""
-    figures = f"{tree.rounds} rounds, {tree.calls} calls, depth {tree.max_depth}{oracle}"
-    head = _line(
-        (tree.question, "bold"), ("  gold ", "dim"), tree.answer,
-        ("  stopped: ", "dim"), tree.stop_reason, (f"  {figures}", "dim"),
-    )  # fmt: skip
-    view = Tree(head)
-    branches: dict[int, Tree] = {}
-    for node in tree.nodes:
-        above = view if node.parent is None else branches[node.parent]
-        branches[node.id] = above.add(_node(node))
-        for rollout in tree.rollouts:
-            if rollout.node == node.id:
-                branches[node.id].add(_rollout(rollout))
-    return view
-
-
-def bundle_question(row: BundleQuestion) -> RenderableType:
-    """A question, its evidence and its plan, with what its filters measured."""
-    head = _line(
-        ("question ", "dim"), (row.uid, "bold"), ("  type ", "dim"), row.type, ("  bundle ", "dim"), row.bundle_id,
-        ("  stage ", "dim"), str(row.curriculum_stage), ("  complexity ", "dim"), f"{row.complexity:.2f}",
-    )  # fmt: skip
-    options = [_line(f"  {chr(65 + n)}. {option}") for n, option in enumerate(row.options)]
-    answer = _line(("answer ", "dim"), (", ".join(row.correct_options) or row.answer, "green"))
-    hops = [_line((f"{hop.document_id}  ", "cyan"), f"“{hop.evidence}” ", (hop.reasoning, "dim")) for hop in row.hops]
-    scores = "  ".join(f"{score.name} {score.score:g}" for score in row.filters)
-    plan = Panel(_line(row.dag_text), title="plan", title_align="left", border_style="green")
-    asked = _line((row.question, "bold"))
-    return Group(Rule(style="dim"), head, asked, *options, answer, *hops, plan, _line((scores, "dim")))
-
-
-def bundle(item: BundleInput) -> RenderableType:
-    """A bundle and the beginning of each of its documents."""
-    found = item.bundle
-    head = _line(
-        ("bundle ", "dim"), (found.uid, "bold"), ("  cohesion ", "dim"), f"{found.cohesion:.2f}",
-        ("  theme ", "dim"), found.theme,
-    )  # fmt: skip
-    documents = [
-        Panel(
-            _line(document.text[:_SHOWN] + (" …" if len(document.text) > _SHOWN else "")),
-            title=_line((document.source, "yellow"), f"  {document.title}  ", (document.published or "", "dim")),
-            title_align="left",
-            border_style="dim",
-        )
-        for document in item.documents
-    ]
-    return Group(Rule(style="dim"), head, *documents)
-
-
-def kg_trajectory(row: KgTrajectory) -> RenderableType:
-    """An episode, turn by turn, and what each search was matched to."""
-    head = _line(
-        ("episode ", "dim"), (row.uid, "bold"), ("  led by ", "dim"), row.origin,
-        ("  searches ", "dim"), str(row.num_tool_calls), ("  reward ", "dim"), f"{row.reward.total:.2f}",
-        ("  gold ", "dim"), row.answer, ("  question ", "dim"), row.question_id,
-    )  # fmt: skip
-    steps = [
-        _line(
-            (f"step {step.index + 1}: ", "dim"),
-            ", ".join(f"{each.mention} → {each.label or 'nothing'}" for each in step.entities),
-            ("  triples ", "dim"),
-            f"{len(step.triples_kept)} of {len(step.triples_offered)}",
-            ("  documents ", "dim"),
-            str(len(step.documents)),
-            ("  answer ", "dim"),
-            step.answer or "",
-        )
-        for step in row.steps
-    ]
-    return Group(Rule(style="dim"), head, *(_turn(message) for message in row.messages), *steps)
-
-
-def kg_question(row: KgQuestion) -> RenderableType:
-    """A question, the facts it asks for, and how it is taken apart."""
-    head = _line(
-        ("question ", "dim"), (row.uid, "bold"), ("  shape ", "dim"), row.shape, ("  facts ", "dim"), str(row.hops),
-        ("  answers in the graph ", "dim"), str(row.num_answers), ("  as of ", "dim"), row.as_of or "unknown",
-    )  # fmt: skip
-    facts = [_line((path, "cyan")) for path in row.path]
-    hops = [
-        _line((f"{number}. ", "dim"), f"{hop.question} ", (hop.answer, "green"))
-        for number, hop in enumerate(row.decomposition, start=1)
-    ]
-    scores = "  ".join(f"{score.name} {score.score:g}" for score in row.filters)
-    answer = _line(("answer ", "dim"), (row.answer, "green"))
-    return Group(Rule(style="dim"), head, _line((row.question, "bold")), answer, *hops, *facts, _line((scores, "dim")))
-
-
 def kg_result(matches: Sequence[EntityMatch], triples: Sequence[KgTriple]) -> RenderableType:
     """Entities that a mention may mean, and triples around the likeliest."""
-    found = Table(title="entities", title_justify="left")
+    found = RichTable(title="entities", title_justify="left")
     for name, justify in (("entity", "left"), ("label", "left"), ("matched", "left"), ("score", "right")):
         found.add_column(name, justify=justify)  # type: ignore[arg-type]
     for match in matches:
-        found.add_row(*map(_line, (match.entity_id, match.label, match.name, f"{match.score:.2f}")))
-    facts = Table(title="triples", title_justify="left")
+        found.add_row(*map(_text, (match.entity_id, match.label, match.name, f"{match.score:.2f}")))
+    facts = RichTable(title="triples", title_justify="left")
     for name in ("head", "relation", "tail"):
         facts.add_column(name)
     for triple in triples:
-        facts.add_row(*map(_line, (triple.head_label, triple.relation_label, triple.tail_label)))
+        facts.add_row(*map(_text, (triple.head_label, triple.relation_label, triple.tail_label)))
     return Group(found, facts)
 
 
@@ -168,27 +296,19 @@ def show(view: RenderableType) -> None:
     Console().print(view)
 
 
-def kinds_of(rows: Iterable[Trajectory]) -> Counter[str]:
-    """Rows by kind, reflective ones by their error; those without rows too."""
-    kinds = Counter[str]()
-    kinds.update(dict.fromkeys(("correct", "retrieval", "reasoning", "decomposition"), 0))
-    kinds.update([row.reflection_error or row.kind for row in rows])
-    return kinds
-
-
 def refreshed(texts: Iterable[str]) -> None:
     """Print texts, on a terminal each in place of the one before."""
     console = Console()
     with Live(console=console, auto_refresh=False) if console.is_terminal else contextlib.nullcontext() as live:
         for text in texts:
             if live is not None:
-                live.update(_line(text), refresh=True)
+                live.update(_text(text), refresh=True)
             else:
-                console.print(_line(text), soft_wrap=True)
+                console.print(_text(text), soft_wrap=True)
 
 
-def _funnel(manifest: Manifest) -> Table:
-    table = Table(title=_line(manifest.run_id), title_justify="left")
+def _funnel(manifest: Manifest) -> RichTable:
+    table = RichTable(title=_text(manifest.run_id), title_justify="left")
     for name, justify in (
         ("stage", "left"),
         ("in", "right"),
@@ -201,20 +321,20 @@ def _funnel(manifest: Manifest) -> Table:
         rejected = ", ".join(f"{c.reason} {c.count}" for c in line.rejected)
         failed = ", ".join(f"{c.reason} {c.count}" for c in line.failed)
         row = (line.name, str(line.inputs), str(line.accepted), rejected, failed)
-        table.add_row(*map(_line, row))
+        table.add_row(*map(_text, row))
     return table
 
 
-def _kinds(kinds: Counter[str]) -> Table:
-    table = Table()
+def _kinds(kinds: Counter[str]) -> RichTable:
+    table = RichTable()
     for kind in kinds:
         table.add_column(kind, justify="right")
     table.add_row(*map(str, kinds.values()))
     return table
 
 
-def _cost(manifest: Manifest) -> Table:
-    table = Table()
+def _cost(manifest: Manifest) -> RichTable:
+    table = RichTable()
     names = ("calls", "cut", "prompt tokens", "completion tokens", "cost", "seconds", "calls per row", "cost per row")
     for name in names:
         table.add_column(name, justify="right")
@@ -232,38 +352,7 @@ def _cost(manifest: Manifest) -> Table:
     return table
 
 
-def _turn(message: Message) -> RenderableType:
-    trained = "" if message.train else "  (not trained)"
-    title = Text(f"{message.role}{trained}", style=_STYLES[message.role])
-    return Panel(_line(message.content), title=title, title_align="left", border_style=_STYLES[message.role])
-
-
-def _mistakes(row: Trajectory) -> RenderableType:
-    lines = [
-        _line(("mistake at ", "red"), f"step {step.index + 1}: {step.query} ", ("-> ", "dim"), (step.answer, "red"))
-        for step in row.steps
-        if step.is_mistake
-    ]
-    return Padding(Group(*lines), (0, 1)) if lines else Text("")
-
-
-def _node(node: Node) -> Text:
-    plan = " | ".join(f"{n}. {text}" for n, text in enumerate(node.plan, start=1))
-    leaf = "" if any(node.decomposable) else " leaf"
-    statistics = f" N={node.visits} V={node.value:.2f}  "
-    return _line((str(node.id), "bold"), " ", (node.origin, "magenta"), (leaf, "dim"), statistics, plan)
-
-
-def _rollout(rollout: Rollout) -> Text:
-    mark = ("correct", "green") if rollout.reward else ("wrong", "red")
-    answers = " -> ".join(step.answer or "(nothing)" for step in rollout.steps)
-    varied = rollout.variation
-    if rollout.varied_step is not None:
-        varied += f" of step {rollout.varied_step + 1}"
-    return _line(mark, (f" rollout {rollout.index} ({varied}) ", "dim"), answers)
-
-
-def _line(*parts: str | tuple[str, str]) -> Text:
+def _text(*parts: str | tuple[str, str]) -> Text:
     """Parts, with or without a style, as they stand: no markup, no control characters."""
     pairs = ((part, "") if isinstance(part, str) else part for part in parts)
     return Text.assemble(*((visible(text), style) for text, style in pairs))

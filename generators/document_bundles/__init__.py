@@ -92,6 +92,7 @@ DATASET = DataSet(
     take_in=f"{_WORK}:take_in",
     checks=f"{_HERE}.checks:BundleRowChecks",
     card=f"{_HERE}.card:card_of",
+    show=f"{_HERE}.show:SHOW",
     option="--documents",
     beside={
         "plots": r"(funnel|documents|bundles)\.png",

@@ -43,6 +43,7 @@ DATASET = DataSet(
     take_in=f"{_HERE}.work:take_in",
     checks=f"{_HERE}.checks:KgQuestionRowChecks",
     card=f"{_HERE}.card:card_of",
+    show=f"{_HERE}.show:SHOW",
     option="--kg",
     takes_folder=True,
     beside={"plots": r"funnel\.png"},

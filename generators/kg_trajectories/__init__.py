@@ -36,5 +36,6 @@ DATASET = DataSet(
     take_in=f"{_HERE}.work:take_in",
     checks=f"{_HERE}.checks:KgRowChecks",
     card=f"{_HERE}.card:card_of",
+    show=f"{_HERE}.show:SHOW",
     beside={"plots": r"(funnel|rewards)\.png"},
 )

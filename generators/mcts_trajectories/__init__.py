@@ -32,5 +32,6 @@ DATASET = DataSet(
     take_in=f"{_HERE}.work:take_in",
     checks=f"{_HERE}.checks:MctsRowChecks",
     card=f"{_HERE}.card:card_of",
+    show=f"{_HERE}.show:SHOW",
     beside={"plots": r"funnel\.png"},
 )

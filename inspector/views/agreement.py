@@ -9,24 +9,24 @@ import streamlit as st
 
 from trailforge.curation.agreement import between_people, with_filters
 from trailforge.curation.decisions import Merged, Stance
-from trailforge.inspector.open_run import OpenRun
 from trailforge.inspector.visible_text import visible
+from trailforge.pipelines.runs.finished import OpenRun
 
 
-def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance], heard: Merged) -> None:
+def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance], decided: Merged) -> None:
     """`tables`: on whose rows people decide."""
     if not stances:
         st.info("Nobody has decided on a row yet.")
         return
-    said = Counter((each.table, each.action) for each in heard.rulings)
+    counts = Counter((each.table, each.action) for each in decided.rulings)
     left, right = st.columns(2, gap="large")
     with left:
         st.subheader("Progress")
         st.dataframe(
             [
                 {
-                    "table": name, "rows": run.size(name), "accepted": said[name, "accept"],
-                    "fixed": said[name, "fix"], "rejected": said[name, "reject"],
+                    "table": name, "rows": run.size(name), "accepted": counts[name, "accept"],
+                    "fixed": counts[name, "fix"], "rejected": counts[name, "reject"],
                 }
                 for name in tables if run.size(name)
             ],
@@ -64,7 +64,7 @@ def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance
             [
                 {"table": each.table, "row": visible(each.uid), "field": visible(each.field),
                  "said": visible(", ".join(f"{who}: {what}" for who, what in each.sides))}
-                for each in heard.conflicts
+                for each in decided.conflicts
             ],
             hide_index=True,
         )  # fmt: skip

@@ -12,17 +12,16 @@ import streamlit as st
 
 from trailforge.curation.decisions import LOG, Merged, Stance, merged, of_run, read_decisions, standing
 from trailforge.inspector.deciding import Curation, decide, fix_of
-from trailforge.inspector.open_run import OpenRun
+from trailforge.inspector.showing import describe, product_of, show_of
 from trailforge.inspector.views import desk as desks
 from trailforge.inspector.views import queue as queues
-from trailforge.inspector.views import rows as row_views
 from trailforge.inspector.views.agreement import show_agreement
 from trailforge.inspector.views.desk import Desk, Place, button, desk_of_session
+from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.fixing import Fixing, show_fix
-from trailforge.inspector.views.overview import PRODUCTS
-from trailforge.inspector.views.searching import searched
-from trailforge.inspector.views.to_decide import ARRIVED, ROW, TABLE
+from trailforge.inspector.views.picking import ARRIVED, ROW, TABLE, searched
 from trailforge.inspector.visible_text import escaped, visible
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.schemas import Decision, InvalidInput, TrailforgeError
 
 REASONS = (
@@ -38,8 +37,8 @@ _LONGEST_KIND = 60
 _NAME, _CHOSEN_TABLE = "decide.name", "decide.table"
 """In the session: the person's name, which has to outlive visits to other views; the table."""
 STYLE = """
-.said { font-size: .8rem; opacity: .85; overflow-wrap: anywhere; margin: .15rem 0; }
-.said.accept b { color: #2e9e5b; } .said.reject b { color: #d1453b; } .said.fix b { color: #2a6fdb; }
+.decision { font-size: .8rem; opacity: .85; overflow-wrap: anywhere; margin: .15rem 0; }
+.decision.accept b { color: #2e9e5b; } .decision.reject b { color: #d1453b; } .decision.fix b { color: #2a6fdb; }
 """
 STYLE += desks.STYLE
 
@@ -66,7 +65,7 @@ class _Seat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Heard:
+class _Log:
     """All that was said of a run, and what holds."""
 
     decisions: tuple[Decision, ...]
@@ -79,16 +78,16 @@ def show(run: OpenRun, curation: Curation) -> None:
     if not curation.tables:
         st.info("This data set is curated: decide on rows of the run that it was made of.")
         return
-    heard = _heard(run)
+    log = _read_log(run)
     _arrive(run, curation)
     rows, agreement = st.tabs(["Rows", "Progress and agreement"])
     with rows:
-        _show_rows(run, curation, heard)
+        _show_rows(run, curation, log)
     with agreement:
-        show_agreement(run, curation.tables, heard.stances, heard.merged)
+        show_agreement(run, curation.tables, log.stances, log.merged)
 
 
-def _show_rows(run: OpenRun, curation: Curation, heard: _Heard) -> None:
+def _show_rows(run: OpenRun, curation: Curation, log: _Log) -> None:
     desk, tables = desk_of_session(), _tables(run, curation)
     if not tables:
         st.info("No table has rows to decide on.")
@@ -103,8 +102,8 @@ def _show_rows(run: OpenRun, curation: Curation, heard: _Heard) -> None:
         return
     if wanted.words.strip():
         searched(run, wanted.table, wanted.words)
-    numbers = queues.queue(run, wanted, who, heard.stances, heard.merged)
-    _show_progress(run, wanted, who, heard, len(numbers))
+    numbers = queues.queue(run, wanted, who, log.stances, log.merged)
+    _show_progress(run, wanted, who, log, len(numbers))
     desk.place = max(0, min(desk.place, len(numbers) - 1))
     number = run.find(*desk.again) if desk.again and desk.again[0] == wanted.table else None
     if number is None and len(numbers):
@@ -112,14 +111,14 @@ def _show_rows(run: OpenRun, curation: Curation, heard: _Heard) -> None:
     row = {} if number is None else run.row(wanted.table, number)
     uid = "" if number is None else row[run.key_of(wanted.table)]
     seat = _Seat(
-        run=run, curation=curation, desk=desk, wanted=wanted, who=who, last=_decided_last(run, tables, heard, who),
+        run=run, curation=curation, desk=desk, wanted=wanted, who=who, last=_decided_last(run, tables, log, who),
         seat=desk.sit(wanted.table, uid, who), row=row, uid=uid, number=-1 if number is None else number,
-        stance=_stance(heard, (wanted.table, uid), who),
+        stance=_stance(log, (wanted.table, uid), who),
     )  # fmt: skip
     if number is None:
         _show_nothing(seat)
     else:
-        _show_seat(seat, len(numbers), [each for each in heard.decisions if (each.table, each.uid) == _place(seat)])
+        _show_seat(seat, len(numbers), [each for each in log.decisions if (each.table, each.uid) == _place(seat)])
 
 
 def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
@@ -130,7 +129,8 @@ def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
     change = left.container()
     with left, st.container(height=_HEIGHT, key="decide_row"):
         desks.mark(seat.desk, "from")
-        row_views.show_row(seat.run, seat.wanted.table, seat.number)
+        canvas = Canvas(seat.run, seat.wanted.table, f"decide.{seat.wanted.table}.{seat.uid}")
+        draw(describe(seat.run, seat.wanted.table, seat.number), canvas)
         desks.mark(seat.desk, "to")
     with right:
         desks.tell(seat.desk)
@@ -138,12 +138,13 @@ def _show_seat(seat: _Seat, count: int, decisions: Sequence[Decision]) -> None:
         _show_back(seat)
         _show_choices(seat)
         _show_fix(seat, change)
-        _show_said(decisions)
+        _show_decisions(decisions)
 
 
 def _tables(run: OpenRun, curation: Curation) -> list[str]:
     """Those with rows to decide on; what the run is for comes first."""
-    order = [*PRODUCTS, *curation.tables]
+    shown = show_of(run.dataset).tables
+    order = [product_of(run.dataset), *(table.name for table in shown), *curation.tables]
     return sorted((name for name in curation.tables if name in run.tables), key=order.index)
 
 
@@ -175,8 +176,8 @@ def _show_nothing(seat: _Seat) -> None:
         _show_back(seat)
 
 
-def _show_progress(run: OpenRun, wanted: queues.Wanted, who: str, heard: _Heard, left: int) -> None:
-    done = sum(each.table == wanted.table and each.who == who for each in heard.stances)
+def _show_progress(run: OpenRun, wanted: queues.Wanted, who: str, log: _Log, left: int) -> None:
+    done = sum(each.table == wanted.table and each.who == who for each in log.stances)
     total = run.size(wanted.table)
     st.progress(min(done / total, 1.0), text=f"{done:,} of {total:,} rows decided by you; {left:,} in this list")
 
@@ -209,7 +210,7 @@ def _wanted(run: OpenRun, tables: Sequence[str], desk: Desk) -> queues.Wanted:
     kind = None
     if kinds:
         kind = st.selectbox(
-            "Only", [None, *kinds], key=f"decide.kind.{table}", on_change=restart, format_func=_told,
+            "Only", [None, *kinds], key=f"decide.kind.{table}", on_change=restart, format_func=_kind_label,
             help="Rows of one kind, or with one value of another column.",
         )  # fmt: skip
     words = st.text_input("Search in all texts", key="decide.words", on_change=restart)
@@ -217,7 +218,7 @@ def _wanted(run: OpenRun, tables: Sequence[str], desk: Desk) -> queues.Wanted:
     return queues.Wanted(table=table, mode=mode, number=number, kind=kind, words=words, hide_decided=hide)
 
 
-def _told(kind: queues.Kind | None) -> str:
+def _kind_label(kind: queues.Kind | None) -> str:
     if kind is None:
         return "all rows"
     return f"{kind.column.replace('_', ' ')}: {visible(kind.value[:_LONGEST_KIND])} ({kind.rows:,})"
@@ -273,12 +274,12 @@ def _show_fix(seat: _Seat, where: Any) -> None:
     show_fix(fixing, where)
 
 
-def _show_said(decisions: Sequence[Decision]) -> None:
+def _show_decisions(decisions: Sequence[Decision]) -> None:
     """What was said of the row so far."""
     for each in reversed(decisions):
         what = each.reason or each.comment or (f"{each.field} = {each.value}" if each.field else "")
-        told = f"{each.when[:16].replace('T', ' ')} {each.who}"
-        st.html(f'<div class="said {each.action}"><b>{each.action}</b> {escaped(what)} · {escaped(told)}</div>')
+        when = f"{each.when[:16].replace('T', ' ')} {each.who}"
+        st.html(f'<div class="decision {each.action}"><b>{each.action}</b> {escaped(what)} · {escaped(when)}</div>')
 
 
 def _say(seat: _Seat, word: Mapping[str, str]) -> None:
@@ -292,9 +293,9 @@ def _say_all(seat: _Seat, words: Sequence[Mapping[str, str]]) -> bool:
         return False
     if words[0]["action"] == "comment":
         return True
-    heard = _heard(run)
+    log = _read_log(run)
     was_again, desk.again = desk.again, None
-    if was_again is None and seat.number in queues.queue(run, seat.wanted, seat.who, heard.stances, heard.merged):
+    if was_again is None and seat.number in queues.queue(run, seat.wanted, seat.who, log.stances, log.merged):
         desk.place += 1
     return True
 
@@ -338,31 +339,31 @@ def _place(seat: _Seat) -> Place:
     return seat.wanted.table, seat.uid
 
 
-def _stance(heard: _Heard, place: Place, who: str) -> Stance | None:
-    return next((each for each in heard.stances if (each.table, each.uid, each.who) == (*place, who)), None)
+def _stance(log: _Log, place: Place, who: str) -> Stance | None:
+    return next((each for each in log.stances if (each.table, each.uid, each.who) == (*place, who)), None)
 
 
-def _decided_last(run: OpenRun, tables: Sequence[str], heard: _Heard, who: str) -> Place | None:
+def _decided_last(run: OpenRun, tables: Sequence[str], log: _Log, who: str) -> Place | None:
     """By the log, so that a visit that begins anew knows it too. Rows that are not there any more are passed over."""
-    mine = [each for each in heard.stances if each.who == who and each.table in tables]
+    mine = [each for each in log.stances if each.who == who and each.table in tables]
     mine.sort(key=lambda each: each.when, reverse=True)
     return next(((each.table, each.uid) for each in mine if run.find(each.table, each.uid) is not None), None)
 
 
-def _heard(run: OpenRun) -> _Heard:
+def _read_log(run: OpenRun) -> _Log:
     """What was said of this run, read again when the log has changed."""
     path = run.folder / LOG
     try:
         found = path.stat()
     except FileNotFoundError:
-        return _read(path, 0, 0, run.run_id)
-    return _read(path, found.st_mtime_ns, found.st_size, run.run_id)
+        return _read_decisions(path, 0, 0, run.run_id)
+    return _read_decisions(path, found.st_mtime_ns, found.st_size, run.run_id)
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _read(path: Path, when: int, size: int, run_id: str) -> _Heard:
+def _read_decisions(path: Path, when: int, size: int, run_id: str) -> _Log:
     decisions = of_run(read_decisions(path), run_id)
-    return _Heard(decisions=tuple(decisions), stances=tuple(standing(decisions)), merged=merged(decisions))
+    return _Log(decisions=tuple(decisions), stances=tuple(standing(decisions)), merged=merged(decisions))
 
 
 def _go(desk: Desk, place: int) -> None:

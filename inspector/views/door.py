@@ -48,8 +48,8 @@ class Guesses:
                 self.wrong.popleft()
             self.wrong.append(now)
             self.closed_until = now + min(_LONGEST_WAIT_S, 2.0 ** (len(self.wrong) - 1))
-            told = f"wrong password for the page: number {len(self.wrong)} in ten minutes"
-            print(told, file=sys.stderr, flush=True)
+            line = f"wrong password for the page: number {len(self.wrong)} in ten minutes"
+            print(line, file=sys.stderr, flush=True)
             return "That is not the password."
 
 

@@ -66,8 +66,8 @@ _HELP = (
 
 
 def _show_changes(fixing: Fixing, edits: Mapping[str, str], field: str, key: str) -> None:
-    told, save, drop = st.columns([3, 1, 1], vertical_alignment="center")
-    told.html("<b>What the fix changes</b>: old on the left, new on the right. Nothing is saved yet.")
+    legend, save, drop = st.columns([3, 1, 1], vertical_alignment="center")
+    legend.html("<b>What the fix changes</b>: old on the left, new on the right. Nothing is saved yet.")
     shown = tuple(sorted(edits.items()))
     uid = fixing.place[1]
     button(save, "Save the fix", "save", fixing.desk.seat, _save, fixing, shown, field, key, type="primary")

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import streamlit as st
 
-from trailforge.inspector.drawings import figures
-from trailforge.inspector.open_run import OpenRun
-from trailforge.inspector.views import rows as row_views
+from trailforge.inspector import charts
+from trailforge.inspector.showing import describe, kinds_of, product_of, show_of
+from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.picking import pick
 from trailforge.inspector.visible_text import escaped
+from trailforge.pipelines.runs.finished import OpenRun
 
-PRODUCTS = ("mcts_trajectories", "kg_trajectories", "kg_questions", "bundle_questions", "bundles")
-"""Tables that runs are for; a run's own is the first that it has."""
-_KINDS = ("kind", "reflection_error", "type", "shape", "origin")
-_NUMBERS = {
-    "reward.total": "reward",
-    "complexity": "complexity, 0 to 1",
-    "token_estimate": "length, tokens (estimated)",
-    "num_tool_calls": "searches",
-    "num_hops": "hops",
-    "hops": "facts of the graph",
-    "curriculum_stage": "curriculum stage, 1 is the easiest",
-    "cohesion": "cohesion of the bundle (mean cosine)",
-}
+_KINDS = ("origin",)
+"""Columns of kinds that any table may have."""
 _CONFIG = {"displayModeBar": False}
 _MOST_PAYLOADS = 50_000
 """Rejected rows that are read for the yield by kind; reading more would keep a person waiting."""
@@ -34,12 +24,14 @@ _MOST_PAYLOADS = 50_000
 
 def show(run: OpenRun) -> None:
     """The figures of a run, with the rows behind what it rejected."""
-    table = next((name for name in PRODUCTS if name in run.tables), None)
+    shown = show_of(run.dataset)
+    names = (product_of(run.dataset), *(table.name for table in shown.tables if table.columns))
+    table = next((name for name in names if name in run.tables), None)
     _show_head(run, table)
     left, right = st.columns(2, gap="large")
     with left:
         st.subheader("Funnel", help="Each stage counts its own things; a bar shows what became of them.")
-        st.plotly_chart(figures.funnel(run.books), config=_CONFIG, key="funnel")
+        st.plotly_chart(charts.funnel(run.books), config=_CONFIG, key="funnel")
     with right:
         reason = _show_rejections(run)
     if reason:
@@ -47,8 +39,9 @@ def show(run: OpenRun) -> None:
     if table is None:
         st.info("No rows yet.")
         return
-    _show_kinds(run, table)
-    _show_numbers(run, table)
+    known = shown.table(table)
+    _show_kinds(run, table, kinds_of(run.dataset, known) if known else ())
+    _show_numbers(run, table, shown.numbers)
     _show_origin(run)
 
 
@@ -86,7 +79,7 @@ def _show_rejections(run: OpenRun) -> str | None:
         st.info("Nothing was rejected.")
         return None
     event = st.plotly_chart(
-        figures.bars(by_reason), config=_CONFIG, key="rejections", on_select="rerun", selection_mode="points"
+        charts.bars(by_reason), config=_CONFIG, key="rejections", on_select="rerun", selection_mode="points"
     )
     points = event["selection"]["points"]
     return points[0]["customdata"] if points else None
@@ -101,12 +94,13 @@ def _show_rejected(run: OpenRun, reason: str) -> None:
         number = pick(run, "rejected", ("uid", "stage", "score", "detail"), kind="reason", only=reason)
         if number is not None:
             with st.container(height=460):
-                row_views.show_row(run, "rejected", number)
+                uid = run.row("rejected", number)["uid"]
+                draw(describe(run, "rejected", number), Canvas(run, "rejected", f"overview.{uid}"))
 
 
-def _show_kinds(run: OpenRun, table: str) -> None:
+def _show_kinds(run: OpenRun, table: str, kinds: Sequence[str]) -> None:
     """Rows by what they are; for kinds that rejected rows tell too, how many of each were lost."""
-    columns = [name for name in _KINDS if name in run.table(table).schema.names]
+    columns = [name for name in dict.fromkeys((*reversed(kinds), *_KINDS)) if name in run.table(table).schema.names]
     if not columns:
         return
     st.subheader("Yield by kind", help="What passed all filters, and what the filters rejected, where that is told.")
@@ -114,15 +108,15 @@ def _show_kinds(run: OpenRun, table: str) -> None:
     for place, (name, kept) in zip(st.columns(len(columns)), counts.items(), strict=True):
         with place:
             st.caption(name.replace("_", " "))
-            parts: dict[str, tuple[str, Mapping[str, int]]] = {"kept": (figures.KEPT, kept)}
+            parts: dict[str, tuple[str, Mapping[str, int]]] = {"kept": (charts.KEPT, kept)}
             if 0 < run.size("rejected") <= _MOST_PAYLOADS:
-                parts["rejected"] = (figures.GONE, run.told("rejected", "payload", name))
-            st.plotly_chart(figures.stacked(parts), config=_CONFIG, key=f"kind.{name}")
+                parts["rejected"] = (charts.GONE, run.count_json("rejected", "payload", name))
+            st.plotly_chart(charts.stacked(parts), config=_CONFIG, key=f"kind.{name}")
 
 
-def _show_numbers(run: OpenRun, table: str) -> None:
+def _show_numbers(run: OpenRun, table: str, units: Mapping[str, str]) -> None:
     """A histogram for each number that rows have."""
-    found = {path: unit for path, unit in _NUMBERS.items() if path in run.numbers(table)}
+    found = {path: unit for path, unit in units.items() if path in run.numbers(table)}
     st.subheader("Distributions")
     places = st.columns(3)
     for number, (path, unit) in enumerate(found.items()):
@@ -131,7 +125,7 @@ def _show_numbers(run: OpenRun, table: str) -> None:
             if np.isnan(values).all():
                 continue
             st.caption(f"{unit}: median {np.nanmedian(values):.4g}, {np.nanmin(values):.4g} to {np.nanmax(values):.4g}")
-            st.plotly_chart(figures.histogram(values, unit), config=_CONFIG, key=f"number.{path}")
+            st.plotly_chart(charts.histogram(values, unit), config=_CONFIG, key=f"number.{path}")
 
 
 def _show_origin(run: OpenRun) -> None:

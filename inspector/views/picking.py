@@ -12,11 +12,15 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from trailforge.inspector.open_run import OpenRun
-from trailforge.inspector.views.searching import searched
-from trailforge.inspector.views.to_decide import ROW, show_link
 from trailforge.inspector.visible_text import visible
+from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.runs.table_index import Found
 
+TABLE, ROW = "table", "row"
+"""In the page's address: what is shown."""
+ARRIVED = "decide.arrived"
+"""In the session: the row that the address asked for has been found; what the address says from then on is our own."""
+_TO = "page.decide"
 PAGE = 25
 """Rows in the list at a time."""
 _LONGEST_CELL = 160
@@ -131,3 +135,29 @@ def _filtered(run: OpenRun, table: str, kind: str, only: str, line: DeltaGenerat
     found = searched(run, table, words, line)
     allowed = set(numbers) if value is not None else None
     return [number for number in found.rows if allowed is None or number in allowed]
+
+
+def searched(run: OpenRun, table: str, words: str, place: Any = st) -> Found:
+    """What was found so far; where the table is not searched to its end, a button in `place` says so and goes on."""
+    found = run.search(table, words)
+    if not found.is_complete:
+        place.button(
+            f"Search on: {found.searched:,} of {run.size(table):,} rows so far",
+            key=f"{table}.search_on", on_click=run.search_on, args=(table, words),
+            help="Rows with this text further on are not shown yet.",
+        )  # fmt: skip
+    return found
+
+
+def offer(page: Any, tables: Sequence[str]) -> None:
+    """To which page the links lead, and for rows of which tables."""
+    st.session_state[_TO] = page, frozenset(tables)
+
+
+def show_link(table: str, uid: str, place: Any = st, *, what: str = "row") -> None:
+    """The link, where people decide on rows of this table."""
+    page, tables = st.session_state.get(_TO, (None, frozenset()))
+    if table in tables:
+        place.page_link(
+            page, label=f"Decide on this {what}", icon=":material/gavel:", query_params={TABLE: table, ROW: uid},
+        )  # fmt: skip

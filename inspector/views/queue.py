@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from trailforge.curation.decisions import Merged, Stance
-from trailforge.inspector.open_run import OpenRun
-from trailforge.inspector.table_index import FILTERS
+from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.runs.table_index import FILTERS
 
 IN_ORDER, RANDOM, LOWEST = "In order", "Random order", "Lowest first"
 FILTERS_DIFFER, PEOPLE_DIFFER, DECIDED = "Filters disagree", "People disagree", "Decided by me"
@@ -74,10 +74,10 @@ def kinds_of(run: OpenRun, table: str) -> list[Kind]:
     ]
 
 
-def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], heard: Merged) -> np.ndarray:
+def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], decided: Merged) -> np.ndarray:
     """Numbers of the rows to decide on, in the order of decision; with words, of what was searched so far."""
     table = wanted.table
-    order = _ordered(run, wanted, who, stances, heard)
+    order = _ordered(run, wanted, who, stances, decided)
     if wanted.kind is not None:
         order = order[_among(run, table, run.matching(table, wanted.kind.column, wanted.kind.value))[order]]
     if wanted.words.strip():
@@ -89,7 +89,7 @@ def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], hea
     return order
 
 
-def _ordered(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], heard: Merged) -> np.ndarray:
+def _ordered(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], decided: Merged) -> np.ndarray:
     """All rows that the order is made of."""
     table = wanted.table
     if wanted.mode == RANDOM:
@@ -103,7 +103,7 @@ def _ordered(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], 
     uids = (
         {each.uid for each in stances if each.table == table and each.who == who}
         if wanted.mode == DECIDED
-        else {each.uid for each in heard.conflicts if each.table == table}
+        else {each.uid for each in decided.conflicts if each.table == table}
     )
     return np.array(sorted(run.places(table, uids).values()), np.int64)
 

@@ -1,101 +1,61 @@
-"""One row, by the view that knows its record."""
+"""The rows of a run's tables: a list to choose from, and the chosen row by its parts."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from typing import Any
-
 import streamlit as st
 
-from trailforge.inspector.open_run import OpenRun
-from trailforge.inspector.views import (
-    bundle_question,
-    episodes,
-    fields,
-    kg_episode,
-    kg_pair,
-    kg_question,
-    search_trees,
-    sources,
-    trajectories,
-)
-from trailforge.inspector.visible_text import escaped
-from trailforge.schemas import (
-    Bundle,
-    BundleInput,
-    BundleQuestion,
-    ContrastivePair,
-    InvalidInput,
-    KgQuestion,
-    KgTrajectory,
-    Question,
-    RejectedRow,
-    SearchEpisode,
-    SearchTree,
-    SftRow,
-    SourceDocument,
-    Trajectory,
-    from_dict,
-    to_dict,
-)
+from trailforge.inspector.showing import describe, kinds_of
+from trailforge.inspector.views.drawing import Canvas, draw
+from trailforge.inspector.views.picking import TABLE, pick
+from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.show.parts import Show, ShownTable
 
-PRESENTERS: dict[type, Callable[[OpenRun, Any], None]] = {
-    Bundle: bundle_question.show_bundle,
-    BundleInput: bundle_question.show_bundle_input,
-    BundleQuestion: bundle_question.show_bundle_question,
-    ContrastivePair: kg_pair.show_pair,
-    KgQuestion: kg_question.show_kg_question,
-    KgTrajectory: kg_episode.show_kg_trajectory,
-    Question: sources.show_source,
-    SearchEpisode: episodes.show_episode,
-    SearchTree: search_trees.show_tree,
-    SftRow: trajectories.show_sft,
-    SourceDocument: sources.show_source,
-    Trajectory: trajectories.show_trajectory,
-}
-"""By record; the others are shown field by field."""
-_REJECTED = (Trajectory, KgTrajectory, BundleQuestion, KgQuestion, SearchEpisode, SourceDocument, Question, Bundle)
-"""What filters judge, as the payload of a rejected row."""
+_HIGH, _LOW = 640, 200
+"""Pixels of a list that stands beside the row, and of one above it."""
 
 
-def show_row(run: OpenRun, table: str, number: int) -> None:
-    """A row of a table as a person reads it."""
-    record = run.record(table, number)
-    if isinstance(record, RejectedRow):
-        _show_rejected(run, record)
+def show(run: OpenRun, show: Show) -> None:
+    """Choose a table and a row of it, and read it."""
+    tables = {table.name: table for table in show.tables if table.columns and table.name in run.tables}
+    asked, first = st.query_params.get(TABLE), next(iter(tables))
+    chosen = first
+    if len(tables) > 1:
+        chosen = st.segmented_control(
+            "Show", list(tables), default=asked if asked in tables else first, required=True, key="rows.table",
+            format_func=lambda name: f"{tables[name].title} ({run.size(name):,})", label_visibility="collapsed",
+        )  # fmt: skip
+    table = tables[chosen or first]
+    st.query_params[TABLE] = table.name
+    if table.is_list_beside:
+        left, right = st.columns([1, 3])
+        with left:
+            number = _pick(run, table, _HIGH)
+        with right:
+            _show_row(run, table, number)
     else:
-        _show_record(run, record)
+        number = _pick_above(run, table)
+        _show_row(run, table, number)
 
 
-def _show_record(run: OpenRun, record: Any) -> None:
-    presenter = PRESENTERS.get(type(record))
-    if presenter is None:
-        fields.show_fields(to_dict(record))
-    else:
-        presenter(run, record)
+def _pick(run: OpenRun, table: ShownTable, height: int) -> int | None:
+    kinds = kinds_of(run.dataset, table)
+    return pick(run, table.name, table.columns, kind=kinds[0] if kinds else "", height=height)
 
 
-def _show_rejected(run: OpenRun, row: RejectedRow) -> None:
-    """What a filter said of a row, and the row as it was."""
-    told = f"{escaped(row.stage)}: <b>{escaped(row.reason)}</b> (score {row.score:g}) {escaped(row.detail)}"
-    st.html(f'<div class="verdict rejected">{told}</div>')
-    found = _payload(row)
-    if isinstance(found, dict):
-        fields.show_fields(found)
-    else:
-        _show_record(run, found)
+def _pick_above(run: OpenRun, table: ShownTable) -> int | None:
+    """The list over the whole width, or with what is drawn beside it."""
+    if table.beside is None:
+        return _pick(run, table, _LOW)
+    left, right = st.columns([2, 3], gap="medium")
+    with right:
+        number = _pick(run, table, _LOW)
+    with left:
+        record = None if number is None else run.record(table.name, number)
+        draw(table.beside(run, record), Canvas(run, table.name, f"{table.name}.beside"))
+    return number
 
 
-def _payload(row: RejectedRow) -> Any:
-    """The row as its record, or as plain values where it is none that we know: an input that could not be read."""
-    try:
-        content = json.loads(row.payload)
-    except ValueError:
-        return {"row": row.payload}
-    for record in _REJECTED if isinstance(content, dict) else ():
-        try:
-            return from_dict(record, content)
-        except InvalidInput:
-            continue
-    return content if isinstance(content, dict) else {"row": content}
+def _show_row(run: OpenRun, table: ShownTable, number: int | None) -> None:
+    if number is not None:
+        uid = run.row(table.name, number)[run.key_of(table.name)]
+        draw(describe(run, table.name, number), Canvas(run, table.name, f"{table.name}.{uid}"))

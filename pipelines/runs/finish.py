@@ -15,6 +15,7 @@ from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.engine.files import output_errors, plain_files, sha256_of, write_text
 from trailforge.pipelines.engine.shards import Receipt, file_entry
 from trailforge.pipelines.runs.accounting import add_up, check_balance
+from trailforge.pipelines.runs.finished import MANIFEST, read_manifest
 from trailforge.pipelines.runs.intake import INPUTS, Settings, read_settings, run_configuration
 from trailforge.pipelines.runs.stages import stage_receipts
 from trailforge.schemas import (
@@ -22,14 +23,11 @@ from trailforge.schemas import (
     InvalidInput,
     Manifest,
     SchemaVersion,
-    from_stored,
-    parse_json,
     stored_name,
     to_dict,
     version_of,
 )
 
-MANIFEST = "manifest.json"
 CARD = "README.md"
 
 
@@ -86,18 +84,6 @@ def finished_run(folder: Path) -> tuple[Manifest, Settings]:
     if manifest is None or settings is None:
         raise InvalidInput("holds no finished run (no manifest.json); run the command that made it again", file=folder)
     return manifest, settings
-
-
-def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a finished run; None when the run is not finished."""
-    path = folder / MANIFEST
-    if not path.is_file():
-        return None
-    try:
-        content = parse_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"not valid JSON ({error}); the command of the run writes it again", file=path) from error
-    return from_stored(Manifest, content, source=path)
 
 
 def _named(folder: Path, names: str) -> list[Path]:

@@ -27,16 +27,16 @@ def test_show_filters_episodes_by_kind_and_names_the_kinds_there_are(tmp_path: P
     folder = kg_run(tmp_path / "run")
     assert EPISODE.origin == "oracle"
     assert EPISODE.uid in shown(folder, "--kind", "oracle")
-    with pytest.raises(InvalidInput, match="no episode policy in this run"):
+    with pytest.raises(InvalidInput, match="no row of kind policy in kg_trajectories"):
         shown(folder, "--kind", "policy")
-    with pytest.raises(InvalidInput, match="no origin 'bad'; there are policy, rule, oracle"):
+    with pytest.raises(InvalidInput, match="no kind 'bad'; there are policy, rule, oracle"):
         shown(folder, "--kind", "bad")
 
 
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ('{"dataset": "tables"}', "a run of 'tables', which this trailforge cannot show"),
+        ('{"dataset": "tables"}', "a run of 'tables'; this trailforge knows"),
         ('{"dataset": 1}', "names no data set"),
         ("[]", "names no data set"),
         ("[" * 100_000, "not JSON"),
@@ -48,10 +48,13 @@ def test_show_of_a_run_of_something_else_says_so(tmp_path: Path, content: str, p
         shown(tmp_path)
 
 
-def test_show_refuses_a_kind_of_what_has_none(tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_text('{"dataset": "mcts_trajectories"}')
-    with pytest.raises(InvalidInput, match="of rows, not of trees"):
-        shown(tmp_path, "--tree", "--kind", "correct")
+def test_an_id_that_is_nowhere_is_said_in_a_line(tmp_path: Path) -> None:
+    folder = kg_run(tmp_path / "run")
+    with pytest.raises(InvalidInput, match="no row u9 in kg_trajectories") as caught:
+        shown(folder, "--id", "u9")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InvalidInput, match="no table 'trees'; there are kg_trajectories, pairs, sft, inputs, rejected"):
+        shown(folder, "--tree")
 
 
 def shown(folder: Path, *options: str) -> str:

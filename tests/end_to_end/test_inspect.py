@@ -40,7 +40,7 @@ def test_each_view_of_each_run(
 ) -> None:
     runs = {
         demo_trajectories.out: {"trajectories": "final answer"},
-        demo_bundles.out: {"bundles": "Its questions", "trajectories": "final answer"},
+        demo_bundles.out: {"bundles": "Its questions", "bundles?table=episodes": "final answer"},
         demo_episodes.out: {"kg": "triples kept"},
         demo_kg_questions.out: {"kg": "What the filters measured"},
     }

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.generators.kg_trajectories.test_filters import FIRST, SECOND, episode, triple
-from tests.support.bundle_questions import BUNDLE, DOCUMENTS, PAPER, STREET, question
-from tests.support.graph_questions import question as kg_question
-from trailforge.inspector.open_run import OpenRun
-from trailforge.inspector.table_index import tables_of
+from tests.filters.bundles.support import BUNDLE, DOCUMENTS, PAPER, STREET, question
+from tests.filters.kg.test_reasons import FIRST, SECOND, episode, triple
+from tests.filters.kg_questions.support import question as kg_question
+from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.runs.table_index import tables_of
 from trailforge.schemas import (
     Bundle,
     BundleInput,
@@ -88,9 +88,9 @@ def write_kg(folder: Path) -> None:
     write(folder, "kg_questions", KgQuestion, [replace(kg_question(), filters=(PASSED,))])
 
 
-def opened(folder: Path) -> OpenRun:
+def opened(folder: Path, dataset: str = "document_bundles") -> OpenRun:
     """The run as the page opens it."""
     return OpenRun(
-        folder=folder, run_id="r", dataset="document_bundles", config={}, sources=(), manifest=None, books=(),
+        folder=folder, run_id="r", dataset=dataset, config={}, sources=(), manifest=None, books=(),
         tables=tuple(tables_of(folder)),
     )  # fmt: skip

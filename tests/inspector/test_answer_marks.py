@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.inspector.answer_marks import Marked, spans, telling_first
 from trailforge.inspector.visible_text import marked
+from trailforge.pipelines.show.marks import Marked, spans, telling_first
 from trailforge.schemas import Passage
 
 

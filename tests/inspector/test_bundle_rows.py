@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.filters.bundles.support import PAPER, STREET
 from tests.inspector.bundle_run import ALONE, KEPT, REJECTED, opened, rejected, write_bundles, write_questions
-from tests.support.bundle_questions import PAPER, STREET
-from trailforge.inspector.bundle_rows import documents_of, question_in, questions_of, rejections_of
+from trailforge.generators.document_bundles.bundle_rows import documents_of, question_in, questions_of, rejections_of
 
 
 def test_each_question_comes_once_with_its_fate(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.inspector.quotes import clipped, find_quote
+from trailforge.pipelines.show.marks import clipped, find_quote
 
 WORDS = st.lists(st.text("abc.*?(", min_size=1, max_size=4), min_size=1, max_size=6)
 SPACES = st.sampled_from([" ", "\n", "  ", "\t \n"])

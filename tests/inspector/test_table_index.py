@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.graph_questions import question as kg_question
-from trailforge.inspector.table_index import TableIndex, tables_of
+from tests.filters.kg_questions.support import question as kg_question
+from trailforge.pipelines.runs.table_index import TableIndex, tables_of
 from trailforge.schemas import FilterScore, InvalidInput, KgQuestion, Question, RejectedRow, to_dict, write_parquet
 
 
@@ -169,7 +169,7 @@ def test_values_are_counted(tmp_path: Path) -> None:
     write(tmp_path, "rejected", RejectedRow, rows[:2], rows[2:])
     index = TableIndex(tmp_path, "rejected")
     assert index.counts(["stage", "reason"])["reason"] == {"a": 3, "b": 2}
-    assert index.told("payload", "kind") == {"x": 2}
+    assert index.count_json("payload", "kind") == {"x": 2}
     assert index.numbers() == ["score"]
 
 

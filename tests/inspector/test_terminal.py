@@ -1,20 +1,30 @@
-"""Views in a terminal: any width will do, and no text of a passage or a model is taken for a command."""
+"""Rows in a terminal: any width will do, and no text of a passage or a model is taken for a command."""
 
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
-from rich.markup import escape
 
-from tests.support.bundle_questions import BUNDLE, PAPER, STREET, choice, question
+from tests.filters.bundles.support import BUNDLE, PAPER, STREET, choice, question
+from tests.filters.kg.test_reasons import FIRST as FOUND
+from tests.filters.kg.test_reasons import SECOND as SOUGHT
+from tests.filters.kg.test_reasons import episode, triple
+from tests.filters.kg_questions.support import question as kg_question
 from tests.support.rows import DIED, FIRST, PLAN, QUESTION, SECOND, trajectory
-from trailforge.inspector import run_views, terminal
+from trailforge.inspector import terminal
+from trailforge.inspector.finding import count_kinds, find_rows
+from trailforge.inspector.showing import show_of
+from trailforge.pipelines.runs.finished import OpenRun, open_run
+from trailforge.pipelines.runs.intake import Settings
 from trailforge.schemas import (
     Bundle,
     BundleHop,
@@ -22,17 +32,23 @@ from trailforge.schemas import (
     BundleQuestion,
     Count,
     DroppedSplits,
+    EntityMatch,
     FileEntry,
     FilterScore,
+    Hop,
     InvalidInput,
+    KgQuestion,
+    KgTrajectory,
     Manifest,
     Message,
     Node,
     Passage,
+    RejectedRow,
     Rollout,
     SearchTree,
     StageCount,
     Trajectory,
+    to_dict,
     write_parquet,
 )
 
@@ -43,69 +59,71 @@ _RIGHT = Rollout(
 )
 _WRONG = replace(_RIGHT, index=1, variation="query", varied_step=1, steps=(FIRST, DIED), answer="", reward=0.0)
 TREE = SearchTree(
-    question_id=QUESTION.id,
-    question=QUESTION.question,
-    answer=QUESTION.answer,
-    answer_aliases=(),
+    question_id=QUESTION.id, question=QUESTION.question, answer=QUESTION.answer, answer_aliases=(),
     nodes=(
         Node(
-            id=0,
-            parent=None,
-            plan=(QUESTION.question,),
-            origin="policy",
-            visits=2,
-            value=0.5,
-            decomposable=(True,),
+            id=0, parent=None, plan=(QUESTION.question,), origin="policy", visits=2, value=0.5, decomposable=(True,),
             depth=0,
         ),
         Node(id=1, parent=0, plan=PLAN, origin="policy", visits=2, value=0.5, decomposable=(False, False), depth=1),
     ),
-    rollouts=(_RIGHT, _WRONG),
-    stop_reason="exhausted",
-    oracle_used=True,
-    dropped_splits=DroppedSplits(),
-    rounds=3,
-    max_depth=1,
-    calls=7,
-    prompt_tokens=100,
-    completion_tokens=20,
-    cost=0.0,
-)
+    rollouts=(_RIGHT, _WRONG), stop_reason="exhausted", oracle_used=True, dropped_splits=DroppedSplits(), rounds=3,
+    max_depth=1, calls=7, prompt_tokens=100, completion_tokens=20, cost=0.0,
+)  # fmt: skip
 MANIFEST = Manifest(
-    run_id="mcts_trajectories-0123456789ab",
-    dataset="mcts_trajectories",
-    schema_versions=(),
-    config_hash="0" * 12,
+    run_id="mcts_trajectories-0123456789ab", dataset="mcts_trajectories", schema_versions=(), config_hash="0" * 12,
     inputs=(FileEntry(path="q.jsonl", rows=2, sha256="0" * 64),),
     stages=(StageCount(name="read", inputs=2, accepted=1, rejected=(Count(reason="invalid_input", count=1),)),),
-    files=(),
-    model="scripted",
-    calls=1234,
-    prompt_tokens=5678,
-    completion_tokens=90,
-    cut_replies=3,
-    cost=0.5,
-    seconds=3.2,
-    calls_per_accepted_row=None,
-    cost_per_accepted_row=None,
-    trailforge_version="0",
-)
+    files=(), model="scripted", calls=1234, prompt_tokens=5678, completion_tokens=90, cut_replies=3, cost=0.5,
+    seconds=3.2, calls_per_accepted_row=None, cost_per_accepted_row=None, trailforge_version="0",
+)  # fmt: skip
 ASKED = question(
     dag_text="Nodes:\nA: designer of the turbine (News)\nB: where that designer studied (Academic)\nEdges:\nA -> B",
-    filters=(FilterScore(name="closed_book", score=0.25, passed=True),),
-    curriculum_stage=3,
-    complexity=0.456,
-)
+    filters=(FilterScore(name="closed_book", score=0.25, passed=True),), curriculum_stage=3, complexity=0.456,
+)  # fmt: skip
 CHOICE = replace(choice("B", "C", "E"), uid="q2", bundle_id="b2", dag_text=ASKED.dag_text)
 HELD = BundleInput(id=BUNDLE.uid, bundle=BUNDLE, documents=(STREET, PAPER))
-VIEWS: dict[str, RenderableType] = {
-    "trajectory": terminal.trajectory(CORRECT),
-    "mended trajectory": terminal.trajectory(MENDED),
-    "tree": terminal.search_tree(TREE),
-    "question": terminal.bundle_question(ASKED),
-    "choice": terminal.bundle_question(CHOICE),
-    "bundle": terminal.bundle(HELD),
-    "figures": terminal.figures(MANIFEST, terminal.kinds_of([CORRECT, MENDED])),
+EPISODE = episode(FOUND, replace(SOUGHT, triples_offered=(triple("a", "r", "b"),)))
+OF_GRAPH = replace(kg_question(), filters=(FilterScore(name="closed_book", score=0.25, passed=True),))
+MATCH = EntityMatch(
+    entity_id="Q1", label="Metropolis", name="Metropolis (film)", kind="alias", score=0.987, margin=0.1, overlap=0,
+    degree=3,
+)  # fmt: skip
+EMPTY = OpenRun(
+    folder=Path("none"), run_id="r", dataset="any", config={}, sources=(), manifest=None, books=(), tables=()
+)
+HOMES = {
+    Trajectory: ("mcts_trajectories", "mcts_trajectories"),
+    SearchTree: ("mcts_trajectories", "trees"),
+    BundleQuestion: ("document_bundles", "bundle_questions"),
+    BundleInput: ("document_bundles", "bundle_inputs"),
+    KgTrajectory: ("kg_trajectories", "kg_trajectories"),
+    KgQuestion: ("kg_questions", "kg_questions"),
+}
+"""By record its data set and its table."""
+
+
+def view(row: Any) -> RenderableType:
+    """A row as its data set shows it, of a run that holds nothing else."""
+    dataset, table = HOMES[type(row)]
+    shown = show_of(dataset).table(table)
+    assert shown is not None
+    return terminal.view(shown.describe(EMPTY, row), getattr(row, "uid", ""), table)
+
+
+ROWS = {
+    "trajectory": CORRECT,
+    "mended trajectory": MENDED,
+    "tree": TREE,
+    "question": ASKED,
+    "choice": CHOICE,
+    "bundle": HELD,
+    "episode": EPISODE,
+    "graph question": OF_GRAPH,
+}
+VIEWS: dict[str, RenderableType] = {name: view(row) for name, row in ROWS.items()} | {
+    "figures": terminal.figures(MANIFEST, Counter(correct=1, reasoning=1)),
+    "found": terminal.kg_result([MATCH], [triple("Metropolis", "director", "Fritz Lang")]),
 }
 EVIL = (
     "\x1b[2J\x1b[31mred\x1b[0m \x1b]0;title\x07 \x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\ "
@@ -127,6 +145,11 @@ def words(text: str) -> str:
     return " ".join("".join(c if c.isalnum() or c in ".,?'-()" else " " for c in text).split())
 
 
+def in_one_line(text: str) -> str:
+    """Lines joined."""
+    return " ".join(text.split())
+
+
 @pytest.mark.parametrize("width", [1, 8, 20, 40, 80, 300])
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_view_fits_any_terminal(name: str, width: int) -> None:
@@ -135,47 +158,85 @@ def test_every_view_fits_any_terminal(name: str, width: int) -> None:
 
 
 def test_a_narrow_terminal_loses_no_word_of_a_trajectory() -> None:
-    text = words(shown(terminal.trajectory(MENDED), width=40))
+    text = words(shown(VIEWS["mended trajectory"], width=40))
     for message in MENDED.messages:
         for sentence in words(message.content).split(". "):
             assert sentence in text
 
 
-def test_a_trajectory_is_shown_turn_by_turn_with_its_mistake() -> None:
-    text = shown(terminal.trajectory(MENDED))
-    assert "reflective (reasoning)" in text and MENDED.uid in text and "gold Vienna" in text
+def test_a_trajectory_is_shown_turn_by_turn_with_its_mistake_and_its_reward() -> None:
+    text = shown(VIEWS["mended trajectory"])
+    assert "reasoning error" in text and MENDED.uid in text and "gold answer Vienna" in text
     at = 0
     for message in MENDED.messages:
         at = text.index(f"╭─ {message.role}", at) + 1
         at = text.index(message.content.splitlines()[0][:60], at) + 1
-    assert "mistake at step 2: In which city was Fritz Lang born? -> Beverly Hills" in words_with_arrows(text)
+    assert "mistake at step 2: In which city was Fritz Lang born? → Beverly Hills" in in_one_line(text)
     assert text.count("(not trained)") == sum(not m.train for m in MENDED.messages)
-    assert "mistake at" not in shown(terminal.trajectory(CORRECT))
-
-
-def words_with_arrows(text: str) -> str:
-    """Lines joined."""
-    return " ".join(text.split())
+    assert "cover_exact_match" in text and "model calls (1)" in text
+    assert "mistake at" not in shown(VIEWS["trajectory"])
 
 
 def test_a_tree_is_shown_with_visits_values_and_answers() -> None:
-    text = shown(terminal.search_tree(TREE), width=200)
-    assert "stopped: exhausted" in text and "3 rounds, 7 calls, depth 1, oracle" in text
+    text = shown(VIEWS["tree"], width=200)
+    assert "stopped: exhausted" in text and "3 rounds, depth 1" in text and "oracle joined" in text
     assert "1 policy leaf N=2 V=0.50  1. Who directed Metropolis? | 2. In which city was #1 born?" in text
-    assert "correct rollout 0 (none) Fritz Lang -> Vienna" in text
-    assert "wrong rollout 1 (query of step 2) Fritz Lang -> Beverly Hills" in text
+    assert "correct rollout 0 (plain) Fritz Lang -> Vienna" in text
+    assert "wrong rollout 1 (query of step 2 reworded) Fritz Lang -> Beverly Hills" in text
 
 
 def test_an_empty_answer_is_said_to_be_nothing() -> None:
     silent = replace(_WRONG, steps=(replace(FIRST, answer=""),))
-    assert "(nothing)" in shown(terminal.search_tree(replace(TREE, rollouts=(silent,))))
+    assert "(nothing)" in shown(view(replace(TREE, rollouts=(silent,))))
 
 
 def test_figures_show_funnel_kinds_and_cost() -> None:
-    text = words_with_arrows(shown(VIEWS["figures"]))
+    text = in_one_line(shown(VIEWS["figures"]))
     assert "read │ 2 │ 1 │ invalid_input 1" in text
     assert "1,234 │ 3 │ 5,678 │ 90 │ 0.5000 │ 3 │ - │ -" in text
-    assert terminal.kinds_of([CORRECT, MENDED, MENDED]) == Counter(correct=1, reasoning=2)
+
+
+def test_an_episode_is_shown_turn_by_turn_with_what_its_searches_matched() -> None:
+    text = shown(VIEWS["episode"], width=200)
+    assert "2 searches for" in text and "r_penalty" in text
+    assert "step 1: N → N  triples 0 of 0  documents 2  answer Fritz Lang" in text
+    assert "step 2: N → N  triples 0 of 1  documents 2  answer Vienna" in text
+    assert text.count("╭─") == len(EPISODE.messages)
+    lost = replace(FOUND, entities=(replace(FOUND.entities[0], entity_id=None, label=None),), answer=None)
+    assert "step 1: N → nothing" in shown(view(replace(EPISODE, steps=(lost,))), width=200)
+
+
+def test_a_question_of_a_graph_is_shown_with_its_facts_hops_and_scores() -> None:
+    text = shown(VIEWS["graph question"], width=200)
+    assert "2 facts, one fact after the other" in text and "as of 2021-05-01" in text
+    assert OF_GRAPH.question in text and "Elmton" in text and "closed_book 0.25" in text
+    assert "Red Dust | director | Cy Cedar" in text and f"1. {OF_GRAPH.decomposition[0].question} → Cy Cedar" in text
+    assert "as of unknown" in shown(view(replace(OF_GRAPH, as_of="")), width=200)
+
+
+def test_a_question_is_shown_with_evidence_plan_and_scores() -> None:
+    text = in_one_line(shown(VIEWS["question"], width=200))
+    assert "bundle_questions q" in text and "complexity 0.46 curriculum stage 3" in text
+    assert ASKED.question in text and "University of Bergen" in text
+    assert "names her “the turbine that Mara Lind designed”" in text
+    assert "A: designer of the turbine (News)" in text and "A -> B" in text
+    assert "closed_book 0.25" in text
+
+
+def test_options_are_shown_by_letter_and_the_right_ones_are_marked() -> None:
+    text = in_one_line(shown(VIEWS["choice"], width=200))
+    assert "A. option 0 B. option 1 ✓" in text and "F. option 5" in text and "F. option 5 ✓" not in text
+
+
+def test_a_bundle_is_shown_with_the_beginning_of_each_document() -> None:
+    long = replace(PAPER, text="ŷ" * 900, published=None)
+    text = shown(view(replace(HELD, documents=(STREET, long))), width=200)
+    assert "tide mill" in text and "cohesion 0.600" in text
+    assert "A prize for tides  news" in text and STREET.text.splitlines()[1] in text
+    assert text.count("ŷ") == 400 and "…" in text
+
+
+# What no text may do
 
 
 def evil_trajectory() -> Trajectory:
@@ -201,18 +262,35 @@ def evil_question() -> BundleQuestion:
     )  # fmt: skip
 
 
+def evil_episode() -> KgTrajectory:
+    link = replace(FOUND.entities[0], mention=EVIL, label=EVIL)
+    messages = tuple(Message(role=role, content=EVIL, train=False) for role in ("user", "assistant", "tool"))
+    steps = (replace(FOUND, entities=(link,), answer=EVIL),)
+    return replace(EPISODE, uid=EVIL, answer=EVIL, question_id=EVIL, steps=steps, messages=messages)
+
+
+def evil_graph_question() -> KgQuestion:
+    hop = Hop(question=EVIL, answer=EVIL)
+    return replace(OF_GRAPH, uid=EVIL, question=EVIL, answer=EVIL, path=(EVIL,), decomposition=(hop,), as_of=EVIL)
+
+
 def evil_bundle() -> BundleInput:
     document = replace(STREET, source=EVIL, title=EVIL, text=EVIL, published=EVIL)
     return BundleInput(id=EVIL, bundle=replace(BUNDLE, uid=EVIL, theme=EVIL), documents=(document, PAPER))
 
 
 EVIL_VIEWS = {
-    "trajectory": lambda: terminal.trajectory(evil_trajectory()),
-    "tree": lambda: terminal.search_tree(evil_tree()),
-    "question": lambda: terminal.bundle_question(evil_question()),
-    "bundle": lambda: terminal.bundle(evil_bundle()),
+    "trajectory": lambda: view(evil_trajectory()),
+    "tree": lambda: view(evil_tree()),
+    "question": lambda: view(evil_question()),
+    "bundle": lambda: view(evil_bundle()),
+    "episode": lambda: view(evil_episode()),
+    "graph question": lambda: view(evil_graph_question()),
     "figures": lambda: terminal.figures(
         replace(MANIFEST, run_id=EVIL, stages=(StageCount(name=EVIL, inputs=1, accepted=1),)), Counter()
+    ),
+    "found": lambda: terminal.kg_result(
+        [replace(MATCH, entity_id=EVIL, label=EVIL, name=EVIL)], [triple(EVIL, EVIL, EVIL)]
     ),
 }
 
@@ -236,114 +314,122 @@ def test_only_our_own_styles_are_sent_to_a_terminal_with_colours(name: str) -> N
 
 @pytest.mark.parametrize("name", EVIL_VIEWS)
 def test_markup_in_a_text_is_shown_as_it_stands(name: str) -> None:
-    text = words_with_arrows(shown(EVIL_VIEWS[name](), width=1000))
+    text = in_one_line(shown(EVIL_VIEWS[name](), width=1000))
     assert "[bold]markup[/bold] [/] [link=http://evil]x[/link] [@click=app.quit]q" in text
-    assert escape("[bold]") not in text
-
-
-def test_a_question_is_shown_with_evidence_plan_and_scores() -> None:
-    text = words_with_arrows(shown(terminal.bundle_question(ASKED), width=200))
-    assert "question q type factual bundle b stage 3 complexity 0.46" in text
-    assert ASKED.question in text and "answer University of Bergen" in text
-    assert "news:1 “the turbine that Mara Lind designed” names her" in text
-    assert "A: designer of the turbine (News)" in text and "A -> B" in text
-    assert "closed_book 0.25" in text
-
-
-def test_options_are_shown_by_letter_and_the_answer_by_the_right_ones() -> None:
-    text = words_with_arrows(shown(terminal.bundle_question(CHOICE), width=200))
-    assert "A. option 0 B. option 1" in text and "F. option 5 answer B, C, E" in text
-
-
-def test_a_bundle_is_shown_with_the_beginning_of_each_document() -> None:
-    long = replace(PAPER, text="ŷ" * 900, published=None)
-    text = shown(terminal.bundle(replace(HELD, documents=(STREET, long))), width=200)
-    assert "bundle b  cohesion 0.60  theme tide mill" in text
-    assert "news  A prize for tides  2025-05-02" in text and STREET.text.splitlines()[1] in text
-    assert text.count("ŷ") == 400 and "…" in text
+    assert "\\[bold]" not in text
 
 
 @pytest.mark.parametrize("end", ["\\", "\\\\", "[", "[/"])
 def test_a_text_cannot_undo_the_escaping_of_what_follows_it(end: str) -> None:
     tree = replace(TREE, question=f"odd{end}", nodes=(replace(TREE.nodes[0], plan=(f"plan{end}",)),), rollouts=())
-    text = shown(terminal.search_tree(tree), width=200)
+    text = shown(view(tree), width=200)
     assert f"odd{end}" in text and f"plan{end}" in text and "gold" in text and "[dim]" not in text
 
 
-def test_a_wide_or_empty_text_is_shown(tmp_path: Path) -> None:
+def test_a_wide_or_empty_text_is_shown() -> None:
     messages = tuple(
         Message(role="tool", content=c, train=False) for c in ("", "検索" * 50, "e\u0301" * 50, "👩‍👩‍👧" * 20)
     )
     for width in (10, 80):
-        assert shown(terminal.trajectory(replace(CORRECT, messages=messages)), width=width)
+        assert shown(view(replace(CORRECT, messages=messages)), width=width)
+
+
+# Which rows are found
+
+
+def write_run(folder: Path, dataset: str, **tables: Sequence[Any]) -> Path:
+    """A run that is not finished, of these rows."""
+    for table, rows in tables.items():
+        (folder / table).mkdir()
+        write_parquet(folder / table / "part-00000-x.parquet", type(rows[0]), list(rows))
+    settings = Settings(
+        dataset=dataset, run_id="run", config_hash="c", config="{}", sources=(), limit=None, shards=(), files=(),
+        books=(),
+    )  # fmt: skip
+    (folder / "run.json").write_text(json.dumps(to_dict(settings)))
+    return folder
+
+
+def opened(folder: Path, dataset: str) -> OpenRun:
+    """Without its books, which need shards."""
+    tables = tuple(sorted(path.name for path in folder.iterdir() if path.is_dir()))
+    return replace(EMPTY, folder=folder, dataset=dataset, tables=tables)
+
+
+def found(run: OpenRun, **wanted: Any) -> list[str]:
+    """Keys of the rows that are found."""
+    rows = find_rows(run, **{"count": 9, **wanted})
+    return [run.row(rows.table, number)[run.key_of(rows.table)] for number in rows.numbers]
+
+
+REJECTED = RejectedRow(
+    uid="r1",
+    stage="filter",
+    reason="no_answer",
+    score=0.5,
+    detail="none is given",
+    payload=json.dumps(to_dict(CORRECT)),
+)
 
 
 @pytest.fixture
-def run_folder(tmp_path: Path) -> Path:
-    for table, record, rows in (
-        ("mcts_trajectories", Trajectory, [CORRECT, replace(MENDED, uid="u2", question_id="q2")]),
-        ("trees", SearchTree, [TREE, replace(TREE, question_id="q2")]),
+def trajectories(tmp_path: Path) -> OpenRun:
+    rows = [CORRECT, replace(MENDED, uid="u2", question_id="q2")]
+    trees = [TREE, replace(TREE, question_id="q2")]
+    write_run(tmp_path, "mcts_trajectories", mcts_trajectories=rows, trees=trees, rejected=[REJECTED])
+    return opened(tmp_path, "mcts_trajectories")
+
+
+def test_rows_are_found_by_uid_question_and_kind(trajectories: OpenRun) -> None:
+    assert found(trajectories) == ["u1", "u2"] and found(trajectories, count=1) == ["u1"]
+    assert (
+        found(trajectories, id="u2") == found(trajectories, id="q2") == found(trajectories, kind="reasoning") == ["u2"]
+    )
+    assert found(trajectories, id="u2", table="trees") == ["q2"]
+    assert found(trajectories, table="trees") == ["q1", "q2"]
+    assert count_kinds(trajectories) == Counter(correct=1, reasoning=1, retrieval=0, decomposition=0)
+
+
+def test_an_id_is_found_in_whatever_table_has_it(trajectories: OpenRun) -> None:
+    rejected = find_rows(trajectories, id="r1")
+    assert (rejected.table, rejected.numbers) == ("rejected", (0,))
+    text = shown(terminal.row(trajectories, "rejected", 0))
+    assert "no_answer" in text and CORRECT.question in text and "cover_exact_match" in text
+    assert find_rows(trajectories, id="q2").elsewhere == ("trees",)
+
+
+def test_what_is_not_there_is_said_in_one_line(trajectories: OpenRun) -> None:
+    for wanted, problem in (
+        ({"id": "u9"}, "no row u9 in mcts_trajectories, trees, rejected"),
+        ({"kind": "funny"}, "no kind 'funny'; there are correct, retrieval, reasoning, decomposition"),
+        ({"kind": "retrieval"}, "no row of kind retrieval"),
+        ({"table": "funny"}, "no table 'funny'; there are mcts_trajectories, trees, sft, inputs, rejected"),
+        ({"table": "sft"}, "no row in sft"),
     ):
-        (tmp_path / table).mkdir()
-        write_parquet(tmp_path / table / "part-00000-x.parquet", record, rows)
-    (tmp_path / "run.json").write_text("{}")
-    return tmp_path
+        with pytest.raises(InvalidInput, match=re.escape(problem)) as caught:
+            find_rows(trajectories, **wanted)
+        assert "\n" not in str(caught.value)
 
 
-def test_rows_are_found_by_uid_question_and_kind(run_folder: Path) -> None:
-    def uids(id: str | None = None, kind: str | None = None, count: int = 9) -> list[str]:
-        return [row.uid for row in run_views.find_trajectories(run_folder, id, kind, count)]
-
-    assert uids() == ["u1", "u2"] and uids(count=1) == ["u1"]
-    assert uids("u2") == uids("q2") == uids(kind="reasoning") == ["u2"]
-    assert [tree.question_id for tree in run_views.find_trees(run_folder, "u2", 9)] == ["q2"]
-    assert [tree.question_id for tree in run_views.find_trees(run_folder, None, 9)] == ["q1", "q2"]
-    example = run_views.example(run_folder)
-    assert example is not None and example.uid == "u2"
-
-
-def test_what_is_not_there_is_said_in_one_line(run_folder: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"no trajectory u9 in this run"):
-        run_views.find_trajectories(run_folder, "u9", None, 1)
-    with pytest.raises(InvalidInput, match="no kind 'funny'; there are correct, retrieval, reasoning, decomposition"):
-        run_views.find_trajectories(run_folder, None, "funny", 1)
+def test_what_is_no_run_is_said(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="no such run folder"):
-        run_views.find_trees(run_folder / "none", None, 1)
+        open_run(tmp_path / "none")
     with pytest.raises(InvalidInput, match="not a run folder"):
-        run_views.find_trees(run_folder / "trees", None, 1)
+        open_run(tmp_path)
 
 
-@pytest.fixture
-def bundles_folder(tmp_path: Path) -> Path:
+def test_questions_and_bundles_are_found_by_what_they_belong_to(tmp_path: Path) -> None:
     other = Bundle(uid="b2", document_ids=("x:1", "x:2"), sources=("x", "y"), cohesion=0.5, theme="")
-    for table, record, rows in (
-        ("bundle_questions", BundleQuestion, [ASKED, CHOICE]),
-        ("bundle_inputs", BundleInput, [HELD, BundleInput(id="b2", bundle=other, documents=(PAPER,))]),
-    ):
-        (tmp_path / table).mkdir()
-        write_parquet(tmp_path / table / "part-00000-x.parquet", record, rows)
-    (tmp_path / "run.json").write_text('{"dataset": "document_bundles"}')
-    return tmp_path
+    write_run(tmp_path, "document_bundles", bundle_questions=[ASKED, CHOICE], bundles=[BUNDLE, other])
+    run = opened(tmp_path, "document_bundles")
+    assert found(run) == ["q", "q2"] and found(run, id="q2") == found(run, id="b2") == ["q2"]
+    assert found(run, kind="multiple_choice") == ["q2"]
+    assert found(run, id="arxiv:2") == ["b"] and found(run, id="b2", table="bundles") == ["b2"]
+    assert count_kinds(run) == Counter(factual=1, multiple_choice=1, causal=0, single_choice=0)
 
 
-def test_questions_are_found_by_id_bundle_and_type(bundles_folder: Path) -> None:
-    def uids(id: str | None = None, type: str | None = None, count: int = 9) -> list[str]:
-        return [row.uid for row in run_views.find_questions(bundles_folder, id, type, count)]
-
-    assert run_views.dataset_of(bundles_folder) == "document_bundles"
-    assert uids() == ["q", "q2"] and uids(count=1) == ["q"]
-    assert uids("q2") == uids("b2") == uids(type="multiple_choice") == ["q2"]
-    assert run_views.question_types(bundles_folder) == Counter(factual=1, multiple_choice=1)
-    with pytest.raises(InvalidInput, match="no type 'funny'; there are factual, causal, single_choice"):
-        uids(type="funny")
-    with pytest.raises(InvalidInput, match="no question causal in this run"):
-        uids(type="causal")
-
-
-def test_bundles_are_found_by_id_and_document(bundles_folder: Path) -> None:
-    def uids(id: str | None = None) -> list[str]:
-        return [item.id for item in run_views.find_bundles(bundles_folder, id, 9)]
-
-    assert uids() == ["b", "b2"] and uids("arxiv:2") == ["b"] and uids("b2") == ["b2"]
-    with pytest.raises(InvalidInput, match="no bundle none in this run"):
-        uids("none")
+def test_questions_of_a_graph_are_found_by_their_entities(tmp_path: Path) -> None:
+    rows = [OF_GRAPH, replace(OF_GRAPH, uid="k2", shape="intersection", entities=("elmton",))]
+    run = opened(write_run(tmp_path, "kg_questions", kg_questions=rows), "kg_questions")
+    assert found(run, id="elmton") == [OF_GRAPH.uid, "k2"] and found(run, kind="intersection") == ["k2"]
+    assert found(run, id="cy cedar") == [OF_GRAPH.uid]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from tests.support.browser import Visit, browsing, inspecting
 from trailforge.curation.decisions import append, now
-from trailforge.inspector.table_index import TableIndex
+from trailforge.pipelines.runs.table_index import TableIndex
 from trailforge.schemas import ContrastivePair, Decision, RejectedRow, Trajectory, read_rows
 
 
@@ -46,7 +46,7 @@ def main() -> None:
         _decide(decided)
         for folder, shots in (
             (decided, _of_trajectories(trajectories)),
-            (bundles, (Shot("bundles", "bundles"), Shot("episodes", "trajectories?table=episodes"))),
+            (bundles, (Shot("bundles", "bundles"), Shot("episodes", "bundles?table=episodes"))),
             (episodes, _of_episodes(episodes)),
             (questions, (Shot("graph_questions", "kg"),)),
         ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -12,22 +11,27 @@ from streamlit.testing.v1 import AppTest
 
 from tests.inspector.bundle_run import write_bundles, write_kg, write_questions
 from trailforge.filters import bundles, contamination
+from trailforge.generators.document_bundles.show import MEANINGS as BUNDLE_MEANINGS
 from trailforge.generators.kg_questions import filters as graph_filters
-from trailforge.inspector.views.checks import BUNDLE_MEANINGS, KG_MEANINGS
+from trailforge.generators.kg_questions.show import MEANINGS as KG_MEANINGS
 
 
-def shown(view: str, folder: Path) -> AppTest:
-    """A view of a run, by its module's name."""
+def shown(dataset: str, folder: Path, tab: str = "") -> AppTest:
+    """The rows of a run, with a tab opened."""
 
-    def script(view: str, folder: str) -> None:
-        from importlib import import_module
+    def script(dataset: str, folder: str) -> None:
         from pathlib import Path
 
         from tests.inspector.bundle_run import opened
+        from trailforge.inspector.showing import show_of
+        from trailforge.inspector.views import rows
 
-        import_module(f"trailforge.inspector.views.{view}").show(opened(Path(folder)))
+        rows.show(opened(Path(folder), dataset), show_of(dataset))
 
-    page = AppTest.from_function(script, args=(view, str(folder)), default_timeout=20).run()
+    page = AppTest.from_function(script, args=(dataset, str(folder)), default_timeout=20)
+    if tab:
+        page.session_state[f"{dataset}.tab"] = tab
+    page.run()
     assert not page.exception
     return page
 
@@ -38,6 +42,11 @@ def chosen(page: AppTest) -> str:
     return said if isinstance(said, str) else said[-1]
 
 
+def key_of_choice(page: AppTest) -> str:
+    """Of the last line of buttons of which one is down."""
+    return page.get("button_group")[-1].key  # type: ignore[attr-defined]
+
+
 def html_of(page: AppTest) -> str:
     return "\n".join(each.proto.body for each in page.get("html"))  # type: ignore[attr-defined]
 
@@ -45,12 +54,12 @@ def html_of(page: AppTest) -> str:
 def test_a_bundle_is_shown_with_its_evidence_and_its_questions(tmp_path: Path) -> None:
     write_bundles(tmp_path)
     write_questions(tmp_path)
-    page = shown("bundles", tmp_path)
+    page = shown("document_bundles", tmp_path)
     text = html_of(page)
     assert 'praised <mark class="hop0">the turbine that Mara Lind designed</mark>' in text
     assert '<mark class="hop1">Mara Lind studied blades at the University of Bergen</mark>. We measure' in text
     assert "University of Bergen" in text and "closed_book" in text
-    page.session_state["questions.b"] = 1
+    page.session_state[key_of_choice(page)] = 1
     text = html_of(page.run())
     assert "not_answerable" in text and "all documents give &#x27;x&#x27;" in text
     assert 'class="check failed"' in text
@@ -66,12 +75,13 @@ def test_a_click_on_the_map_chooses_its_bundle(tmp_path: Path) -> None:
         import streamlit as st
 
         from tests.inspector.bundle_run import opened
-        from trailforge.inspector.views import bundles
+        from trailforge.inspector.showing import show_of
+        from trailforge.inspector.views import rows
         from trailforge.inspector.views.picking import go_to
 
         run = opened(Path(folder))
         st.button("go", on_click=go_to, args=(run, "bundles", "alone"))
-        bundles.show(run)
+        rows.show(run, show_of(run.dataset))
 
     page = AppTest.from_function(script, args=(str(tmp_path),), default_timeout=20).run()
     page.button[0].click().run()
@@ -81,40 +91,37 @@ def test_a_click_on_the_map_chooses_its_bundle(tmp_path: Path) -> None:
 
 def test_a_run_of_bundles_alone_and_one_without_embeddings_are_shown(tmp_path: Path) -> None:
     write_bundles(tmp_path)
-    assert any("has no question" in each.value for each in shown("bundles", tmp_path).caption)
+    assert "has no question" in html_of(shown("document_bundles", tmp_path))
     for file in (tmp_path / "embeddings").iterdir():
         file.unlink()
-    assert any("no map" in each.value for each in shown("bundles", tmp_path).info)
+    assert "no map" in html_of(shown("document_bundles", tmp_path))
 
 
 def test_questions_without_their_bundles_are_shown(tmp_path: Path) -> None:
     write_questions(tmp_path)
-    page = shown("bundles", tmp_path)
+    page = shown("document_bundles", tmp_path)
     assert "University of Bergen" in html_of(page)
-    assert any("does not hold the documents" in each.value for each in page.info)
+    assert "does not hold the documents" in html_of(page)
 
 
 def test_an_episode_is_shown_search_by_search(tmp_path: Path) -> None:
     write_kg(tmp_path)
-    page = shown("kg", tmp_path)
+    page = shown("kg_trajectories", tmp_path)
     text = html_of(page)
     assert "Who directed Metropolis?" in text and "Linz of the graph" not in text
-    assert "&#x27;Graz&#x27; instead of &#x27;Vienna&#x27;" in text and "differs from here on" in text
-    uid = chosen(page)
-    page.session_state[f"{uid}.step"] = 1
+    page.session_state[key_of_choice(page)] = 1
     text = html_of(page.run())
     assert "Linz of the graph" in text and "Vienna of the documents" in text
     triples = next(each.value for each in page.dataframe if "kept" in each.value)
     assert list(triples["kept"]) == [True, False]
-    assert "r_penalty" in text
+    text = html_of(shown("kg_trajectories", tmp_path, tab="Contrast with a bad episode"))
+    assert "&#x27;Graz&#x27; instead of &#x27;Vienna&#x27;" in text and "differs from here on" in text
+    assert "r_penalty" in html_of(shown("kg_trajectories", tmp_path, tab="Reward 1.50"))
 
 
 def test_a_question_of_a_graph_is_shown_with_its_facts(tmp_path: Path) -> None:
     write_kg(tmp_path)
-    page = shown("kg", tmp_path)
-    page.session_state["kg.table"] = "kg_questions"
-    page.run()
-    assert not page.exception
+    page = shown("kg_questions", tmp_path)
     facts = next(each.value for each in page.dataframe if "left without" in each.value)
     assert list(facts["left without"]) == [9, 9]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.rows import trajectory
-from trailforge.inspector.open_run import OpenRun
+from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.schemas import RejectedRow, to_dict, write_parquet
 
 pytest.importorskip("streamlit")
@@ -18,9 +18,10 @@ from streamlit.testing.v1 import AppTest
 
 def page(run, number) -> None:
     """Streamlit runs the text of this function by itself."""
-    from trailforge.inspector.views.rows import show_row
+    from trailforge.inspector.showing import describe
+    from trailforge.inspector.views.drawing import Canvas, draw
 
-    show_row(run, "rejected", number)
+    draw(describe(run, "rejected", number), Canvas(run, "rejected", "row"))
 
 
 def rejected(payload: str) -> RejectedRow:

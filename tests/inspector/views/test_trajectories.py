@@ -16,8 +16,8 @@ from streamlit.testing.v1 import AppTest
 
 from tests.inspector.test_terminal import TREE
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, SECOND, passages, trajectory
+from trailforge.generators.mcts_trajectories.show import turns_of_mistake
 from trailforge.generators.textualize import sft_rows
-from trailforge.inspector.views.trajectories import turns_of_mistake
 from trailforge.schemas import (
     PlanEdge,
     PlannedSearch,
@@ -80,46 +80,52 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def page(folder: str, tables: list[str]) -> None:
+def page(folder: str, dataset: str, tables: list[str]) -> None:
     """The script that is tested."""
     from pathlib import Path
 
-    from trailforge.inspector.open_run import OpenRun
-    from trailforge.inspector.views import trajectories
+    from trailforge.inspector.showing import show_of
+    from trailforge.inspector.views import rows
+    from trailforge.pipelines.runs.finished import OpenRun
 
-    trajectories.show(
-        OpenRun(
-            folder=Path(folder), run_id="r", dataset="mcts_trajectories", config={}, sources=(), manifest=None,
-            books=(), tables=tuple(tables),
-        )
+    run = OpenRun(
+        folder=Path(folder), run_id="r", dataset=dataset, config={}, sources=(), manifest=None, books=(),
+        tables=tuple(tables),
     )  # fmt: skip
+    rows.show(run, show_of(dataset))
 
 
-def one_row(folder: str, table: str) -> None:
+def one_row(folder: str, dataset: str, table: str) -> None:
     """A script that shows a row as other views do."""
     from pathlib import Path
 
-    from trailforge.inspector.open_run import OpenRun
-    from trailforge.inspector.views.rows import PRESENTERS, show_row
+    from trailforge.inspector.showing import describe
+    from trailforge.inspector.views.drawing import Canvas, draw
+    from trailforge.pipelines.runs.finished import OpenRun
 
     run = OpenRun(
-        folder=Path(folder), run_id="r", dataset="mcts_trajectories", config={}, sources=(), manifest=None, books=(),
+        folder=Path(folder), run_id="r", dataset=dataset, config={}, sources=(), manifest=None, books=(),
         tables=(table,),
     )  # fmt: skip
-    assert run.record_type(table) in PRESENTERS
-    show_row(run, table, 0)
+    draw(describe(run, table, 0), Canvas(run, table, "row"))
 
 
 def opened(folder: Path, table: str = "", row: str = "", tab: str = "") -> AppTest:
     """The page at an address."""
     tables = sorted(path.name for path in folder.iterdir())
-    app = AppTest.from_function(page, args=(str(folder), tables), default_timeout=30)
+    dataset = dataset_of(table)
+    app = AppTest.from_function(page, args=(str(folder), dataset, tables), default_timeout=30)
     app.query_params.update({name: value for name, value in (("table", table), ("row", row)) if value})
     if tab:
         app.session_state[f"{table}.tab"] = tab
     app.run()
     assert not app.exception
     return app
+
+
+def dataset_of(table: str) -> str:
+    """Which data set's rows a test is about."""
+    return "document_bundles" if table == "episodes" else "mcts_trajectories"
 
 
 def html(app: AppTest) -> str:
@@ -137,24 +143,24 @@ def test_a_retrieval_error_says_which_passages_only_one_side_found(folder: Path)
     app = opened(folder, "mcts_trajectories", "u-retrieval")
     assert "1 of 2 were found by both" in html(app)
     assert html(app).count("only here") == 1
-    assert not app.warning
+    assert "does not agree" not in html(app)
 
 
 def test_a_label_that_the_diff_does_not_bear_out_is_said(tmp_path: Path) -> None:
     write(tmp_path, "mcts_trajectories", Trajectory, [replace(RETRIEVAL, reflection_error="reasoning")])
     write(tmp_path, "trees", SearchTree, [RETRIEVAL_TREE])
-    assert "does not agree" in opened(tmp_path, "mcts_trajectories").warning[0].value
+    assert "does not agree" in html(opened(tmp_path, "mcts_trajectories"))
 
 
 def test_without_the_tree_the_steps_still_stand_beside_each_other(tmp_path: Path) -> None:
     write(tmp_path, "mcts_trajectories", Trajectory, [REASONING])
     app = opened(tmp_path, "mcts_trajectories")
-    assert "Wrong: step 2" in html(app) and "not in this run" in app.info[0].value
+    assert "Wrong: step 2" in html(app) and "not in this run" in html(app)
 
 
 def test_the_tree_of_a_row_opens_at_its_rollout(folder: Path) -> None:
     app = opened(folder, "mcts_trajectories", "u-reasoning", "Search tree")
-    assert "Node 1" in html(app) and "Rollout 0" in html(app)
+    assert "Node 1" in html(app) and "sub-question and query" in html(app)
     assert list(app.dataframe[-1].value["behind this row"]) == ["mended", "wrong"]
 
 
@@ -174,7 +180,7 @@ def test_other_tables_have_their_own_rows(folder: Path, table: str, words: list[
 
 @pytest.mark.parametrize("table", ["mcts_trajectories", "trees", "episodes", "sft"])
 def test_a_row_alone_is_shown_by_its_table(folder: Path, table: str) -> None:
-    app = AppTest.from_function(one_row, args=(str(folder), table), default_timeout=30).run()
+    app = AppTest.from_function(one_row, args=(str(folder), dataset_of(table), table), default_timeout=30).run()
     assert not app.exception
     assert "gold answer" in html(app) and not app.button
 
@@ -205,11 +211,11 @@ def test_no_text_of_a_row_acts(tmp_path: Path, tab: str) -> None:
 
 def test_the_conversation_says_where_it_goes_wrong_and_where_it_is_mended() -> None:
     retrieval = turns_of_mistake(RETRIEVAL)
-    assert {number: kind for number, (kind, _) in retrieval.items()} == {
+    assert {number: note.kind for number, note in retrieval.items()} == {
         4: "wrong", 5: "wrong", 6: "mended", 7: "mended",
     }  # fmt: skip
     assert MISLED.query in RETRIEVAL.messages[4].content and AGAIN.query in RETRIEVAL.messages[6].content
     reasoning = turns_of_mistake(REASONING)
-    assert {number: kind for number, (kind, _) in reasoning.items()} == {4: "wrong", 5: "wrong", 6: "mended"}
+    assert {number: note.kind for number, note in reasoning.items()} == {4: "wrong", 5: "wrong", 6: "mended"}
     assert "Beverly Hills" in REASONING.messages[6].content
     assert turns_of_mistake(CORRECT) == {} and len(CORRECT.plan) == len(PLAN)

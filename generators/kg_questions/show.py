@@ -1,0 +1,147 @@
+"""What is shown of questions made of a knowledge graph: the facts that they ask for, and what the filters measured."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.show.parts import (
+    Chips,
+    Columns,
+    Edge,
+    Fold,
+    Graph,
+    Node,
+    Note,
+    Parts,
+    Scores,
+    Show,
+    ShownTable,
+    Span,
+    Table,
+    Title,
+)
+from trailforge.schemas import FactChain, KgFact, KgNode, KgQuestion, KgShape
+
+MEANINGS = {
+    "malformed": "rules of form that are broken",
+    "not_unique": "the most entities that fit what leads to the answer or a bridge",
+    "shortcut": "entities left when one fact is left out: the fewest",
+    "answer_in_question": "how many of question and sub-questions name what they ask for",
+    "bridge_named": "share of the bridges that the question names",
+    "start_missing": "share of the starts that the question names",
+    "ungrounded_name": "names and numbers that the facts do not have",
+    "closed_book": "how near the model comes from memory, 0 to 1",
+    "duplicate_question": "the largest share of its facts that one accepted question has",
+}
+"""Of the scores, by filter."""
+_SHAPES = {
+    "chain": "one fact after the other",
+    "intersection": "two chains meet in the answer",
+    "intersection_inside": "two chains meet in a bridge",
+}
+_COLUMNS = {
+    "leads to": "fan_out: entities that the relation leads to from there, in this direction. 1: nothing but what is "
+    "found.",
+    "left without": "left_without: entities that satisfy the question when this fact is left out. More than 1: the "
+    "fact is needed. Counted up to the sampler's limit.",
+    "namesakes": "Of a start: entities with its name. Of a bridge: entities that fit all that leads to it.",
+}
+
+
+def kg_question(run: OpenRun, row: KgQuestion) -> Parts:
+    """A row of `kg_questions`."""
+    hops = [
+        Note((Span(f"{number}. ", "strong"), f"{hop.question} → ", Span(hop.answer, "strong")))
+        for number, hop in enumerate(row.decomposition, start=1)
+    ]
+    passed = sum(score.passed for score in row.filters)
+    spared = "every fact is needed" if row.fewest_left > 1 else "a fact can be spared"
+    left = f"With any one fact left out at least {row.fewest_left:,} entities satisfy the question: {spared}."
+    return [
+        Columns([_head(row), hops], (3, 2)),
+        fact_graph(row.chain),
+        Table([_fact(row.chain, fact) for fact in row.chain.facts], _COLUMNS),
+        Note((Span(left, "quiet"),)),
+        Fold(
+            f"What the filters measured: {passed} of {len(row.filters)} passed",
+            [Scores(row.filters, MEANINGS)],
+            is_open=True,
+        ),
+    ]
+
+
+def fact_chain(run: OpenRun, row: FactChain) -> Parts:
+    """A row of `inputs`: facts that a question may be made of."""
+    return [Title(row.id), fact_graph(row), Table([_fact(row, fact) for fact in row.facts], _COLUMNS)]
+
+
+def _head(row: KgQuestion) -> Parts:
+    aliases = f" (also {', '.join(row.answer_aliases)})" if row.answer_aliases else ""
+    counted = "entities of the graph that satisfy the question"
+    chips = [
+        Span(f"{row.hops} facts, {_SHAPES[row.shape]}"),
+        Span(f"written by {row.writer}"),
+        Span(f"as of {row.as_of or 'unknown'}", "", "date of the graph: what is asked was true then"),
+        Span(f"answers in the graph: {row.num_answers}", "", counted),
+    ]
+    return [Title(row.question), Chips(chips), Note(row.answer + aliases, "right")]
+
+
+def _fact(chain: FactChain, fact: KgFact) -> dict[str, object]:
+    """How a fact is followed, and what it is needed for."""
+    nodes = {node.id: node for node in (*chain.starts, *chain.found)}
+    known, found = (nodes[id].label if id in nodes else id for id in (fact.known, fact.found))
+    return {
+        "fact": fact.triple.text,
+        "followed": f"from {known} to {found}",
+        "leads to": fact.fan_out,
+        "left without": fact.left_without,
+        "namesakes": nodes[fact.known].matches if fact.known in nodes else None,
+    }
+
+
+def fact_graph(chain: FactChain) -> Graph:
+    """A question's facts: from the starts that it names, over the bridges, to the answer, from left to right.
+
+    An arrow leads from a fact's head to its tail, so one that points left is followed against its direction.
+    """
+    nodes = [_node(node, "start") for node in chain.starts]
+    nodes += [_node(node, "bridge") for node in chain.bridges]
+    facts: dict[tuple[str, str], list[KgFact]] = {}
+    for fact in chain.facts:
+        facts.setdefault((fact.known, fact.found), []).append(fact)
+    edges = [
+        Edge(
+            known, found, " · ".join(fact.triple.relation_label for fact in some), is_backward=not some[0].is_forward,
+            hover="\n".join(fact.triple.text for fact in some),
+        )
+        for (known, found), some in facts.items()
+    ]  # fmt: skip
+    return Graph([*nodes, _node(chain.answer, "answer")], edges, "The facts of the question")
+
+
+def _node(node: KgNode, part: str) -> Node:
+    kind = ", ".join(filter(None, (node.kind, node.role)))
+    aliases = f"also {', '.join(node.aliases)}" if node.aliases else ""
+    colour = {"start": "right", "answer": "gold"}.get(part, "")
+    star = "★ " if part == "answer" else ""
+    hover = "\n".join(filter(None, (f"{node.label} ({node.id})", kind, aliases)))
+    return Node(node.id, (star + node.label, f"{part}: {kind}" if kind else part), colour, part == "start", hover)
+
+
+SHOW = Show(
+    path="kg", title="Knowledge graph", icon=":material/hub:",
+    tables=(
+        ShownTable(
+            name="kg_questions", title="Questions", describe=kg_question, keys=("uid", "entities"),
+            columns=("question", "answer", "shape", "hops", "fewest_left", "writer"),
+            values=get_args(KgShape),
+        ),
+        ShownTable(name="candidates", title="Candidates", describe=kg_question, keys=("uid", "entities")),
+        ShownTable(name="inputs", title="Facts", describe=fact_chain, keys=("id",)),
+    ),
+    numbers={"hops": "facts of the graph"},
+    hints=("--count 5",),
+    beside={"questions.jsonl": "For the other generators"},
+)  # fmt: skip

@@ -1,0 +1,278 @@
+"""What is shown of trajectories and of the search trees behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from trailforge.generators.mcts_trajectories.show_mended import mended
+from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.show.common import (
+    ORIGINS,
+    QUESTIONS,
+    SFT,
+    head,
+    kind_chips,
+    passages,
+    reward,
+    sft_row,
+    size_chips,
+)
+from trailforge.pipelines.show.marks import Marked
+from trailforge.pipelines.show.parts import (
+    Chips,
+    Choice,
+    Columns,
+    Conversation,
+    Grid,
+    GridRow,
+    Line,
+    Note,
+    Option,
+    Part,
+    Parts,
+    Show,
+    ShownTable,
+    Span,
+    Tab,
+    Tabs,
+    Tree,
+    TreeNode,
+    TreePath,
+    tab,
+)
+from trailforge.rewards import same_answer
+from trailforge.schemas import Node, Rollout, SearchTree, SftRow, Step, StepPair, Trajectory
+
+_STOPPED = {
+    "satisfied": "the tree has the rollouts that its rows need",
+    "budget": "calls or rounds ran out",
+    "exhausted": "nothing was left that a further round could change",
+}
+_SHAPES = {
+    "policy": ("circle", "by the policy"),
+    "rule": ("square", "by rules"),
+    "oracle": ("diamond", "gold decomposition"),
+}
+_ROLES = {"wrong": ("wrong rollout", "wrong"), "mended": ("right rollout", "mended"), "row": ("this row", "mended")}
+
+
+def trajectory(run: OpenRun, row: Trajectory) -> Parts:
+    """One row of `mcts_trajectories`."""
+    chips = [*kind_chips(row), *size_chips(row)]
+    tree = _tree_of(run, row.question_id)
+    gold = Marked(kind="gold", answers=(row.answer, *row.answer_aliases))
+    tabs = [
+        tab("Conversation", lambda: [Conversation(row.messages, turns_of_mistake(row))]),
+        Tab("Steps", lambda: [steps(row.steps, gold, _kinds(row))]),
+        tab("Reward and provenance", lambda: reward(row)),
+    ]
+    if tree is not None:
+        behind = _behind(row.step_pair, row.right_rollout)
+        tabs.insert(2, Tab("Search tree", lambda: [Chips(_facts(tree)), _drawn(tree, behind)]))
+    if row.kind == "reflective":
+        tabs.insert(0, Tab("Wrong and mended", lambda: mended(row, tree)))
+    shown = head(row.question, row.answer, row.answer_aliases, row.final_answer, row.reward.total > 0, chips)
+    return [*shown, *_mistakes(row), Tabs(tabs)]
+
+
+def search_tree(run: OpenRun, tree: SearchTree) -> Parts:
+    """One row of `trees`."""
+    return [*head(tree.question, tree.answer, tree.answer_aliases, None, False, _facts(tree)), _drawn(tree, {})]
+
+
+def _sft(run: OpenRun, row: SftRow) -> Parts:
+    """One row of `sft`, with the notes of its trajectory where the run keeps that."""
+    number = run.find("mcts_trajectories", row.trajectory_uid)
+    made_of = None if number is None else run.record("mcts_trajectories", number)
+    return sft_row(run, row, turns_of_mistake(made_of) if made_of else {})
+
+
+def turns_of_mistake(row: Trajectory) -> dict[int, Span]:
+    """Notes for the conversation: where the wrong step is asked and searched, and where it is taken back and mended.
+
+    A step's answer stands in the turn after its search. The turn after a wrong step so holds the wrong answer, the
+    reflection, and the better search; for a reasoning error the better answer itself, for nothing is searched again.
+    """
+    mistake = _mistake(row)
+    turns = [number for number, message in enumerate(row.messages) if message.role == "assistant"]
+    if mistake is None or mistake + 1 >= len(turns):
+        return {}
+    asks, mends = turns[mistake], turns[mistake + 1]
+    notes = {asks: Span("begins the step that goes wrong", "wrong")}
+    notes |= {number: Span("what the wrong step found", "wrong") for number in range(asks + 1, mends)}
+    if row.reflection_error == "reasoning":
+        return notes | {mends: Span("the wrong answer, the reflection, and the right answer", "mended")}
+    notes[mends] = Span("the wrong answer, the reflection, and the better search", "mended")
+    after = turns[mistake + 2] if mistake + 2 < len(turns) else len(row.messages)
+    return notes | {number: Span("what the mended step found", "mended") for number in range(mends + 1, after)}
+
+
+def steps(found: tuple[Step, ...], gold: Marked, kinds: Mapping[int, str] | None = None) -> Grid:
+    """All steps under each other. `kinds`: by place in the list, `wrong` or `mended`."""
+    rows = [_step(step, gold, (kinds or {}).get(place, "")) for place, step in enumerate(found)]
+    return Grid(("", "sub-question and query", "answer", "passages"), rows, (0.2, 1.1, 0.6, 1.5))
+
+
+def _step(step: Step, gold: Marked, kind: str) -> GridRow:
+    marks = (gold, Marked(kind="wrong" if kind == "wrong" else "step", answers=(step.answer,)))
+    is_gold = any(same_answer(step.answer, each) for each in gold.answers)
+    sample = f"\nanswer drawn anew, sample {step.answer_sample}" if step.answer_sample else ""
+    answer = (
+        Span(step.answer, "gold" if is_gold else marks[1].kind),
+        Span(sample, "quiet"),
+        Span(f"\n{kind}", "quiet"),
+    )
+    searched: Line = (Span("\nsearched as it stands", "quiet"),)
+    if step.query != step.sub_question:
+        word = "reworded query" if step.query_rephrased else "query"
+        searched = (Span(f"\n{word} ", "quiet"), step.query)
+    cells = (f"{step.index + 1}", (step.sub_question, *searched), answer, [passages(step.passages, marks)])
+    return GridRow(cells, kind)
+
+
+def _mistake(row: Trajectory) -> int | None:
+    return next((place for place, step in enumerate(row.steps) if step.is_mistake), None)
+
+
+def _kinds(row: Trajectory) -> dict[int, str]:
+    mistake = _mistake(row)
+    return {} if mistake is None else {mistake: "wrong", mistake + 1: "mended"}
+
+
+def _mistakes(row: Trajectory) -> list[Part]:
+    return [
+        Note((f"mistake at step {step.index + 1}: {step.query} → ", Span(step.answer, "wrong")), "wrong")
+        for step in row.steps
+        if step.is_mistake
+    ]
+
+
+def _tree_of(run: OpenRun, question_id: str) -> SearchTree | None:
+    """The search behind a question's rows; None when the run keeps none."""
+    number = run.find("trees", question_id, "question_id")
+    return None if number is None else run.record("trees", number)
+
+
+def _facts(tree: SearchTree) -> list[Span]:
+    dropped = tree.dropped_splits
+    lost = dropped.malformed + dropped.identical + dropped.no_progress + dropped.invalid
+    which = (
+        f"{dropped.malformed} malformed, {dropped.identical} identical, {dropped.no_progress} without progress, "
+        f"{dropped.invalid} invalid"
+    )
+    facts = [
+        Span(f"{len(tree.nodes)} plans"),
+        Span(f"{len(tree.rollouts)} rollouts", "", f"{sum(r.reward > 0 for r in tree.rollouts)} of them right"),
+        Span(f"stopped: {tree.stop_reason}", "", _STOPPED[tree.stop_reason]),
+        Span(f"{tree.rounds} rounds, depth {tree.max_depth}"),
+        Span(f"{tree.calls:,} model calls", "", f"{tree.prompt_tokens:,} + {tree.completion_tokens:,} tokens"),
+        Span(f"{lost} splits dropped", "", which),
+    ]
+    if tree.cost:
+        facts.append(Span(f"cost {tree.cost:.4f}", "", "in the currency of the configured prices"))
+    if tree.oracle_used:
+        facts.append(Span("oracle joined", "", ORIGINS["oracle"]))
+    return facts
+
+
+def _behind(pair: StepPair | None, right_rollout: int) -> dict[int, str]:
+    """The rollouts that a trajectory is made of, each with its role: `wrong`, `mended` or `row`."""
+    return {right_rollout: "row"} if pair is None else {pair.wrong_rollout: "wrong", pair.right_rollout: "mended"}
+
+
+def _drawn(tree: SearchTree, behind: Mapping[int, str]) -> Tree:
+    """The tree to click on. `behind`: rollouts that a row is made of, with their roles."""
+    known = {index: role for index, role in behind.items() if 0 <= index < len(tree.rollouts)}
+    paths = [
+        TreePath(tree.rollouts[index].node, f"{_ROLES[role][0]} {index}", _ROLES[role][1])
+        for index, role in known.items()
+    ]
+    own = {rollout.node for rollout in tree.rollouts}
+    best = max(tree.nodes, key=lambda node: (node.id in own, node.value, node.visits))
+    return Tree(
+        head=(Span(tree.question, "strong"), Span("  gold ", "quiet"), tree.answer),
+        nodes=[_node(tree, node) for node in tree.nodes], paths=paths, first=paths[-1].node if paths else best.id,
+        behind=partial(_of_node, tree, behind), origins=_SHAPES,
+    )  # fmt: skip
+
+
+def _node(tree: SearchTree, node: Node) -> TreeNode:
+    below = [_line(rollout) for rollout in tree.rollouts if rollout.node == node.id]
+    leaf = () if any(node.decomposable) else (Span(" leaf", "quiet"),)
+    return TreeNode(
+        id=node.id, parent=node.parent, depth=node.depth, visits=node.visits, value=node.value, origin=node.origin,
+        title=(Span(str(node.id), "strong"), " ", Span(node.origin, "mended"), *leaf), steps=node.plan, below=below,
+    )  # fmt: skip
+
+
+def _line(rollout: Rollout) -> Line:
+    mark = Span("correct", "right") if rollout.reward else Span("wrong", "wrong")
+    answers = " -> ".join(step.answer or "(nothing)" for step in rollout.steps)
+    return (mark, Span(f" rollout {rollout.index} ({_varied(rollout)}) ", "quiet"), answers)
+
+
+def _of_node(tree: SearchTree, behind: Mapping[int, str], id: int) -> Parts:
+    """The plan of a node beside its rollouts."""
+    node = tree.nodes[id]
+    own = [rollout for rollout in tree.rollouts if rollout.node == id]
+    splits = [*node.decomposable, *[False] * (len(node.plan) - len(node.decomposable))]
+    value = f"V {node.value:.2f}, visits n {node.visits}, own rollouts {len(own)}" if node.visits else "no rollout"
+    leaf = Span("leaf plan", "", "No sub-question may be split further; rows are made from such plans alone.")
+    facts = [Span(f"depth {node.depth}"), Span(f"{node.origin} plan", "", ORIGINS[node.origin])]
+    plan = [
+        Note((f"{number}. {text}", Span("  may be split" if can else "", "quiet")))
+        for number, (text, can) in enumerate(zip(node.plan, splits, strict=False), start=1)
+    ]
+    left: Parts = [
+        Note((Span(f"Node {id}", "strong"), Span(f"  {value}", "quiet"))),
+        Chips([*facts, *([] if any(splits) else [leaf])]),
+        *plan,
+    ]
+    if not own:
+        return [Columns([left, [Note("This plan was never rolled out itself.")]], (2, 3))]
+    gold = Marked(kind="gold", answers=(tree.answer, *tree.answer_aliases))
+    first = next((place for place, each in enumerate(own) if behind.get(each.index) in ("mended", "row")), 0)
+    options = [
+        Option(
+            f"Rollout {each.index}",
+            partial(lambda found: [steps(found, gold)], each.steps),
+            {
+                "rollout": each.index, "behind this row": behind.get(each.index, ""), "reward": each.reward,
+                "answer": each.answer[:160], "varied": _varied(each),
+            },
+        )
+        for each in own
+    ]  # fmt: skip
+    return [Columns([left, [Choice(label="Rollouts", options=options, first=first)]], (2, 3))]
+
+
+def _varied(rollout: Rollout) -> str:
+    if rollout.variation == "query" and rollout.varied_step is not None:
+        return f"query of step {rollout.varied_step + 1} reworded"
+    return {"none": "plain", "query": "a query reworded", "answer": "answers drawn anew"}[rollout.variation]
+
+
+SHOW = Show(
+    path="trajectories", title="Trajectories", icon=":material/account_tree:",
+    tables=(
+        ShownTable(
+            name="mcts_trajectories", title="Trajectories", describe=trajectory,
+            columns=("reflection_error", "question", "answer", "origin", "num_hops"), keys=("uid", "question_id"),
+            values=("correct", "retrieval", "reasoning", "decomposition"),
+            is_list_beside=True,
+        ),
+        ShownTable(
+            name="trees", title="Search trees", describe=search_tree, keys=("question_id",),
+            columns=("stop_reason", "question", "rounds"), kinds=("stop_reason",), is_list_beside=True,
+        ),
+        replace(SFT, describe=_sft),
+        QUESTIONS,
+    ),
+    numbers={
+        "reward.total": "reward", "token_estimate": "length, tokens (estimated)", "num_tool_calls": "searches",
+        "num_hops": "hops",
+    },
+    hints=("--kind reasoning", "--tree"),
+)  # fmt: skip

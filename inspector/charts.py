@@ -1,0 +1,261 @@
+"""Charts of the page in one look: bars, histograms, maps; graphs as DOT, which the browser lays out."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from trailforge.inspector.visible_text import drawn, label, visible
+from trailforge.pipelines.show.parts import Edge, Graph, MapPoint, Node
+from trailforge.schemas import StageCount
+
+KEPT, GONE, FAILED, MENDED = "#2e9e5b", "#d1453b", "#9aa0a6", "#2a6fdb"
+_LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "traceorder": "normal"}
+_ROW = 30
+"""Height of a bar in pixels."""
+_COLOURS = ("#3b75af", "#e8963e", "#509e3d", "#b5433a", "#8d69b8", "#84584e", "#d57dbe", "#3fa7b5")
+_GREY = "rgba(128,128,128,0.55)"
+_CHOSEN = "#d1453b"
+_MANY = 3000
+"""Points from which on the browser's graphics hardware draws them."""
+_SMALL = 300
+"""Points up to which they are drawn large."""
+
+
+_HOVER_LINE, _HOVER_LINES = 70, 12
+_BOX, _ARROW = 26, 34
+"""Characters of a line in a box, and at an arrow, of a graph."""
+_DOT_COLOURS = {
+    "": "#8a8f98", "right": "#2e9e5b", "gold": "#d69e00", "wrong": "#d1453b", "mended": "#2a6fdb",
+    "hop0": "#509e3d", "hop1": "#3b75af", "hop2": "#e8963e",
+}  # fmt: skip
+
+
+def funnel(books: Sequence[StageCount]) -> go.Figure:
+    """What each stage took in, as what it passed on, rejected and failed on; each line in shares of its own input.
+
+    Stages count different things (questions, trees, candidates), so their lengths do not compare; their shares do.
+    """
+    lines = [line for line in books if line.inputs]
+    names = [line.name for line in lines]
+    parts = {
+        ("passed on", KEPT): [line.accepted for line in lines],
+        ("rejected", GONE): [sum(each.count for each in line.rejected) for line in lines],
+        ("failed", FAILED): [sum(each.count for each in line.failed) for line in lines],
+    }
+    bars = [
+        go.Bar(
+            name=name,
+            orientation="h",
+            y=names,
+            x=[count / line.inputs for count, line in zip(counts, lines, strict=True)],
+            text=[f"{count:,}" if count else "" for count in counts],
+            textangle=0,
+            customdata=[[count, line.inputs] for count, line in zip(counts, lines, strict=True)],
+            hovertemplate="%{y}: %{customdata[0]:,} of %{customdata[1]:,} " + name + "<extra></extra>",
+            marker_color=colour,
+        )
+        for (name, colour), counts in parts.items()
+        if any(counts)
+    ]
+    figure = go.Figure(bars)
+    figure.update_layout(barmode="stack", legend=_LEGEND)
+    figure.update_xaxes(tickformat=".0%", range=[0, 1.001])
+    return _laid_out(figure, len(lines))
+
+
+def bars(counts: Mapping[str, int], colour: str = GONE) -> go.Figure:
+    """Counts by name, the greatest on top; each bar's `customdata` is its name."""
+    order = sorted(counts, key=lambda name: (-counts[name], name))
+    figure = go.Figure(
+        go.Bar(
+            orientation="h",
+            y=[label(name) for name in order],
+            x=[counts[name] for name in order],
+            text=[f"{counts[name]:,}" for name in order],
+            textposition="auto",
+            customdata=order,
+            hovertemplate="%{y}: %{x:,}<extra></extra>",
+            marker_color=colour,
+        )
+    )
+    return _laid_out(figure, len(order))
+
+
+def stacked(parts: Mapping[str, tuple[str, Mapping[str, int]]]) -> go.Figure:
+    """Counts by name, each bar made of named parts: part -> its colour and its counts by name."""
+    names = sorted({name for _, counts in parts.values() for name in counts})
+    figure = go.Figure(
+        [
+            go.Bar(
+                name=part,
+                orientation="h",
+                y=[label(name) for name in names],
+                x=[counts.get(name, 0) for name in names],
+                text=[f"{counts[name]:,}" if counts.get(name) else "" for name in names],
+                textangle=0,
+                hovertemplate="%{y}: %{x:,} " + part + "<extra></extra>",
+                marker_color=colour,
+            )
+            for part, (colour, counts) in parts.items()
+        ]
+    )
+    figure.update_layout(barmode="stack", legend=_LEGEND)
+    return _laid_out(figure, len(names))
+
+
+def histogram(values: np.ndarray, unit: str, bins: int = 30) -> go.Figure:
+    """How often which value; few whole numbers get a bar each. Rows without a value do not count."""
+    values = values[~np.isnan(values)]
+    whole = bool(len(values)) and bool(np.all(values == np.round(values))) and np.ptp(values) < bins
+    counts, edges = np.histogram(values, bins=np.arange(values.min(), values.max() + 2) - 0.5 if whole else bins)
+    figure = go.Figure(
+        go.Bar(
+            x=(edges[:-1] + edges[1:]) / 2,
+            y=counts,
+            width=np.diff(edges) * 0.95,
+            marker_color=MENDED,
+            customdata=np.stack([edges[:-1], edges[1:]], axis=1),
+            hovertemplate=("%{x}" if whole else "%{customdata[0]:.4g} to %{customdata[1]:.4g}")
+            + ": %{y:,} rows<extra></extra>",
+        )
+    )
+    figure.update_xaxes(title=unit)
+    figure.update_yaxes(title="rows")
+    figure.update_layout(height=230, margin={"l": 10, "r": 10, "t": 10, "b": 40}, bargap=0)
+    return figure
+
+
+def _laid_out(figure: go.Figure, rows: int) -> go.Figure:
+    figure.update_yaxes(autorange="reversed", ticksuffix="  ")
+    figure.update_layout(height=70 + _ROW * max(rows, 1), margin={"l": 10, "r": 10, "t": 10, "b": 10}, bargap=0.25)
+    return figure
+
+
+def point_map(points: Sequence[MapPoint], chosen: Sequence[MapPoint], *, by_group: bool, height: int) -> go.Figure:
+    """All points, coloured by source or by group; those of the chosen row on top, joined.
+
+    `customdata` of a point is its group. Sources beyond the eight largest are grey, as points in no group.
+    """
+    kinds = [point.group if by_group else point.source for point in points]
+    colours = _colours_of(kinds, by_group)
+    figure = go.Figure()
+    _add_points(figure, points, [colours.get(kind, _GREY) for kind in kinds])
+    if not by_group:
+        for source in dict.fromkeys(kind for kind in kinds if kind in colours):
+            # an empty trace: its only use is the legend
+            figure.add_trace(
+                go.Scatter(x=[None], y=[None], mode="markers", marker_color=colours[source], name=label(source, 24))
+            )
+    _add_chosen(figure, chosen)
+    figure.update_layout(
+        height=height, margin={"l": 0, "r": 0, "t": 0, "b": 0}, hovermode="closest", dragmode="pan", uirevision="map",
+        showlegend=not by_group, hoverlabel={"align": "left"},
+        legend={"orientation": "h", "yanchor": "top", "y": -0.02, "x": 0, "itemclick": False, "itemdoubleclick": False},
+        plot_bgcolor="rgba(128,128,128,0.06)",
+        xaxis={"visible": False}, yaxis={"visible": False},
+    )  # fmt: skip
+    return figure
+
+
+def _colours_of(kinds: Sequence[str], by_group: bool) -> dict[str, str]:
+    """Colours by group, in turn; by source, of the largest ones."""
+    if by_group:
+        return {kind: _COLOURS[turn % len(_COLOURS)] for turn, kind in enumerate(dict.fromkeys(filter(None, kinds)))}
+    largest = sorted(Counter(kinds).items(), key=lambda item: (-item[1], item[0]))[: len(_COLOURS)]
+    return {kind: colour for (kind, _), colour in zip(largest, _COLOURS, strict=False)}
+
+
+def _add_points(figure: go.Figure, points: Sequence[MapPoint], colours: Sequence[str]) -> None:
+    many = len(points) > _MANY
+    size = 9 if len(points) <= _SMALL else 6 if not many else 4
+    whole = {"marker": {"opacity": 0.85}}  # a click must not fade the other points
+    figure.add_trace(
+        (go.Scattergl if many else go.Scatter)(
+            x=[point.x for point in points], y=[point.y for point in points],
+            customdata=[point.group for point in points],
+            hovertext=[hover(*point.hover) for point in points], hoverinfo="text", mode="markers",
+            marker={"size": size, "color": list(colours), "opacity": 0.85}, selected=whole, unselected=whole,
+            showlegend=False,
+        )
+    )  # fmt: skip
+
+
+def _add_chosen(figure: go.Figure, chosen: Sequence[MapPoint]) -> None:
+    if not chosen:
+        return
+    middle = sum(each.x for each in chosen) / len(chosen), sum(each.y for each in chosen) / len(chosen)
+    xs = [part for each in chosen for part in (each.x, middle[0], None)]
+    ys = [part for each in chosen for part in (each.y, middle[1], None)]
+    figure.add_trace(
+        go.Scatter(x=xs, y=ys, mode="lines", line={"color": _CHOSEN, "width": 2}, hoverinfo="skip", showlegend=False)
+    )
+    figure.add_trace(
+        go.Scatter(
+            x=[each.x for each in chosen], y=[each.y for each in chosen], mode="markers", showlegend=False,
+            customdata=[each.group for each in chosen], hoverinfo="text",
+            hovertext=[hover(*each.hover) for each in chosen],
+            marker={"size": 14, "color": _CHOSEN, "symbol": "circle-open", "line": {"width": 3}},
+        )
+    )  # fmt: skip
+
+
+def lines(text: str, width: int, most: int) -> str:
+    """Text as HTML in at most so many lines of so many characters, cut with an ellipsis."""
+    shown = textwrap.wrap(text, width, max_lines=most, placeholder=" …") if text.strip() else []
+    return "<br>".join(map(drawn, shown))
+
+
+def hover(*parts: str) -> str:
+    """Texts as HTML for what is shown under the pointer, each on lines of its own."""
+    return "<br>".join(lines(part, _HOVER_LINE, _HOVER_LINES) for part in parts if part.strip())
+
+
+def dot(graph: Graph, ink: str) -> str:
+    """A graph in the language of Graphviz, from left to right. `ink`: colour of its texts."""
+    names = {node.id: f"n{number}" for number, node in enumerate(graph.nodes)}
+    nodes = [
+        f"{names[node.id]} [{_attributes(label=_box(node), tooltip=node.hover or node.lines[0], **_look(node))}]"
+        for node in graph.nodes
+    ]
+    edges = [
+        f"{names[edge.source]} -> {names[edge.target]} [{_attributes(**_arrow(edge))}]"
+        for edge in graph.edges
+        if edge.source in names and edge.target in names
+    ]
+    common = _attributes(fontname="sans-serif", fontsize="11", fontcolor=ink)
+    head = ("graph [rankdir=LR, bgcolor=transparent, nodesep=0.25, ranksep=0.5]", f"node [shape=box, {common}]")
+    return "\n".join(["digraph {", *head, f"edge [{common}]", *nodes, *edges, "}"])
+
+
+def _box(node: Node) -> str:
+    """Its lines, wrapped; the first one is its name."""
+    wrapped = [textwrap.wrap(line, _BOX, max_lines=3, placeholder=" …") for line in node.lines]
+    return "\n".join(line for each in wrapped for line in each)
+
+
+def _look(node: Node) -> dict[str, str]:
+    colour = _DOT_COLOURS.get(node.kind, _DOT_COLOURS[""])
+    width = "2.5" if node.is_strong else "1"
+    return {"color": colour, "fillcolor": f"{colour}29", "style": "filled,rounded", "penwidth": width}
+
+
+def _arrow(edge: Edge) -> dict[str, str]:
+    colour = _DOT_COLOURS.get(edge.kind, _DOT_COLOURS[""])
+    look = {"color": colour, "tooltip": edge.hover or edge.text, "style": "dashed" if edge.is_dashed else "solid"}
+    way = {"dir": "back"} if edge.is_backward else {}
+    return look | way | {"label": textwrap.shorten(edge.text, _ARROW, placeholder=" …"), "labeltooltip": edge.hover}
+
+
+def _attributes(**attributes: str) -> str:
+    return ", ".join(f"{name}={_quoted(value)}" for name, value in attributes.items())
+
+
+def _quoted(text: str) -> str:
+    """As a quoted string: what Graphviz reads in one are `\\`, quotation marks and HTML's entities."""
+    parts = (visible(line) for line in text.split("\n"))
+    return '"' + "\\n".join(p.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;") for p in parts) + '"'

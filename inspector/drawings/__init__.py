@@ -1,1 +1,0 @@
-"""Figures of the curators' page: pure functions from records to Plotly figures."""

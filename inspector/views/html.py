@@ -1,0 +1,259 @@
+"""Parts of a row that need no widget, as HTML. All text in it has gone through `visible_text`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from trailforge.inspector.visible_text import escaped, marked
+from trailforge.pipelines.show.marks import clipped
+from trailforge.pipelines.show.parts import (
+    Chips,
+    Code,
+    Conversation,
+    Document,
+    Documents,
+    Fields,
+    Grid,
+    GridRow,
+    Line,
+    Meters,
+    Note,
+    Part,
+    Parts,
+    Scores,
+    Span,
+    Title,
+)
+from trailforge.schemas import FilterScore, Message
+
+_RED, _BLUE, _GREEN, _GREY = "209,69,59", "42,111,219", "46,158,91", "128,128,128"
+STYLE = f"""
+.asked {{ font-size: 1.2rem; font-weight: 600; overflow-wrap: anywhere; white-space: pre-wrap; line-height: 1.35; }}
+.chips {{ display: flex; flex-wrap: wrap; gap: .35rem; margin: .2rem 0; }}
+.chip {{ font-size: .78rem; padding: .08rem .5rem; border-radius: 1rem; background: rgba({_GREY},.16);
+         white-space: nowrap; max-width: 100%; overflow: hidden; text-overflow: ellipsis; }}
+.chip.wrong {{ background: rgba({_RED},.22); }} .chip.right {{ background: rgba({_GREEN},.22); }}
+.chip.mended {{ background: rgba({_BLUE},.20); }}
+.quiet {{ font-size: .8rem; opacity: .72; }}
+mark {{ color: inherit; border-radius: 3px; padding: 0 .1rem; background: rgba(232,198,76,.45); }}
+mark.gold, mark.right, mark.hop0 {{ background: rgba({_GREEN},.38); }}
+mark.mended, mark.hop1 {{ background: rgba({_BLUE},.34); }} mark.wrong {{ background: rgba({_RED},.34); }}
+mark.hop2 {{ background: rgba(214,158,0,.42); }} mark.hop3 {{ background: rgba(141,105,184,.45); }}
+.fields {{ display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: .25rem 1rem; }}
+.fields .name {{ opacity: .7; font-size: .85rem; }}
+.fields .value {{ white-space: pre-wrap; overflow-wrap: anywhere; font-size: .92rem; max-height: 20rem;
+                 overflow-y: auto; }}
+.note {{ padding: .2rem .6rem; border-left: 3px solid rgba({_GREY},.35); margin: .15rem 0; white-space: pre-wrap;
+         overflow-wrap: anywhere; font-size: .94rem; border-radius: 3px; }}
+.note.right {{ border-left-color: #2e9e5b; background: rgba({_GREEN},.14); }}
+.note.wrong {{ border-left-color: #d1453b; background: rgba({_RED},.12); }}
+.note.warn {{ border-left-color: #d69e00; background: rgba(214,158,0,.12); }}
+.turn {{ border-left: 4px solid #9aa0a6; padding: .35rem .8rem; margin: .35rem 0; border-radius: 4px;
+         background: rgba({_GREY},.07); }}
+.turn.trained {{ border-left-color: #2e9e5b; background: rgba({_GREEN},.10); }}
+.turn.wrong {{ border-left-color: #d1453b; background: rgba({_RED},.12); }}
+.turn.mended {{ border-left-color: #2a6fdb; background: rgba({_BLUE},.10); }}
+.turn .head {{ font-size: .75rem; opacity: .75; display: flex; gap: .6rem; }}
+.turn .head b {{ font-weight: 600; }}
+.turn .head .is-trained {{ background: rgba({_GREEN},.45); border-radius: 1rem; padding: 0 .5rem; }}
+.text {{ white-space: pre-wrap; overflow-wrap: anywhere; font-size: .92rem; }}
+.turn.folded .text {{ max-height: 14rem; overflow-y: auto; }}
+.papers {{ display: grid; grid-auto-flow: column; grid-auto-columns: minmax(0, 1fr); gap: .7rem; }}
+.paper {{ border: 1px solid rgba({_GREY},.3); border-radius: 6px; padding: .5rem .7rem; min-width: 0; }}
+.paper .title {{ font-weight: 600; line-height: 1.25; overflow-wrap: anywhere; max-height: 3.9em; overflow-y: auto; }}
+.paper .origin {{ font-size: .76rem; opacity: .7; overflow-wrap: anywhere; margin-bottom: .35rem; }}
+.paper .body {{ font-size: .92rem; white-space: pre-wrap; overflow-wrap: anywhere; max-height: 17rem; overflow-y: auto;
+               line-height: 1.4; }}
+.passage {{ margin: .15rem 0; font-size: .86rem; }}
+.passage summary {{ cursor: pointer; overflow-wrap: anywhere; }}
+.passage .body {{ white-space: pre-wrap; overflow-wrap: anywhere; max-height: 11rem; overflow-y: auto;
+                 padding: .2rem .6rem; border-left: 2px solid rgba({_GREY},.35); }}
+.passage.gold .body {{ border-left-color: #2e9e5b; }}
+.grid {{ display: grid; font-size: .9rem; }}
+.grid > div {{ padding: .35rem .6rem; border-top: 1px solid rgba({_GREY},.25); overflow-wrap: anywhere; min-width: 0; }}
+.grid > div > .text {{ font-size: inherit; }}
+.grid > .title {{ border: 0; font-size: .78rem; opacity: .72; padding-bottom: .1rem; }}
+.grid > .wrong {{ background: rgba({_RED},.10); }} .grid > .mended {{ background: rgba({_BLUE},.09); }}
+.grid > .here {{ border-top: 2px solid #e0a800; }}
+.meters {{ display: grid; grid-template-columns: max-content 4.5rem 10rem 1fr; gap: .3rem .9rem; align-items: center;
+          font-size: .9rem; }}
+.meters .bar {{ height: .55rem; border-radius: .3rem; background: rgba({_GREY},.2); overflow: hidden; }}
+.meters .bar div {{ height: 100%; background: #2e9e5b; }}
+.checks {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(20rem, 1fr)); gap: .1rem 1.2rem; }}
+.check {{ display: grid; grid-template-columns: 1.1rem 1fr max-content; column-gap: .4rem; font-size: .88rem;
+         padding: .15rem .4rem; border-radius: 4px; align-content: start; }}
+.check.failed {{ background: rgba({_RED},.12); }}
+.check .sign {{ color: #2e9e5b; font-weight: 700; }} .check.failed .sign {{ color: #d1453b; }}
+.check .score {{ font-variant-numeric: tabular-nums; }}
+.check .meaning {{ grid-column: 2 / 4; font-size: .76rem; opacity: .65; line-height: 1.15; }}
+.check .why {{ grid-column: 2 / 4; overflow-wrap: anywhere; }}
+"""
+_ROLES = {"system": "system", "user": "user", "assistant": "agent", "tool": "tool"}
+
+
+def is_static(part: Part) -> bool:
+    """Whether `html_of` knows it."""
+    return type(part) in _MAKERS
+
+
+def html_of(*parts: Part) -> str:
+    """Parts under each other. Raises `KeyError` for one that is a widget."""
+    return "".join(_MAKERS[type(part)](part) for part in parts)
+
+
+def line_of(line: Line) -> str:
+    """A line with its marks."""
+    return "".join(_span(Span(part) if isinstance(part, str) else part) for part in _parts(line))
+
+
+def _parts(line: Line) -> Sequence[str | Span]:
+    return [line] if isinstance(line, str | Span) else line
+
+
+def _span(span: Span) -> str:
+    text = escaped(span.text)
+    if not text or not span.kind:
+        return text
+    if span.kind == "strong":
+        return f"<b>{text}</b>"
+    if span.kind == "quiet":
+        return f'<span class="quiet">{text}</span>'
+    return f'<mark class="{escaped(span.kind)}">{text}</mark>'
+
+
+def _title(part: Title) -> str:
+    return f'<div class="asked">{escaped(part.text)}</div>'
+
+
+def _chips(part: Chips) -> str:
+    chips = (f'<span class="chip {c.kind}" title="{escaped(c.help)}">{escaped(c.text)}</span>' for c in part.chips)
+    return f'<div class="chips">{"".join(chips)}</div>'
+
+
+def _fields(part: Fields) -> str:
+    cells = (
+        f'<div class="name">{escaped(name)}</div><div class="value">{line_of(value)}</div>'
+        for name, value in part.fields.items()
+    )
+    return f'<div class="fields">{"".join(cells)}</div>'
+
+
+def _note(part: Note) -> str:
+    return f'<div class="note {part.kind}">{line_of(part.line)}</div>'
+
+
+def _code(part: Code) -> str:
+    return f'<pre class="text">{escaped(part.text)}</pre>'
+
+
+def _conversation(part: Conversation) -> str:
+    turns = enumerate(part.messages, start=part.first)
+    return "".join(_turn(number, message, part.notes.get(number, Span(""))) for number, message in turns)
+
+
+def _turn(number: int, message: Message, note: Span) -> str:
+    trained = '<span class="is-trained">trained</span>' if message.train else "<span>not trained</span>"
+    classes = " ".join(filter(None, ("turn", "trained" if message.train else "folded", note.kind)))
+    word = f"<span>{escaped(note.text)}</span>" if note.text else ""
+    head = f"<b>{number} · {_ROLES[message.role]}</b>{trained}{word}"
+    return (
+        f'<div class="{classes}"><div class="head">{head}</div><div class="text">{escaped(message.content)}</div></div>'
+    )
+
+
+def _documents(part: Documents) -> str:
+    if part.is_folded:
+        return "".join(map(_passage, part.documents)) or '<div class="quiet">no passage</div>'
+    return f'<div class="papers">{"".join(map(_paper, part.documents))}</div>'
+
+
+def _halves(document: Document) -> tuple[str, str]:
+    """Title and text with their marks."""
+    cut, whole = len(document.title), len(document.whole)
+    title = [(*at, kind) for *mark, kind in document.marks if (at := clipped((mark[0], mark[1]), 0, cut))]
+    text = [(*at, kind) for *mark, kind in document.marks if (at := clipped((mark[0], mark[1]), cut + 1, whole))]
+    return marked(document.title, title), marked(document.text, text)
+
+
+def _passage(document: Document) -> str:
+    title, text = _halves(document)
+    summary = f'<b>{title}</b> <span class="quiet">{line_of(document.origin)}</span>'
+    opened = " open" if document.is_open else ""
+    return (
+        f'<details class="passage {document.kind}"{opened}><summary>{summary}</summary>'
+        f'<div class="body">{text}</div></details>'
+    )
+
+
+def _paper(document: Document) -> str:
+    title, text = _halves(document)
+    return (
+        f'<div class="paper"><div class="title">{title}</div><div class="origin">{line_of(document.origin)}</div>'
+        f'<div class="body">{text}</div></div>'
+    )
+
+
+def _grid(part: Grid) -> str:
+    widths = " ".join(f"minmax(0,{width:g}fr)" for width in part.widths or [1] * len(part.head))
+    head = "".join(f'<div class="title">{escaped(title)}</div>' for title in part.head)
+    return f'<div class="grid" style="grid-template-columns:{widths}">{head}{"".join(map(_row, part.rows))}</div>'
+
+
+def _row(row: GridRow) -> str:
+    return "".join(f'<div class="{row.kind}">{_cell(cell)}</div>' for cell in row.cells)
+
+
+def _cell(cell: Parts | Line) -> str:
+    parts: list[Any] = [cell] if isinstance(cell, str | Span) else list(cell)
+    if any(isinstance(each, Part) for each in parts):
+        return html_of(*parts)
+    return f'<div class="text">{line_of(parts)}</div>'
+
+
+def _meters(part: Meters) -> str:
+    cells = (
+        f"<div>{escaped(name.replace('_', ' '))}</div><div><b>{_number(value)}</b></div>{_bar(value)}"
+        f'<div class="quiet">{escaped(meaning)}</div>'
+        for name, (value, meaning) in part.parts.items()
+    )
+    return f'<div class="meters">{"".join(cells)}</div>'
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3f}"
+
+
+def _bar(value: float | None) -> str:
+    return f'<div class="bar"><div style="width:{100 * min(max(value or 0.0, 0.0), 1.0):.0f}%"></div></div>'
+
+
+def _scores(part: Scores) -> str:
+    """All scores, those that did not pass first."""
+    if not part.filters:
+        return '<div class="quiet">No filter has measured this row.</div>'
+    ordered = sorted(part.filters, key=lambda score: score.passed)
+    return f'<div class="checks">{"".join(_check(score, part.meanings.get(score.name, "")) for score in ordered)}</div>'
+
+
+def _check(score: FilterScore, meaning: str) -> str:
+    sign, kind = ("✓", "passed") if score.passed else ("✗", "failed")
+    why = f'<div class="why">{escaped(score.reason)}</div>' if score.reason else ""
+    return (
+        f'<div class="check {kind}"><span class="sign">{sign}</span><span>{escaped(score.name)}</span>'
+        f'<span class="score">{score.score:.3g}</span><div class="meaning">{escaped(meaning)}</div>{why}</div>'
+    )
+
+
+_MAKERS: Mapping[type[Part], Callable[[Any], str]] = {
+    Title: _title,
+    Chips: _chips,
+    Fields: _fields,
+    Note: _note,
+    Code: _code,
+    Conversation: _conversation,
+    Documents: _documents,
+    Grid: _grid,
+    Meters: _meters,
+    Scores: _scores,
+}

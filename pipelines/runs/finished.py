@@ -1,0 +1,234 @@
+"""The reader of a run's folder, finished or running: its books, its tables, row by row."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trailforge import schemas
+from trailforge.pipelines.runs.table_index import Found, TableIndex, tables_of
+from trailforge.schemas import InvalidInput, Manifest, StageCount, from_dict, from_stored, parse_json
+
+RUN = "run.json"
+"""What a run was begun with."""
+MANIFEST = "manifest.json"
+RECORD = b"trailforge.record"
+"""In the metadata of a Parquet file: the name of its record in `schemas`."""
+_MOST_FOUND = 1000
+"""Rows that a search comes to before it asks whether to go on."""
+
+
+@dataclass(kw_only=True)
+class OpenRun:
+    """A run. Its tables are opened when they are first asked for; what was read is not read again."""
+
+    folder: Path
+    run_id: str
+    dataset: str
+    config: dict[str, Any]
+    """The run's settings, as in its preset."""
+    sources: tuple[str, ...]
+    """The files that a person gave."""
+    manifest: Manifest | None
+    """None while the run is not finished."""
+    books: tuple[StageCount, ...]
+    """Stage by stage; of a running one, of what is finished."""
+    tables: tuple[str, ...]
+    """Names of those that have rows."""
+    _open: dict[str, TableIndex] = field(default_factory=dict)
+    _places: dict[tuple[str, str], int | None] = field(default_factory=dict)
+    _read: dict[tuple[str, ...], Any] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @cached_property
+    def rejections(self) -> Counter[tuple[str, str]]:
+        """Items put aside, by stage and reason."""
+        return Counter(
+            {
+                (line.name, each.reason): each.count
+                for line in self.books
+                for each in (*line.rejected, *line.failed)
+                if each.count
+            }
+        )
+
+    def table(self, name: str) -> TableIndex:
+        """Raises `InvalidInput` when the run has no such table."""
+        with self._lock:
+            if name not in self._open:
+                self._open[name] = TableIndex(self.folder, name)
+            return self._open[name]
+
+    def size(self, name: str) -> int:
+        """Rows of a table; 0 when there is none."""
+        return len(self.table(name)) if name in self.tables else 0
+
+    def row(self, name: str, number: int) -> dict[str, Any]:
+        """As plain values."""
+        with self._lock:
+            found = self.table(name).row(number)
+            self._places[name, found[self.key_of(name)]] = number
+            return found
+
+    def places(self, name: str, uids: Set[str]) -> dict[str, int]:
+        """Numbers of rows by uid. The table is read only for those that nobody looked at."""
+        with self._lock:
+            unknown = {uid for uid in uids if (name, uid) not in self._places}
+            if unknown:
+                found = self.table(name).find_all(unknown, self.key_of(name))
+                self._places.update({(name, uid): found.get(uid) for uid in unknown})
+            return {uid: place for uid in sorted(uids) if (place := self._places[name, uid]) is not None}
+
+    def record(self, name: str, number: int) -> Any:
+        """As the record of `schemas` that the table is made of."""
+        return from_dict(self.record_type(name), self.row(name, number))
+
+    def record_type(self, name: str) -> type:
+        """Raises `InvalidInput` for a table that no trailforge of this version wrote."""
+        record = (self.table(name).schema.metadata or {}).get(RECORD, b"").decode()
+        if not hasattr(schemas, record):
+            raise InvalidInput(
+                f"table of {record or 'unknown'} records, which this trailforge does not know", file=name
+            )
+        return getattr(schemas, record)
+
+    def counts(self, name: str, columns: Sequence[str]) -> dict[str, Counter[str]]:
+        """How many rows have each value of text columns; most first. The table is read once for all of them."""
+        with self._lock:
+            unknown = [column for column in columns if ("counts", name, column) not in self._read]
+        if unknown:
+            found = self.table(name).counts(unknown)
+            with self._lock:
+                for column, count in found.items():
+                    self._read.setdefault(("counts", name, column), Counter(dict(count.most_common())))
+        return {column: self._read["counts", name, column] for column in columns}
+
+    def count_json(self, name: str, column: str, field: str) -> Counter[str]:
+        """How many rows have which text in a field of the objects that a column holds as JSON."""
+        return self.once(("count_json", name, column, field), lambda: self.table(name).count_json(column, field))
+
+    def matching(self, name: str, column: str, value: str) -> Sequence[int]:
+        """Numbers of the rows with a value."""
+        return self.once(("matching", name, column, value), lambda: self.table(name).matching(column, value))
+
+    def values(self, name: str, path: str) -> np.ndarray:
+        """A number of each row; see `TableIndex.values`."""
+        return self.once(("values", name, path), lambda: self.table(name).values(path))
+
+    def ascending(self, name: str, path: str) -> np.ndarray:
+        """The rows from the lowest to the highest of a number; see `TableIndex.ascending`."""
+        return self.once(("ascending", name, path), lambda: self.table(name).ascending(path))
+
+    def shuffled(self, name: str) -> np.ndarray:
+        """All rows in a random order, the same one for everybody."""
+        return self.once(("shuffled", name), lambda: self.table(name).shuffled(seed=0))
+
+    def disputed(self, name: str) -> np.ndarray:
+        """The rows over which filters are divided; none in tables that do not tell what single filters said."""
+
+        def read() -> np.ndarray:
+            try:
+                return self.table(name).disputed()
+            except InvalidInput:
+                return np.array([], np.int64)
+
+        return self.once(("disputed", name), read)
+
+    def search(self, name: str, words: str) -> Found:
+        """The first rows with a text; see `TableIndex.search`. It may have ended before the table did: `search_on`."""
+        return self.once(("search", name, words), lambda: self.table(name).search(words, count=_MOST_FOUND))
+
+    def search_on(self, name: str, words: str) -> None:
+        """Go on with a search where it ended."""
+        so_far = self.search(name, words)
+        found = self.table(name).search(words, first=so_far.searched, count=_MOST_FOUND)
+        rows = (*so_far.rows, *found.rows)
+        with self._lock:
+            whole = Found(rows=rows, searched=found.searched, is_complete=found.is_complete)
+            self._read["search", name, words] = whole
+
+    def numbers(self, name: str) -> list[str]:
+        """What rows can be ordered by; see `TableIndex.numbers`."""
+        return self.once(("numbers", name), self.table(name).numbers)
+
+    def once(self, key: tuple[str, ...], read: Callable[[], Any]) -> Any:
+        """What `read` gives, read at the first call for a key alone. Nobody waits for what another reads."""
+        with self._lock:
+            if key in self._read:
+                return self._read[key]
+        value = read()
+        with self._lock:
+            return self._read.setdefault(key, value)
+
+    def key_of(self, name: str) -> str:
+        """Column that names a row: `uid`, else `id`, `document_id` or `question_id`; each table has one of them."""
+        names = self.table(name).schema.names
+        return next(column for column in ("uid", "id", "document_id", "question_id") if column in names)
+
+    def find(self, name: str, value: str, column: str = "") -> int | None:
+        """Number of the first row with a value, by default of `key_of`; None when there is none, or no such table."""
+        if name not in self.tables:
+            return None
+        column = column or self.key_of(name)
+        return self.once(("find", name, column, value), lambda: self.table(name).find(value, column))
+
+
+def open_run(folder: Path) -> OpenRun:
+    """The run of a folder as it is now; without books while it is not finished.
+
+    Raises `InvalidInput` when the folder holds none.
+    """
+    if not folder.is_dir():
+        raise InvalidInput("no such run folder", file=folder)
+    path = folder / RUN
+    if not path.is_file():
+        raise InvalidInput(f"not a run folder (no {RUN})", file=folder)
+    content = _read_object(path)
+    if not isinstance(content.get("dataset"), str):
+        raise InvalidInput("names no data set", file=path, field="dataset")
+    manifest = read_manifest(folder)
+    return OpenRun(
+        folder=folder,
+        run_id=content.get("run_id", ""),
+        dataset=content["dataset"],
+        config=json.loads(content.get("config", "{}")),
+        sources=tuple(each["path"] for each in content.get("sources", ())),
+        manifest=manifest,
+        books=manifest.stages if manifest else (),
+        tables=tuple(tables_of(folder)),
+    )
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a finished run; None when the run is not finished."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        return None
+    try:
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"not valid JSON ({error}); the command of the run writes it again", file=path) from error
+    return from_stored(Manifest, content, source=path)
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"not JSON ({error})", file=path) from error
+    return content if isinstance(content, dict) else {}
+
+
+def stamp_of(folder: Path) -> tuple[tuple[str, int], ...]:
+    """What changes whenever a run's folder gets new files: the times of its folders and its manifest."""
+    paths = [folder / "manifest.json", folder / "run.json", *(each for each in folder.glob("*") if each.is_dir())]
+    ours = (each for each in paths if each.name not in {"ledger", "curation", "progress"} and each.exists())
+    return tuple(sorted((each.name, each.stat().st_mtime_ns) for each in ours))

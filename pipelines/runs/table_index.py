@@ -1,0 +1,356 @@
+"""A table of a run with up to a million rows, read lazily: one row, one column, a sample, a search.
+
+Opening reads the manifest, or where there is none the metadata of the Parquet files: no row. What scans reads the
+columns that it needs, a row group at a time, so memory holds one row group and the numbers of the rows.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from bisect import bisect_right
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
+
+from trailforge.schemas import InvalidInput, parse_json
+
+pc: Any = pyarrow.compute
+"""Its functions are made at import, so type checkers know none of them."""
+_GROUPS_KEPT = 4
+"""Row groups in memory for `row`: going back and forth reads each once."""
+FILTERS = "filters"
+"""Column of what each filter measured; in `rejected/` it is part of `payload`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a search came to."""
+
+    rows: tuple[int, ...]
+    """Numbers of the rows, ascending."""
+    searched: int
+    """The rows below this number have been searched; go on from here."""
+    is_complete: bool
+    """The table was searched to its end."""
+
+
+class TableIndex:
+    """A table of a run's folder. Rows have numbers from 0, in the order of the files."""
+
+    def __init__(self, folder: Path, table: str) -> None:
+        """Raises `InvalidInput` when the run has no such table, or its files cannot be read."""
+        self.table = table
+        counts = _counted(folder, table)
+        self._paths = [path for path, _ in counts]
+        self._starts = [0, *accumulate(count for _, count in counts)]
+        self._groups: OrderedDict[tuple[int, int], pa.Table] = OrderedDict()
+        self.schema: pa.Schema = _opened(self._paths[0]).schema_arrow
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return self._starts[-1]
+
+    def row(self, number: int) -> dict[str, Any]:
+        """A row as plain values. Raises `IndexError` when there is none of this number."""
+        if not 0 <= number < len(self):
+            raise IndexError(f"row {number} of {len(self)}")
+        file = bisect_right(self._starts, number) - 1
+        place = number - self._starts[file]
+        metadata = self._metadata(file)
+        group = 0
+        while place >= (size := metadata.row_group(group).num_rows):
+            place, group = place - size, group + 1
+        return self._group(file, group).slice(place, 1).to_pylist()[0]
+
+    def find(self, uid: str, column: str = "uid") -> int | None:
+        """Number of the first row of a uid (of an `id` in `inputs/`); None when there is none."""
+        for first, batch in self._batches([column]):
+            place = pc.index(batch.column(0), uid).as_py()
+            if place >= 0:
+                return first + place
+        return None
+
+    def find_all(self, uids: Set[str], column: str = "uid") -> dict[str, int]:
+        """Numbers of the first rows of several uids, in one reading; those that are not there are left out."""
+        found: dict[str, int] = {}
+        wanted = pa.array(sorted(uids), pa.string())
+        for first, batch in self._batches([column]):
+            for place in np.flatnonzero(_as_mask(pc.is_in(batch.column(0), wanted))).tolist():
+                found.setdefault(batch.column(0)[place].as_py(), first + place)
+            if len(found) == len(wanted):
+                break
+        return found
+
+    def numbers(self) -> list[str]:
+        """What `values` can give: numbers in columns and their parts, and what filters of the first rows measured."""
+        paths = [path for name in self.schema.names for path in _numeric(self.schema.field(name).type, name)]
+        if FILTERS not in self.schema.names:
+            return paths
+        _, batch = next(self._batches([FILTERS]))
+        names = pc.unique(pc.struct_field(pc.list_flatten(batch.column(0)), "name")).to_pylist()
+        return [*paths, *(f"{FILTERS}.{name}" for name in sorted(names))]
+
+    def values(self, path: str) -> np.ndarray:
+        """A number of each row, as float64, NaN where it has none.
+
+        `path`: a column; a part of one, `reward.total`; what a filter measured, `filters.NAME`.
+        Raises `InvalidInput` when the table has no such number.
+        """
+        column, *parts = path.split(".")
+        self._check_column(column)
+        values = np.full(len(self), np.nan)
+        for first, batch in self._batches([column]):
+            array = batch.column(0)
+            if column == FILTERS and len(parts) == 1:
+                rows, scores, _ = _scores(array, parts[0])
+                values[first + rows] = scores
+            else:
+                values[first : first + len(array)] = _numbers(array, parts, path)
+        return values
+
+    def ascending(self, path: str) -> np.ndarray:
+        """Rows from the lowest to the highest of a number, as in `values`; rows without come not at all."""
+        values = self.values(path)
+        order = np.argsort(values, kind="stable")
+        return order[: len(order) - np.count_nonzero(np.isnan(values))]
+
+    def shuffled(self, seed: int) -> np.ndarray:
+        """All rows in a random order: its first so many are a sample."""
+        return np.random.default_rng(seed).permutation(len(self))
+
+    def disputed(self) -> np.ndarray:
+        """Rows that some filters pass and others do not: first those over which they are most evenly divided.
+
+        Rows that were accepted passed all; those of `rejected/` that tell what every filter said are what this finds.
+        Raises `InvalidInput` when the table's rows do not tell what single filters said.
+        """
+        column = FILTERS if FILTERS in self.schema.names else "payload"
+        self._check_column(column)
+        divided: list[tuple[float, int]] = []
+        for first, batch in self._batches([column]):
+            shares = _shares_of_filters(batch.column(0)) if column == FILTERS else _shares_of_payloads(batch.column(0))
+            divided += [(abs(share - 0.5), first + row) for row, share in shares if 0 < share < 1]
+        return np.array([number for _, number in sorted(divided)], np.int64)
+
+    def counts(self, columns: Sequence[str]) -> dict[str, Counter[str]]:
+        """How many rows have each value of text columns, in one reading; rows without one do not count."""
+        total: dict[str, Counter[str]] = {column: Counter() for column in columns}
+        for column in columns:
+            self._check_column(column)
+        for _, batch in self._batches(columns):
+            for column, values in zip(batch.schema.names, batch.columns, strict=True):
+                for each in pc.value_counts(values).to_pylist():
+                    total[column][each["values"]] += each["counts"]
+        for each in total.values():
+            del each[None]
+        return total
+
+    def count_json(self, column: str, field: str) -> Counter[str]:
+        """How many rows have which text in a field of the objects that a text column holds as JSON."""
+        self._check_column(column)
+        total: Counter[str] = Counter()
+        for _, batch in self._batches([column]):
+            for text in batch.column(0).to_pylist():
+                value = _object(text).get(field)
+                if isinstance(value, str):
+                    total[value] += 1
+        return total
+
+    def matching(self, column: str, value: str) -> list[int]:
+        """Rows of which a text column has this value, e.g. `kind`, `reason`; or that have it in a column of lists."""
+        self._check_column(column)
+        return [first + place for first, batch in self._batches([column]) for place in _places(batch.column(0), value)]
+
+    def select(self, columns: Sequence[str], among: tuple[str, Sequence[str]] | None = None) -> pa.Table:
+        """Some columns of all rows; with `among` of the rows whose text column has one of the values."""
+        wanted = [*columns, among[0]] if among and among[0] not in columns else list(columns)
+        for column in wanted:
+            self._check_column(column)
+        values = pa.array(among[1], pa.string()) if among else None
+        parts = []
+        for _, batch in self._batches(wanted):
+            mask = pc.is_in(batch.column(among[0]), value_set=values) if among else None
+            parts.append((batch if mask is None else batch.filter(mask)).select(list(columns)))
+        return pa.Table.from_batches(parts, pa.schema([self.schema.field(name) for name in columns]))
+
+    def search(self, text: str, *, first: int = 0, count: int = 100, seconds: float = 2.0) -> Found:
+        """Rows that have a text anywhere in any of their text columns, upper and lower case alike.
+
+        Ends with `count` rows, or once `seconds` have passed; `Found.searched` is then the next call's `first`.
+        """
+        if not text.strip():
+            raise InvalidInput("nothing to search for", field="search")
+        columns = [name for name in self.schema.names if _has_text(self.schema.field(name).type)]
+        rows: list[int] = []
+        until = time.monotonic() + seconds
+        for begin, batch in self._batches(columns, first):
+            for number in _rows_with(batch, text):
+                if begin + number < first:
+                    continue
+                if len(rows) == count:
+                    return Found(rows=tuple(rows), searched=rows[-1] + 1, is_complete=False)
+                rows.append(begin + number)
+            done = begin + batch.num_rows
+            if time.monotonic() >= until and done < len(self):
+                return Found(rows=tuple(rows), searched=done, is_complete=False)
+        return Found(rows=tuple(rows), searched=len(self), is_complete=True)
+
+    def _batches(self, columns: Sequence[str], first: int = 0) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Row groups from the one with row `first` on, each with the number of its first row."""
+        for file in range(max(0, bisect_right(self._starts, first) - 1), len(self._paths)):
+            start = self._starts[file]
+            with _opened(self._paths[file]) as opened:
+                for group in range(opened.num_row_groups):
+                    size = opened.metadata.row_group(group).num_rows
+                    if start + size > first:
+                        table = opened.read_row_group(group, columns=list(columns), use_threads=False)
+                        for batch in table.combine_chunks().to_batches():
+                            yield start, batch
+                    start += size
+
+    def _metadata(self, file: int) -> pq.FileMetaData:
+        with _opened(self._paths[file]) as opened:
+            return opened.metadata
+
+    def _group(self, file: int, group: int) -> pa.Table:
+        if (file, group) not in self._groups:
+            with _opened(self._paths[file]) as opened:
+                self._groups[file, group] = opened.read_row_group(group)
+            if len(self._groups) > _GROUPS_KEPT:
+                self._groups.popitem(last=False)
+        self._groups.move_to_end((file, group))
+        return self._groups[file, group]
+
+    def _check_column(self, column: str) -> None:
+        if column not in self.schema.names:
+            raise InvalidInput(f"{self.table} has no such column", field=column)
+
+
+def tables_of(folder: Path) -> list[str]:
+    """Names of the tables that have rows."""
+    return sorted({path.parent.name for path in folder.glob("*/*.parquet") if not path.parent.name.startswith(".")})
+
+
+def _counted(folder: Path, table: str) -> list[tuple[Path, int]]:
+    """The table's files with their numbers of rows: by the manifest, which saves opening each of thousands."""
+    try:
+        entries = parse_json((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
+        known = {folder / each["path"]: int(each["rows"]) for each in entries}
+    except (OSError, ValueError, KeyError, TypeError):
+        known = {}
+    paths = sorted((folder / table).glob("*.parquet"))
+    if not paths:
+        raise InvalidInput(f"this run has no table {table!r}; it has {', '.join(tables_of(folder))}", file=folder)
+    return [(path, known[path] if path in known else _opened(path).metadata.num_rows) for path in paths]
+
+
+def _opened(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path, memory_map=True)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InvalidInput(f"not a readable Parquet file ({error})", file=path) from error
+
+
+def _numbers(array: pa.Array, parts: Sequence[str], path: str) -> np.ndarray:
+    """A column or a part of it as float64."""
+    try:
+        for part in parts:
+            array = pc.struct_field(array, part)
+        return pc.cast(array, pa.float64()).to_numpy(zero_copy_only=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, KeyError) as error:
+        raise InvalidInput("no number in this table", field=path) from error
+
+
+def _scores(array: pa.Array, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of a column of filter scores: rows that this filter measured, its scores, whether they passed."""
+    flat, rows = pc.list_flatten(array), pc.list_parent_indices(array).to_numpy()
+    mask = _as_mask(pc.equal(pc.struct_field(flat, "name"), name))
+    scores = pc.struct_field(flat, "score").to_numpy(zero_copy_only=False)[mask]
+    return rows[mask], scores, _as_mask(pc.struct_field(flat, "passed"))[mask]
+
+
+def _shares_of_filters(array: pa.Array) -> Iterator[tuple[int, float]]:
+    """Rows with the share of their filters that passed."""
+    flat, rows = pc.list_flatten(array), pc.list_parent_indices(array).to_numpy()
+    asked = np.bincount(rows, minlength=len(array))
+    passed = np.bincount(rows, _as_mask(pc.struct_field(flat, "passed")), minlength=len(array))
+    for row in np.flatnonzero(asked).tolist():
+        yield row, float(passed[row] / asked[row])
+
+
+def _shares_of_payloads(array: pa.Array) -> Iterator[tuple[int, float]]:
+    """The same, of rows as JSON; those that tell nothing of filters are left out."""
+    mask = _as_mask(pc.match_substring(array, f'"{FILTERS}"'))
+    for row in np.flatnonzero(mask).tolist():
+        try:
+            scores = json.loads(array[row].as_py())[FILTERS]
+            passed = [bool(each["passed"]) for each in scores]
+        except (ValueError, KeyError, TypeError):
+            continue
+        if passed:
+            yield row, sum(passed) / len(passed)
+
+
+def _places(array: pa.Array, value: str) -> list[int]:
+    """Of a value in a column of texts, or of lists of texts."""
+    if not pa.types.is_list(array.type):
+        return np.flatnonzero(_as_mask(pc.equal(array, value))).tolist()
+    found = _as_mask(pc.equal(pc.list_flatten(array), value))
+    return sorted(set(pc.list_parent_indices(array).to_numpy()[found].tolist()))
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    """The object of a JSON text; an empty one when it is none."""
+    try:
+        value = json.loads(text or "")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _numeric(kind: pa.DataType, path: str) -> list[str]:
+    """The numbers in a column of a type, by path; none of a list's."""
+    if pa.types.is_struct(kind):
+        return [found for field in kind for found in _numeric(field.type, f"{path}.{field.name}")]
+    return [path] if pa.types.is_floating(kind) or pa.types.is_integer(kind) else []
+
+
+def _has_text(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_has_text(field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return _has_text(kind.value_type)
+    return pa.types.is_string(kind)
+
+
+def _rows_with(batch: pa.RecordBatch, text: str) -> list[int]:
+    """Rows of a batch that have the text in some string, however deep."""
+    found = np.zeros(batch.num_rows, bool)
+
+    def look(array: pa.Array, row_of: Callable[[np.ndarray], np.ndarray]) -> None:
+        if pa.types.is_struct(array.type):
+            for place in range(array.type.num_fields):
+                look(pc.struct_field(array, [place]), row_of)
+        elif pa.types.is_list(array.type):
+            parents = pc.list_parent_indices(array).to_numpy()
+            look(pc.list_flatten(array), lambda places: row_of(parents[places]))
+        elif pa.types.is_string(array.type):
+            mask = _as_mask(pc.match_substring(array, text, ignore_case=True))
+            found[row_of(np.flatnonzero(mask))] = True
+
+    for column in batch.columns:
+        look(column, lambda places: places)
+    return np.flatnonzero(found).tolist()
+
+
+def _as_mask(array: pa.Array) -> np.ndarray:
+    return pc.fill_null(array, False).to_numpy(zero_copy_only=False)

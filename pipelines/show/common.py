@@ -1,0 +1,183 @@
+"""Parts that rows of several data sets are shown by: questions, documents, rows for training, origins."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.show.marks import Marked, spans, telling_first
+from trailforge.pipelines.show.parts import (
+    Chips,
+    Conversation,
+    Document,
+    Documents,
+    Fields,
+    Line,
+    Mark,
+    Meters,
+    Parts,
+    ShownTable,
+    Span,
+    Table,
+    Tabs,
+    Title,
+    tab,
+)
+from trailforge.schemas import (
+    Message,
+    Passage,
+    Provenance,
+    Question,
+    SftRow,
+    SourceDocument,
+    TrajectoryReward,
+    to_dict,
+)
+
+ORIGINS = {
+    "policy": "The plan was made by the policy, a model.",
+    "rule": "The plan was made by rules, in code.",
+    "oracle": "The plan is the gold one: the decomposition or search plan that came with the question.",
+}
+"""What an origin means."""
+_REWARD = {
+    "total": "the reward by which the row was kept",
+    "exact_match": "the final answer is a gold answer, after normalisation",
+    "f1": "words in common with the gold answer",
+    "cover_exact_match": "a gold answer stands in the final answer",
+}
+_LONGEST = 4_000
+"""Characters of a passage that are shown."""
+
+
+def head(
+    question: str, gold: str, aliases: Sequence[str], final: str | None, is_right: bool, chips: Iterable[Span]
+) -> Parts:
+    """The question, its gold answer and the one that was given, where there is one."""
+    also = [Span(f" also: {'; '.join(aliases)[:300]}", "quiet")] if aliases else []
+    answers: dict[str, Line] = {"gold answer": (Span(gold, "gold"), *also)}
+    if final is not None:
+        answers["final answer"] = (Span(final or "none", "gold" if is_right else "wrong"), " ✓" if is_right else " ✗")
+    return [Title(question), Fields(answers), Chips([*chips])]
+
+
+def passages(found: Sequence[Passage], marks: Sequence[Marked], only: frozenset[str] = frozenset()) -> Documents:
+    """Unfolded those in which an answer stands, which come first. `only`: ids that the other side did not find."""
+    return Documents([_passage(*each, marks, only) for each in telling_first(found, marks)], is_folded=True)
+
+
+def _passage(rank: int, passage: Passage, is_telling: bool, marks: Sequence[Marked], only: frozenset[str]) -> Document:
+    alone = (Span(" only here", "strong"),) if passage.id in only else ()
+    title, text = f"{rank} · {passage.title[:200]}", passage.text[:_LONGEST]
+    first = len(title) + 1
+    return Document(
+        title=title, text=text, origin=(f"{passage.id[:60]} · score {passage.score:.3f}", *alone), is_open=is_telling,
+        marks=[Mark(first + begin, first + end, kind) for begin, end, kind in spans(text, marks)],
+    )  # fmt: skip
+
+
+def provenance(found: Provenance, **more: object) -> Fields:
+    """Where a row comes from."""
+    fields = {**more, **to_dict(found)}
+    keys = fields.pop("call_keys")
+    return values(fields | {f"model calls ({len(keys)})": "\n".join(keys) or "none"})
+
+
+def values(fields: Mapping[str, Any]) -> Fields:
+    """Names and values; what is no text as JSON."""
+    return Fields(
+        {
+            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1, default=str)
+            for name, value in fields.items()
+        }
+    )
+
+
+def reward(row: Any) -> Parts:
+    """The parts of a `TrajectoryReward`, and where the row comes from."""
+    found: TrajectoryReward = row.reward
+    parts = {name: (getattr(found, name), meaning) for name, meaning in _REWARD.items()}
+    return [Meters(parts), provenance(row.provenance, uid=row.uid, question_id=row.question_id)]
+
+
+def kind_chips(row: Any) -> list[Span]:
+    """Of a trajectory or a row for training: its kind, and which error it mends."""
+    kind = getattr(row, "trajectory_kind", None) or row.kind
+    meaning = "Holds a wrong step, a reflection and the mended step." if kind == "reflective" else "No wrong step."
+    error = [Span(f"{row.reflection_error} error", "wrong")] if row.reflection_error else []
+    return [Span(kind, "mended" if kind == "reflective" else "right", meaning), *error]
+
+
+def size_chips(row: Any) -> list[Span]:
+    """Of a trajectory or a row for training: who planned it, how long it is, how right."""
+    return [
+        Span(f"{row.origin} plan", "", ORIGINS[row.origin]),
+        Span(f"{row.num_hops} hops", "", "Sub-questions of the plan that leads to the answer."),
+        Span(f"{row.num_tool_calls} searches"),
+        Span(f"{row.token_estimate:,} tokens", "", "By a rule of thumb; a trainer counts with its own tokenizer."),
+        Span(f"F1 {row.reward.f1:.2f}", "", "Of the final answer."),
+    ]
+
+
+def sft_row(run: OpenRun, row: SftRow, notes: Mapping[int, Span] | None = None) -> Parts:
+    """What a trainer reads, with the turns on which the loss is taken. `notes`: as those of `Conversation`."""
+    part = f"turn {row.segment_index + 1} of {row.segment_count}" if row.segment_count > 1 else "whole conversation"
+    trained = Span(f"{sum(row.train)} of {len(row.messages)} turns trained", "", "Turns on which the loss is taken.")
+    chips = [*kind_chips(row), Span(part), trained, *size_chips(row), Span(row.protocol)]
+    is_right = max(row.reward.exact_match, row.reward.cover_exact_match) > 0
+    messages = [
+        Message(role=message.role, content=message.content, train=train)
+        for message, train in zip(row.messages, row.train, strict=True)
+    ]
+    tabs = [
+        tab("Conversation", lambda: [Conversation(messages, notes or {})]),
+        tab("Reward and provenance", lambda: reward(row)),
+    ]
+    final = _final_answer(run, row.trajectory_uid)
+    return [*head(row.question, row.answer, row.answer_aliases, final, is_right, chips), Tabs(tabs)]
+
+
+def _final_answer(run: OpenRun, uid: str) -> str | None:
+    """Of the row that a row for training was made of; None when the run keeps none."""
+    for table in run.tables:
+        names = run.table(table).schema.names
+        if "uid" in names and "final_answer" in names and (number := run.find(table, uid)) is not None:
+            return run.row(table, number)["final_answer"]
+    return None
+
+
+def question(run: OpenRun, row: Question) -> Parts:
+    """A question with its decomposition and its paragraphs, the gold ones first."""
+    supports = {hop.support_id for hop in row.decomposition}
+    hops = [
+        {"hop": number, "question": hop.question, "answer": hop.answer, "paragraph": hop.support_id}
+        for number, hop in enumerate(row.decomposition, start=1)
+    ]
+    paragraphs = sorted(row.paragraphs, key=lambda each: each.id not in supports)
+    documents = [
+        Document(
+            title=each.title, text=each.text, origin=(each.id, " · gold paragraph" if each.id in supports else ""),
+            is_open=each.id in supports, kind="gold" if each.id in supports else "",
+        )
+        for each in paragraphs
+    ]  # fmt: skip
+    fields = values({"id": row.id, "answer": row.answer, "also right": ", ".join(row.answer_aliases)})
+    return [Title(row.question), fields, *([Table(hops)] if hops else []), Documents(documents, is_folded=True)]
+
+
+def document(run: OpenRun, row: SourceDocument) -> Parts:
+    """A document with what is known of it."""
+    fields = {"id": row.id, "source": row.source, "kind": row.kind, "published": row.published or "unknown"}
+    fields |= {"url": row.url, "authors": ", ".join(row.authors), "licence": row.licence or "unknown"}
+    shown = values({name: value for name, value in fields.items() if value})
+    return [shown, Documents([Document(title=row.title, text=row.text)])]
+
+
+SFT = ShownTable(
+    name="sft", title="Rows for training", describe=sft_row, keys=("uid", "trajectory_uid", "question_id"),
+    columns=("trajectory_kind", "question", "segment_index"), kinds=("trajectory_kind",), is_list_beside=True,
+)  # fmt: skip
+QUESTIONS = ShownTable(name="inputs", title="Questions", describe=question, keys=("id",))
+DOCUMENTS = ShownTable(name="inputs", title="Documents", describe=document, keys=("id",))

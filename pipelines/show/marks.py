@@ -1,0 +1,68 @@
+"""Where answers and quotes stand in a text, so that a reader sees at once which passage says what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from trailforge.pipelines.show.parts import Mark
+from trailforge.schemas import Passage
+
+_WORD = re.compile(r"\w+")
+_LONGEST = 40
+"""Words of an answer that are looked for; a longer one is no phrase that a passage repeats."""
+
+Place = tuple[int, int]
+"""Begin and end of a part of a text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marked:
+    """Answers that are marked alike."""
+
+    kind: str
+    """Class of the mark: `gold`, `mended`, `wrong`, `step`."""
+    answers: tuple[str, ...]
+
+
+def spans(text: str, marks: Iterable[Marked]) -> list[Mark]:
+    """Where the answers stand, whatever their case and punctuation, as whole words; of equal places the first kind."""
+    found: dict[tuple[int, int], str] = {}
+    for mark in marks:
+        for answer in mark.answers:
+            pattern = _pattern(answer)
+            for match in pattern.finditer(text) if pattern else ():
+                found.setdefault(match.span(), mark.kind)
+    return sorted(Mark(begin, end, kind) for (begin, end), kind in found.items())
+
+
+def telling_first(passages: Sequence[Passage], marks: Sequence[Marked]) -> list[tuple[int, Passage, bool]]:
+    """Rank (from 1), passage, whether an answer stands in its text; those that have one first, else by rank."""
+    ranked = [(rank, each, bool(spans(each.text, marks))) for rank, each in enumerate(passages, start=1)]
+    return sorted(ranked, key=lambda item: (not item[2], item[0]))
+
+
+@lru_cache(maxsize=256)
+def _pattern(answer: str) -> re.Pattern[str] | None:
+    words = _WORD.findall(answer)
+    if not 0 < len(words) <= _LONGEST:
+        return None
+    phrase = r"\W+".join(map(re.escape, words))
+    return re.compile(rf"(?<!\w){phrase}(?!\w)", re.IGNORECASE)
+
+
+def find_quote(text: str, quote: str) -> Place | None:
+    """Begin and end of the first place with these words, whatever white space is between them; None without one."""
+    words = quote.split()
+    if not words:
+        return None
+    found = re.search(r"\s+".join(map(re.escape, words)), text)
+    return found.span() if found else None
+
+
+def clipped(span: Place, begin: int, end: int) -> Place | None:
+    """The part of a span that lies between two places, counted from the first; None when there is none."""
+    inner = max(span[0], begin) - begin, min(span[1], end) - begin
+    return inner if inner[0] < inner[1] else None
