@@ -10,30 +10,17 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.models import CommandInfo, TyperInfo
 
-from trailforge.commands import curate, documents, export, inspect, kg, operate, push, train, training, windows
+from trailforge.commands import curate, documents, export, inspect, kg, mcts, operate, push, train, training, windows
 from trailforge.commands.options import (
-    BeamOptions,
-    MaxCalls,
-    MaxCost,
-    MaxTokens,
-    Model,
-    ModelName,
-    RedoOption,
-    Replace,
     RunFolder,
-    Runner,
-    Verdicts,
 )
 from trailforge.schemas.errors import TrailforgeError, missing_package
 from trailforge.schemas.text import visible
-
-if TYPE_CHECKING:
-    from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -67,88 +54,7 @@ def _options(
     del version
 
 
-@app.command(
-    "mcts-trajectories",
-    epilog="""Examples:\n
-    trailforge mcts-trajectories --preset demo --questions sample_data/musique_style_questions.jsonl --out out/demo\n
-    trailforge mcts-trajectories --model http://127.0.0.1:8000/v1 --questions train.jsonl.gz --out out/musique\n
-    trailforge mcts-trajectories --dry-run --questions train.jsonl.gz            what it would take\n
-    trailforge mcts-trajectories … (the same line again) goes on where it stopped and pays for nothing twice.\n
-    trailforge mcts-trajectories … --runner PortableRunner --beam-option job_endpoint=127.0.0.1:8099\n
-    The password of a shared ledger comes from TRAILFORGE_LEDGER_PASSWORD.\n
-    The key of a hosted model comes from TRAILFORGE_API_KEY (or OPENAI_API_KEY).""",
-)
-def mcts_trajectories_command(
-    questions: Annotated[
-        Path, typer.Option(help="Questions: MuSiQue, HotpotQA or 2WikiMultiHopQA as published, or our JSONL; .gz too.")
-    ],
-    out: Annotated[Path | None, typer.Option(help="Folder of the run. Needed but for --dry-run.")] = None,
-    preset: Annotated[
-        str, typer.Option(help="msearcher (production), demo (embedded model), or a YAML file.")
-    ] = "msearcher",
-    model: Model = None,
-    model_name: ModelName = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
-    verdicts: Verdicts = None,
-    max_cost: MaxCost = None,
-    max_calls: MaxCalls = None,
-    max_tokens: MaxTokens = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost. Starts nothing, pays nothing.")
-    ] = False,
-    redo: RedoOption = None,
-    replace: Replace = False,
-    runner: Runner = "FnApiRunner",
-    beam_option: BeamOptions = None,
-) -> None:
-    """Turn multi-hop questions into correct and self-reflective search trajectories (MSearcher)."""
-    from trailforge.flows.configuration import configured
-    from trailforge.inference import Caps
-
-    caps = Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens)
-    if dry_run:
-        if redo or replace:
-            raise typer.BadParameter("changes a run that is there; --dry-run has none", param_hint="--redo, --replace")
-        _estimate(questions, configured(preset, model, model_name, seed, caps), limit, verdicts or [])
-        return
-    if out is None:
-        raise typer.BadParameter("needed, as the folder of the run", param_hint="--out")
-    from trailforge.flows.mcts_trajectories import mcts_trajectories
-    from trailforge.inspector.terminal import show_end
-
-    manifest = mcts_trajectories(
-        questions=questions,
-        out=out,
-        preset=preset,
-        model=model,
-        model_name=model_name,
-        limit=limit,
-        seed=seed,
-        verdicts=verdicts or [],
-        caps=caps,
-        replace_run=replace,
-        redo_truncated=redo is not None,
-        runner=runner,
-        runner_options=tuple(beam_option or ()),
-    )
-    show_end(manifest, out)
-
-
-def _estimate(questions: Path, config: MctsRunConfig, limit: int | None, verdicts: list[Path]) -> None:
-    """Print what a run would take."""
-    import asyncio
-
-    from rich.console import Console
-
-    from trailforge.curation.verdicts import refusals
-    from trailforge.flows.dry_run import estimate_table
-    from trailforge.generators.mcts_trajectories.estimate import estimate
-
-    found = asyncio.run(estimate(questions, config, limit, refusals(verdicts)))
-    Console().print(estimate_table(found, config))
-
-
+mcts.register(app)
 curate.register(app)
 documents.register(app)
 kg.register(app)

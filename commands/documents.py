@@ -9,19 +9,8 @@ from typing import Annotated
 
 import typer
 
-from trailforge.commands.options import (
-    BeamOptions,
-    Kind,
-    MaxCalls,
-    MaxCost,
-    MaxTokens,
-    Model,
-    ModelName,
-    RedoOption,
-    Replace,
-    Runner,
-    Verdicts,
-)
+from trailforge.commands.options import Kind
+from trailforge.commands.runs import MadeOf, RunCommand
 
 
 class Origin(StrEnum):
@@ -33,28 +22,27 @@ class Origin(StrEnum):
     NEWS = "news"
 
 
-BUNDLES_EPILOG = """Examples:\n
+_BUNDLES = RunCommand(
+    dataset="document_bundles",
+    preset="r-search",
+    presets="r-search (production), demo (embedded model)",
+    summary="show_bundles",
+    epilog="""Examples:\n
     trailforge document-bundles --preset demo --documents sample_data/documents.jsonl --out out/bundles\n
     trailforge document-bundles --documents news.jsonl.gz --documents arxiv.jsonl.gz --out out/spring\n
     trailforge document-bundles --bundles-only --documents news.jsonl.gz --out out/spring   no model, no questions\n
     trailforge document-bundles --documents posts.csv --columns text=body,published=date --source blog …\n
     trailforge document-bundles --benchmark musique.jsonl …     no question of that benchmark comes out\n
-    trailforge document-bundles … (the same line again) goes on where it stopped and pays for nothing twice."""
+    trailforge document-bundles … (the same line again) goes on where it stopped and pays for nothing twice.""",
+)
 
 
-def document_bundles(
+def _made_of(
     documents: Annotated[
         list[Path],
         typer.Option(help="Documents: JSONL, JSON, CSV, Parquet, RSS or Atom; .gz too. Repeatable."),
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the run.")],
-    preset: Annotated[
-        str, typer.Option(help="r-search (production), demo (embedded model), or a YAML file.")
-    ] = "r-search",
-    model: Model = None,
-    model_name: ModelName = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid documents.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of clustering and sampling.")] = 0,
     columns: Annotated[
         str | None, typer.Option(help="Which column holds what, e.g. text=body,title=headline,published=date.")
     ] = None,
@@ -64,42 +52,18 @@ def document_bundles(
         list[Path] | None, typer.Option(help="File of questions that must not come out. Repeatable.")
     ] = None,
     bundles_only: Annotated[bool, typer.Option("--bundles-only", help="Stop at the bundles; no model.")] = False,
-    verdicts: Verdicts = None,
-    max_cost: MaxCost = None,
-    max_calls: MaxCalls = None,
-    max_tokens: MaxTokens = None,
-    redo: RedoOption = None,
-    replace: Replace = False,
-    runner: Runner = "FnApiRunner",
-    beam_option: BeamOptions = None,
-) -> None:
+) -> MadeOf:
     """Turn documents of several sources into bundles, and bundles into multi-hop questions with plans (R-Search)."""
-    from trailforge.flows import document_bundles as flow
-    from trailforge.inference import Caps
-    from trailforge.inspector.terminal import show_end
     from trailforge.pipelines.sources.columns import parse_column_map
 
-    manifest = flow.document_bundles(
-        documents=documents,
-        out=out,
-        preset=preset,
-        model=model,
-        model_name=model_name,
-        limit=limit,
-        seed=seed,
-        verdicts=verdicts or [],
-        caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
-        column_map=parse_column_map(columns) if columns else None,
-        source=source,
-        kind=None if kind is None else kind.value,
-        benchmarks=benchmark or [],
-        bundles_only=bundles_only,
-        replace_run=replace,
-        redo_truncated=redo is not None,
-        runner=runner,
-        runner_options=tuple(beam_option or ()),
-    )
-    show_end(manifest, out)
+    options = {
+        "column_map": parse_column_map(columns) if columns else None,
+        "source": source,
+        "kind": None if kind is None else kind.value,
+        "benchmarks": benchmark,
+        "bundles_only": bundles_only,
+    }
+    return MadeOf(files=tuple(documents), limit=limit, options=options)
 
 
 FETCH_EPILOG = """Examples:\n
@@ -127,5 +91,5 @@ def fetch_documents(
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("document-bundles", epilog=BUNDLES_EPILOG)(document_bundles)
+    _BUNDLES.add_to(app, _made_of)
     app.command("fetch-documents", epilog=FETCH_EPILOG)(fetch_documents)

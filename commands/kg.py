@@ -9,18 +9,7 @@ from typing import Annotated
 
 import typer
 
-from trailforge.commands.options import (
-    BeamOptions,
-    MaxCalls,
-    MaxCost,
-    MaxTokens,
-    Model,
-    ModelName,
-    RedoOption,
-    Replace,
-    Runner,
-    Verdicts,
-)
+from trailforge.commands.runs import MadeOf, RunCommand
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -96,120 +85,63 @@ def stats(
     print(json.dumps(dataclasses.asdict(opened.stats), indent=1))
 
 
-EPISODES_EPILOG = """Examples:\n
+_Graph = Annotated[Path | None, typer.Option(help="Folder that `kg build` made. Default: the preset's.")]
+
+_TRAJECTORIES = RunCommand(
+    dataset="kg_trajectories",
+    preset="dynasearcher",
+    presets="dynasearcher (production), demo (embedded model)",
+    summary="show_episodes",
+    epilog="""Examples:\n
     trailforge kg build sample_data/kg --out kgs/sample\n
     trailforge kg-trajectories --preset demo --kg kgs/sample --questions my_questions.jsonl --out out/kg\n
-    trailforge kg-trajectories --kg kgs/wikidata5m --documents indexes/wiki --questions train.jsonl.gz --out out/kg"""
+    trailforge kg-trajectories --kg kgs/wikidata5m --documents indexes/wiki --questions train.jsonl.gz --out out/kg""",
+)
 
 
-def kg_trajectories(
+def _trajectories_of(
     questions: Annotated[
         Path, typer.Option(help="Questions: MuSiQue, HotpotQA or 2WikiMultiHopQA as published, or our JSONL; .gz too.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the run.")],
-    kg: Annotated[Path | None, typer.Option(help="Folder that `kg build` made. Default: the preset's.")] = None,
+    kg: _Graph = None,
     documents: Annotated[
         Path | None, typer.Option(help="Index (or file, for bm25) to search; default: each question's own paragraphs.")
     ] = None,
-    preset: Annotated[
-        str, typer.Option(help="dynasearcher (production), demo (embedded model), or a YAML file.")
-    ] = "dynasearcher",
-    model: Model = None,
-    model_name: ModelName = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
-    verdicts: Verdicts = None,
-    max_cost: MaxCost = None,
-    max_calls: MaxCalls = None,
-    max_tokens: MaxTokens = None,
-    redo: RedoOption = None,
-    replace: Replace = False,
-    runner: Runner = "FnApiRunner",
-    beam_option: BeamOptions = None,
-) -> None:
+) -> MadeOf:
     """Turn questions into annotated search episodes over documents and a knowledge graph (DynaSearcher)."""
-    from trailforge.flows import kg_trajectories as flow
-    from trailforge.inference import Caps
-    from trailforge.inspector.terminal import show_end
-
-    manifest = flow.kg_trajectories(
-        questions=questions,
-        out=out,
-        kg=kg,
-        documents=documents,
-        preset=preset,
-        model=model,
-        model_name=model_name,
-        limit=limit,
-        seed=seed,
-        verdicts=verdicts or [],
-        caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
-        replace_run=replace,
-        redo_truncated=redo is not None,
-        runner=runner,
-        runner_options=tuple(beam_option or ()),
-    )
-    show_end(manifest, out)
+    return MadeOf(files=(questions,), limit=limit, options={"kg": kg, "documents": documents})
 
 
-QUESTIONS_EPILOG = """Examples:\n
+_QUESTIONS = RunCommand(
+    dataset="kg_questions",
+    preset="kg-questions",
+    presets="kg-questions (production), demo (embedded model)",
+    summary="show_kg_questions",
+    epilog="""Examples:\n
     trailforge kg build sample_data/kg --out kgs/sample\n
     trailforge kg-questions --preset demo --kg kgs/sample --out out/questions\n
     trailforge kg-questions --kg kgs/wikidata5m --as-of 2019-07 --count 50000 --out out/questions\n
-    trailforge kg-trajectories --questions out/questions/questions.jsonl --documents indexes/wiki …"""
+    trailforge kg-trajectories --questions out/questions/questions.jsonl --documents indexes/wiki …""",
+)
 
 
-def kg_questions(
-    out: Annotated[Path, typer.Option(help="Folder of the run.")],
-    kg: Annotated[Path | None, typer.Option(help="Folder that `kg build` made. Default: the preset's.")] = None,
-    preset: Annotated[
-        str, typer.Option(help="kg-questions (production), demo (embedded model), or a YAML file.")
-    ] = "kg-questions",
+def _questions_of(
+    kg: _Graph = None,
     count: Annotated[
         int | None, typer.Option(min=1, help="Paths to sample; fewer questions come through. Default: the preset's.")
     ] = None,
     as_of: Annotated[str | None, typer.Option(help="Date of the graph, e.g. 2019-07: stands in every row.")] = None,
-    model: Model = None,
-    model_name: ModelName = None,
-    seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
-    verdicts: Verdicts = None,
-    max_cost: MaxCost = None,
-    max_calls: MaxCalls = None,
-    max_tokens: MaxTokens = None,
-    redo: RedoOption = None,
-    replace: Replace = False,
-    runner: Runner = "FnApiRunner",
-    beam_option: BeamOptions = None,
-) -> None:
+) -> MadeOf:
     """Make multi-hop questions of a knowledge graph's facts, each with one answer in the graph."""
-    from trailforge.flows import kg_questions as flow
-    from trailforge.inference import Caps
-    from trailforge.inspector.terminal import show_end
-
-    manifest = flow.kg_questions(
-        out=out,
-        kg=kg,
-        preset=preset,
-        model=model,
-        model_name=model_name,
-        count=count,
-        as_of=as_of,
-        seed=seed,
-        verdicts=verdicts or [],
-        caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
-        replace_run=replace,
-        redo_truncated=redo is not None,
-        runner=runner,
-        runner_options=tuple(beam_option or ()),
-    )
-    show_end(manifest, out)
+    return MadeOf(options={"kg": kg, "count": count, "as_of": as_of})
 
 
 def register(root: typer.Typer) -> None:
     """Add the commands."""
     root.add_typer(app, name="kg")
-    root.command("kg-trajectories", epilog=EPISODES_EPILOG)(kg_trajectories)
-    root.command("kg-questions", epilog=QUESTIONS_EPILOG)(kg_questions)
+    _TRAJECTORIES.add_to(root, _trajectories_of)
+    _QUESTIONS.add_to(root, _questions_of)
 
 
 def _pair(text: str) -> tuple[str, str]:

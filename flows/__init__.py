@@ -1,8 +1,10 @@
-"""Prefect flows: what a schedule or a person starts. Prefect's telemetry to outside is off unless switched on."""
+"""Runs, and the flows that a schedule starts. Prefect's telemetry to outside is off unless switched on."""
 
 import logging
 import os
 import sys
+import tomllib
+from pathlib import Path
 
 for _name, _value in {
     "DO_NOT_TRACK": "1",
@@ -12,6 +14,20 @@ for _name, _value in {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
 }.items():
     os.environ.setdefault(_name, _value)
+
+
+def names_prefect_server() -> bool:
+    """Whether PREFECT_API_URL or Prefect's active profile names a server. Does not load Prefect."""
+    if "PREFECT_API_URL" in os.environ:
+        return bool(os.environ["PREFECT_API_URL"])
+    home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
+    try:
+        path = Path(os.environ.get("PREFECT_PROFILES_PATH", home / "profiles.toml"))
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        active = os.environ.get("PREFECT_PROFILE") or content.get("active", "")
+        return bool(content.get("profiles", {}).get(active, {}).get("PREFECT_API_URL"))
+    except (OSError, ValueError, AttributeError):
+        return False  # Prefect itself says what is wrong with it, where it is asked for
 
 
 def stop_server() -> None:

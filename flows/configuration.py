@@ -3,53 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any
 
-from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.kg_questions.config import KgQuestionRunConfig
-from trailforge.generators.kg_trajectories.config import KgRunConfig
-from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.inference import Caps, ledger_url
+from trailforge.pipelines.dataset import DataSet, resolve
+from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.config import RunConfig, read_config
 from trailforge.presets import datasets_of, load_preset
 from trailforge.schemas import to_dict
 
-CONFIGS: dict[str, type[RunConfig]] = {
-    "mcts_trajectories": MctsRunConfig,
-    "document_bundles": BundleRunConfig,
-    "kg_trajectories": KgRunConfig,
-    "kg_questions": KgQuestionRunConfig,
-}
-"""By data set."""
-C = TypeVar("C", bound=RunConfig)
-
-
-def configured(
-    preset: str, model: str | None, model_name: str | None, seed: int, caps: Caps | None = None
-) -> MctsRunConfig:
-    """`configuration_of` MCTS trajectories."""
-    return configuration_of(MctsRunConfig, "mcts_trajectories", preset, model, model_name, seed, caps)
-
 
 def configured_for_all(preset: str, model: str | None, model_name: str | None) -> dict[str, RunConfig]:
     """`configuration_of` each data set that a preset is for, by its name."""
-    return {
-        dataset: configuration_of(CONFIGS[dataset], dataset, preset, model, model_name, 0)
-        for dataset in datasets_of(preset)
-    }
+    return {name: configuration_of(load_dataset(name), preset, model, model_name) for name in datasets_of(preset)}
 
 
 def configuration_of(
-    record: type[C],
-    dataset: str,
+    dataset: DataSet,
     preset: str,
-    model: str | None,
-    model_name: str | None,
-    seed: int,
+    model: str | None = None,
+    model_name: str | None = None,
+    *,
+    seed: int = 0,
     caps: Caps | None = None,
-) -> C:
-    """A preset with what the command line says on top, and the ledger that the environment may name."""
-    config = read_config(record, load_preset(preset, dataset), source=f"preset {preset}")
+) -> Any:
+    """A preset with what the command line says on top, and the ledger that the environment may name.
+
+    Of the class `DataSet.config`. Raises `InvalidInput` for a preset that is not there, or not for this data set.
+    """
+    config = read_config(resolve(dataset.config), load_preset(preset, dataset.name), source=f"preset {preset}")
     changes = {k: v for k, v in (("url", model), ("name", model_name)) if v is not None}
     given = {name: cap for name, cap in to_dict(caps or Caps()).items() if cap is not None}
     return replace(

@@ -1,28 +1,16 @@
-"""The flow of bundles: take documents in, then stage by stage. Running it again goes on where it stopped."""
+"""The flow of bundles."""
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import replace
 from pathlib import Path
 
-from prefect import flow, task
+from prefect import flow
 
-from trailforge.curation.verdicts import refusals
-from trailforge.flows.configuration import configuration_of
-from trailforge.flows.runs import EMBEDDED, carried_out, is_mendable, ready_server, run_shown
-from trailforge.flows.stopping import at_once
-from trailforge.generators.document_bundles import DATASET
-from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.work import (
-    take_in,
-)
+from trailforge.flows.execute import RunRequest, execute
+from trailforge.flows.prefect_driver import PrefectDriver
+from trailforge.generators.document_bundles import NAME
 from trailforge.inference import Caps
-from trailforge.pipelines.engine.model_work import check_servers
-from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner
-from trailforge.pipelines.runs import stages as runs
-from trailforge.pipelines.runs.intake import Settings
-from trailforge.pipelines.runs.stages import planned_stages
+from trailforge.pipelines.engine.runners import LOCAL
 from trailforge.schemas import Manifest, SourceKind
 
 
@@ -50,53 +38,31 @@ def document_bundles(
     """Make bundles of the documents in files, and questions of the bundles.
 
     `column_map`, `source`, `kind`: what the files do not say themselves. `benchmarks`: files of questions that must
-    not come out. `bundles_only`: no questions, and so no model. The others are those of `mcts_trajectories`.
+    not come out. `bundles_only`: no questions, and so no model. The others are those of `RunRequest`.
     """
-    arguments, refused = beam_options(runner, runner_options), refusals(verdicts or [])
-    config = configuration_of(BundleRunConfig, DATASET.name, preset, model, model_name, seed, caps)
-    config = config.against(benchmarks or [])
-    return carried_out(
-        out,
-        replace(config, questions=config.questions and not bundles_only),
-        DATASET,
-        lambda config: take_in(
-            documents, out, config, limit, column_map=column_map, source=source, kind=kind, refused=refused
+    return execute(
+        RunRequest(
+            dataset=NAME,
+            out=out,
+            preset=preset,
+            files=tuple(documents),
+            options={
+                "column_map": column_map,
+                "source": source,
+                "kind": kind,
+                "benchmarks": benchmarks,
+                "bundles_only": bundles_only,
+            },
+            model=model,
+            model_name=model_name,
+            limit=limit,
+            seed=seed,
+            caps=caps,
+            verdicts=tuple(verdicts or ()),
+            replace_run=replace_run,
+            redo_truncated=redo_truncated,
+            runner=runner,
+            runner_options=runner_options,
         ),
-        lambda settings, config: _run_stages(out, settings, config, preset, arguments),
-        replace_run=replace_run,
-        redo_truncated=redo_truncated,
-    )
-
-
-def _run_stages(
-    out: Path, settings: Settings, config: BundleRunConfig, preset: str, arguments: tuple[str, ...]
-) -> None:
-    """All stages in order; a model server of our own only from the first that needs one."""
-    check_runner(arguments)
-    names = [stage.name for stage in DATASET.stages]
-    first = next(n for n, stage in enumerate(DATASET.stages) if stage.asks_model)
-    if config.questions and config.model.url != EMBEDDED:
-        asyncio.run(check_servers(config))  # before the work that would be waited for in vain
-    with at_once():
-        for name in names[:first]:
-            run_stage(out, settings, config, preset, name, arguments)
-    if not config.questions:
-        return
-    with ready_server(config, arguments) as served:
-        for name in names[first:]:
-            run_stage(out, settings, served, preset, name, arguments)
-
-
-@task(name="run-stage", task_run_name="{name}", retries=2, retry_delay_seconds=10, retry_condition_fn=is_mendable)
-def run_stage(
-    out: Path, settings: Settings, config: BundleRunConfig, preset: str, name: str, arguments: tuple[str, ...]
-) -> None:
-    """Run what of a stage is missing."""
-    stages = planned_stages(DATASET, out, settings)
-    run_shown(
-        out,
-        stages,
-        name,
-        lambda: runs.run_stage(DATASET, name, out, settings, config, preset, arguments),
-        is_counted=next(each for each in stages if each.name == name).stage.asks_model,
+        PrefectDriver(),
     )

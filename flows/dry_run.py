@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+from rich.console import Console
 from rich.table import Table
 
-from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.estimate import Estimate
+from trailforge.flows.execute import RunRequest, check_inputs
 from trailforge.inference import Caps, Prices, Usage
+from trailforge.inference.vllm.server import VllmConfig
+from trailforge.pipelines.dataset import resolve
+from trailforge.pipelines.datasets import load_dataset
+from trailforge.pipelines.estimate import Estimate
+from trailforge.pipelines.runs.config import ModelConfig
+from trailforge.presets import load_preset
+from trailforge.schemas import InvalidInput, from_dict
+
+_SECONDS = 3600
 
 
-def estimate_table(estimate: Estimate, config: MctsRunConfig) -> Table:
+def show_estimate(request: RunRequest) -> None:
+    """Print what a run would take. Calls no model and writes nothing."""
+    dataset = load_dataset(request.dataset)
+    config, inputs = check_inputs(request, dataset)
+    if dataset.estimate is None:
+        raise InvalidInput(f"{dataset.name} has no estimate", field="--dry-run")
+    estimate: Estimate = resolve(dataset.estimate)(inputs, config)
+    server = from_dict(VllmConfig, load_preset(request.preset, dataset.name).get("server", {}))
+    Console().print(estimate_table(estimate, config.model, config.caps, server))
+
+
+def estimate_table(estimate: Estimate, model: ModelConfig, caps: Caps, server: VllmConfig) -> Table:
     """Calls, tokens and cost by stage, and their sum; below it the caps that would end the run before that."""
+    kind = "at most, a bound:" if estimate.is_bound else "estimated"
+    certain = "--max-calls, --max-tokens and --max-cost hold for certain."
     table = Table(
-        title=f"{estimate.questions:,} questions, estimated from {estimate.sampled:,}, "
-        f"for {config.model.name} at {config.model.url}",
+        title=f"{estimate.items:,} {estimate.unit}, {kind} from {estimate.sampled:,}, for {model.name} at {model.url}",
         caption="\n".join(
-            [
-                "An estimate: how hard the questions are for the model decides. "
-                "--max-calls, --max-tokens and --max-cost hold for certain.",
-                *stops(estimate.usage, config.caps),
-            ]
+            [f"{estimate.rests_on} {certain}", *gpu_hours(estimate.usage, server), *stops(estimate.usage, caps)]
         ),
     )
     table.add_column("stage")
@@ -27,10 +44,21 @@ def estimate_table(estimate: Estimate, config: MctsRunConfig) -> Table:
         table.add_column(name, justify="right")
     rows = [(line.stage, line.usage) for line in estimate.stages]
     for name, usage in [*rows, ("all", estimate.usage)]:
-        cost = f"{usage.cost:,.2f}" if config.model.prices != Prices() else "no prices"
+        cost = f"{usage.cost:,.2f}" if model.prices != Prices() else "no prices"
         figures = (usage.calls, usage.prompt_tokens, usage.completion_tokens)
-        table.add_row(name, *(f"{figure:,}" for figure in figures), cost, end_section=name == rows[-1][0])
+        is_last = bool(rows) and name == rows[-1][0]
+        table.add_row(name, *(f"{figure:,}" for figure in figures), cost, end_section=is_last)
     return table
+
+
+def gpu_hours(usage: Usage, server: VllmConfig) -> list[str]:
+    """What the hours of a server of one's own would be, where its speed was measured."""
+    if not server.tokens_per_second:
+        return []
+    hours = usage.completion_tokens / server.tokens_per_second / _SECONDS
+    gpus = server.tensor_parallel_size
+    line = f"{hours:,.1f} hours of the server ({hours * gpus:,.1f} GPU-hours) at {server.tokens_per_second:g} tokens/s"
+    return [line + (f", {hours * server.price_per_hour:,.2f} to pay" if server.price_per_hour else "")]
 
 
 def stops(usage: Usage, caps: Caps) -> list[str]:

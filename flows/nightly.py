@@ -19,7 +19,7 @@ from prefect.events import emit_event
 from prefect.runtime import flow_run
 
 from trailforge.curation.verdicts import awaits_curation, copied, copies
-from trailforge.flows.configuration import configuration_of, configured
+from trailforge.flows.configuration import configuration_of
 from trailforge.flows.document_bundles import document_bundles
 from trailforge.flows.kg_trajectories import kg_trajectories
 from trailforge.flows.mcts_trajectories import mcts_trajectories
@@ -29,9 +29,7 @@ from trailforge.flows.nights.questions import NAME as QUESTIONS
 from trailforge.flows.nights.questions import write_questions
 from trailforge.flows.nights.windows import Made, Taken, Window, WindowPlan
 from trailforge.generators.document_bundles import DATASET as BUNDLES
-from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.kg_trajectories import DATASET as KG
-from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.inference import Caps
 from trailforge.pipelines.dataset import DataSet
@@ -122,13 +120,13 @@ def configured_plan(plan: WindowPlan) -> WindowPlan:
 
     Raises `InvalidInput` for those that cannot be used, before anything is paid.
     """
-    bundles = configuration_of(BundleRunConfig, BUNDLES.name, plan.bundles_preset, None, plan.model_name, plan.seed)
+    bundles = configuration_of(BUNDLES, plan.bundles_preset, None, plan.model_name, seed=plan.seed)
     bundles = bundles.against([Path(path) for path in plan.benchmarks])
-    mcts = configured(plan.mcts_preset, None, plan.model_name, plan.seed)
+    mcts = configuration_of(MCTS, plan.mcts_preset, None, plan.model_name, seed=plan.seed)
     plan = replace(plan, bundles_hash=bundles.hash, mcts_hash=mcts.hash)
     if not plan.kg:
         return plan
-    kg = configuration_of(KgRunConfig, KG.name, plan.kg_preset, None, plan.model_name, plan.seed)
+    kg = configuration_of(KG, plan.kg_preset, None, plan.model_name, seed=plan.seed)
     if kg.generator.style == "guided":
         problem = "guided episodes want gold decompositions, which the questions of bundles have not"
         raise InvalidInput(problem, file=plan.kg_preset, field="generator.style")
@@ -302,7 +300,7 @@ class _Making:
             dataset=dataset.name,
             folder=name,
             run_id=manifest.run_id,
-            rows=next((line.accepted for line in manifest.stages if line.name == dataset.last_stage), 0),
+            rows=next((line.accepted for line in manifest.stages if line.name == dataset.counted), 0),
             calls=manifest.calls,
             tokens=manifest.prompt_tokens + manifest.completion_tokens,
             cost=manifest.cost,

@@ -1,4 +1,4 @@
-"""Shows how far a run is: a bar on the terminal, a progress artifact in Prefect."""
+"""Shows how far a stage is: a bar on the terminal, a line now and then where there is none."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from uuid import UUID
+from typing import Any
 
-from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import (
@@ -21,78 +20,105 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
+    track,
 )
 from rich.text import Text
 
 from trailforge.pipelines.engine.progress import read_progress, row_kinds
+from trailforge.pipelines.engine.shards import Shard, missing_shards
 
 _EVERY_S = 0.5
-_ARTIFACT_EVERY_S = 5.0
+_REPORT_EVERY_S = 5.0
 _LINE_EVERY_S = 30.0
 
 
 @contextlib.contextmanager
-def shown(
-    folder: Path, unit: str, *, total: int, done_before: int, done: Callable[[], int] | None = None
+def show_progress(
+    folder: Path,
+    unit: str,
+    shards: Sequence[Shard],
+    *,
+    counts_items: bool,
+    report: Callable[[float], None] | None = None,
 ) -> Iterator[None]:
     """Show the progress of a stage until the block ends.
 
-    `unit`: what its items are called. `done_before`: items of shards that were finished earlier. `done`: says how many
-    there are now, of a stage whose workers do not count them.
+    `unit`: what its items are called. `counts_items`: its workers count them as they go; else those of finished shards
+    are shown. `report` gets the percentage that is done, now and then.
     """
-    artifact = create_progress_artifact(progress=0.0, description=f"{folder.name}: {unit}")
-    stop = threading.Event()
-    watcher = threading.Thread(
-        target=_watch,
-        args=(folder, unit, total, done_before, done, artifact, stop),
-        name="trailforge-progress",
-        daemon=True,
-    )
+    watch = _Watch(folder, unit, shards, counts_items, report)
+    watcher = threading.Thread(target=watch.run, name="trailforge-progress", daemon=True)
     watcher.start()
     try:
         yield
     finally:
-        stop.set()
+        watch.stop.set()
         watcher.join()
 
 
-def _watch(
-    folder: Path,
-    unit: str,
-    total: int,
-    done_before: int,
-    now_done: Callable[[], int] | None,
-    artifact: UUID | None,
-    stop: threading.Event,
-) -> None:
-    console, is_terminal = Console(stderr=True), sys.stderr.isatty()
-    bar = Progress(
-        TextColumn(f"[bold]{unit}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    status = Text()
-    next_artifact = next_line = time.monotonic()
-    with Live(Group(bar, status), console=console, refresh_per_second=4) if is_terminal else contextlib.nullcontext():
-        task = bar.add_task(unit, total=total, completed=done_before)
-        while True:
-            last = stop.wait(_EVERY_S)
-            counters = read_progress(folder)
-            done = now_done() if now_done else done_before + counters["items"]
-            bar.update(task, completed=done)
-            status.plain = told = _status(counters) if now_done is None else ""
-            now = time.monotonic()
-            if artifact and (last or now >= next_artifact):
-                _update(artifact, 100 * done / max(1, total))
-                next_artifact = now + _ARTIFACT_EVERY_S
-            if not is_terminal and (last or now >= next_line):
-                console.print(f"{unit} {done}/{total}  {told}", highlight=False, soft_wrap=True)
-                next_line = now + _LINE_EVERY_S
-            if last:
-                return
+def count_shown(items: Iterable[Any], what: str, total: int) -> Iterable[Any]:
+    """The items, counted on the terminal as they pass."""
+    console = Console(stderr=True)
+    return track(items, what, total=total, console=console, disable=not console.is_terminal)
+
+
+class _Watch:
+    """Looks at the run's folder again and again."""
+
+    def __init__(
+        self,
+        folder: Path,
+        unit: str,
+        shards: Sequence[Shard],
+        counts_items: bool,
+        report: Callable[[float], None] | None,
+    ) -> None:
+        self._folder, self._unit, self._counts_items, self._report = folder, unit, counts_items, report
+        self._total = sum(shard.rows for shard in shards)
+        self._waiting = missing_shards(folder, shards)
+        self._done_before = self._finished()
+        self.stop = threading.Event()
+
+    def run(self) -> None:
+        console, is_terminal = Console(stderr=True), sys.stderr.isatty()
+        bar = Progress(
+            TextColumn(f"[bold]{self._unit}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
+        status = Text()
+        next_report = next_line = time.monotonic()
+        live = Live(Group(bar, status), console=console, refresh_per_second=4)
+        with live if is_terminal else contextlib.nullcontext():
+            task = bar.add_task(self._unit, total=self._total, completed=self._done_before)
+            while True:
+                is_last = self.stop.wait(_EVERY_S)
+                done, status.plain = self._look()
+                bar.update(task, completed=done)
+                now = time.monotonic()
+                if self._report and (is_last or now >= next_report):
+                    self._report(min(100.0, 100 * done / max(1, self._total)))
+                    next_report = now + _REPORT_EVERY_S
+                if not is_terminal and (is_last or now >= next_line):
+                    line = f"{self._unit} {done}/{self._total}  {status.plain}"
+                    console.print(line, highlight=False, soft_wrap=True)
+                    next_line = now + _LINE_EVERY_S
+                if is_last:
+                    return
+
+    def _look(self) -> tuple[int, str]:
+        """How many items are done, and what else there is to say."""
+        if not self._counts_items:
+            self._waiting = missing_shards(self._folder, self._waiting)  # so that no receipt is read twice
+            return self._finished(), ""
+        counters = read_progress(self._folder)
+        return self._done_before + counters["items"], _status(counters)
+
+    def _finished(self) -> int:
+        return self._total - sum(shard.rows for shard in self._waiting)
 
 
 def _status(counters: Counter[str]) -> str:
@@ -106,9 +132,3 @@ def _status(counters: Counter[str]) -> str:
         f"{kinds} | calls {counters['paid_calls']:,} (+{counters['ledger_hits']:,} from ledger{anew}), "
         f"{counters['in_flight']} in flight, {tokens / 1000:,.0f}k tokens{guessed}{waits}"
     )
-
-
-def _update(artifact: UUID, percent: float) -> None:
-    """Progress is a courtesy: a Prefect server that went away must not end the run."""
-    with contextlib.suppress(Exception):
-        update_progress_artifact(artifact, progress=min(100.0, percent))

@@ -119,8 +119,12 @@ class DataSet:
     """In the order in which they run."""
     counted: str
     """Line of the books whose accepted items are the rows that calls and cost are counted by."""
+    configure: Reference | None = None
+    """`(config, RunInputs) -> config` with what a person gives to this data set alone, found to be usable."""
+    estimate: Reference | None = None
+    """`(RunInputs, config) -> Estimate` of what a run would take, for `--dry-run`. Asks nothing and writes nothing."""
     take_in: Reference
-    """From what a person gives to `Settings`."""
+    """`(RunInputs, folder, config) -> Settings`: what a person gives as shards in the run's folder."""
     checks: Reference
     """`RowChecks` that recompute what rows say of themselves."""
     card: Reference

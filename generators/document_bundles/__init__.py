@@ -68,7 +68,7 @@ DATASET = DataSet(
         Stage(
             name="write",
             unit="bundles",
-            run=f"{_WORK}:run_questions",
+            run=f"{_HERE}.stages.questions:write_stage",
             follow=f"{_WORK}:shards_made",
             is_wanted=_ASKED,
         ),
@@ -83,12 +83,13 @@ DATASET = DataSet(
         Stage(
             name="episode",
             unit="questions",
-            run=f"{_WORK}:run_episodes",
+            run=f"{_HERE}.stages.episodes:episode_stage",
             follow=f"{_WORK}:shards_made",
             is_wanted=_ASKED,
         ),
     ),
     counted="select",
+    configure=f"{_HERE}.config:configure",
     take_in=f"{_WORK}:take_in",
     checks=f"{_HERE}.checks:BundleRowChecks",
     card=f"{_HERE}.card:card_of",

@@ -14,6 +14,7 @@ from trailforge.generators.document_bundles.episodes import EpisodeConfig
 from trailforge.generators.document_bundles.write import BundleWriterConfig
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.config import RunConfig
+from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.retrieval.encoder import PACKAGED
 from trailforge.retrieval.plan_tools import PlanToolsConfig
 from trailforge.schemas import (
@@ -132,3 +133,9 @@ class BundleRunConfig(RunConfig):
             raise InvalidInput("no such file", file=missing[0], field="selection.benchmarks")
         hashes = tuple(sha256_of(Path(path)) for path in paths)
         return replace(self, selection=replace(self.selection, benchmarks=tuple(paths), benchmark_hashes=hashes))
+
+
+def configure(config: BundleRunConfig, inputs: RunInputs) -> BundleRunConfig:
+    """With the benchmarks that are given; without questions where only bundles are wanted."""
+    config = config.against(inputs.options.get("benchmarks", []))
+    return replace(config, questions=config.questions and not inputs.options.get("bundles_only"))

@@ -2,54 +2,40 @@
 
 take in | clean | embed | bundle | write and filter questions | select | episodes | manifest
 
-Every stage leaves receipts in the run's folder and is done once. Those that ask a model run by `shards.run_pipeline`,
-the others as Beam pipelines of their own.
+Every stage leaves receipts in the run's folder and is done once. Those that ask a model are `ModelStage`s, the others
+have pipelines of their own.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trailforge.generators.document_bundles import NAME
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.stages import cleaning, embedding, episodes, grouping, questions, selection
+from trailforge.generators.document_bundles.stages import cleaning, embedding, grouping, selection
 from trailforge.pipelines.dataset import StageRun
-from trailforge.pipelines.engine.shards import Receipt, Shard, run_pipeline
-from trailforge.pipelines.runs.intake import Settings, take_in_documents
+from trailforge.pipelines.engine.shards import Receipt, Shard
+from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_documents
 from trailforge.pipelines.runs.stages import digest_of
-from trailforge.pipelines.sources.refused import NONE, Refusals
-from trailforge.schemas import (
-    SourceKind,
-    to_dict,
-)
+from trailforge.schemas import to_dict
 
 
-def take_in(
-    sources: Sequence[Path],
-    folder: Path,
-    config: BundleRunConfig,
-    limit: int | None,
-    *,
-    column_map: Mapping[str, str] | None = None,
-    source: str | None = None,
-    kind: SourceKind | None = None,
-    refused: Refusals = NONE,
-) -> Settings:
+def take_in(inputs: RunInputs, folder: Path, config: BundleRunConfig) -> Settings:
     """Documents of files as shards in the run's folder, without what people refuse."""
+    options = inputs.options
     return take_in_documents(
-        sources,
+        inputs.files,
         folder,
         dataset=NAME,
         config_hash=config.hash,
         config=json.dumps(to_dict(config)),
         shard_size=config.output.documents_per_shard,
-        limit=limit,
-        column_map=column_map,
-        source=source,
-        kind=kind,
-        refused=refused,
+        limit=inputs.limit,
+        column_map=options.get("column_map"),
+        source=options.get("source"),
+        kind=options.get("kind"),
+        refused=inputs.refused,
     )
 
 
@@ -95,20 +81,6 @@ def run_grouping(run: StageRun) -> None:
     grouping.group(run.folder, run.before, config.bundles, config.seed, per_shard, run.arguments, made_of)
 
 
-def run_questions(run: StageRun) -> None:
-    """Questions of each bundle, filtered one by one."""
-    config: BundleRunConfig = run.config
-    work = questions.QuestionWork(folder=str(run.folder), run_id=run.settings.run_id, config=config, preset=run.preset)
-    run_pipeline(work, run.folder, run.shards, run.arguments, config.schedule.patience)
-
-
 def run_selection(run: StageRun) -> None:
     """A curriculum of the questions of all bundles."""
     selection.select(run.folder, run.before, run.config, next(iter(run.shards)).made_of)
-
-
-def run_episodes(run: StageRun) -> None:
-    """An episode for each question."""
-    config: BundleRunConfig = run.config
-    work = episodes.EpisodeWork(folder=str(run.folder), run_id=run.settings.run_id, config=config)
-    run_pipeline(work, run.folder, run.shards, run.arguments, config.schedule.patience)

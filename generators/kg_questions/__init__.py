@@ -30,7 +30,7 @@ DATASET = DataSet(
     rows=NAME,
     candidates="candidates",
     stages=(
-        Stage(name="write", unit="questions", run=f"{_HERE}.work:run_writing"),
+        Stage(name="write", unit="questions", run=f"{_HERE}.work:write_stage"),
         Stage(
             name="select",
             unit="questions",
@@ -40,6 +40,7 @@ DATASET = DataSet(
         ),
     ),
     counted="select",
+    configure=f"{_HERE}.config:configure",
     take_in=f"{_HERE}.work:take_in",
     checks=f"{_HERE}.checks:KgQuestionRowChecks",
     card=f"{_HERE}.card:card_of",

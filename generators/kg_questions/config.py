@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Literal
 
@@ -11,6 +11,7 @@ from trailforge.generators.kg_questions.generate import KgWriterConfig
 from trailforge.generators.kg_questions.paths import KgPathConfig
 from trailforge.pipelines.runs.config import RunConfig
 from trailforge.pipelines.runs.graph import GraphRunConfig
+from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.schemas import FactChain, InvalidInput, KgQuestion
 
 
@@ -67,3 +68,9 @@ def _is_date(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def configure(config: KgQuestionRunConfig, inputs: RunInputs) -> KgQuestionRunConfig:
+    """On the graph that is given, of its date, with so many paths. Raises as `GraphRunConfig.on_graph`."""
+    given = {name: inputs.options[name] for name in ("count", "as_of") if name in inputs.options}
+    return replace(config, **given).on_graph(inputs.options.get("kg"))

@@ -12,7 +12,7 @@ from trailforge.generators.kg_questions import NAME as TABLE
 from trailforge.generators.kg_questions.filters import Asked, duplicate_question
 from trailforge.inference import Usage
 from trailforge.pipelines.engine.files import write_text
-from trailforge.pipelines.engine.model_work import rejected_row
+from trailforge.pipelines.engine.model_stage import rejected_row
 from trailforge.pipelines.engine.shards import Receipt, Shard, file_entry, missing_shards, write_receipt, write_table
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.schemas import FilterScore, KgQuestion, RejectedRow, Verdict, read_parquet, to_dict

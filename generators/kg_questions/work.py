@@ -6,10 +6,8 @@ sample paths | cut into shards | write, filter | select | manifest
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import logging
 from pathlib import Path
-from types import MappingProxyType
 
 from trailforge.generators.kg_questions import NAME
 from trailforge.generators.kg_questions import select as selection
@@ -19,48 +17,61 @@ from trailforge.generators.kg_questions.generate import KgQuestionContext, KgQue
 from trailforge.generators.kg_questions.paths import PathSampler
 from trailforge.inference import ModelClient
 from trailforge.pipelines.dataset import StageRun
-from trailforge.pipelines.engine.model_work import ModelSession, ModelWork, rejected_row
-from trailforge.pipelines.engine.shards import ItemResult, Receipt, Shard, run_pipeline
+from trailforge.pipelines.engine.files import what_is_wrong
+from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
+from trailforge.pipelines.engine.shards import ItemResult, Receipt, Shard
 from trailforge.pipelines.runs.accounting import stage
-from trailforge.pipelines.runs.intake import Settings, take_in_paths
+from trailforge.pipelines.runs.intake import RunInputs, Settings, read_settings, take_in_paths
 from trailforge.pipelines.runs.stages import digest_of
-from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.retrieval.kg import KgStore
 from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
 from trailforge.schemas import FactChain, KgQuestion, RejectedRow, to_dict
 
 WRITE, FILTER = "write", "filter"
+_LOG = logging.getLogger(__name__)
 
 
-def take_in(
-    folder: Path,
-    config: KgQuestionRunConfig,
-    watched: Callable[[Iterable[FactChain]], Iterable[FactChain]] = iter,
-    refused: Refusals = NONE,
-) -> tuple[Settings, Mapping[str, int]]:
+def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Settings:
     """Paths of the graph as shards in the run's folder, without what people refuse.
 
-    With it come the attempts that gave no path, by reason. `watched`: what the paths pass through, to count them.
+    Those that the folder has stay when they are of the same configuration and refusals: sampling takes a while.
     """
+    earlier, asked = read_settings(folder), (NAME, config.hash, inputs.refused.hash)
+    is_same = earlier is not None and (earlier.dataset, earlier.config_hash, earlier.refusals) == asked
+    if earlier is not None and is_same and not any(what_is_wrong(folder, entry) for entry in earlier.files):
+        return earlier
     sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
     settings = take_in_paths(
         Path(config.kg) / STORE_MANIFEST,
-        watched(sampler.sample(config.count)),
+        inputs.shown(sampler.sample(config.count), "sample: paths", config.count),
         folder,
         dataset=NAME,
         config_hash=config.hash,
         config=json.dumps(to_dict(config)),
         shard_size=config.output.shard_size,
-        refused=refused,
+        refused=inputs.refused,
     )
-    return settings, sampler.rejected
+    (books,) = settings.books
+    if books.inputs < config.count:
+        reasons = ", ".join(f"{reason} {number}" for reason, number in sorted(sampler.rejected.items())) or "none"
+        _LOG.warning("the graph gave %d of %d paths; attempts that gave none: %s", books.inputs, config.count, reasons)
+    return settings
 
 
-def run_writing(run: StageRun) -> None:
-    """Put paths into words and filter the questions one by one."""
-    config: KgQuestionRunConfig = run.config
-    work = WritingWork(folder=str(run.folder), run_id=run.settings.run_id, config=config, preset=run.preset)
-    run_pipeline(work, run.folder, run.shards, run.arguments, config.schedule.patience)
+def open_context(work: ModelWork, client: ModelClient) -> KgQuestionContext:
+    """What all paths share."""
+    config = work.config
+    return KgQuestionContext(
+        run_id=work.run_id,
+        model=config.model.name,
+        preset=work.preset,
+        seed=config.seed,
+        prices=config.model.prices,
+        config=config.writer,
+        client=client,
+        as_of=config.as_of,
+        graph=config.kg_hash[:12],
+    )
 
 
 def selection_shards(written: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
@@ -72,47 +83,6 @@ def run_selection(run: StageRun) -> None:
     """Choose among the questions of all paths."""
     config: KgQuestionRunConfig = run.config
     selection.select(run.folder, run.before, config.output.shard_size, next(iter(run.shards)).made_of)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WritingWork(ModelWork):
-    """Puts paths into words and measures the questions."""
-
-    config: KgQuestionRunConfig
-    preset: str
-
-    item = FactChain
-    tables = MappingProxyType({selection.CANDIDATES: KgQuestion, "rejected": RejectedRow})
-    stage = WRITE
-
-    async def open(self) -> WritingSession:
-        """Connect."""
-        return WritingSession(self, await self.client())
-
-
-class WritingSession(ModelSession):
-    """A worker at work."""
-
-    def __init__(self, work: WritingWork, client: ModelClient) -> None:
-        ModelSession.__init__(self, client)
-        config = self._config = work.config
-        self._context = KgQuestionContext(
-            run_id=work.run_id,
-            model=config.model.name,
-            preset=work.preset,
-            seed=config.seed,
-            prices=config.model.prices,
-            config=config.writer,
-            client=client,
-            as_of=config.as_of,
-            graph=config.kg_hash[:12],
-        )
-
-    async def run(self, item: FactChain, position: int) -> ItemResult:
-        """Write the question of one path, measure it, keep the books."""
-        result = await question_of(item, self._context, self._config)
-        self.count(result, *(row.shape for row in result.rows[selection.CANDIDATES]))
-        return result
 
 
 async def question_of(chain: FactChain, context: KgQuestionContext, config: KgQuestionRunConfig) -> ItemResult:
@@ -139,3 +109,13 @@ async def question_of(chain: FactChain, context: KgQuestionContext, config: KgQu
         stages=books,
         usage=work.meter.usage(context.prices),
     )
+
+
+write_stage = ModelStage(
+    name=WRITE,
+    item=FactChain,
+    tables={selection.CANDIDATES: KgQuestion, "rejected": RejectedRow},
+    counted=(selection.CANDIDATES, "shape"),
+    open_context=open_context,
+    run_item=question_of,
+)

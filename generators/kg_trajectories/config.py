@@ -12,9 +12,10 @@ from trailforge.inference import Prices
 from trailforge.inference.asker import Client
 from trailforge.inference.prompts import Prompts
 from trailforge.pipelines.runs.graph import GraphRunConfig
+from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.protocols import kg_search
 from trailforge.protocols.episodes import EpisodeConfig
-from trailforge.retrieval import Retrieval, RetrievalConfig
+from trailforge.retrieval import Retrieval, RetrievalConfig, check_retrieval
 from trailforge.retrieval.kg import CountTokens, KgStore, KgToolConfig
 from trailforge.rewards import DynaSearcherConstants
 from trailforge.rewards.dynasearcher import DEFAULT, PAPER
@@ -182,3 +183,10 @@ class KgRunConfig(GraphRunConfig):
         if documents is None:
             return self
         return replace(self, retrieval=replace(self.retrieval, scope="corpus", corpus_index=str(documents)))
+
+
+def configure(config: KgRunConfig, inputs: RunInputs) -> KgRunConfig:
+    """Over the graph and the documents that are given. Raises `InvalidInput` when what it searches is not there."""
+    config = config.on_graph(inputs.options.get("kg")).over(inputs.options.get("documents"))
+    check_retrieval(config.retrieval)
+    return config

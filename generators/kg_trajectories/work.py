@@ -6,7 +6,6 @@ read_questions | cut into shards | n episodes, select (per question) | write sha
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from trailforge.generators.kg_trajectories import DATASET, NAME
@@ -15,12 +14,10 @@ from trailforge.generators.kg_trajectories.generate import KgContext, LostEpisod
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
 from trailforge.generators.textualize import kg_sft_row
 from trailforge.inference import ModelClient
-from trailforge.pipelines.dataset import StageRun
-from trailforge.pipelines.engine.model_work import ModelSession, ModelWork, rejected_row
-from trailforge.pipelines.engine.shards import ItemResult, run_pipeline
+from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
+from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
-from trailforge.pipelines.runs.intake import Settings, take_in_questions
-from trailforge.pipelines.sources.refused import NONE, Refusals
+from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_questions
 from trailforge.retrieval import open_retrieval
 from trailforge.retrieval.kg import KgStore
 from trailforge.schemas import (
@@ -33,8 +30,9 @@ from trailforge.schemas import (
 SEARCH, EPISODE, FILTER = "search", "episode", "filter"
 
 
-def take_in(source: Path, folder: Path, config: KgRunConfig, limit: int | None, refused: Refusals = NONE) -> Settings:
-    """Questions of a file as shards in the run\'s folder, without what people refuse."""
+def take_in(inputs: RunInputs, folder: Path, config: KgRunConfig) -> Settings:
+    """Questions of a file as shards in the run's folder, without what people refuse."""
+    (source,) = inputs.files
     return take_in_questions(
         source,
         folder,
@@ -42,60 +40,28 @@ def take_in(source: Path, folder: Path, config: KgRunConfig, limit: int | None, 
         config_hash=config.hash,
         config=json.dumps(to_dict(config)),
         shard_size=config.output.shard_size,
-        limit=limit,
+        limit=inputs.limit,
         needs_paragraphs=config.retrieval.scope == "question",
         needs_decomposition=config.generator.is_led,
-        refused=refused,
+        refused=inputs.refused,
     )
 
 
-def run_search(run: StageRun) -> None:
-    """The one stage."""
-    config: KgRunConfig = run.config
-    work = KgWork(folder=str(run.folder), run_id=run.settings.run_id, config=config)
-    run_pipeline(work, run.folder, run.shards, run.arguments, config.schedule.patience)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KgWork(ModelWork):
-    """Searches documents and graph for questions."""
-
-    config: KgRunConfig
-
-    item = Question
-    tables = DATASET.records
-    stage = SEARCH
-
-    async def open(self) -> KgSession:
-        """Connect; fails at once when model, index or graph is not there."""
-        if not self.config.kg:
-            raise InvalidInput("no knowledge graph", field="kg")
-        store = KgStore.open(Path(self.config.kg))
-        return KgSession(self, await self.client(), store)
-
-
-class KgSession(ModelSession):
-    """A worker at work."""
-
-    def __init__(self, work: KgWork, client: ModelClient, store: KgStore) -> None:
-        ModelSession.__init__(self, client)
-        config = self._config = work.config
-        self._context = KgContext(
-            run_id=work.run_id,
-            model=config.model.name,
-            seed=config.seed,
-            prices=config.model.prices,
-            config=config.generator,
-            client=client,
-            retrieval=open_retrieval(config.retrieval),
-            store=store,
-        )
-
-    async def run(self, item: Question, position: int) -> ItemResult:
-        """Make and select the episodes of one question."""
-        result = await episodes_of(item, self._context, self._config)
-        self.count(result, *(row.origin for row in result.rows[NAME]))
-        return result
+def open_context(work: ModelWork, client: ModelClient) -> KgContext:
+    """What all questions share. Raises when index or graph is not there."""
+    config = work.config
+    if not config.kg:
+        raise InvalidInput("no knowledge graph", field="kg")
+    return KgContext(
+        run_id=work.run_id,
+        model=config.model.name,
+        seed=config.seed,
+        prices=config.model.prices,
+        config=config.generator,
+        client=client,
+        retrieval=open_retrieval(config.retrieval),
+        store=KgStore.open(Path(config.kg)),
+    )
 
 
 async def episodes_of(question: Question, context: KgContext, config: KgRunConfig) -> ItemResult:
@@ -129,6 +95,16 @@ async def episodes_of(question: Question, context: KgContext, config: KgRunConfi
         stages=books,
         usage=generated.usage,
     )
+
+
+search_stage = ModelStage(
+    name=SEARCH,
+    item=Question,
+    tables=DATASET.records,
+    counted=(NAME, "origin"),
+    open_context=open_context,
+    run_item=episodes_of,
+)
 
 
 def _lost_row(question: Question, episode: LostEpisode) -> RejectedRow:

@@ -8,7 +8,8 @@ from typing import Literal
 from trailforge.filters import FilterConfig
 from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
 from trailforge.pipelines.runs.config import OutputConfig, RunConfig
-from trailforge.retrieval import RetrievalConfig
+from trailforge.pipelines.runs.intake import RunInputs
+from trailforge.retrieval import RetrievalConfig, check_retrieval
 from trailforge.schemas import SearchTree, SftRow, Trajectory
 
 
@@ -47,3 +48,9 @@ class MctsRunConfig(RunConfig):
     def call_style(self) -> Literal["chat", "completion"]:
         """How the model is asked."""
         return self.generator.rollout.style
+
+
+def configure(config: MctsRunConfig, inputs: RunInputs) -> MctsRunConfig:
+    """The configuration as it is. Raises `InvalidInput` when what it searches is not there."""
+    check_retrieval(config.retrieval)
+    return config

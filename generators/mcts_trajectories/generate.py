@@ -80,6 +80,8 @@ class Context:
     config: GeneratorConfig
     client: Client
     retrieval: Retrieval
+    tail: frozenset[Question] = frozenset()
+    """Those that the run comes to last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,11 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, generate
 from trailforge.inference import Meter, Prices, Reply, Request, Usage
+from trailforge.pipelines.estimate import StageEstimate, count_tokens
 from trailforge.retrieval import RetrievalConfig, open_retrieval
 from trailforge.schemas import Document, Question
 
@@ -30,22 +31,7 @@ _THOUGHTS_SHARE, _ROOM_FOR_THOUGHTS = 0.1, 1024
 _TURN_TOKENS = 8
 """What a chat template adds to a turn."""
 _WRONG = "another name"
-_LONGEST_PIECE = 6
-_PIECE = re.compile(r"\d|[^\W\d_]+|[^\w\s]|\n")
 _PARTS = re.compile(r"parts (\d+) to (\d+)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageEstimate:
-    """What the calls for one purpose would use, over all questions."""
-
-    stage: str
-    usage: Usage
-
-
-def count_tokens(text: str) -> int:
-    """About as many as a model's tokenizer makes of English: words by their length, digits and marks one by one."""
-    return sum(1 + (len(piece) - 1) // _LONGEST_PIECE for piece in _PIECE.findall(text))
 
 
 async def rehearse(

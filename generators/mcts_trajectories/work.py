@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
@@ -16,14 +15,12 @@ from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context, Generated, expected_hops, generate
 from trailforge.generators.textualize import sft_rows
 from trailforge.inference import ModelClient
-from trailforge.pipelines.dataset import StageRun
-from trailforge.pipelines.engine.model_work import ModelSession, ModelWork, rejected_row
-from trailforge.pipelines.engine.shards import ItemResult, run_pipeline
+from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
+from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.config import ScheduleConfig
-from trailforge.pipelines.runs.intake import Settings, take_in_questions
-from trailforge.pipelines.sources.refused import NONE, Refusals
-from trailforge.retrieval import Retrieval, open_retrieval
+from trailforge.pipelines.runs.intake import RunInputs, Settings, read_settings, take_in_questions
+from trailforge.retrieval import open_retrieval
 from trailforge.schemas import (
     Question,
     SearchTree,
@@ -37,8 +34,9 @@ from trailforge.schemas import (
 SEARCH = "search"
 
 
-def take_in(source: Path, folder: Path, config: MctsRunConfig, limit: int | None, refused: Refusals = NONE) -> Settings:
-    """Questions of a file as shards in the run\'s folder, without what people refuse."""
+def take_in(inputs: RunInputs, folder: Path, config: MctsRunConfig) -> Settings:
+    """Questions of a file as shards in the run's folder, without what people refuse."""
+    (source,) = inputs.files
     return take_in_questions(
         source,
         folder,
@@ -46,74 +44,54 @@ def take_in(source: Path, folder: Path, config: MctsRunConfig, limit: int | None
         config_hash=config.hash,
         config=json.dumps(to_dict(config)),
         shard_size=config.output.shard_size,
-        limit=limit,
+        limit=inputs.limit,
         needs_paragraphs=config.retrieval.scope == "question",
-        refused=refused,
+        refused=inputs.refused,
     )
 
 
-def run_search(run: StageRun) -> None:
-    """The one stage: the questions of a tail are searched last."""
-    config: MctsRunConfig = run.config
-    tail = tail_of(run.folder, run.settings, config.schedule)
-    work = MctsWork(folder=str(run.folder), run_id=run.settings.run_id, config=config, tail=tail)
-    run_pipeline(work, run.folder, run.shards, run.arguments, config.schedule.patience)
-
-
-def tail_of(folder: Path, settings: Settings, schedule: ScheduleConfig) -> frozenset[int]:
-    """Positions of the questions that a run comes to last: it follows from the input alone, not from the clock."""
+def tail_of(folder: Path, settings: Settings, schedule: ScheduleConfig) -> frozenset[Question]:
+    """The questions that a run comes to last: they follow from the input alone, not from the clock."""
     first = max(0, settings.items - schedule.tail_window)
     shards = [shard for shard in settings.shards if shard.first + shard.rows > first]
     questions = read_rows((folder / shard.input for shard in shards), Question)
-    window = [(position, expected_hops(q)) for position, q in enumerate(questions, start=shards[0].first)]
-    window = [(position, hops) for position, hops in window if position >= first]
-    window.sort(key=lambda item: (-item[1], item[0]))
-    return frozenset(position for position, _ in window[max(0, len(window) - schedule.tail_questions) :])
+    window = [(position, question) for position, question in enumerate(questions, start=shards[0].first)]
+    window = [(position, question) for position, question in window if position >= first]
+    window.sort(key=lambda item: (-expected_hops(item[1]), item[0]))
+    return frozenset(question for _, question in window[max(0, len(window) - schedule.tail_questions) :])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MctsWork(ModelWork):
-    """Searches plans for questions."""
+def open_context(work: ModelWork, client: ModelClient) -> Context:
+    """What all questions share. Raises when the index is not there."""
+    config, folder = work.config, Path(work.folder)
+    settings = read_settings(folder)
+    assert settings is not None
+    return Context(
+        run_id=work.run_id,
+        model=config.model.name,
+        seed=config.seed,
+        prices=config.model.prices,
+        config=config.generator,
+        client=client,
+        retrieval=open_retrieval(config.retrieval),
+        tail=tail_of(folder, settings, config.schedule),
+    )
 
-    config: MctsRunConfig
-    tail: frozenset[int] = frozenset()
-    """Positions in the input of the questions that are searched last."""
 
-    item = Question
-    tables = DATASET.records
-    stage = SEARCH
-
-    async def open(self) -> MctsSession:
-        """Connect; fails at once when model or index is not there."""
-        retrieval = open_retrieval(self.config.retrieval)
-        return MctsSession(self, await self.client(), retrieval)
+async def search_question(question: Question, context: Context, config: MctsRunConfig) -> ItemResult:
+    """Search one question, filter its trajectories, keep the books."""
+    parallel = config.schedule.tail_parallel if question in context.tail else 1
+    return rows_of(question, await generate(question, context, parallel=parallel), config)
 
 
-class MctsSession(ModelSession):
-    """Searches one question after the other."""
-
-    def __init__(self, work: MctsWork, client: ModelClient, retrieval: Retrieval) -> None:
-        super().__init__(client)
-        config = work.config
-        self._work = work
-        self._context = Context(
-            run_id=work.run_id,
-            model=config.model.name,
-            seed=config.seed,
-            prices=config.model.prices,
-            config=config.generator,
-            client=client,
-            retrieval=retrieval,
-        )
-
-    async def run(self, item: Question, position: int) -> ItemResult:
-        """Search one question, filter its trajectories, keep the books."""
-        schedule = self._work.config.schedule
-        in_tail = position in self._work.tail
-        generated = await generate(item, self._context, parallel=schedule.tail_parallel if in_tail else 1)
-        result = rows_of(item, generated, self._work.config)
-        self.count(result, *(row.reflection_error or row.kind for row in result.rows[NAME]))
-        return result
+search_stage = ModelStage(
+    name=SEARCH,
+    item=Question,
+    tables=DATASET.records,
+    counted=(NAME, "reflection_error", "kind"),
+    open_context=open_context,
+    run_item=search_question,
+)
 
 
 def rows_of(question: Question, generated: Generated, config: MctsRunConfig) -> ItemResult:

@@ -65,12 +65,19 @@ class VllmConfig:
     extra_args: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     """For its environment, as `NAME=value`. No secrets: those are for the environment that you start from."""
+    price_per_hour: float = 0.0
+    """Of the machine; 0: not known. With `tokens_per_second` a dry run says what a run would cost."""
+    tokens_per_second: float = 0.0
+    """Completion tokens of all calls together, as measured; 0: not known."""
     ready_within_s: float = 1800.0
     """Loading, and the download that may come before."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.port <= 65535:
             raise InvalidInput(f"{self.port} is no port (1 to 65535)", field="server.port")
+        for name in ("price_per_hour", "tokens_per_second"):
+            if getattr(self, name) < 0:
+                raise InvalidInput("has to be a number from 0 on", field=f"server.{name}")
         if self.tensor_parallel_size < 1:
             raise InvalidInput("at least 1", field="server.tensor_parallel_size")
         if self.gpu_memory_share is not None and not 0 < self.gpu_memory_share <= 1:

@@ -1,11 +1,9 @@
-"""Beam's runners: which one a run uses, and which ones must not be used."""
+"""Beam's runners: which one a run uses, and which ones must not be used. Loads Beam for others than the local one."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
-
-from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
 
 from trailforge.schemas import ClusterError, InvalidInput
 
@@ -24,16 +22,18 @@ _REFUSED = {
 
 def beam_options(runner: str = LOCAL, options: Sequence[str] = ()) -> tuple[str, ...]:
     """Beam's command line for a runner and options as `KEY=VALUE` or `KEY`. Raises `InvalidInput`."""
+    if runner == LOCAL and not options:
+        return (f"--runner={LOCAL}",)
     name = _known(runner)
     arguments = (f"--runner={name}", *(_argument(option) for option in options))
-    if name == "PortableRunner" and not PipelineOptions(list(arguments)).view_as(PortableOptions).job_endpoint:
+    if name == "PortableRunner" and not _job_endpoint(arguments):
         raise InvalidInput("PortableRunner needs --beam-option job_endpoint=HOST:PORT", field="--beam-option")
     return arguments
 
 
 def check_runner(arguments: Sequence[str]) -> None:
     """Raises `ClusterError` when nothing listens where the job service should be."""
-    endpoint = PipelineOptions(list(arguments)).view_as(PortableOptions).job_endpoint or ""
+    endpoint = "" if is_local(arguments) else _job_endpoint(arguments)
     host, colon, port = endpoint.rpartition(":")
     if not colon:
         return
@@ -59,6 +59,8 @@ def is_local(arguments: Sequence[str]) -> bool:
 
 def _known(runner: str) -> str:
     """The runner's name as Beam writes it, which takes any case, and names without `Runner`."""
+    from apache_beam.options.pipeline_options import StandardOptions
+
     plain = runner.strip().rpartition(".")[2].lower().removesuffix("runner") + "runner"
     if plain in _REFUSED:
         raise InvalidInput(f"{runner} is refused: {_REFUSED[plain]}", field="--runner")
@@ -66,6 +68,12 @@ def _known(runner: str) -> str:
     if "." not in runner and plain not in known:
         raise InvalidInput(f"no runner {runner!r}; there are {', '.join(known.values())}", field="--runner")
     return runner if "." in runner else known[plain]
+
+
+def _job_endpoint(arguments: Sequence[str]) -> str:
+    from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+
+    return PipelineOptions(list(arguments)).view_as(PortableOptions).job_endpoint or ""
 
 
 def _argument(option: str) -> str:

@@ -20,12 +20,16 @@ NAMES = r"[0-9a-f]{8}\.json"
 T = TypeVar("T")
 
 
-def noting(folder: Path, function: Callable[..., T]) -> Callable[..., T]:
-    """The function, for a worker: a typed error is noted in the run's folder, since runners pass on text at best."""
+def noting(folder: Path, function: Callable[..., T], *, several: bool = False) -> Callable[..., T]:
+    """The function, for a worker: a typed error is noted in the run's folder, since runners pass on text at best.
+
+    `several`: it gives an iterable, in whose course an error may be raised, too.
+    """
 
     def noted(element: Any, *more: Any) -> Any:
         try:
-            return function(element, *more)
+            made: Any = function(element, *more)
+            return list(made) if several else made
         except TrailforgeError as error:
             note_error(folder, error)
             raise

@@ -17,6 +17,8 @@ from trailforge.inference.vllm.server import VllmConfig
 from trailforge.pipelines.engine.attempts import Patience
 from trailforge.schemas import InvalidInput, from_dict, stored_name, to_dict, version_of
 
+EMBEDDED = "embedded"
+"""In place of a URL: the packaged model, on a server that the run starts."""
 T = TypeVar("T")
 C = TypeVar("C", bound="RunConfig")
 

@@ -7,8 +7,8 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -79,6 +79,21 @@ class Settings:
     def items(self) -> int:
         """Valid items."""
         return sum(shard.rows for shard in self.shards)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInputs:
+    """What a person gives a run to be made of."""
+
+    files: tuple[Path, ...] = ()
+    limit: int | None = None
+    """The first so many valid items."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What this data set alone takes, by name, where it is given."""
+    refused: Refusals = NONE
+    """What people do not want."""
+    shown: Callable[[Iterable[Any], str, int], Iterable[Any]] = lambda items, what, total: items
+    """What items pass through that take a while to make, so that they can be counted."""
 
 
 def take_in_questions(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,26 +61,6 @@ def planned_stages(dataset: DataSet, folder: Path, settings: Settings) -> list[P
         shard = Shard(name=CURATION, input=decided.path, first=0, rows=decided.rows)
         planned.append(PlannedStage(_CURATE, (shard,)))
     return planned
-
-
-def run_stage(
-    dataset: DataSet, name: str, folder: Path, settings: Settings, config: object, preset: str, arguments: Sequence[str]
-) -> None:
-    """Run what of a stage is missing; the stages before it are finished."""
-    folder = folder.absolute()
-    planned = next(each for each in planned_stages(dataset, folder, settings) if each.name == name)
-    run = resolve(planned.stage.run)
-    run(
-        StageRun(
-            folder=folder,
-            settings=settings,
-            config=config,
-            preset=preset,
-            shards=planned.shards or (),
-            before=planned.before,
-            arguments=arguments,
-        )
-    )
 
 
 def stage_receipts(dataset: DataSet, folder: Path, settings: Settings) -> list[Receipt]:

@@ -15,7 +15,7 @@ from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_documents
 from tests.support.files import contents
 from trailforge.flows.configuration import configuration_of
-from trailforge.generators.document_bundles.config import BundleRunConfig
+from trailforge.pipelines.datasets import load_dataset
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -33,7 +33,7 @@ def test_two_workers_make_the_bundles_of_a_local_run(tmp_path: Path) -> None:
     preset.write_text(PRESET)
     documents = sample_documents()
     write_documents(source, [*documents[:4], documents[4], *documents[16:20]])
-    config = configuration_of(BundleRunConfig, "document_bundles", str(preset), None, None, 0)
+    config = configuration_of(load_dataset("document_bundles"), str(preset))
     run_until(tmp_path / "local", begin_run(tmp_path / "local", source, replace(config, questions=False)))
 
     out = tmp_path / "portable"

@@ -15,10 +15,13 @@ from prefect.client.schemas.objects import Artifact
 
 from tests.support.model_server import fail_next, running, stats
 from tests.support.world import write_questions
-from trailforge.flows import mcts_trajectories as module
-from trailforge.flows.mcts_trajectories import configured, mcts_trajectories
-from trailforge.generators.mcts_trajectories.work import MctsSession, MctsWork
+from trailforge.flows import prefect_driver
+from trailforge.flows.configuration import configuration_of
+from trailforge.flows.mcts_trajectories import mcts_trajectories
+from trailforge.generators.mcts_trajectories import DATASET
+from trailforge.inference import ModelClient
 from trailforge.pipelines.dataset import LEDGER
+from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.runs.finish import MANIFEST
 from trailforge.schemas import InvalidInput, Manifest, ProviderError, ServerUnavailable
 
@@ -101,18 +104,19 @@ def test_there_is_nothing_to_ask_anew_where_no_run_is(inputs: tuple[Path, str], 
 def test_a_server_that_fails_for_a_while_costs_a_retry_and_no_row(
     inputs: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "run_shards", module.run_shards.with_options(retry_delay_seconds=0))
-    opened, open_work = [], MctsWork.open
+    at_once = prefect_driver.run_stage.with_options(retry_delay_seconds=0)
+    monkeypatch.setattr(prefect_driver, "run_stage", at_once)
+    opened, connect = [], ModelWork.client
 
-    async def open_at_the_second_try(work: MctsWork) -> MctsSession:
+    async def connect_at_the_second_try(work: ModelWork) -> ModelClient:
         opened.append(work)
         if len(opened) == 1:
             raise ServerUnavailable("it loads its weights")
-        return await open_work(work)
+        return await connect(work)
 
     with running() as url:
         calm = run(inputs, tmp_path / "calm", url)
-        monkeypatch.setattr(MctsWork, "open", open_at_the_second_try)
+        monkeypatch.setattr(ModelWork, "client", connect_at_the_second_try)
         shaken = run(inputs, tmp_path / "shaken", url)
     assert len(opened) > 1
     assert [(f.path, f.sha256) for f in shaken.files] == [(f.path, f.sha256) for f in calm.files]
@@ -136,7 +140,7 @@ def test_a_server_that_is_not_there_ends_the_run_at_once_without_a_manifest(
 
 def test_the_environment_names_the_ledger_and_its_password_goes_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAILFORGE_LEDGER_URL", "postgresql://forger:hunter2@db/calls")
-    config = configured("demo", None, None, 0)
+    config = configuration_of(DATASET, "demo")
     assert config.ledger == "postgresql://forger@db/calls"
     assert "hunter2" not in repr(config) and config.hash == replace(config, ledger="").hash
 
@@ -148,8 +152,8 @@ def test_a_runner_that_loses_rows_is_refused_before_anything_is_made(inputs: tup
 
 
 def test_the_command_line_goes_over_the_preset() -> None:
-    config = configured("demo", "http://127.0.0.1:1/v1", "other", 7)
+    config = configuration_of(DATASET, "demo", "http://127.0.0.1:1/v1", "other", seed=7)
     assert (config.model.url, config.model.name, config.seed) == ("http://127.0.0.1:1/v1", "other", 7)
-    assert configured("demo", None, None, 0).model.url == "embedded"
+    assert configuration_of(DATASET, "demo").model.url == "embedded"
     with pytest.raises(InvalidInput, match="nowhere"):
-        configured("nowhere", None, None, 0)
+        configuration_of(DATASET, "nowhere")

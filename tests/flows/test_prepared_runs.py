@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,16 +14,16 @@ import pytest
 
 from tests.pipelines.support import CONFIG, IN_PROCESS, ScriptedWork, make_run, questions_file
 from tests.support.files import contents
-from trailforge.flows.runs import carried_out, run_shown, with_redo
+from trailforge.flows.execute import Driver, RunRequest, StageToRun, at_work, execute
+from trailforge.flows.prepare import with_redo
 from trailforge.generators.mcts_trajectories import DATASET as MCTS
-from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.work import take_in
 from trailforge.inference import Usage
 from trailforge.pipelines.engine.files import sha256_of
+from trailforge.pipelines.engine.pipeline import run_pipeline
 from trailforge.pipelines.engine.progress import read_begun
-from trailforge.pipelines.engine.shards import Receipt, receipt_path, run_pipeline, write_receipt
+from trailforge.pipelines.engine.shards import Receipt, receipt_path, write_receipt
 from trailforge.pipelines.runs.finish import CARD, MANIFEST, read_manifest
-from trailforge.pipelines.runs.intake import Settings, config_of, read_settings, write_settings
+from trailforge.pipelines.runs.intake import config_of, read_settings, write_settings
 from trailforge.pipelines.runs.stages import planned_stages
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import Manifest, OutputError
@@ -43,28 +43,25 @@ def out(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "made")) / "run"
 
 
-def start(out: Path, monkeypatch: pytest.MonkeyPatch, *, redo: bool = False) -> tuple[Manifest, int]:
-    """Start the same command; the manifest, and how often there was work."""
+class ScriptedDriver(Driver):
+    """Runs stages with a scripted model, and counts them."""
+
     times = 0
 
-    def work(settings: Settings, config: MctsRunConfig) -> None:
-        nonlocal times
-        times += 1
-        scripted = ScriptedWork(folder=str(out), run_id=settings.run_id, config=config)
-        run_pipeline(scripted, out, settings.shards, IN_PROCESS)
+    def run_stage(self, task: StageToRun) -> None:
+        """See `Driver`."""
+        self.times += 1
+        scripted = ScriptedWork(folder=str(task.out), run_id=task.settings.run_id, config=task.config)
+        run_pipeline(scripted, task.out, task.settings.shards, IN_PROCESS)
 
-    monkeypatch.setattr("trailforge.flows.runs.publish", lambda manifest: None)
-    source = out.parent / "questions.jsonl"
-    manifest = carried_out(
-        out,
-        CONFIG,
-        MCTS,
-        lambda config: take_in(source, out, config, None),
-        work,
-        replace_run=False,
-        redo_truncated=redo,
-    )
-    return manifest, times
+
+def start(out: Path, monkeypatch: pytest.MonkeyPatch, *, redo: bool = False) -> tuple[Manifest, int]:
+    """Start the same command; the manifest, and how often there was work."""
+    monkeypatch.setattr("trailforge.flows.execute.configuration_of", lambda *_, **__: CONFIG)
+    monkeypatch.setattr("trailforge.flows.execute.check_reachable", lambda *_, **__: None)
+    driver, source = ScriptedDriver(), out.parent / "questions.jsonl"
+    request = RunRequest(dataset=MCTS.name, out=out, preset="", files=(source,), redo_truncated=redo)
+    return execute(request, driver), driver.times
 
 
 @pytest.mark.parametrize("name", [CARD, "plots/funnel.png"])
@@ -97,7 +94,7 @@ def test_a_second_redo_that_was_killed_while_rows_were_dropped(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-        patch.setattr(f"trailforge.flows.runs.{killed_in}", killed)
+        patch.setattr(f"trailforge.flows.prepare.{killed_in}", killed)
         start(out, patch, redo=True)
     assert not list(out.glob("shards/*.json"))
     manifest, times = start(out, monkeypatch, redo=goes_on_with_redo)
@@ -144,25 +141,19 @@ def test_a_stale_receipt_counts_as_not_finished_and_goes_before_its_shard_runs(
     first, *others = (replace(shard, made_of="now") for shard in settings.shards)
     path = receipt_path(out, first)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"made_of": "before"}))
-    (stage,) = planned_stages(MCTS, out, settings)
-    stage = replace(stage, shards=(first, *others))
-    shown: list[int] = []
-
-    @contextlib.contextmanager
-    def watch(*_: object, done_before: int, done: Callable[[], int], **__: object) -> Iterator[None]:
-        shown.append(done_before)
-        yield
-        shown.append(done())
-
-    def run() -> None:
+    (planned,) = planned_stages(MCTS, out, settings)
+    later = replace(MCTS, stages=(replace(planned.stage, follow=lambda *_: (first, *others), asks_model=False),))
+    monkeypatch.setattr("trailforge.pipelines.runs.stages.following", lambda folder, before, follow: follow())
+    shown: list[float] = []
+    task = StageToRun(later.stages[0], later, out, settings, CONFIG, "", IN_PROCESS)
+    with at_work(task, shown.append) as run:
+        assert run is not None and run.shards == (first, *others)
         begun = read_begun(out)
         assert begun is not None and set(begun.finished) == {shard.name for shard in others}
         assert not path.exists()
+        time.sleep(0.7)  # for one look
         write_receipt(out, Receipt(shard=first.name, files=(), stages=(), usage=Usage(), made_of="now"))
-
-    monkeypatch.setattr("trailforge.flows.runs.shown", watch)
-    run_shown(out, [stage], stage.name, run, is_counted=False)
-    assert shown == [sum(shard.rows for shard in others), settings.items]
+    assert shown[0] == pytest.approx(100 * sum(shard.rows for shard in others) / settings.items) and shown[-1] == 100
 
 
 def test_a_whole_run_stays_as_it_is(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 
 from tests.support.world import question
 from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
-from trailforge.generators.mcts_trajectories.rehearsal import StageEstimate, count_tokens, rehearse
+from trailforge.generators.mcts_trajectories.rehearsal import rehearse
 from trailforge.inference import Prices, Usage
 from trailforge.mcts.search import SearchConfig
+from trailforge.pipelines.estimate import StageEstimate, count_tokens
 from trailforge.retrieval import RetrievalConfig
 from trailforge.schemas import Question
 
@@ -67,12 +69,14 @@ async def test_the_demo_comes_out_as_it_was_measured() -> None:
     from trailforge.generators.mcts_trajectories.config import MctsRunConfig
     from trailforge.generators.mcts_trajectories.estimate import estimate
     from trailforge.pipelines.runs.config import read_config
+    from trailforge.pipelines.runs.intake import RunInputs
     from trailforge.presets import load_preset
 
     source = Path(__file__).parents[2] / "sample_data" / "musique_style_questions.jsonl"
-    estimated = await estimate(source, read_config(MctsRunConfig, load_preset("demo"), source="demo"), None)
+    config = read_config(MctsRunConfig, load_preset("demo"), source="demo")
+    estimated = await asyncio.to_thread(estimate, RunInputs(files=(source,)), config)
     usage = sum((line.usage for line in estimated.stages), start=Usage())
-    assert estimated.questions == estimated.sampled == 36
+    assert estimated.items == estimated.sampled == 36
     assert usage.calls == pytest.approx(824, rel=0.2)
     assert usage.prompt_tokens == pytest.approx(208_943, rel=0.2)
     assert usage.completion_tokens == pytest.approx(3_931, rel=0.25)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.pipelines.support import IN_PROCESS
+from tests.pipelines.support import run_stage
 from tests.support import bundle_world
 from trailforge.generators.document_bundles import DATASET as BUNDLES
 from trailforge.generators.document_bundles.bundling.config import BundleConfig
@@ -17,11 +17,11 @@ from trailforge.generators.document_bundles.work import take_in
 from trailforge.generators.document_bundles.write import BundleWriterConfig
 from trailforge.inference import ModelClient, Request
 from trailforge.inference.scripted import ScriptedModel, prompt_text
-from trailforge.pipelines.engine.model_work import ModelWork
+from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.pipelines.runs.finish import finish_run
-from trailforge.pipelines.runs.intake import Settings, run_configuration, write_settings
-from trailforge.pipelines.runs.stages import planned_stages, run_stage
+from trailforge.pipelines.runs.intake import RunInputs, Settings, run_configuration, write_settings
+from trailforge.pipelines.runs.stages import planned_stages
 from trailforge.schemas import Manifest
 
 CONFIG = BundleRunConfig(
@@ -72,7 +72,7 @@ def documents_file(path: Path) -> Path:
 
 def begin_run(folder: Path, source: Path, config: BundleRunConfig) -> Settings:
     """Take the documents in."""
-    settings = take_in([source], folder, config, None)
+    settings = take_in(RunInputs(files=(source,)), folder, config)
     write_settings(folder, settings)
     return settings
 
@@ -82,7 +82,7 @@ def run_until(folder: Path, settings: Settings, last: str = STAGES[-1]) -> None:
     config: BundleRunConfig = run_configuration(BUNDLES, settings)
     for name in STAGES[: STAGES.index(last) + 1]:
         if name in {stage.name for stage in planned_stages(BUNDLES, folder, settings)}:
-            run_stage(BUNDLES, name, folder, settings, config, "test", IN_PROCESS)
+            run_stage(BUNDLES, name, folder, settings, config)
 
 
 def make_bundles(folder: Path, source: Path, config: BundleRunConfig) -> tuple[Settings, Manifest]:

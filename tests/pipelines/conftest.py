@@ -28,7 +28,7 @@ from tests.support.figures import listened
 from tests.support.kg_agent import paths_store
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_trajectories import DATASET as KG
-from trailforge.pipelines.engine.model_work import ModelWork
+from trailforge.pipelines.engine.model_stage import ModelWork
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.pipelines.support import IN_PROCESS
+from tests.pipelines.support import IN_PROCESS, run_stage
 from tests.support import kg_agent, world
 from tests.support.kg_worlds import LAX
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
@@ -19,16 +19,16 @@ from trailforge.generators.kg_trajectories import DATASET as KG
 from trailforge.generators.kg_trajectories import work
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.generate import KgGeneratorConfig, KgPromptNames, ReadingConfig
-from trailforge.generators.kg_trajectories.work import KgWork
+from trailforge.generators.kg_trajectories.work import search_stage
 from trailforge.inference import ModelClient, Request
 from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.pipelines.dataset import DataSet
-from trailforge.pipelines.engine.model_work import ModelWork
-from trailforge.pipelines.engine.shards import Shard, run_pipeline
+from trailforge.pipelines.engine.model_stage import ModelWork
+from trailforge.pipelines.engine.pipeline import run_pipeline
+from trailforge.pipelines.engine.shards import Shard
 from trailforge.pipelines.runs.config import ModelConfig, OutputConfig
 from trailforge.pipelines.runs.finish import finish_run
-from trailforge.pipelines.runs.intake import Settings, run_configuration, write_settings
-from trailforge.pipelines.runs.stages import run_stage
+from trailforge.pipelines.runs.intake import RunInputs, Settings, run_configuration, write_settings
 from trailforge.protocols.episodes import EpisodeConfig
 from trailforge.retrieval import RetrievalConfig
 from trailforge.schemas import Manifest, read_rows, to_dict
@@ -102,7 +102,7 @@ def searched_graph(folder: Path, count: int = QUESTIONS) -> Path:
 
 def begin_trajectories(folder: Path, source: Path, config: KgRunConfig) -> Settings:
     """Take the questions in."""
-    settings = work.take_in(source, folder, config, None)
+    settings = work.take_in(RunInputs(files=(source,)), folder, config)
     write_settings(folder, settings)
     return settings
 
@@ -110,7 +110,8 @@ def begin_trajectories(folder: Path, source: Path, config: KgRunConfig) -> Setti
 def search_shards(folder: Path, settings: Settings, shards: Sequence[Shard]) -> None:
     """Run some shards. `ModelWork.client` has to be `scripted_client`."""
     config: KgRunConfig = run_configuration(KG, settings)
-    run_pipeline(KgWork(folder=str(folder), run_id=settings.run_id, config=config), folder, shards, IN_PROCESS)
+    work = ModelWork(stage=search_stage, folder=str(folder), run_id=settings.run_id, config=config)
+    run_pipeline(work, folder, shards, IN_PROCESS)
 
 
 def make_trajectories(folder: Path, source: Path, config: KgRunConfig) -> tuple[Settings, Manifest]:
@@ -122,7 +123,7 @@ def make_trajectories(folder: Path, source: Path, config: KgRunConfig) -> tuple[
 
 def begin_questions(folder: Path, config: KgQuestionRunConfig) -> Settings:
     """Sample the paths."""
-    settings, _ = questions_work.take_in(folder, config)
+    settings = questions_work.take_in(RunInputs(), folder, config)
     write_settings(folder, settings)
     return settings
 
@@ -130,9 +131,7 @@ def begin_questions(folder: Path, config: KgQuestionRunConfig) -> Settings:
 def run_stages(folder: Path, settings: Settings) -> None:
     """Write, then select. `ModelWork.client` has to be `scripted_client`."""
     for stage in KG_QUESTIONS.stages:
-        run_stage(
-            KG_QUESTIONS, stage.name, folder, settings, run_configuration(KG_QUESTIONS, settings), "test", IN_PROCESS
-        )
+        run_stage(KG_QUESTIONS, stage.name, folder, settings, run_configuration(KG_QUESTIONS, settings))
 
 
 def make_questions(folder: Path, config: KgQuestionRunConfig) -> tuple[Settings, Manifest]:

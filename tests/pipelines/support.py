@@ -10,19 +10,23 @@ from typing import Any
 
 from tests.support import world
 from trailforge.generators.mcts_trajectories import DATASET as MCTS
+from trailforge.generators.mcts_trajectories import work
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
-from trailforge.generators.mcts_trajectories.work import MctsSession, MctsWork, take_in
+from trailforge.generators.mcts_trajectories.work import search_stage
 from trailforge.inference import ModelClient, Request
 from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.mcts.rollout import RolloutConfig
+from trailforge.pipelines.dataset import DataSet, StageRun, resolve
 from trailforge.pipelines.engine.files import sha256_of
-from trailforge.pipelines.engine.shards import run_pipeline
+from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork
+from trailforge.pipelines.engine.pipeline import run_pipeline
 from trailforge.pipelines.runs.config import ModelConfig, OutputConfig
 from trailforge.pipelines.runs.finish import MANIFEST, finish_run
-from trailforge.pipelines.runs.intake import INPUTS, Settings, write_settings
+from trailforge.pipelines.runs.intake import INPUTS, RunInputs, Settings, write_settings
+from trailforge.pipelines.runs.stages import planned_stages
 from trailforge.pipelines.sources.refused import NONE, Refusals
-from trailforge.retrieval import RetrievalConfig, open_retrieval
+from trailforge.retrieval import RetrievalConfig
 from trailforge.schemas import Manifest, Question, read_parquet, write_parquet
 
 IN_PROCESS = ("--runner=FnApiRunner",)
@@ -36,14 +40,38 @@ QUESTIONS = 21
 """Of which one is no JSON: few enough to go on."""
 
 
-class ScriptedWork(MctsWork):
+@dataclass(frozen=True, kw_only=True)
+class ScriptedWork(ModelWork):
     """The work of the pipeline, with a model that errs now and then in place of a server."""
 
-    async def open(self) -> MctsSession:
-        """As `MctsWork.open`."""
+    stage: ModelStage = search_stage
+
+    async def client(self) -> ModelClient:
+        """In place of `ModelWork.client`."""
         model: Any = ScriptedModel(_reply)
-        client: ModelClient = model
-        return MctsSession(self, client, open_retrieval(self.config.retrieval))
+        return model
+
+
+def take_in(
+    source: Path, folder: Path, config: MctsRunConfig, limit: int | None = None, refused: Refusals = NONE
+) -> Settings:
+    """The questions of a file."""
+    return work.take_in(RunInputs(files=(source,), limit=limit, refused=refused), folder, config)
+
+
+def run_stage(dataset: DataSet, name: str, folder: Path, settings: Settings, config: Any) -> None:
+    """Run what of a stage is missing; the stages before it are finished."""
+    planned = next(each for each in planned_stages(dataset, folder, settings) if each.name == name)
+    run = StageRun(
+        folder=folder,
+        settings=settings,
+        config=config,
+        preset="test",
+        shards=planned.shards or (),
+        before=planned.before,
+        arguments=IN_PROCESS,
+    )
+    resolve(planned.stage.run)(run)
 
 
 def questions_file(path: Path, *, count: int = QUESTIONS, broken_row: int | None = 5) -> Path:
@@ -62,8 +90,8 @@ def make_run(
     """Take in, run all shards, finish."""
     settings = take_in(source, folder, config, None, refusals)
     write_settings(folder, settings)
-    work = ScriptedWork(folder=str(folder), run_id=settings.run_id, config=config)
-    run_pipeline(work, folder, settings.shards, IN_PROCESS)
+    scripted = ScriptedWork(folder=str(folder), run_id=settings.run_id, config=config)
+    run_pipeline(scripted, folder, settings.shards, IN_PROCESS)
     return settings, finish_run(folder, settings, MCTS, seconds=1.0)
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.test_shards import EchoWork, runs, spooled
+from tests.pipelines.test_shards import echo_work, runs, spooled
 from trailforge.pipelines.engine.attempts import Patience, Superseded, Watch, begin_attempt, is_current
+from trailforge.pipelines.engine.pipeline import RunShards
 from trailforge.pipelines.engine.progress import ProgressFile, live_files, read_progress
-from trailforge.pipelines.engine.shards import RunShards, receipt_path
+from trailforge.pipelines.engine.shards import receipt_path
 from trailforge.schemas import ClusterError
 
 QUICK = Patience(start_s=0.4, silence_s=0.4)
@@ -40,7 +41,7 @@ def test_the_last_attempt_is_the_current_one(tmp_path: Path) -> None:
 @pytest.mark.timeout(30)
 def test_a_worker_of_an_earlier_attempt_stops_in_the_midst_of_its_work_and_writes_nothing(tmp_path: Path) -> None:
     (shard,) = spooled(tmp_path, 2)
-    do_fn = RunShards(EchoWork(str(tmp_path), {"q0": "slow"}), str(tmp_path), begin_attempt(tmp_path))
+    do_fn = RunShards(echo_work(tmp_path, q0="slow"), str(tmp_path), begin_attempt(tmp_path))
     do_fn.setup()
     do_fn.start_bundle()
     do_fn.process(shard)

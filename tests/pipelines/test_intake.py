@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.pipelines.support import CONFIG, FinishedRun, config_with, questions_file
+from tests.pipelines.support import CONFIG, FinishedRun, config_with, questions_file, take_in
 from tests.support import world
 from tests.support.files import contents, digest
 from trailforge.filters import FilterConfig
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.work import take_in
 from trailforge.pipelines.runs.config import OutputConfig
 from trailforge.pipelines.runs.intake import discard_staged, read_settings, refuse_other_run, write_settings
 from trailforge.retrieval import RetrievalConfig

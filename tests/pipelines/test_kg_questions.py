@@ -18,7 +18,7 @@ from tests.pipelines.kg_support import (
     run_stages,
     scripted_client,
 )
-from tests.pipelines.support import IN_PROCESS
+from tests.pipelines.support import run_stage
 from tests.support.files import contents
 from tests.support.graph_questions import context
 from tests.support.kg_agent import NO_PATH_MORE
@@ -28,10 +28,9 @@ from trailforge.generators.kg_questions import select, work
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.work import question_of
 from trailforge.inference.scripted import ScriptedModel
-from trailforge.pipelines.engine.model_work import ModelWork
+from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.runs.finish import finish_run
-from trailforge.pipelines.runs.intake import run_configuration, write_settings
-from trailforge.pipelines.runs.stages import run_stage
+from trailforge.pipelines.runs.intake import RunInputs, run_configuration, write_settings
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.pipelines.sources import read_questions
 from trailforge.pipelines.sources.refused import Refusals
@@ -125,11 +124,11 @@ def test_a_path_that_the_model_cannot_word_fails_alone(original_kg: Mapping[str,
 def test_a_graph_with_fewer_paths_gives_fewer_rows(original_kg: Mapping[str, FinishedKg], tmp_path: Path) -> None:
     assert WRITTEN.count == 60 and original_kg["written"].settings.items == NO_PATH_MORE
     config = replace(BY_RULE, count=5).on_graph(original_kg["by_rule"].graph)
-    settings, _ = work.take_in(tmp_path / "few", config)
+    settings = work.take_in(RunInputs(), tmp_path / "few", config)
     assert settings.items == 5
     none = replace(config, paths=replace(config.paths, min_triples=1000))
     with pytest.raises(InvalidInput, match="holds no paths of the wanted forms"):
-        work.take_in(tmp_path / "none", none)
+        work.take_in(RunInputs(), tmp_path / "none", none)
     assert not (tmp_path / "none" / "inputs").exists()
 
 
@@ -143,7 +142,7 @@ def test_a_run_that_is_stopped_in_either_stage_goes_on_to_the_same_bytes(
     config: KgQuestionRunConfig = run_configuration(KG_QUESTIONS, run.settings)
     settings = begin_questions(tmp_path, config)
     stopped = replace(settings, shards=settings.shards[2:])
-    run_stage(KG_QUESTIONS, "write", tmp_path, stopped, config, "test", IN_PROCESS)
+    run_stage(KG_QUESTIONS, "write", tmp_path, stopped, config)
     assert len(list((tmp_path / "shards").iterdir())) == 1
     run_stages(tmp_path, settings)
     whole = written(run.folder)
@@ -198,7 +197,8 @@ def test_no_question_is_made_of_a_relation_that_people_refuse(
     said = RefusedPattern(field="relation", pattern=f"^{relation}$", detail="ann: too easy")
     chain = next(row.chain.id for row in before.rows("kg_questions") if relation not in _relations(row))
     config, folder = BY_RULE.on_graph(before.graph), tmp_path / "run"
-    settings, _ = work.take_in(folder, config, refused=Refusals(sources={chain: "ann: no"}, patterns=(said,)))
+    refused = Refusals(sources={chain: "ann: no"}, patterns=(said,))
+    settings = work.take_in(RunInputs(refused=refused), folder, config)
     write_settings(folder, settings)
     run_stages(folder, settings)
     manifest = finish_run(folder, settings, KG_QUESTIONS, seconds=1.0)

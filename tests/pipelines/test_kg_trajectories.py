@@ -25,7 +25,7 @@ from tests.support.files import contents
 from trailforge.generators.kg_trajectories import DATASET
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.mcts.plan import resolve
-from trailforge.pipelines.engine.model_work import ModelWork
+from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.runs.intake import run_configuration
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.protocols.kg_search import GRAMMAR

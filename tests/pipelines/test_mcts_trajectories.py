@@ -5,20 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from tests.pipelines.support import take_in
 from tests.support import world
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import expected_hops
-from trailforge.generators.mcts_trajectories.work import tail_of, take_in
+from trailforge.generators.mcts_trajectories.work import tail_of
 from trailforge.pipelines.runs.config import OutputConfig, ScheduleConfig
 from trailforge.pipelines.runs.intake import write_settings
+from trailforge.schemas import Question, read_rows
 
 
 def tail(folder: Path, count: int, hops: tuple[int, ...], **schedule: int) -> set[int]:
     world.write_questions(folder / "questions.jsonl", count, hops=hops)
     config = MctsRunConfig(output=OutputConfig(shard_size=4))
-    settings = take_in(folder / "questions.jsonl", folder / "out", config, None)
+    settings = take_in(folder / "questions.jsonl", folder / "out", config)
     write_settings(folder / "out", settings)
-    return set(tail_of(folder / "out", settings, ScheduleConfig(**schedule)))
+    questions = read_rows((folder / "out" / shard.input for shard in settings.shards), Question)
+    last = tail_of(folder / "out", settings, ScheduleConfig(**schedule))
+    return {position for position, question in enumerate(questions) if question in last}
 
 
 def test_the_shortest_of_the_last_questions_are_the_tail(tmp_path: Path) -> None:

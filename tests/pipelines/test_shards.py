@@ -5,29 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.pipelines.support import CONFIG, IN_PROCESS, FinishedRun, ScriptedWork, make_run
+from tests.pipelines.support import CONFIG, IN_PROCESS, FinishedRun, ScriptedWork, make_run, take_in
 from tests.support.files import contents
-from trailforge.generators.mcts_trajectories.work import take_in
-from trailforge.inference import Prices, Request, Sampling, Usage
+from trailforge.inference import ModelClient, Request, Sampling, Usage
 from trailforge.inference.scripted import ScriptedModel
 from trailforge.pipelines.engine.files import sha256_of
-from trailforge.pipelines.engine.shards import (
-    ItemResult,
-    RunShards,
-    Session,
-    Shard,
-    read_receipt,
-    receipt_path,
-    run_pipeline,
-)
+from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork
+from trailforge.pipelines.engine.pipeline import RunShards, run_pipeline
+from trailforge.pipelines.engine.shards import ItemResult, Shard, read_receipt, receipt_path
 from trailforge.pipelines.runs.accounting import stage
+from trailforge.pipelines.runs.config import ModelConfig, ScheduleConfig
 from trailforge.pipelines.runs.intake import write_settings
 from trailforge.schemas import (
     ContextOverflow,
@@ -53,64 +46,86 @@ _ERRORS = {
 }
 
 
-@dataclass(frozen=True)
-class EchoWork:
-    """Writes each question as it is. `faults`: error by question id; only as long as the file `mended` is missing."""
+class Echo:
+    """Notes every run of an item, and how many were under way. `ModelWork.preset` has the faults, as JSON: error by
+    question id; only as long as the file `mended` is missing."""
 
-    folder: str
-    faults: Mapping[str, str]
-    items_in_flight: int = 3
-
-    item = Question
-    tables = {"echo": Question, "rejected": RejectedRow}  # noqa: RUF012
-    stage = "echo"
-    prices = Prices(prompt_per_million=1e6)
-
-    async def open(self) -> Session:
-        """See `Work`."""
+    def __init__(self, work: ModelWork, model: ModelClient) -> None:
+        self.folder, self.faults = Path(work.folder), json.loads(work.preset)
+        self.model, self.under_way = model, 0
         if "open" in self.faults and not self.is_mended:
             raise _ERRORS[self.faults["open"]]
-        return EchoSession(self)
 
     @property
     def is_mended(self) -> bool:
         """No faults any more."""
-        return (Path(self.folder) / "mended").exists()
+        return (self.folder / "mended").exists()
 
-
-class EchoSession:
-    """Notes every run of an item, and how many were under way."""
-
-    def __init__(self, work: EchoWork) -> None:
-        self.work, self.under_way = work, 0
-        self.model = ScriptedModel(lambda request: "three")
-
-    async def run(self, item: Any, position: int) -> ItemResult:
-        """See `Session`. Later items are done sooner, so that order is not by luck."""
+    async def run(self, item: Question) -> ItemResult:
+        """Write a question as it is. Later ones are done sooner, so that order is not by luck."""
+        number = int(item.id[1:])
         self.under_way += 1
-        with open(Path(self.work.folder) / _RUNS, "a") as log:
-            log.write(f"{item.id} {position} {self.under_way}\n")
+        with open(self.folder / _RUNS, "a") as log:
+            log.write(f"{item.id} {self.under_way}\n")
         try:
-            await asyncio.sleep(60 if self.work.faults.get(item.id) == "slow" else 0.002 * (10 - position % 10))
+            await asyncio.sleep(60 if self.faults.get(item.id) == "slow" else 0.002 * (10 - number % 10))
         except asyncio.CancelledError:
-            (Path(self.work.folder) / f"cancelled-{item.id}").touch()
+            (self.folder / f"cancelled-{item.id}").touch()
             raise
         self.under_way -= 1
-        await self.model.complete(Request(model="m", prompt="one two", sampling=Sampling(max_tokens=8), seed=position))
-        if item.id in self.work.faults and not self.work.is_mended:
-            raise _ERRORS[self.work.faults[item.id]]
+        await self.model.complete(Request(model="m", prompt="one two", sampling=Sampling(max_tokens=8), seed=number))
+        if item.id in self.faults and not self.is_mended:
+            raise _ERRORS[self.faults[item.id]]
         return ItemResult(
             rows={"echo": [item]}, stages=(stage("echo", inputs=1, accepted=1),), usage=Usage(calls=1, prompt_tokens=2)
         )
 
-    def counters(self) -> dict[str, int]:
-        """See `Session`."""
-        return {"questions": 0}
 
-    async def close(self) -> None:
-        """See `Session`."""
-        with open(Path(self.work.folder) / "closed.log", "a") as log:
+async def run_item(item: Question, context: Echo, config: object) -> ItemResult:
+    """See `ModelStage`."""
+    return await context.run(item)
+
+
+class ClosingModel(ScriptedModel):
+    """Notes that it was let go of."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(lambda request: "three")
+        self.folder = folder
+
+    async def aclose(self) -> None:
+        """As `ModelClient.aclose`."""
+        with open(self.folder / "closed.log", "a") as log:
             log.write("closed\n")
+
+
+class EchoWork(ModelWork):
+    """With a scripted model in place of a server."""
+
+    async def client(self) -> ModelClient:
+        """In place of `ModelWork.client`."""
+        model: Any = ClosingModel(Path(self.folder))
+        return model
+
+
+ECHO = ModelStage(
+    name="echo",
+    item=Question,
+    tables={"echo": Question, "rejected": RejectedRow},
+    counted=("echo",),
+    open_context=Echo,
+    run_item=run_item,
+)
+PRICED = replace(
+    CONFIG,
+    model=ModelConfig(name="m", prompt_price_per_million=1e6),
+    schedule=ScheduleConfig(questions_in_flight=3),
+)
+
+
+def echo_work(folder: Path, **faults: str) -> EchoWork:
+    """Runs questions with these faults."""
+    return EchoWork(stage=ECHO, folder=str(folder), run_id="r", config=PRICED, preset=json.dumps(faults))
 
 
 def spooled(folder: Path, *sizes: int) -> list[Shard]:
@@ -138,7 +153,7 @@ def echoed(folder: Path, shard: Shard) -> list[str]:
 
 
 def run_shards(folder: Path, shards: list[Shard], **faults: str) -> None:
-    run_pipeline(EchoWork(str(folder), faults), folder, shards, IN_PROCESS)
+    run_pipeline(echo_work(folder, **faults), folder, shards, IN_PROCESS)
 
 
 def bundle(do_fn: RunShards, shards: list[Shard]) -> list[str]:
@@ -154,9 +169,8 @@ def test_every_shard_is_run_and_its_rows_keep_the_order_of_the_items(tmp_path: P
     run_shards(tmp_path, shards)
     assert [echoed(tmp_path, s) for s in shards] == [["q0", "q1", "q2", "q3", "q4"], ["q5", "q6", "q7", "q8"], ["q9"]]
     log = [line.split() for line in (tmp_path / _RUNS).read_text().splitlines()]
-    assert {(item, int(position)) for item, position, _ in log} == {(f"q{n}", n) for n in range(10)}
-    assert len(log) == 10
-    assert max(int(under_way) for *_, under_way in log) == 3
+    assert sorted(item for item, _ in log) == [f"q{n}" for n in range(10)]
+    assert max(int(under_way) for _, under_way in log) == 3
     assert (tmp_path / "closed.log").exists()
 
 
@@ -203,7 +217,7 @@ def test_a_shard_without_a_receipt_is_run_whole_and_its_old_rows_are_replaced(tm
 
 def test_a_bundle_that_a_runner_runs_twice_does_not_double_rows(tmp_path: Path) -> None:
     shards = spooled(tmp_path, 4, 3)
-    do_fn = RunShards(EchoWork(str(tmp_path), {"q1": "malformed"}), str(tmp_path))
+    do_fn = RunShards(echo_work(tmp_path, q1="malformed"), str(tmp_path))
     do_fn.setup()
     first = bundle(do_fn, shards)
     once = {k: v for k, v in contents(tmp_path).items() if k.startswith(("echo/", "rejected/", "shards/"))}
@@ -311,8 +325,8 @@ def test_two_runs_of_the_same_questions_have_the_same_names_and_bytes(
 def test_rows_do_not_depend_on_how_many_questions_are_under_way(original_run: FinishedRun, tmp_path: Path) -> None:
     settings = take_in(original_run.source, tmp_path, CONFIG, None)
     write_settings(tmp_path, settings)
-    one_at_a_time = type("OneAtATime", (ScriptedWork,), {"items_in_flight": property(lambda self: 1)})
-    work = one_at_a_time(folder=str(tmp_path), run_id=settings.run_id, config=CONFIG)
+    one_at_a_time = replace(CONFIG, schedule=replace(CONFIG.schedule, questions_in_flight=1))
+    work = ScriptedWork(folder=str(tmp_path), run_id=settings.run_id, config=one_at_a_time)
     run_pipeline(work, tmp_path, tuple(reversed(settings.shards)), IN_PROCESS)
     for table in ("mcts_trajectories", "trees", "sft", "rejected", "shards"):
         assert contents(tmp_path / table) == contents(original_run.folder / table)

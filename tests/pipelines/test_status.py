@@ -23,7 +23,7 @@ from trailforge.pipelines.engine.shards import receipt_path
 from trailforge.pipelines.engine.worker_errors import ERRORS
 from trailforge.pipelines.runs import status as module
 from trailforge.pipelines.runs.finish import CARD, MANIFEST
-from trailforge.pipelines.runs.intake import write_settings
+from trailforge.pipelines.runs.intake import RunInputs, write_settings
 from trailforge.pipelines.runs.stages import planned_stages
 from trailforge.pipelines.runs.status import follow, read_status, told
 from trailforge.schemas import InvalidInput
@@ -248,7 +248,7 @@ def test_all_inputs_are_named_each_with_its_option(tmp_path: Path) -> None:
     for name, source in zip(texts, sources, strict=True):
         row = {"title": name, "text": f"A text of {name}.", "source": name, "published": "2026-01-01"}
         source.write_text(json.dumps(row) + "\n")
-    write_settings(tmp_path / "run", take_in(sources, tmp_path / "run", BundleRunConfig(), None))
+    write_settings(tmp_path / "run", take_in(RunInputs(files=tuple(sources)), tmp_path / "run", BundleRunConfig()))
     assert f"… --documents {sources[0]} --documents {sources[1]} --out" in read_status(tmp_path / "run").next
 
 

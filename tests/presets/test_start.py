@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.kg_agent import paths_store
-from trailforge.flows.configuration import CONFIGS, configured_for_all
+from trailforge.flows.configuration import configured_for_all
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.inference.vllm.server import VllmServer
-from trailforge.pipelines.runs.config import server_config
+from trailforge.pipelines.dataset import resolve
+from trailforge.pipelines.datasets import dataset_names, load_dataset
+from trailforge.pipelines.runs.config import RunConfig, server_config
 from trailforge.pipelines.runs.graph import GraphRunConfig
 from trailforge.presets import datasets_of, load_preset, preset_names, training_preset_names
 from trailforge.retrieval import Encoder, check_retrieval, open_retrieval
@@ -23,9 +25,14 @@ SAMPLE = Path(__file__).parents[2] / "sample_data"
 PAIRS = [(name, dataset) for name in preset_names() for dataset in datasets_of(name)]
 
 
+def class_of(dataset: str) -> type[RunConfig]:
+    """Of its configuration."""
+    return resolve(load_dataset(dataset).config)
+
+
 def test_the_demo_is_for_all_data_sets_and_each_other_preset_for_one() -> None:
-    assert [dataset for name, dataset in PAIRS if name == "demo"] == list(CONFIGS)
-    assert {dataset for name, dataset in PAIRS if name != "demo"} == set(CONFIGS)
+    assert {dataset for name, dataset in PAIRS if name == "demo"} == set(dataset_names())
+    assert {dataset for name, dataset in PAIRS if name != "demo"} == set(dataset_names())
 
 
 @pytest.mark.real_model
@@ -33,7 +40,7 @@ def test_the_demo_is_for_all_data_sets_and_each_other_preset_for_one() -> None:
 def test_a_preset_opens_what_it_searches(name: str, dataset: str, tmp_path: Path) -> None:
     """With the packaged encoder in the place of one that would have to be fetched."""
     config = configured_for_all(name, None, None)[dataset]
-    assert isinstance(config, CONFIGS[dataset]) and config.hash and config.prompt_version and config.longest_reply > 0
+    assert isinstance(config, class_of(dataset)) and config.hash and config.prompt_version and config.longest_reply > 0
     if isinstance(config, GraphRunConfig):
         config = config.on_graph(paths_store(tmp_path / "graph").folder)
         assert config.kg_hash
@@ -47,7 +54,7 @@ def test_a_preset_opens_what_it_searches(name: str, dataset: str, tmp_path: Path
 
 @pytest.mark.parametrize(("name", "dataset"), [pair for pair in PAIRS if "server" in load_preset(*pair)])
 def test_a_presets_server_has_a_command(name: str, dataset: str) -> None:
-    config, model = server_config(load_preset(name, dataset), source=name, record=CONFIGS[dataset])
+    config, model = server_config(load_preset(name, dataset), source=name, record=class_of(dataset))
     assert model in VllmServer(config, model).command_line
 
 

@@ -13,11 +13,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import AsList, AsSingleton
 
 from trailforge.generators.document_bundles.bundling.content import ContentConfig, judge_content
 from trailforge.generators.document_bundles.bundling.duplicates import (
@@ -33,11 +31,12 @@ from trailforge.generators.document_bundles.bundling.duplicates import (
 )
 from trailforge.generators.document_bundles.bundling.normalise import line_keys, normalise_document, repeated_lines
 from trailforge.inference import Usage
-from trailforge.pipelines.engine.beam_work import run_beam
 from trailforge.pipelines.engine.shards import Receipt, Shard, missing_shards, write_receipt, write_table
-from trailforge.pipelines.engine.worker_errors import noting
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.schemas import RejectedRow, SourceDocument, StageCount, Verdict, read_parquet, to_dict
+
+if TYPE_CHECKING:
+    from trailforge.pipelines.engine.beam_work import Begin, Collection
 
 NAME = "clean"
 TABLE = "documents"
@@ -70,9 +69,6 @@ class Outcome:
     rejection: Verdict | None = None
 
 
-Collection: TypeAlias = Any
-"""A PCollection; Beam's own types do not say of what."""
-
 Repeated: TypeAlias = Mapping[str, frozenset[str]]
 """By source the keys of lines that are the site's."""
 
@@ -84,29 +80,18 @@ def clean(
     duplicates: DuplicateConfig,
     beam_options: Sequence[str],
 ) -> None:
-    """Write `documents/` and `rejected/` by shard, unless all are there. Raises what `run_beam` raises."""
+    """Write `documents/` and `rejected/` by shard, unless all are there. Raises as `beam_pipeline`."""
     missing = missing_shards(folder, shards)
     if not missing:
         return
+    from trailforge.pipelines.engine.beam_work import beam_pipeline
+
     names = frozenset(shard.name for shard in missing)
-
-    def build(pipeline: beam.Pipeline) -> None:
-        read = (
-            pipeline
-            | "Shards" >> beam.Create(list(shards))
-            | "Spread" >> beam.Reshuffle()
-            | "Read" >> beam.FlatMap(noting(folder, _read), str(folder))
-        )
-        outcomes = _outcomes(read, content, duplicates)
-        _ = (
-            outcomes
-            | "By shard" >> beam.Map(lambda outcome: (outcome.placed.shard, outcome))
-            | "Of a shard" >> beam.GroupByKey()
-            | "Missing" >> beam.Filter(lambda group: group[0] in names)
-            | "Write" >> beam.Map(noting(folder, _write), str(folder))
-        )
-
-    run_beam(folder, beam_options, build)
+    with beam_pipeline(folder, beam_options) as begin:
+        read = begin.spread("Shards", shards).flat_map("Read", _read, str(folder))
+        outcomes = _outcomes(begin, read, content, duplicates)
+        by_shard = outcomes.map("By shard", lambda outcome: (outcome.placed.shard, outcome)).group("Of a shard")
+        by_shard.filter("Missing", lambda group: group[0] in names).map("Write", _write, str(folder))
 
 
 def next_shards(receipts: Sequence[Receipt], suffix: str) -> tuple[Shard, ...]:
@@ -122,16 +107,15 @@ def next_shards(receipts: Sequence[Receipt], suffix: str) -> tuple[Shard, ...]:
     return tuple(shards)
 
 
-def _outcomes(read: Collection, content: ContentConfig, duplicates: DuplicateConfig) -> Collection:
-    repeated = AsSingleton(_repeated(read))
-    judged = read | "Normalise and judge" >> beam.Map(_judge, repeated, content)
-    rejected = judged | "Unfit" >> beam.Filter(lambda outcome: outcome.rejection is not None)
-    fit = judged | "Fit" >> beam.Filter(lambda outcome: outcome.rejection is None)
-    once = _without(fit, _exact_twins(fit), EXACT)
-    twice = once | "Exact copies" >> beam.Filter(lambda outcome: outcome.rejection is not None)
-    single = once | "No exact copies" >> beam.Filter(lambda outcome: outcome.rejection is None)
-    rest = _without(single, _near_twins(single, duplicates), NEAR)
-    return (rejected, twice, rest) | "All" >> beam.Flatten()
+def _outcomes(begin: Begin, read: Collection, content: ContentConfig, duplicates: DuplicateConfig) -> Collection:
+    judged = read.map("Normalise and judge", _judge, _repeated(begin, read), content)
+    rejected = judged.filter("Unfit", lambda outcome: outcome.rejection is not None)
+    fit = judged.filter("Fit", lambda outcome: outcome.rejection is None)
+    once = _without(begin, fit, _exact_twins(fit), EXACT)
+    twice = once.filter("Exact copies", lambda outcome: outcome.rejection is not None)
+    single = once.filter("No exact copies", lambda outcome: outcome.rejection is None)
+    rest = _without(begin, single, _near_twins(begin, single, duplicates), NEAR)
+    return begin.merge("All", rejected, twice, rest)
 
 
 def _read(shard: Shard, folder: str) -> Iterator[Placed]:
@@ -139,35 +123,22 @@ def _read(shard: Shard, folder: str) -> Iterator[Placed]:
         yield Placed(shard.name, index, document)
 
 
-def _repeated(read: Collection) -> Collection:
+def _repeated(begin: Begin, read: Collection) -> Collection:
     """One mapping, of `Repeated`."""
     lines = (
-        read
-        | "Lines" >> beam.FlatMap(lambda p: [((p.document.source, key), 1) for key in line_keys(p.document.text)])
-        | "Line counts" >> beam.CombinePerKey(sum)
-        | "Frequent" >> beam.Filter(lambda item: item[1] >= _FEWEST_REPEATS)
+        read.flat_map("Lines", lambda p: [((p.document.source, key), 1) for key in line_keys(p.document.text)])
+        .add_up("Line counts")
+        .filter("Frequent", lambda item: item[1] >= _FEWEST_REPEATS)
     )
-    totals = (
-        read
-        | "Sources" >> beam.Map(lambda p: (p.document.source, 1))
-        | "Documents of a source" >> beam.CombinePerKey(sum)
-    )
-    return (
-        read.pipeline
-        | "Once" >> beam.Create([None])
-        | "Repeated"
-        >> beam.Map(
-            lambda _, found, of: _repeated_by_source(found, dict(of)),
-            AsList(lines),
-            AsList(totals),
-        )
-    )
+    totals = read.map("Sources", lambda p: (p.document.source, 1)).add_up("Documents of a source")
+    return begin.gather("Repeated", _repeated_by_source, lines, totals)
 
 
-def _repeated_by_source(lines: Iterable[tuple[tuple[str, str], int]], totals: Mapping[str, int]) -> Repeated:
+def _repeated_by_source(lines: Iterable[tuple[tuple[str, str], int]], documents: Iterable[tuple[str, int]]) -> Repeated:
     counts: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for (source, key), count in lines:
         counts[source][key] = count
+    totals = dict(documents)
     return {
         source: repeated_lines(of_source, totals[source], min_documents=_FEWEST_REPEATS)
         for source, of_source in counts.items()
@@ -182,47 +153,36 @@ def _judge(placed: Placed, repeated: Repeated, config: ContentConfig) -> Outcome
 
 def _exact_twins(fit: Collection) -> Collection:
     """(id of a copy, id of the document that stays)."""
-    return (
-        fit
-        | "Exact keys"
-        >> beam.Map(lambda o: (exact_key(o.placed.document.title, o.placed.document.text), o.placed.order))
-        | "Same text" >> beam.GroupByKey()
-        | "Exact twins" >> beam.FlatMapTuple(lambda _, orders: _stars(sorted(orders)))
+    keyed = fit.map(
+        "Exact keys", lambda o: (exact_key(o.placed.document.title, o.placed.document.text), o.placed.order)
     )
+    return keyed.group("Same text").flat_map("Exact twins", lambda group: _stars(sorted(group[1])))
 
 
 def _stars(orders: Sequence[Order]) -> Iterator[tuple[str, str]]:
     return ((other[1], orders[0][1]) for other in orders[1:])
 
 
-def _near_twins(single: Collection, config: DuplicateConfig) -> Collection:
+def _near_twins(begin: Begin, single: Collection, config: DuplicateConfig) -> Collection:
     """(id of a near copy, id of the document that stays). Signatures travel once per pair, not once per band."""
-    signatures = single | "Signatures" >> beam.Map(lambda o: (o.placed.order, signature(o.placed.document.text)))
+    signatures = single.map("Signatures", lambda o: (o.placed.order, signature(o.placed.document.text)))
     pairs = (
-        signatures
-        | "Bands" >> beam.FlatMapTuple(lambda order, values: [(key, order) for key in band_keys(values, config)])
-        | "Same band" >> beam.GroupByKey()
-        | "Pairs" >> beam.FlatMapTuple(lambda _, orders: candidate_pairs(orders))
-        | "Each once" >> beam.Distinct()
+        signatures.flat_map("Bands", lambda signed: [(key, signed[0]) for key in band_keys(signed[1], config)])
+        .group("Same band")
+        .flat_map("Pairs", lambda group: candidate_pairs(group[1]))
+        .distinct("Each once")
     )
-    halves = (
-        {"values": signatures, "others": pairs}
-        | "Of the first" >> beam.CoGroupByKey()
-        | "Halves" >> beam.FlatMapTuple(_halves)
-    )
-    edges = (
-        {"values": signatures, "halves": halves}
-        | "Of the second" >> beam.CoGroupByKey()
-        | "Edges" >> beam.FlatMap(_edges, config)
-    )
-    return (
-        single.pipeline
-        | "Once more" >> beam.Create([None])
-        | "Near twins" >> beam.FlatMap(lambda _, found: keep_one(sorted(found)).items(), AsList(edges))
-    )
+    halves = begin.join("Of the first", values=signatures, others=pairs).flat_map("Halves", _halves)
+    edges = begin.join("Of the second", values=signatures, halves=halves).flat_map("Edges", _edges, config)
+    return begin.gather("Stars", _stars_of, edges).flat_map("Near twins", dict.items)
 
 
-def _halves(first: Order, found: Mapping[str, Sequence]) -> Iterator[tuple[Order, tuple[Order, np.ndarray]]]:
+def _stars_of(edges: Iterable[tuple[Order, Order]]) -> dict[str, str]:
+    return keep_one(sorted(edges))
+
+
+def _halves(group: tuple[Order, Mapping[str, Sequence]]) -> Iterator[tuple[Order, tuple[Order, np.ndarray]]]:
+    first, found = group
     for second in found["others"]:
         yield second, (first, found["values"][0])
 
@@ -233,14 +193,11 @@ def _edges(group: tuple[Order, Mapping[str, Sequence]], config: DuplicateConfig)
         yield from verified([(first, second)], {first: values, second: found["values"][0]}, config)
 
 
-def _without(outcomes: Collection, twins: Collection, reason: str) -> Collection:
+def _without(begin: Begin, outcomes: Collection, twins: Collection, reason: str) -> Collection:
     """The outcomes, those of copies rejected with the id of the kept twin."""
-    by_id = outcomes | f"Ids, {reason}" >> beam.Map(lambda o: (o.placed.document.id, o))
-    return (
-        {"outcome": by_id, "twin": twins}
-        | f"Twins, {reason}" >> beam.CoGroupByKey()
-        | f"Rejected, {reason}" >> beam.Map(_with_twin, reason)
-    )
+    by_id = outcomes.map(f"Ids, {reason}", lambda o: (o.placed.document.id, o))
+    found = begin.join(f"Twins, {reason}", outcome=by_id, twin=twins)
+    return found.map(f"Rejected, {reason}", _with_twin, reason)
 
 
 def _with_twin(group: tuple[str, Mapping[str, Sequence]], reason: str) -> Outcome:

@@ -6,13 +6,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-import apache_beam as beam
-
 from trailforge.generators.document_bundles.config import EncoderConfig
 from trailforge.inference import Usage
-from trailforge.pipelines.engine.beam_work import run_beam
 from trailforge.pipelines.engine.shards import Receipt, Shard, missing_shards, write_receipt, write_table
-from trailforge.pipelines.engine.worker_errors import noting
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.retrieval.dense import embedded_text
 from trailforge.retrieval.encoder import Encoder
@@ -23,7 +19,7 @@ TABLE = "embeddings"
 
 
 def embed(folder: Path, shards: Sequence[Shard], config: EncoderConfig, beam_options: Sequence[str]) -> None:
-    """Write `embeddings/` by shard. Raises `RetrievalError` when the encoder is not there, and as `run_beam`.
+    """Write `embeddings/` by shard. Raises `RetrievalError` when the encoder is not there, and as `beam_pipeline`.
 
     A shard is embedded as one list, since a batch's make-up changes the last bits of a vector: the same shard has the
     same vectors on whatever worker.
@@ -32,15 +28,10 @@ def embed(folder: Path, shards: Sequence[Shard], config: EncoderConfig, beam_opt
     if not missing:
         return
 
-    def build(pipeline: beam.Pipeline) -> None:
-        _ = (
-            pipeline
-            | "Shards" >> beam.Create(missing)
-            | "Spread" >> beam.Reshuffle()
-            | "Embed" >> beam.Map(noting(folder, _embed), str(folder), config)
-        )
+    from trailforge.pipelines.engine.beam_work import beam_pipeline
 
-    run_beam(folder, beam_options, build)
+    with beam_pipeline(folder, beam_options) as begin:
+        begin.spread("Shards", missing).map("Embed", _embed, str(folder), config)
 
 
 def _embed(shard: Shard, folder: str, config: EncoderConfig) -> str:

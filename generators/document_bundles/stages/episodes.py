@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from trailforge.filters.episodes import EpisodeFilterConfig, judge_episode
 from trailforge.generators.document_bundles.config import BundleRunConfig
@@ -12,10 +10,10 @@ from trailforge.generators.document_bundles.episodes import EpisodeContext, make
 from trailforge.generators.document_bundles.stages.cleaning import TABLE as DOCUMENTS
 from trailforge.generators.textualize import episode_sft_row
 from trailforge.inference import Meter, ModelClient
-from trailforge.pipelines.engine.model_work import ModelSession, ModelWork, rejected_row
+from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
-from trailforge.retrieval.plan_tools import Tools, open_tools
+from trailforge.retrieval.plan_tools import open_tools
 from trailforge.schemas import (
     BundleQuestion,
     RejectedRow,
@@ -31,43 +29,19 @@ NAME = "episode"
 TABLE, SFT = "episodes", "sft"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeWork(ModelWork):
-    """Runs the plans of questions over the run's documents, or over the web."""
-
-    config: BundleRunConfig
-
-    item = BundleQuestion
-    tables = MappingProxyType({TABLE: SearchEpisode, SFT: SftRow, "rejected": RejectedRow})
-    stage = NAME
-
-    async def open(self) -> EpisodeSession:
-        """Connect; the documents are read whole, since any of them may be found."""
-        paths = sorted((Path(self.folder) / DOCUMENTS).glob("part-*.parquet"))
-        documents = [] if self.config.tools.kind == "web" else list(read_rows(paths, SourceDocument))
-        return EpisodeSession(self, await self.client(), open_tools(self.config.tools, documents))
-
-
-class EpisodeSession(ModelSession):
-    """A worker at work."""
-
-    def __init__(self, work: EpisodeWork, client: ModelClient, tools: Tools) -> None:
-        ModelSession.__init__(self, client)
-        self._config = work.config
-        self._context = EpisodeContext(
-            run_id=work.run_id,
-            seed=work.config.seed,
-            config=work.config.episodes,
-            tools=tools,
-            model=work.config.model.name,
-            client=client,
-        )
-
-    async def run(self, item: BundleQuestion, position: int) -> ItemResult:
-        """Make the episode of one question."""
-        result = await episode_of(item, self._context, self._config)
-        self.count(result, *(["episode"] * len(result.rows[TABLE])))
-        return result
+def open_context(work: ModelWork, client: ModelClient) -> EpisodeContext:
+    """What all questions share; the documents are read whole, since any of them may be found."""
+    config = work.config
+    paths = sorted((Path(work.folder) / DOCUMENTS).glob("part-*.parquet"))
+    documents = [] if config.tools.kind == "web" else list(read_rows(paths, SourceDocument))
+    return EpisodeContext(
+        run_id=work.run_id,
+        seed=config.seed,
+        config=config.episodes,
+        tools=open_tools(config.tools, documents),
+        model=config.model.name,
+        client=client,
+    )
 
 
 async def episode_of(row: BundleQuestion, context: EpisodeContext, config: BundleRunConfig) -> ItemResult:
@@ -88,6 +62,16 @@ async def episode_of(row: BundleQuestion, context: EpisodeContext, config: Bundl
         stages=(books,),
         usage=meter.usage(config.model.prices),
     )
+
+
+episode_stage = ModelStage(
+    name=NAME,
+    item=BundleQuestion,
+    tables={TABLE: SearchEpisode, SFT: SftRow, "rejected": RejectedRow},
+    counted=(TABLE,),
+    open_context=open_context,
+    run_item=episode_of,
+)
 
 
 def against(episode: SearchEpisode, row: BundleQuestion, config: BundleRunConfig) -> Verdict | None:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-import apache_beam as beam
 import numpy as np
 
 from trailforge.generators.document_bundles import DATASET
@@ -30,10 +29,8 @@ from trailforge.generators.document_bundles.bundling.plots import bundle_sizes, 
 from trailforge.generators.document_bundles.stages.embedding import TABLE as EMBEDDINGS
 from trailforge.inference import Usage
 from trailforge.pipelines.cards.plots import write_figure
-from trailforge.pipelines.engine.beam_work import run_beam
 from trailforge.pipelines.engine.files import output_errors, plain_files, unfinished_name, write_text
 from trailforge.pipelines.engine.shards import Receipt, Shard, file_entry, missing_shards, write_receipt, write_table
-from trailforge.pipelines.engine.worker_errors import noting
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.schemas import (
     Bundle,
@@ -86,7 +83,7 @@ def group(
     beam_options: Sequence[str],
     made_of: str = "",
 ) -> None:
-    """Write `bundles/`, `bundle_inputs/` and who is left over, unless that is done. Raises as `run_beam`.
+    """Write `bundles/`, `bundle_inputs/` and who is left over, unless that is done. Raises as `beam_pipeline`.
 
     `documents`: the shards that were embedded. `made_of`: as of the stage's only shard. Memory on the driver: the
     vectors twice, no texts but of one shard.
@@ -172,16 +169,11 @@ def _bundle_parts(
             np.save(work / f"{each.name}.npy", getattr(planned.documents, each.name))
     missing = [(number, rows) for number, rows in enumerate(planned.parts) if not _result(work, number).exists()]
 
-    def build(pipeline: beam.Pipeline) -> None:
-        _ = (
-            pipeline
-            | "Parts" >> beam.Create(missing)
-            | "Spread" >> beam.Reshuffle()
-            | "Bundle" >> beam.Map(noting(folder, _bundle_part), str(work), config, seed)
-        )
-
     if missing:
-        run_beam(folder, beam_options, build)
+        from trailforge.pipelines.engine.beam_work import beam_pipeline
+
+        with beam_pipeline(folder, beam_options) as begin:
+            begin.spread("Parts", missing).map("Bundle", _bundle_part, str(work), config, seed)
     return [_read_result(work, number) for number in range(len(planned.parts))]
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import replace
 
 from trailforge.filters.bundles import judge_question
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages.embedding import encoder_of
 from trailforge.generators.document_bundles.write import BundleContext, open_writer, seal
 from trailforge.inference import Meter, ModelClient
-from trailforge.pipelines.engine.model_work import ModelSession, ModelWork, rejected_row
+from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.retrieval import SentenceReader
@@ -20,44 +19,19 @@ NAME, FILTER = "write", "filter"
 TABLE = "candidates"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionWork(ModelWork):
-    """Writes and measures the questions of bundles."""
-
-    config: BundleRunConfig
-    preset: str
-
-    item = BundleInput
-    tables = MappingProxyType({TABLE: BundleQuestion, "rejected": RejectedRow})
-    stage = NAME
-
-    async def open(self) -> QuestionSession:
-        """Connect."""
-        return QuestionSession(self, await self.client())
-
-
-class QuestionSession(ModelSession):
-    """A worker at work."""
-
-    def __init__(self, work: QuestionWork, client: ModelClient) -> None:
-        ModelSession.__init__(self, client)
-        config = self._config = work.config
-        self._context = BundleContext(
-            run_id=work.run_id,
-            model=config.model.name,
-            preset=work.preset,
-            seed=config.seed,
-            prices=config.model.prices,
-            config=config.writer,
-            client=client,
-            sentences=SentenceReader(encoder_of(config.encoder) if config.writer.kind != "model" else None),
-        )
-
-    async def run(self, item: BundleInput, position: int) -> ItemResult:
-        """Write the questions of one bundle, measure them, keep the books."""
-        result = await questions_of(item, self._context, self._config)
-        self.count(result, *(row.type for row in result.rows[TABLE]))
-        return result
+def open_context(work: ModelWork, client: ModelClient) -> BundleContext:
+    """What all bundles share. Raises when an encoder is wanted and not there."""
+    config = work.config
+    return BundleContext(
+        run_id=work.run_id,
+        model=config.model.name,
+        preset=work.preset,
+        seed=config.seed,
+        prices=config.model.prices,
+        config=config.writer,
+        client=client,
+        sentences=SentenceReader(encoder_of(config.encoder) if config.writer.kind != "model" else None),
+    )
 
 
 async def questions_of(item: BundleInput, context: BundleContext, config: BundleRunConfig) -> ItemResult:
@@ -88,3 +62,13 @@ async def questions_of(item: BundleInput, context: BundleContext, config: Bundle
         nothing = Verdict(keep=False, reason="no_question", score=0.0, detail="no question joins its documents")
         rejected.append(rejected_row(NAME, item.id, nothing, to_dict(item.bundle)))
     return ItemResult(rows={TABLE: accepted, "rejected": rejected}, stages=books, usage=total.usage(context.prices))
+
+
+write_stage = ModelStage(
+    name=NAME,
+    item=BundleInput,
+    tables={TABLE: BundleQuestion, "rejected": RejectedRow},
+    counted=(TABLE, "type"),
+    open_context=open_context,
+    run_item=questions_of,
+)

@@ -17,7 +17,7 @@ from trailforge.generators.document_bundles.config import BundleRunConfig, Selec
 from trailforge.generators.document_bundles.stages.embedding import encoder_of
 from trailforge.generators.document_bundles.stages.questions import TABLE as CANDIDATES
 from trailforge.inference import Usage
-from trailforge.pipelines.engine.model_work import rejected_row
+from trailforge.pipelines.engine.model_stage import rejected_row
 from trailforge.pipelines.engine.shards import Receipt, Shard, missing_shards, write_receipt, write_table
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.sources.benchmarks import read_benchmark

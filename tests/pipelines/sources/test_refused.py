@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipelines.support import CONFIG, config_with, make_run, questions_file
+from tests.pipelines.support import CONFIG, config_with, make_run, questions_file, take_in
 from tests.support.bundle_rows import sample_documents
 from tests.support.kg_worlds import chain_to, fact, node
-from trailforge.generators.mcts_trajectories.work import take_in
 from trailforge.pipelines.runs.intake import INVALID_ROWS, refuse_other_run, take_in_documents, write_settings
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.pipelines.sources import refused as module

@@ -14,11 +14,12 @@ from tests.pipelines.support import IN_PROCESS
 from tests.support.bundle_rows import INSTRUMENT, ISLAND, QUESTIONS, sample_documents
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.episodes import EpisodeConfig, EpisodeContext
-from trailforge.generators.document_bundles.stages.episodes import SFT, TABLE, EpisodeWork, episode_of
+from trailforge.generators.document_bundles.stages.episodes import SFT, TABLE, episode_of, episode_stage
 from trailforge.inference import ModelClient, Request
 from trailforge.inference.scripted import ScriptedModel, prompt_text
-from trailforge.pipelines.engine.model_work import ModelWork
-from trailforge.pipelines.engine.shards import ItemResult, Shard, read_receipt, run_pipeline
+from trailforge.pipelines.engine.model_stage import ModelWork
+from trailforge.pipelines.engine.pipeline import run_pipeline
+from trailforge.pipelines.engine.shards import ItemResult, Shard, read_receipt
 from trailforge.pipelines.runs.accounting import check_balance
 from trailforge.protocols.r_search import USER_SUFFIX
 from trailforge.retrieval import Tools, local_tools
@@ -141,7 +142,7 @@ def worked(folder: Path, rows: list[BundleQuestion], monkeypatch: pytest.MonkeyP
     write_parquet(folder / "bundle_questions" / "part-0.parquet", BundleQuestion, rows)
     shard = Shard(name="part-0", input="bundle_questions/part-0.parquet", first=0, rows=len(rows))
     config = BundleRunConfig(episodes=EpisodeConfig(**episodes))
-    work = EpisodeWork(folder=str(folder), run_id="r", config=config)
+    work = ModelWork(stage=episode_stage, folder=str(folder), run_id="r", config=config)
     run_pipeline(work, folder, [shard], IN_PROCESS)
     return shard
 

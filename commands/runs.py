@@ -1,0 +1,144 @@
+"""The commands that make data: each says what it takes, and the options that every run has are added to it here."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trailforge.commands.options import (
+    BeamOptions,
+    MaxCalls,
+    MaxCost,
+    MaxTokens,
+    Model,
+    ModelName,
+    Redo,
+    RedoOption,
+    Replace,
+    Runner,
+    Verdicts,
+)
+
+if TYPE_CHECKING:
+    from trailforge.flows.execute import RunRequest
+    from trailforge.schemas import Manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeOf:
+    """What a command is to make data of: see `flows.execute.RunRequest`."""
+
+    files: tuple[Path, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCommand:
+    """A command that makes a data set."""
+
+    dataset: str
+    preset: str
+    """The one that holds when nobody names another."""
+    presets: str
+    """Those there are, for `--help`."""
+    summary: str
+    """Function of `inspector.summary` that shows what came of it."""
+    epilog: str
+
+    def add_to(self, app: typer.Typer, made_of: Callable[..., MadeOf]) -> None:
+        """Add the command. `made_of` has its own options, its help, and gives what data is made of."""
+        own = inspect.signature(made_of, eval_str=True).parameters
+        shared = dict(inspect.signature(_request, eval_str=True).parameters)
+        del shared["dataset"], shared["made_of"]
+        presets = Annotated[str, typer.Option(help=f"{self.presets}, or a YAML file.")]
+        shared["preset"] = shared["preset"].replace(annotation=presets, default=self.preset)
+        prefect = inspect.Parameter("prefect", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_Prefect)
+
+        def command(prefect: bool, **given: Any) -> None:
+            made = made_of(**{name: given.pop(name) for name in own})
+            request = _request(self.dataset, made, **given)
+            if given["dry_run"]:
+                from trailforge.flows.dry_run import show_estimate
+
+                show_estimate(request)
+                return
+            manifest = _executor(prefect)(request)
+            from trailforge.inspector.terminal import show_end
+
+            show_end(manifest, request.out)
+
+        parameters = [each.replace(kind=prefect.kind) for each in (*own.values(), *shared.values(), prefect)]
+        command.__doc__, command.__annotations__ = made_of.__doc__, {each.name: each.annotation for each in parameters}
+        command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+        app.command(self.dataset.replace("_", "-"), epilog=self.epilog)(command)
+
+
+_Prefect = Annotated[
+    bool, typer.Option("--prefect", help="Run as a flow, as it is when PREFECT_API_URL or a profile names a server.")
+]
+
+
+def _request(
+    dataset: str,
+    made_of: MadeOf,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. Needed but for --dry-run.")] = None,
+    preset: str = "",
+    model: Model = None,
+    model_name: ModelName = None,
+    seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
+    verdicts: Verdicts = None,
+    max_cost: MaxCost = None,
+    max_calls: MaxCalls = None,
+    max_tokens: MaxTokens = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost. Starts nothing, pays nothing.")
+    ] = False,
+    redo: RedoOption = None,
+    replace: Replace = False,
+    runner: Runner = "FnApiRunner",
+    beam_option: BeamOptions = None,
+) -> Any:
+    """A `RunRequest`: not said by its type, as Typer evaluates it and that module is loaded by those who run alone."""
+    from trailforge.flows.execute import RunRequest
+    from trailforge.inference import Caps
+
+    if dry_run and (redo or replace):
+        raise typer.BadParameter("changes a run that is there; --dry-run has none", param_hint="--redo, --replace")
+    if out is None and not dry_run:
+        raise typer.BadParameter("needed, as the folder of the run", param_hint="--out")
+    return RunRequest(
+        dataset=dataset,
+        out=out or Path(),
+        preset=preset,
+        files=made_of.files,
+        options=made_of.options,
+        model=model,
+        model_name=model_name,
+        limit=made_of.limit,
+        seed=seed,
+        caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
+        verdicts=tuple(verdicts or ()),
+        replace_run=replace,
+        redo_truncated=redo is Redo.TRUNCATED,
+        runner=runner,
+        runner_options=tuple(beam_option or ()),
+    )
+
+
+def _executor(prefect: bool) -> Callable[[RunRequest], Manifest]:
+    """How runs are made: under Prefect where a server is set or `prefect` is asked for, else right here."""
+    from trailforge.flows import names_prefect_server
+
+    if prefect or names_prefect_server():
+        from trailforge.flows.prefect_driver import execute_as_flow
+
+        return execute_as_flow
+    from trailforge.flows.execute import execute
+
+    return execute

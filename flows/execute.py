@@ -1,0 +1,239 @@
+"""A run from what is asked for to its manifest: take in, run each stage, finish. Needs no Prefect.
+
+Running it again goes on where it stopped: shards with a receipt are not run again, and no call is paid for twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from trailforge.flows.configuration import configuration_of
+from trailforge.flows.prepare import prepare, say, with_redo
+from trailforge.flows.progress import count_shown, show_progress
+from trailforge.flows.stopping import at_once
+from trailforge.inference import Caps
+from trailforge.pipelines.dataset import DataSet, Stage, StageRun, resolve
+from trailforge.pipelines.datasets import load_dataset
+from trailforge.pipelines.engine.files import exclusive, output_errors
+from trailforge.pipelines.engine.model_stage import check_servers
+from trailforge.pipelines.engine.progress import begin_progress
+from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner
+from trailforge.pipelines.engine.shards import missing_shards
+from trailforge.pipelines.runs.config import EMBEDDED, RunConfig
+from trailforge.pipelines.runs.damage import drop_stale
+from trailforge.pipelines.runs.finish import finish_run
+from trailforge.pipelines.runs.intake import RunInputs, Settings
+from trailforge.pipelines.runs.own_files import refuse_strangers, remove_leftovers, remove_orphans
+from trailforge.pipelines.runs.stages import is_complete, planned_stages
+from trailforge.schemas import (
+    BudgetExceeded,
+    CountMismatch,
+    InvalidInput,
+    Manifest,
+    OutputError,
+    ProviderError,
+    ServerUnavailable,
+)
+
+RETRIES = 2
+RETRY_AFTER_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What a run is asked for; what is left out keeps the preset's."""
+
+    dataset: str
+    out: Path
+    preset: str
+    files: tuple[Path, ...] = ()
+    """What it is made of."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What this data set alone takes; None stands for nothing given."""
+    model: str | None = None
+    """Base URL of an OpenAI-compatible server, or `embedded`."""
+    model_name: str | None = None
+    limit: int | None = None
+    """The first so many valid items."""
+    seed: int = 0
+    caps: Caps | None = None
+    """Go over the preset's where they are given."""
+    verdicts: tuple[Path, ...] = ()
+    """Folders of curated runs, or their logs: what people rejected there is left out."""
+    replace_run: bool = False
+    """Drop the rows of a run with other settings in this folder, keep its ledger."""
+    redo_truncated: bool = False
+    """Ask anew for the replies that were cut, and for what follows from them; all others come from the ledger."""
+    runner: str = LOCAL
+    """One of Beam's."""
+    runner_options: tuple[str, ...] = ()
+    """Its options, as `KEY=VALUE`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageToRun:
+    """A stage of a run. What of it is missing is known when it begins."""
+
+    stage: Stage
+    dataset: DataSet
+    out: Path
+    settings: Settings
+    config: RunConfig
+    preset: str
+    arguments: tuple[str, ...]
+    """Of the runner."""
+
+
+class Driver:
+    """How the stages of a run are driven: here, in this process."""
+
+    def run_stage(self, task: StageToRun) -> None:
+        """Run what of a stage is missing, again after an error that may mend: that repeats only what is missing."""
+        for retries_left in reversed(range(RETRIES + 1)):
+            try:
+                with at_work(task) as run:
+                    if run is not None:
+                        resolve(task.stage.run)(run)
+                    return
+            except Exception as error:
+                if not (retries_left and is_mendable(error)):
+                    raise
+                say(f"{error}; trying again in {RETRY_AFTER_S:g} s")
+            time.sleep(RETRY_AFTER_S)
+
+    def publish(self, manifest: Manifest) -> None:
+        """Show the figures of a run that has just been finished."""
+
+
+def execute(request: RunRequest, driver: Driver | None = None) -> Manifest:
+    """Make a data set in a folder that no other process writes. A finished run stays as it is.
+
+    No server is needed when every shard is finished and only manifest, card or figures are to be written.
+    """
+    started, out, driver = time.monotonic(), request.out, driver or Driver()
+    dataset, arguments = load_dataset(request.dataset), beam_options(request.runner, request.runner_options)
+    config, inputs = check_request(request, dataset)
+    with exclusive(out):
+        remove_leftovers(out, dataset)
+        config = with_redo(out, config, request.redo_truncated)
+        settings, finished = prepare(out, dataset, config, inputs, replace_run=request.replace_run)
+        if finished is not None:
+            return finished
+        if not is_complete(dataset, out, settings):
+            stages = [planned.stage for planned in planned_stages(dataset, out, settings)]
+            check_reachable(config, arguments, asks_model=any(stage.asks_model for stage in stages))
+            with contextlib.ExitStack() as serving:
+                serving.enter_context(at_once())
+                for stage in stages:
+                    if stage.asks_model and config.model.url == EMBEDDED:
+                        config = serving.enter_context(embedded_model(config))
+                    driver.run_stage(StageToRun(stage, dataset, out, settings, config, request.preset, arguments))
+        remove_orphans(out, dataset, settings)
+        manifest = finish_run(out, settings, dataset, seconds=time.monotonic() - started)
+    driver.publish(manifest)
+    return manifest
+
+
+def check_request(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, RunInputs]:
+    """Configuration and inputs of a run, found to be usable. Loads nothing heavy and writes nothing.
+
+    Raises `InvalidInput` for a preset or a file that is not there, and `OutputError` for a folder that cannot be the
+    run's.
+    """
+    check_out(request.out)
+    refuse_strangers(request.out, dataset)
+    return check_inputs(request, dataset)
+
+
+def check_inputs(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, RunInputs]:
+    """`check_request` but for the folder of the run."""
+    for path in request.files:
+        if not path.is_file():
+            raise InvalidInput("no such file", file=path)
+    config = configuration_of(
+        dataset, request.preset, request.model, request.model_name, seed=request.seed, caps=request.caps
+    )
+    options = {name: value for name, value in request.options.items() if value is not None}
+    inputs = RunInputs(files=request.files, limit=request.limit, options=options, shown=count_shown)
+    say(f"reading {', '.join(map(str, request.files)) or options.get(dataset.option.strip('-')) or request.preset}")
+    if dataset.configure is not None:
+        config = resolve(dataset.configure)(config, inputs)
+    if request.verdicts:
+        from trailforge.curation.verdicts import refusals
+
+        inputs = replace(inputs, refused=refusals(request.verdicts))
+    return config, inputs
+
+
+def check_out(out: Path) -> None:
+    """Raise `OutputError` for a folder that cannot be made or written."""
+    with output_errors(out):
+        there = next(path for path in (out, *out.absolute().parents) if path.exists() or path.is_symlink())
+        if not there.is_dir():
+            raise OSError(errno.EEXIST if there == out else errno.ENOTDIR, "")
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, "")
+
+
+def check_reachable(config: RunConfig, arguments: tuple[str, ...], *, asks_model: bool) -> None:
+    """Raise at once when runner, model server or ledger is not there: no retry helps, and no work is done in vain."""
+    check_runner(arguments)
+    if asks_model and config.model.url != EMBEDDED:
+        asyncio.run(check_servers(config))
+
+
+@contextlib.contextmanager
+def embedded_model(config: RunConfig) -> Iterator[RunConfig]:
+    """The configuration with the URL of a server of the packaged model, which is started here."""
+    from trailforge.small_model.server import EmbeddedServer
+
+    with EmbeddedServer() as server:
+        config = replace(config, model=replace(config.model, url=server.base_url))
+        asyncio.run(check_servers(config))
+        yield config
+
+
+@contextlib.contextmanager
+def at_work(task: StageToRun, report: Callable[[float], None] | None = None) -> Iterator[StageRun | None]:
+    """What a stage is run with, its progress shown in the block; None when nothing of it is missing.
+
+    `report` gets the percentage that is done, now and then.
+    """
+    out = task.out.absolute()  # workers may stand elsewhere
+    planned = planned_stages(task.dataset, out, task.settings)
+    waiting = {each.name: missing_shards(out, each.shards or ()) for each in planned}
+    unfinished = {shard.name for shards in waiting.values() for shard in shards}
+    begin_progress(out, (s.name for each in planned for s in each.shards or () if s.name not in unfinished))
+    this = next(each for each in planned if each.name == task.stage.name)
+    if not waiting[this.name]:
+        yield None
+        return
+    drop_stale(out, waiting[this.name])
+    shards = this.shards or ()
+    unit = this.unit if len(planned) == 1 else f"{this.name}: {this.unit}"
+    with show_progress(out, unit, shards, counts_items=task.stage.asks_model, report=report):
+        yield StageRun(
+            folder=out,
+            settings=task.settings,
+            config=task.config,
+            preset=task.preset,
+            shards=shards,
+            before=this.before,
+            arguments=task.arguments,
+        )
+
+
+def is_mendable(error: object) -> bool:
+    """A retry helps when a server was away or a worker died; not with wrong input, a full disk or unbalanced books, nor
+    at a cap, nor with a refused key, nor when the client itself has waited for long enough."""
+    if isinstance(error, ProviderError):
+        return isinstance(error, ServerUnavailable)
+    return not isinstance(error, InvalidInput | OutputError | CountMismatch | BudgetExceeded)

@@ -1,0 +1,89 @@
+"""A run under Prefect: its stages are tasks with retries, its progress and figures are artifacts."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+
+from prefect import flow, task
+from prefect.artifacts import (
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.tasks import Task
+
+from trailforge.flows.execute import (
+    RETRIES,
+    RETRY_AFTER_S,
+    Driver,
+    RunRequest,
+    StageToRun,
+    at_work,
+    execute,
+    is_mendable,
+)
+from trailforge.pipelines.cards.card import cost_table
+from trailforge.pipelines.dataset import resolve
+from trailforge.schemas import Manifest
+
+
+class PrefectDriver(Driver):
+    """Drives stages as Prefect's tasks. Only in a flow."""
+
+    def run_stage(self, task: StageToRun) -> None:
+        """Run what of a stage is missing."""
+        run_stage(task.stage.name, task)
+
+    def publish(self, manifest: Manifest) -> None:
+        """Funnel and cost as artifacts."""
+        stem = manifest.dataset.replace("_", "-")
+        funnel = [
+            {
+                "stage": line.name,
+                "in": line.inputs,
+                "accepted": line.accepted,
+                "rejected": sum(c.count for c in line.rejected),
+                "failed": sum(c.count for c in line.failed),
+            }
+            for line in manifest.stages
+        ]
+        create_table_artifact(table=funnel, key=f"{stem}-funnel", description=manifest.run_id)
+        create_markdown_artifact(markdown=cost_table(manifest), key=f"{stem}-cost", description=manifest.run_id)
+
+
+def execute_as_flow(request: RunRequest) -> Manifest:
+    """`execute` as a flow of its own, named as the command."""
+    named = flow(name=request.dataset.replace("_", "-"), validate_parameters=False)(_execute)
+    return named(request)
+
+
+def _execute(request: RunRequest) -> Manifest:
+    return execute(request, PrefectDriver())
+
+
+def _may_mend(task: Task, run: TaskRun, state: State) -> bool:
+    return is_mendable(state.result(raise_on_failure=False))
+
+
+@task(
+    name="run-stage",
+    task_run_name="{name}",
+    retries=RETRIES,
+    retry_delay_seconds=RETRY_AFTER_S,
+    retry_condition_fn=_may_mend,
+)
+def run_stage(name: str, stage: StageToRun) -> None:
+    """Run what of a stage is missing."""
+    artifact = create_progress_artifact(progress=0.0, description=f"{stage.out.name}: {name}")
+    with at_work(stage, partial(_update, artifact)) as run:
+        if run is not None:
+            resolve(stage.stage.run)(run)
+
+
+def _update(artifact: object, percent: float) -> None:
+    """Progress is a courtesy: a Prefect server that went away must not end the run."""
+    with contextlib.suppress(Exception):
+        update_progress_artifact(artifact, progress=percent)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,106 @@
+"""Stages that ask a model: a data set says what is done with one item, the engine runs it for all of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trailforge.inference import ModelClient, check_ledger, open_ledger
+from trailforge.pipelines.dataset import LEDGER
+from trailforge.pipelines.engine.shards import ItemResult
+from trailforge.pipelines.runs.config import RunConfig
+from trailforge.schemas import RejectedRow, Verdict
+
+if TYPE_CHECKING:
+    from trailforge.pipelines.dataset import StageRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelStage:
+    """A stage that asks a model about each of its items. A `Stage.run`."""
+
+    name: str
+    """Of the line of the books in which an item can fail."""
+    item: type
+    """Record of the items."""
+    tables: Mapping[str, type]
+    """Record of each table that is written, by the table's name; always with `rejected`."""
+    counted: tuple[str, ...]
+    """What the progress bar counts: a table, and its columns of which the first that is not null is a row's kind."""
+    open_context: Callable[[ModelWork, ModelClient], Any]
+    """What all items share. Called once per worker, on its event loop; raises when something is not there."""
+    run_item: Callable[[Any, Any, Any], Awaitable[ItemResult]]
+    """`(item, context, config)`: the rows of one item."""
+
+    def __call__(self, run: StageRun) -> None:
+        """Run what is missing of a stage. Raises the first error that stopped a worker."""
+        from trailforge.pipelines.engine.pipeline import run_pipeline  # Beam
+
+        config = run.config
+        work = ModelWork(
+            stage=self, folder=str(run.folder), run_id=run.settings.run_id, config=config, preset=run.preset
+        )
+        run_pipeline(work, run.folder, run.shards, run.arguments, config.schedule.patience)
+
+    def kinds(self, result: ItemResult) -> Iterator[str]:
+        """Of the rows that are counted; the stage's name for those of no kind."""
+        table, *columns = self.counted
+        for row in result.rows.get(table, ()):
+            yield next((kind for kind in (getattr(row, column) for column in columns) if kind is not None), self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelWork:
+    """What a worker needs to know. Picklable."""
+
+    stage: ModelStage
+    folder: str
+    run_id: str
+    config: Any
+    """A `RunConfig`."""
+    preset: str = ""
+    """Its name."""
+
+    @property
+    def items_in_flight(self) -> int:
+        """Items at a time."""
+        return self.config.schedule.questions_in_flight
+
+    async def client(self) -> ModelClient:
+        """Connected to ledger and model. Fails at once when one of them is not there."""
+        ledger = open_ledger(self.config.ledger, Path(self.folder) / LEDGER, run=self.run_id)
+        client = ModelClient(self.config.client, ledger)
+        try:
+            await client.check()
+        except BaseException:
+            await client.aclose()
+            raise
+        return client
+
+
+async def check_servers(config: RunConfig) -> None:
+    """Raises `ProviderError` and its kinds when the model server does not answer, or refuses us.
+
+    A shared ledger that is not there is an `OutputError`.
+    """
+    await check_ledger(config.ledger)
+    client = ModelClient(config.client)
+    try:
+        await client.check()
+    finally:
+        await client.aclose()
+
+
+def rejected_row(at: str, uid: str, verdict: Verdict, payload: object) -> RejectedRow:
+    """A row of `rejected/`. `payload`: as plain values."""
+    return RejectedRow(
+        uid=uid,
+        stage=at,
+        reason=verdict.reason,
+        score=verdict.score,
+        detail=verdict.detail,
+        payload=json.dumps(payload, ensure_ascii=False),
+    )

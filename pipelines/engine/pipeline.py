@@ -1,0 +1,253 @@
+"""Runs the items of shards, each shard once, by whichever worker, however often one is killed.
+
+A worker runs the items of all its shards on one event loop and writes each shard when its last item is done. The DoFn
+of every pipeline is here, and so is the only place that makes an error a `failed` row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.timestamp import MIN_TIMESTAMP
+from apache_beam.utils.windowed_value import WindowedValue
+
+from trailforge.inference import ModelClient, Usage, metering
+from trailforge.pipelines.engine.attempts import Patience, Superseded, Watch, begin_attempt, is_current
+from trailforge.pipelines.engine.loop import LoopThread
+from trailforge.pipelines.engine.model_stage import ModelWork
+from trailforge.pipelines.engine.progress import ProgressFile
+from trailforge.pipelines.engine.runners import check_runner, is_local, telling_line
+from trailforge.pipelines.engine.shards import ItemResult, Receipt, Shard, missing_shards, write_receipt, write_table
+from trailforge.pipelines.engine.worker_errors import clear_errors, note_error, noted_error
+from trailforge.pipelines.runs.accounting import add_up, stage
+from trailforge.schemas import ITEM_ERRORS, ClusterError, RejectedRow, TrailforgeError, read_parquet, to_dict
+
+_PROGRESS_EVERY_S = 0.5
+_DEFAULT_PATIENCE = Patience()
+T = TypeVar("T")
+
+
+def run_pipeline(
+    work: ModelWork,
+    folder: Path,
+    shards: Sequence[Shard],
+    beam_options: Sequence[str],
+    patience: Patience = _DEFAULT_PATIENCE,
+) -> None:
+    """Run the shards that have no receipt yet. Raises the first error that stopped a worker."""
+    missing = missing_shards(folder, shards)
+    if not missing:
+        return
+    folder = folder.absolute()  # workers may stand elsewhere
+    clear_errors(folder)
+    do_fn = RunShards(work, str(folder), begin_attempt(folder))
+    pipeline = beam.Pipeline(options=PipelineOptions(list(beam_options)))
+    _ = pipeline | "Shards" >> beam.Create(missing) | "Spread" >> beam.Reshuffle() | "Run" >> beam.ParDo(do_fn)
+    try:
+        if is_local(beam_options):
+            pipeline.run().wait_until_finish()
+        else:
+            check_runner(beam_options)  # it may have gone since the last try, and Beam asks it for minutes
+            _run_elsewhere(pipeline, folder, patience)
+    except Exception as error:
+        raise noted_error(folder) or error from error
+
+
+def _run_elsewhere(pipeline: beam.Pipeline, folder: Path, patience: Patience) -> None:
+    """Hand a pipeline to a cluster and watch its workers. Whatever the cluster says becomes a `ClusterError`."""
+    try:
+        job = pipeline.run()
+        with Watch(folder, job, patience) as watch:
+            try:
+                job.wait_until_finish()
+            finally:
+                watch.raise_loss()
+    except ClusterError:
+        raise
+    except Exception as error:
+        what = telling_line(error)
+        raise ClusterError(f"the runner says: {what}; see its log, then run the same command again") from error
+
+
+class RunShards(beam.DoFn):
+    """Runs shards: all of a bundle at once on one event loop, so that the server does not idle at a shard's end."""
+
+    def __init__(self, work: ModelWork, folder: str, attempt: str = "") -> None:
+        """`attempt`: stop when another one begins; without a name, never."""
+        self._work, self._folder, self._attempt = work, Path(folder), attempt
+
+    def setup(self) -> None:
+        """Start the loop. The client opens with the first bundle, whose errors Beam reports."""
+        self._loop = LoopThread()
+        self._worker: _Worker | None = None
+
+    def start_bundle(self) -> None:
+        """Connect if need be."""
+        self._running: list[Future[str]] = []
+        if self._worker is None:
+            self._worker = self._noting(_Worker.open(self._work, self._folder, self._attempt))
+
+    def process(self, shard: Shard) -> None:
+        """Start a shard."""
+        assert self._worker is not None
+        self._running.append(asyncio.run_coroutine_threadsafe(self._worker.run_shard(shard), self._loop.loop))
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        """Wait for the bundle's shards. An error cancels the others: the ledger keeps what they paid for."""
+        assert self._worker is not None
+        names = self._noting(_all_or_error([asyncio.wrap_future(f, loop=self._loop.loop) for f in self._running]))
+        for name in names:
+            yield WindowedValue(name, MIN_TIMESTAMP, (GlobalWindow(),))
+
+    def teardown(self) -> None:
+        """Disconnect and stop the loop."""
+        if self._worker is not None:
+            self._loop.call(self._worker.close())
+        self._loop.stop()
+
+    def _noting(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run on the loop; a typed error is noted in the run's folder, since runners pass on its text at best."""
+        try:
+            return self._loop.call(coroutine)
+        except TrailforgeError as error:
+            note_error(self._folder, error)
+            raise
+
+
+class _Worker:
+    """A client and what all items share, with limits and a progress file. Lives on the worker's event loop."""
+
+    def __init__(self, work: ModelWork, folder: Path, attempt: str, client: ModelClient, context: object) -> None:
+        self._work, self._folder, self._attempt = work, folder, attempt
+        self._client, self._context = client, context
+        self._items = asyncio.Semaphore(work.items_in_flight)
+        self._shards = asyncio.Semaphore(work.items_in_flight + 1)
+        self._running: set[asyncio.Task[Any]] = set()
+        self._done: Counter[str] = Counter()
+        self._is_superseded = False
+        self._progress = ProgressFile(folder)
+        self._reporter = asyncio.create_task(self._report())
+
+    @classmethod
+    async def open(cls, work: ModelWork, folder: Path, attempt: str) -> _Worker:
+        """Fails at once when ledger, model, or what items need besides is not there."""
+        client = await work.client()
+        try:
+            context = work.stage.open_context(work, client)
+        except BaseException:
+            await client.aclose()
+            raise
+        return cls(work, folder, attempt, client, context)
+
+    async def close(self) -> None:
+        self._reporter.cancel()
+        self._progress.close(self._counters())
+        await self._client.aclose()
+
+    async def run_shard(self, shard: Shard) -> str:
+        """Run a shard's items and write its files; its name when done. Raises `Superseded` for another attempt."""
+        this = asyncio.current_task()
+        assert this is not None
+        self._running.add(this)
+        try:
+            async with self._shards:
+                self._check_attempt()
+                items = read_parquet(self._folder / shard.input, self._work.stage.item)
+                results = await _all_or_error([asyncio.ensure_future(self._run_item(item)) for item in items])
+                self._check_attempt()
+                await asyncio.to_thread(write_shard, self._work, self._folder, shard, results)
+            return shard.name
+        except asyncio.CancelledError:
+            if self._is_superseded:
+                raise Superseded from None
+            raise
+        finally:
+            self._running.discard(this)
+
+    async def _run_item(self, item: Any) -> ItemResult:
+        work = self._work
+        async with self._items:
+            with metering() as spent:
+                try:
+                    result = await work.stage.run_item(item, self._context, work.config)
+                except ITEM_ERRORS as error:
+                    return _failed(work, item, error, spent.usage(work.config.model.prices))
+        self._count(result)
+        return result
+
+    def _count(self, result: ItemResult) -> None:
+        """An item is done."""
+        self._done["items"] += 1
+        self._done["prompt_tokens"] += result.usage.prompt_tokens
+        self._done["completion_tokens"] += result.usage.completion_tokens
+        self._done.update(self._work.stage.kinds(result))
+
+    def _counters(self) -> dict[str, int]:
+        """Items, rows by kind, calls, tokens."""
+        return dict(self._done) | self._client.told
+
+    def _check_attempt(self) -> None:
+        self._is_superseded |= bool(self._attempt) and not is_current(self._folder, self._attempt)
+        if self._is_superseded:
+            raise Superseded
+
+    async def _report(self) -> None:
+        """Counters and a sign of life, as long as no other attempt begins: then nothing more is to be paid for."""
+        with contextlib.suppress(Superseded):
+            while True:
+                self._check_attempt()
+                self._progress.write(self._counters())
+                await asyncio.sleep(_PROGRESS_EVERY_S)
+        for running in self._running:
+            running.cancel()
+        await self._client.aclose()
+
+
+def write_shard(work: ModelWork, folder: Path, shard: Shard, results: Sequence[ItemResult]) -> None:
+    """Write the shard's tables, then its receipt. Tables without rows are not written."""
+    tables = work.stage.tables
+    rows_of = {table: [row for result in results for row in result.rows.get(table, ())] for table in tables}
+    files = [write_table(folder, table, shard.name, tables[table], rows) for table, rows in rows_of.items()]
+    receipt = Receipt(
+        shard=shard.name,
+        files=tuple(entry for entry in files if entry is not None),
+        stages=add_up(result.stages for result in results),
+        usage=sum((result.usage for result in results), start=Usage()),
+        made_of=shard.made_of,
+    )
+    write_receipt(folder, receipt)
+
+
+def _failed(work: ModelWork, item: Any, error: TrailforgeError, usage: Usage) -> ItemResult:
+    name = work.stage.name
+    row = RejectedRow(
+        uid=item.id if hasattr(item, "id") else item.uid,  # rows that another stage made have a uid
+        stage=name,
+        reason=error.reason,
+        score=0.0,
+        detail=str(error),
+        payload=json.dumps(to_dict(item), ensure_ascii=False),
+    )
+    line = stage(name, inputs=1, accepted=0, failed=(error.reason,))
+    return ItemResult(rows={"rejected": [row]}, stages=(line,), usage=usage)
+
+
+async def _all_or_error(futures: Sequence[asyncio.Future[T]]) -> list[T]:
+    """All results in order; the first error cancels the rest and is raised as it is."""
+    try:
+        return list(await asyncio.gather(*futures))
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        await asyncio.gather(*futures, return_exceptions=True)
+        raise

@@ -1,0 +1,82 @@
+"""What a run would take, said before it: what a data set's `estimate` gives, and what it is reckoned with."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from trailforge.inference import Prices, Usage
+from trailforge.schemas import InvalidInput
+
+_MOST_SAMPLED = 200
+_LONGEST_PIECE = 6
+_PIECE = re.compile(r"\d|[^\W\d_]+|[^\w\s]|\n")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageEstimate:
+    """What the calls for one purpose would use, over all items."""
+
+    stage: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a run would take."""
+
+    items: int
+    unit: str
+    """What the items are called."""
+    sampled: int
+    """So many of them it rests on."""
+    stages: tuple[StageEstimate, ...]
+    is_bound: bool = False
+    """The run takes at most this much, and mostly much less; else it is what is to be expected."""
+    rests_on: str = ""
+    """What a person should know of it."""
+
+    @property
+    def usage(self) -> Usage:
+        """Of all stages."""
+        return sum((line.usage for line in self.stages), start=Usage())
+
+
+def sample(rows: Iterable[T], limit: int | None, seed: int, source: Path) -> tuple[list[T], int]:
+    """Some of the first `limit` rows, each as likely as the others, and how many rows there are.
+
+    Raises `InvalidInput` when there are none.
+    """
+    chosen: list[T] = []
+    total, rng = 0, random.Random(seed)
+    for row in islice(rows, limit):
+        total += 1
+        if len(chosen) < _MOST_SAMPLED:
+            chosen.append(row)
+        elif (place := rng.randrange(total)) < _MOST_SAMPLED:
+            chosen[place] = row
+    if not chosen:
+        raise InvalidInput("holds nothing to make data of", file=source)
+    return chosen, total
+
+
+def stage_estimate(stage: str, calls: float, prompt: float, completion: float, prices: Prices) -> StageEstimate:
+    """Of so many calls, each with so many tokens of prompt and of completion."""
+    usage = Usage(calls=round(calls), prompt_tokens=round(calls * prompt), completion_tokens=round(calls * completion))
+    return StageEstimate(stage=stage, usage=replace(usage, cost=prices.cost(usage)))
+
+
+def count_tokens(text: str) -> int:
+    """About as many as a model's tokenizer makes of English: words by their length, digits and marks one by one."""
+    return sum(1 + (len(piece) - 1) // _LONGEST_PIECE for piece in _PIECE.findall(text))
+
+
+def mean_tokens(texts: Sequence[str]) -> float:
+    """Of some texts; 0 of none."""
+    return sum(map(count_tokens, texts)) / max(1, len(texts))
