@@ -68,6 +68,24 @@ operate.register(app)
 
 
 @app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    epilog="""Examples:\n
+    trailforge preview mcts-trajectories --preset demo --questions sample_data/musique_style_questions.jsonl\n
+    trailforge preview kg-questions --kg kgs/wikidata5m --model http://127.0.0.1:8000/v1 --out out/kg-questions\n
+    --out keeps the replies, which the run of the same options then does not pay for again.""",
+)
+def preview(
+    context: typer.Context, command: Annotated[str, typer.Argument(help="One that makes data, with its options.")]
+) -> None:
+    """Show about three rows of any data set before the run: its first inputs through every stage."""
+    makers = getattr(typer.main.get_command(app), "commands", {})
+    if not any(option.name == "preview" for option in getattr(makers.get(command), "params", ())):
+        known = [name for name, each in makers.items() if any(option.name == "preview" for option in each.params)]
+        raise typer.BadParameter(f"no command {command!r} makes data; there are {', '.join(known)}")
+    makers[command].main([*context.args, "--preview"], prog_name=f"trailforge {command}", standalone_mode=False)
+
+
+@app.command(
     epilog="""Examples:\n
     trailforge verify datasets_out/demo""",
 )

@@ -26,7 +26,6 @@ _BUNDLES = RunCommand(
     dataset="document_bundles",
     preset="r-search",
     presets="r-search (production), demo (embedded model)",
-    summary="show_bundles",
     epilog="""Examples:\n
     trailforge document-bundles --preset demo --documents sample_data/documents.jsonl --out out/bundles\n
     trailforge document-bundles --documents news.jsonl.gz --documents arxiv.jsonl.gz --out out/spring\n

@@ -91,7 +91,6 @@ _TRAJECTORIES = RunCommand(
     dataset="kg_trajectories",
     preset="dynasearcher",
     presets="dynasearcher (production), demo (embedded model)",
-    summary="show_episodes",
     epilog="""Examples:\n
     trailforge kg build sample_data/kg --out kgs/sample\n
     trailforge kg-trajectories --preset demo --kg kgs/sample --questions my_questions.jsonl --out out/kg\n
@@ -117,7 +116,6 @@ _QUESTIONS = RunCommand(
     dataset="kg_questions",
     preset="kg-questions",
     presets="kg-questions (production), demo (embedded model)",
-    summary="show_kg_questions",
     epilog="""Examples:\n
     trailforge kg build sample_data/kg --out kgs/sample\n
     trailforge kg-questions --preset demo --kg kgs/sample --out out/questions\n

@@ -13,7 +13,6 @@ _TRAJECTORIES = RunCommand(
     dataset="mcts_trajectories",
     preset="msearcher",
     presets="msearcher (production), demo (embedded model)",
-    summary="show_trajectories",
     epilog="""Examples:\n
     trailforge mcts-trajectories --preset demo --questions sample_data/musique_style_questions.jsonl --out out/demo\n
     trailforge mcts-trajectories --model http://127.0.0.1:8000/v1 --questions train.jsonl.gz --out out/musique\n

@@ -47,8 +47,6 @@ class RunCommand:
     """The one that holds when nobody names another."""
     presets: str
     """Those there are, for `--help`."""
-    summary: str
-    """Function of `inspector.summary` that shows what came of it."""
     epilog: str
 
     def add_to(self, app: typer.Typer, made_of: Callable[..., MadeOf]) -> None:
@@ -68,10 +66,14 @@ class RunCommand:
 
                 show_estimate(request)
                 return
-            manifest = _executor(prefect)(request)
-            from trailforge.inspector.terminal import show_end
+            from trailforge.inspector.terminal import show_end, show_first
 
-            show_end(manifest, request.out)
+            if given["preview"]:
+                from trailforge.flows import preview as few
+
+                few.preview(request, _executor(prefect), show_first)
+                return
+            show_end(_executor(prefect)(request), request.out)
 
         parameters = [each.replace(kind=prefect.kind) for each in (*own.values(), *shared.values(), prefect)]
         command.__doc__, command.__annotations__ = made_of.__doc__, {each.name: each.annotation for each in parameters}
@@ -99,6 +101,9 @@ def _request(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only estimate calls, tokens and cost. Starts nothing, pays nothing.")
     ] = False,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Make and show about three rows; --out, if given, keeps their replies.")
+    ] = False,
     redo: RedoOption = None,
     replace: Replace = False,
     runner: Runner = "FnApiRunner",
@@ -108,9 +113,10 @@ def _request(
     from trailforge.flows.execute import RunRequest
     from trailforge.inference import Caps
 
-    if dry_run and (redo or replace):
-        raise typer.BadParameter("changes a run that is there; --dry-run has none", param_hint="--redo, --replace")
-    if out is None and not dry_run:
+    if (dry_run or preview) and (redo or replace):
+        given = "--dry-run" if dry_run else "--preview"
+        raise typer.BadParameter(f"changes a run that is there; {given} has none", param_hint="--redo, --replace")
+    if out is None and not (dry_run or preview):
         raise typer.BadParameter("needed, as the folder of the run", param_hint="--out")
     return RunRequest(
         dataset=dataset,

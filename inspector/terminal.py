@@ -72,6 +72,15 @@ def show_rows(folder: Path, *, table: str = "", id: str | None = None, kind: str
         console.print(_text((f"Also in: {', '.join(found.elsewhere)} (--table)", "dim")))
 
 
+def show_first(manifest: Manifest, folder: Path, count: int = 3) -> None:
+    """Print the books of a preview and its first rows."""
+    run, console = open_run(folder), Console()
+    console.print(figures(manifest, count_kinds(run)))
+    product = product_of(run.dataset)
+    for number in range(min(count, run.size(product))):
+        console.print(row(run, product, number))
+
+
 def show_end(manifest: Manifest, folder: Path) -> None:
     """Print what a person sees at the end of a run: its figures, one of its rows, and where to look further."""
     run, console = open_run(folder), Console()

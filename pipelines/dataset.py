@@ -123,6 +123,8 @@ class DataSet:
     """`(config, RunInputs) -> config` with what a person gives to this data set alone, found to be usable."""
     estimate: Reference | None = None
     """`(RunInputs, config) -> Estimate` of what a run would take, for `--dry-run`. Asks nothing and writes nothing."""
+    preview: Mapping[str, int] = field(default_factory=lambda: {"limit": 3})
+    """`limit`, and options of its own, with which a run gives about three rows."""
     take_in: Reference
     """`(RunInputs, folder, config) -> Settings`: what a person gives as shards in the run's folder."""
     checks: Reference
