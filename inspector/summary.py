@@ -59,6 +59,6 @@ def _show(
     further = "".join(f"  trailforge show {out} {options}\n" for options in more)
     console.print(
         f"\nRows: {out}/{table}/*.parquet   Card: {out}/README.md\n{note}"
-        f"Look further:\n{further}  trailforge verify {out}",
+        f"Look further:\n{further}  trailforge inspect {out}\n  trailforge verify {out}",
         highlight=False,
     )
