@@ -42,9 +42,10 @@ def failed(*arguments: object) -> tuple[str, float]:
     return said, min(seconds)
 
 
-@pytest.mark.parametrize(
-    ("command", "option"), [(name, each) for name, options in COMMANDS.items() for each in options]
-)
+PATHS = [(command, option) for command, options in COMMANDS.items() for option in options]
+
+
+@pytest.mark.parametrize(("command", "option"), PATHS)
 def test_a_wrong_path_costs_less_than_a_second_and_leaves_nothing(command: str, option: str, tmp_path: Path) -> None:
     write_questions(tmp_path / "there.jsonl", 2)
     given = {COMMANDS[command][0]: tmp_path / "there.jsonl", option: tmp_path / "nowhere"}
@@ -73,14 +74,8 @@ def test_a_file_that_holds_no_questions_leaves_no_folder(tmp_path: Path) -> None
 def test_a_run_speaks_before_it_loads_what_is_heavy_and_needs_no_prefect(tmp_path: Path) -> None:
     write_questions(tmp_path / "questions.jsonl", 2)
     (tmp_path / "preset.yaml").write_text(PRESET)
-    given = [
-        "--questions",
-        tmp_path / "questions.jsonl",
-        "--preset",
-        tmp_path / "preset.yaml",
-        "--out",
-        tmp_path / "out",
-    ]
+    given = {"questions": "questions.jsonl", "preset": "preset.yaml", "out": "out"}
+    arguments = [part for option, name in given.items() for part in (f"--{option}", str(tmp_path / name))]
     script = f"""
 import sys
 from trailforge import cli
@@ -89,7 +84,7 @@ def say(line):
     print(line.split()[0], {HEAVY!r} & {{*sys.modules}}, flush=True)
 execute.say = say
 try:
-    cli.main({["mcts-trajectories", *map(str, given)]!r} + sys.argv[1:])
+    cli.main({["mcts-trajectories", *arguments]!r} + sys.argv[1:])
 except SystemExit as end:
     assert not end.code, end.code
 print({{"prefect"}} & {{*sys.modules}})
@@ -97,7 +92,7 @@ print({{"prefect"}} & {{*sys.modules}})
     with running() as url:
         done = subprocess.run(
             [sys.executable, "-c", script, "--model", url],
-            cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=120,
+            cwd=ROOT, env={**os.environ, "COLUMNS": "400"}, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -105,18 +100,17 @@ print({{"prefect"}} & {{*sys.modules}})
     assert any(f"trailforge inspect {tmp_path / 'out'}" in line for line in lines)
 
 
+NAMED = 'active = "a"\n[profiles.a]\nPREFECT_API_URL = "http://there"\n[profiles.b]\n'
+
+
 @pytest.mark.parametrize(
     ("variables", "profiles", "expected"),
     [
         ({}, None, False),
         ({"PREFECT_API_URL": "http://127.0.0.1:4200/api"}, None, True),
-        ({"PREFECT_API_URL": ""}, 'active = "a"\n[profiles.a]\nPREFECT_API_URL = "http://there"\n', False),
-        ({}, 'active = "a"\n[profiles.a]\nPREFECT_API_URL = "http://there"\n', True),
-        (
-            {"PREFECT_PROFILE": "b"},
-            'active = "a"\n[profiles.a]\nPREFECT_API_URL = "http://there"\n[profiles.b]\n',
-            False,
-        ),
+        ({"PREFECT_API_URL": ""}, NAMED, False),
+        ({}, NAMED, True),
+        ({"PREFECT_PROFILE": "b"}, NAMED, False),
         ({}, "active = ", False),
     ],
 )
