@@ -31,7 +31,8 @@ def configuration_of(
 
     Of the class `DataSet.config`. Raises `InvalidInput` for a preset that is not there, or not for this data set.
     """
-    config = read_config(resolve(dataset.config), load_preset(preset, dataset.name), source=f"preset {preset}")
+    content = load_preset(preset, dataset.name)  # before the class, whose room may take a second to load
+    config = read_config(resolve(dataset.config), content, source=f"preset {preset}")
     changes = {k: v for k, v in (("url", model), ("name", model_name)) if v is not None}
     given = {name: cap for name, cap in to_dict(caps or Caps()).items() if cap is not None}
     return replace(

@@ -33,6 +33,7 @@ from trailforge.pipelines.runs.finish import finish_run
 from trailforge.pipelines.runs.intake import RunInputs, Settings
 from trailforge.pipelines.runs.own_files import refuse_strangers, remove_leftovers, remove_orphans
 from trailforge.pipelines.runs.stages import is_complete, planned_stages
+from trailforge.presets import load_preset
 from trailforge.schemas import (
     BudgetExceeded,
     CountMismatch,
@@ -158,12 +159,16 @@ def check_inputs(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, RunI
     for path in request.files:
         if not path.is_file():
             raise InvalidInput("no such file", file=path)
+    options = {name: value for name, value in request.options.items() if value is not None}
+    for name, value in options.items():
+        if isinstance(value, Path) and not value.exists():
+            raise InvalidInput("no such file or folder", file=value, field=f"--{name}")
+    load_preset(request.preset, dataset.name)
+    say(f"reading {', '.join(map(str, request.files)) or options.get(dataset.option.strip('-')) or request.preset}")
     config = configuration_of(
         dataset, request.preset, request.model, request.model_name, seed=request.seed, caps=request.caps
     )
-    options = {name: value for name, value in request.options.items() if value is not None}
     inputs = RunInputs(files=request.files, limit=request.limit, options=options, shown=count_shown)
-    say(f"reading {', '.join(map(str, request.files)) or options.get(dataset.option.strip('-')) or request.preset}")
     if dataset.configure is not None:
         config = resolve(dataset.configure)(config, inputs)
     if request.verdicts:

@@ -108,14 +108,24 @@ def remove_temporary_files(folder: Path, is_ours: Callable[[str], bool]) -> None
 
 @contextlib.contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Hold the run folder for this process. Raises `OutputError` when another one has it. A kill lets go of it."""
+    """Hold the run folder for this process. Raises `OutputError` when another one has it. A kill lets go of it.
+
+    A folder that was made for the block goes again when that fails and has written nothing.
+    """
+    is_new = not folder.exists()
     with output_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = open(folder / LOCK, "a")  # noqa: SIM115 - held until the end of the block
     with lock:
         if not _locked(lock.fileno()):
             raise OutputError(f"{folder}: another run is writing here; wait for it or give another --out")
-        yield
+        try:
+            yield
+        except BaseException:
+            if is_new and os.listdir(folder) == [LOCK]:
+                (folder / LOCK).unlink()
+                folder.rmdir()
+            raise
 
 
 def is_held(folder: Path) -> bool:
@@ -155,7 +165,7 @@ def _locked(descriptor: int) -> bool:
     for wait_s in (0.05, 0.0):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
+            return os.fstat(descriptor).st_nlink > 0  # or whoever had made the folder has just removed it
         except OSError:
             time.sleep(wait_s)
     return False

@@ -28,7 +28,6 @@ from trailforge.pipelines.engine.shards import Shard, file_entry
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.config import read_config
 from trailforge.pipelines.sources import InvalidRow, read_questions
-from trailforge.pipelines.sources.documents import documents_by_file
 from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.schemas import (
     FactChain,
@@ -138,6 +137,8 @@ def take_in_documents(
 
     `column_map`, `source` and `kind` are those of `read_documents`.
     """
+    from trailforge.pipelines.sources.documents import documents_by_file  # and with it an HTTP client
+
     rows = documents_by_file(sources, column_map=column_map, source=source, kind=kind)
     intake = _Intake(tuple(sources), folder, SourceDocument, config_hash, refused)
     return intake.take_in(rows, dataset=dataset, config=config, shard_size=shard_size, limit=limit)

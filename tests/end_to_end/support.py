@@ -162,7 +162,7 @@ def leftovers(folder: Path) -> list[str]:
 
 
 def _is_progress(line: str) -> bool:
-    return line.startswith("questions ") and "calls" in line
+    return line.startswith("reading ") or (line.startswith("questions ") and "calls" in line)
 
 
 def free_port() -> int:
