@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Train an agent on a training set, and measure it. Needs the extra `training`.",
+    help="Train an agent on a training set, and measure it. Needs the extra `train`.",
 )
 
 

@@ -1,13 +1,13 @@
 """For slime, which none of this imports: a reward and a rollout that searches.
 
-`--custom-rm-path training.adapters.slime.reward --label-key reward_model`. `args.reward_preset` (a name, or a training
-preset's YAML file, whose judge is then asked) and `args.reward_protocol`, where they are set, hold for all questions.
-`sample.metadata` may have what the data set or a generate function knows, as ours do: `question`, `transcript` (its
-messages), `retrieved_titles`, `judge`.
+`--custom-rm-path trailforge.training.adapters.slime.reward --label-key reward_model`. `args.reward_preset` (a name, or
+a training preset's YAML file, whose judge is then asked) and `args.reward_protocol`, where they are set, hold for all
+questions. `sample.metadata` may have what the data set or a generate function knows, as ours do: `question`,
+`transcript` (its messages), `retrieved_titles`, `judge`.
 
-`--custom-generate-function-path training.adapters.slime.generate`. What is searched stands in the YAML file that the
-environment variable TRAILFORGE_SEARCH names (`SearchSettings`). Not for `--partial-rollout`: an episode that slime
-breaks off is made anew.
+`--custom-generate-function-path trailforge.training.adapters.slime.generate`. What is searched stands in the YAML file
+that the environment variable TRAILFORGE_SEARCH names (`SearchSettings`). Not for `--partial-rollout`: an episode that
+slime breaks off is made anew.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The agent loop for verl 0.9, named in the file that `actor_rollout_ref.rollout.agent.agent_loop_config_path` gives:
 
     - name: trailforge_search
-      _target_: training.adapters.verl_agent_loop.SearchAgentLoop
+      _target_: trailforge.training.adapters.verl_agent_loop.SearchAgentLoop
       search: {documents: [/data/datasets_out/musique], …}      `SearchSettings`
 
-verl makes an object of it for every episode. `training.adapters.verl.compute_score` pays what it returns; for that the
-reward manager has to be `naive`, verl's default, as `dapo` does not hand on what an agent loop knows.
+verl makes an object of it for every episode. `trailforge.training.adapters.verl.compute_score` pays what it returns;
+for that the reward manager has to be `naive`, verl's default, as `dapo` does not hand on what an agent loop knows.
 
 The class is not decorated with verl's `register`: verl imports this file when it makes the first object, and the
 decorator would then put an entry without settings in the place of the file's.

@@ -165,7 +165,7 @@ are never tokenised again; an end of turn that was put behind a closing tag, and
 
 
 def search_settings(export: Export) -> dict[str, object]:
-    """`training.adapters.search_episodes.SearchSettings` to be filled in, with the numbers of the preset."""
+    """`trailforge.training.adapters.search_episodes.SearchSettings` to be filled in, with the numbers of the preset."""
     numbers = export.preset.rl
     return {
         "documents": [],
