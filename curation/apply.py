@@ -18,16 +18,16 @@ from typing import Any
 
 from trailforge.curation import rows
 from trailforge.curation.rows import NAME, SFT, STAGE, TABLE, Curator, products_of
-
 from trailforge.generators.kg_questions import select
 from trailforge.inference import Usage
-from trailforge.pipelines.dataset import Dataset
-from trailforge.pipelines.datasets import CURATION, dataset_of, is_curated
+from trailforge.pipelines.dataset import DataSet, resolve
+from trailforge.pipelines.datasets import dataset_of, is_curated
 from trailforge.pipelines.engine.files import LOCK, exclusive, output_errors, write_atomically, write_text
 from trailforge.pipelines.engine.shards import Receipt, file_entry, write_receipt, write_table
 from trailforge.pipelines.runs.accounting import check_balance, stage
 from trailforge.pipelines.runs.finish import finished_run, manifest_of, write_end
-from trailforge.pipelines.runs.intake import SETTINGS, Settings
+from trailforge.pipelines.runs.intake import SETTINGS, Settings, run_configuration
+from trailforge.pipelines.runs.stages import CURATION, stage_receipts
 from trailforge.schemas import (
     CuratedRow,
     FileEntry,
@@ -94,7 +94,7 @@ class _Curation:
         self._write_receipts(dataset_of(self._settings))
         manifest = manifest_of(self._out, settings, dataset, seconds=self._manifest.seconds)
         check_balance(manifest.stages)
-        card = dataset.card(self._out, manifest, settings)
+        card = resolve(dataset.card)(self._out, manifest, settings)
         return write_end(self._out, manifest, dataset, card + _section(self._settings.run_id, self._changes))
 
     def _write_products(self) -> None:
@@ -130,7 +130,7 @@ class _Curation:
 
     def _sft(self, entry: FileEntry) -> FileEntry | None:
         """Of the product whose rows are conversations: `episodes` of bundles, else the one that the data set is for."""
-        config = dataset_of(self._settings).configuration(self._settings)
+        config = run_configuration(dataset_of(self._settings), self._settings)
         per_turn = getattr(config.output, "per_turn_rows", False)
         table = "episodes" if "episodes" in self._products else self._settings.dataset
         rows = self._curator.sft(read_parquet(self._folder / entry.path, SftRow), table, per_turn=per_turn)
@@ -144,7 +144,7 @@ class _Curation:
         write_text(path, "".join(map(select.line_of, rows)))
         return file_entry(self._out, path, len(rows))
 
-    def _settle(self, log: FileEntry) -> tuple[Settings, Dataset]:
+    def _settle(self, log: FileEntry) -> tuple[Settings, DataSet]:
         """`run.json` with `curated/`, under a run id of its own, and the receipt of the stage."""
         entry = write_table(self._out, TABLE, NAME, CuratedRow, self._changes)
         assert entry is not None  # there is a ruling on a row that was found, or on a source
@@ -169,9 +169,9 @@ class _Curation:
         )
         return settings, dataset_of(settings)
 
-    def _write_receipts(self, dataset: Dataset) -> None:
+    def _write_receipts(self, dataset: DataSet) -> None:
         """The run's own, with the files as they are now."""
-        for receipt in dataset.receipts(self._folder, self._settings):
+        for receipt in stage_receipts(dataset, self._folder, self._settings):
             write_receipt(self._out, replace(receipt, files=self._now(receipt.files)))
 
     def _entries(self, table: str) -> Iterator[FileEntry]:

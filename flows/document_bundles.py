@@ -7,26 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from prefect import flow, task
-from trailforge.curation.verdicts import refusals
 
+from trailforge.curation.verdicts import refusals
 from trailforge.flows.configuration import configuration_of
 from trailforge.flows.runs import EMBEDDED, carried_out, is_mendable, ready_server, run_shown
 from trailforge.flows.stopping import at_once
+from trailforge.generators.document_bundles import DATASET
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.stages.selection import NAME as SELECT
 from trailforge.generators.document_bundles.work import (
-    BEFORE_MODEL,
-    BUNDLES,
-    DATASET,
-    WITH_MODEL,
-    run,
-    stages_of,
     take_in,
 )
 from trailforge.inference import Caps
 from trailforge.pipelines.engine.model_work import check_servers
 from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner
+from trailforge.pipelines.runs import stages as runs
 from trailforge.pipelines.runs.intake import Settings
+from trailforge.pipelines.runs.stages import planned_stages
 from trailforge.schemas import Manifest, SourceKind
 
 
@@ -57,12 +53,12 @@ def document_bundles(
     not come out. `bundles_only`: no questions, and so no model. The others are those of `mcts_trajectories`.
     """
     arguments, refused = beam_options(runner, runner_options), refusals(verdicts or [])
-    config = configuration_of(BundleRunConfig, DATASET, preset, model, model_name, seed, caps)
+    config = configuration_of(BundleRunConfig, DATASET.name, preset, model, model_name, seed, caps)
     config = config.against(benchmarks or [])
     return carried_out(
         out,
         replace(config, questions=config.questions and not bundles_only),
-        BUNDLES,
+        DATASET,
         lambda config: take_in(
             documents, out, config, limit, column_map=column_map, source=source, kind=kind, refused=refused
         ),
@@ -77,15 +73,17 @@ def _run_stages(
 ) -> None:
     """All stages in order; a model server of our own only from the first that needs one."""
     check_runner(arguments)
+    names = [stage.name for stage in DATASET.stages]
+    first = next(n for n, stage in enumerate(DATASET.stages) if stage.asks_model)
     if config.questions and config.model.url != EMBEDDED:
         asyncio.run(check_servers(config))  # before the work that would be waited for in vain
     with at_once():
-        for name in BEFORE_MODEL:
+        for name in names[:first]:
             run_stage(out, settings, config, preset, name, arguments)
     if not config.questions:
         return
     with ready_server(config, arguments) as served:
-        for name in WITH_MODEL:
+        for name in names[first:]:
             run_stage(out, settings, served, preset, name, arguments)
 
 
@@ -94,6 +92,11 @@ def run_stage(
     out: Path, settings: Settings, config: BundleRunConfig, preset: str, name: str, arguments: tuple[str, ...]
 ) -> None:
     """Run what of a stage is missing."""
-    stages = stages_of(out, settings)
-    is_counted = name in WITH_MODEL and name != SELECT
-    run_shown(out, stages, name, lambda: run(name, out, settings, config, preset, arguments), is_counted=is_counted)
+    stages = planned_stages(DATASET, out, settings)
+    run_shown(
+        out,
+        stages,
+        name,
+        lambda: runs.run_stage(DATASET, name, out, settings, config, preset, arguments),
+        is_counted=next(each for each in stages if each.name == name).stage.asks_model,
+    )

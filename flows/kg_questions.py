@@ -14,12 +14,15 @@ from rich.progress import track
 from trailforge.curation.verdicts import refusals
 from trailforge.flows.configuration import configuration_of
 from trailforge.flows.runs import carried_out, is_mendable, ready_server, run_shown
+from trailforge.generators.kg_questions import DATASET
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
-from trailforge.generators.kg_questions.work import DATASET, KG_QUESTIONS, STAGES, WRITE, run, stages_of, take_in
+from trailforge.generators.kg_questions.work import take_in
 from trailforge.inference import Caps
 from trailforge.pipelines.engine.files import what_is_wrong
 from trailforge.pipelines.engine.runners import LOCAL, beam_options
+from trailforge.pipelines.runs import stages as runs
 from trailforge.pipelines.runs.intake import Settings, read_settings
+from trailforge.pipelines.runs.stages import planned_stages
 from trailforge.pipelines.sources.refused import Refusals
 from trailforge.schemas import FactChain, Manifest
 
@@ -49,18 +52,18 @@ def kg_questions(
     others are those of `mcts_trajectories`.
     """
     arguments, refused = beam_options(runner, runner_options), refusals(verdicts or [])
-    config = configuration_of(KgQuestionRunConfig, DATASET, preset, model, model_name, seed, caps).on_graph(kg)
+    config = configuration_of(KgQuestionRunConfig, DATASET.name, preset, model, model_name, seed, caps).on_graph(kg)
     given = {name: value for name, value in (("count", count), ("as_of", as_of)) if value is not None}
 
     def work(settings: Settings, config: KgQuestionRunConfig) -> None:
         with ready_server(config, arguments) as served:
-            for name in STAGES:
-                run_stage(out, settings, served, preset, name, arguments)
+            for stage in DATASET.stages:
+                run_stage(out, settings, served, preset, stage.name, arguments)
 
     return carried_out(
         out,
         replace(config, **given),
-        KG_QUESTIONS,
+        DATASET,
         lambda config: _sampled(out, config, refused),
         work,
         replace_run=replace_run,
@@ -73,13 +76,19 @@ def run_stage(
     out: Path, settings: Settings, config: KgQuestionRunConfig, preset: str, name: str, arguments: tuple[str, ...]
 ) -> None:
     """Run what of a stage is missing."""
-    stages = stages_of(out, settings)
-    run_shown(out, stages, name, lambda: run(name, out, settings, config, preset, arguments), is_counted=name == WRITE)
+    stages = planned_stages(DATASET, out, settings)
+    run_shown(
+        out,
+        stages,
+        name,
+        lambda: runs.run_stage(DATASET, name, out, settings, config, preset, arguments),
+        is_counted=next(each for each in stages if each.name == name).stage.asks_model,
+    )
 
 
 def _sampled(out: Path, config: KgQuestionRunConfig, refused: Refusals) -> Settings:
     """The run's paths: sampled, unless the folder has those of the same configuration and verdicts."""
-    earlier, asked = read_settings(out), (DATASET, config.hash, refused.hash)
+    earlier, asked = read_settings(out), (DATASET.name, config.hash, refused.hash)
     is_same = earlier is not None and (earlier.dataset, earlier.config_hash, earlier.refusals) == asked
     if earlier is not None and is_same and not any(what_is_wrong(out, entry) for entry in earlier.files):
         return earlier

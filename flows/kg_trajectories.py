@@ -9,12 +9,13 @@ from prefect import flow, task
 from trailforge.curation.verdicts import refusals
 from trailforge.flows.configuration import configuration_of
 from trailforge.flows.runs import carried_out, is_mendable, ready_server, run_shown
+from trailforge.generators.kg_trajectories import DATASET
 from trailforge.generators.kg_trajectories.config import KgRunConfig
-from trailforge.generators.kg_trajectories.work import DATASET, KG, SEARCH, KgWork, take_in
+from trailforge.generators.kg_trajectories.work import take_in
 from trailforge.inference import Caps
 from trailforge.pipelines.engine.runners import LOCAL, beam_options
-from trailforge.pipelines.engine.shards import run_pipeline
 from trailforge.pipelines.runs.intake import Settings
+from trailforge.pipelines.runs.stages import planned_stages, run_stage
 from trailforge.retrieval import check_retrieval
 from trailforge.schemas import Manifest
 
@@ -48,12 +49,12 @@ def kg_trajectories(
 
     def work(settings: Settings, config: KgRunConfig) -> None:
         with ready_server(config, arguments) as served:
-            run_shards(out, settings, served, arguments)
+            run_shards(out, settings, served, preset, arguments)
 
     return carried_out(
         out,
         config,
-        KG,
+        DATASET,
         lambda config: take_in(questions, out, config, limit, refused),
         work,
         replace_run=replace_run,
@@ -62,11 +63,13 @@ def kg_trajectories(
 
 
 @task(name="run-shards", retries=2, retry_delay_seconds=10, retry_condition_fn=is_mendable)
-def run_shards(out: Path, settings: Settings, config: KgRunConfig, arguments: tuple[str, ...]) -> None:
+def run_shards(out: Path, settings: Settings, config: KgRunConfig, preset: str, arguments: tuple[str, ...]) -> None:
     """Run every shard without a receipt: a retry repeats only what is missing."""
-    work = KgWork(folder=str(out.absolute()), run_id=settings.run_id, config=config)
-
-    def run() -> None:
-        run_pipeline(work, out, settings.shards, arguments, config.schedule.patience)
-
-    run_shown(out, KG.stages(out, settings), SEARCH, run, is_counted=True)
+    for stage in (stages := planned_stages(DATASET, out, settings)):
+        run_shown(
+            out,
+            stages,
+            stage.name,
+            lambda name=stage.name: run_stage(DATASET, name, out, settings, config, preset, arguments),
+            is_counted=True,
+        )

@@ -9,12 +9,13 @@ from prefect import flow, task
 from trailforge.curation.verdicts import refusals
 from trailforge.flows.configuration import configured
 from trailforge.flows.runs import carried_out, is_mendable, ready_server, run_shown
+from trailforge.generators.mcts_trajectories import DATASET
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.work import MCTS, SEARCH, MctsWork, tail_of, take_in
+from trailforge.generators.mcts_trajectories.work import take_in
 from trailforge.inference import Caps
 from trailforge.pipelines.engine.runners import LOCAL, beam_options
-from trailforge.pipelines.engine.shards import run_pipeline
 from trailforge.pipelines.runs.intake import Settings
+from trailforge.pipelines.runs.stages import planned_stages, run_stage
 from trailforge.retrieval import check_retrieval
 from trailforge.schemas import Manifest, TrailforgeError
 
@@ -49,12 +50,12 @@ def mcts_trajectories(
 
     def work(settings: Settings, config: MctsRunConfig) -> None:
         with ready_server(config, arguments) as served:
-            run_shards(out, settings, served, arguments)
+            run_shards(out, settings, served, preset, arguments)
 
     return carried_out(
         out,
         config,
-        MCTS,
+        DATASET,
         lambda config: take_in(questions, out, config, limit, refused),
         work,
         replace_run=replace_run,
@@ -63,15 +64,16 @@ def mcts_trajectories(
 
 
 @task(name="run-shards", retries=2, retry_delay_seconds=10, retry_condition_fn=is_mendable)
-def run_shards(out: Path, settings: Settings, config: MctsRunConfig, arguments: tuple[str, ...]) -> None:
+def run_shards(out: Path, settings: Settings, config: MctsRunConfig, preset: str, arguments: tuple[str, ...]) -> None:
     """Run every shard without a receipt: a retry repeats only what is missing."""
-    tail = tail_of(out, settings, config.schedule)
-    work = MctsWork(folder=str(out.absolute()), run_id=settings.run_id, config=config, tail=tail)
-
-    def run() -> None:
-        run_pipeline(work, out, settings.shards, arguments, config.schedule.patience)
-
-    run_shown(out, MCTS.stages(out, settings), SEARCH, run, is_counted=True)
+    for stage in (stages := planned_stages(DATASET, out, settings)):
+        run_shown(
+            out,
+            stages,
+            stage.name,
+            lambda name=stage.name: run_stage(DATASET, name, out, settings, config, preset, arguments),
+            is_counted=True,
+        )
 
 
 __all__ = ["TrailforgeError", "configured", "mcts_trajectories", "run_shards"]

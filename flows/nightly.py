@@ -28,13 +28,13 @@ from trailforge.flows.nights.bands import Bands, Breach, bands_of, outside, outs
 from trailforge.flows.nights.questions import NAME as QUESTIONS
 from trailforge.flows.nights.questions import write_questions
 from trailforge.flows.nights.windows import Made, Taken, Window, WindowPlan
+from trailforge.generators.document_bundles import DATASET as BUNDLES
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.work import BUNDLES
+from trailforge.generators.kg_trajectories import DATASET as KG
 from trailforge.generators.kg_trajectories.config import KgRunConfig
-from trailforge.generators.kg_trajectories.work import KG
-from trailforge.generators.mcts_trajectories.work import MCTS
+from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.inference import Caps
-from trailforge.pipelines.dataset import Dataset
+from trailforge.pipelines.dataset import DataSet
 from trailforge.pipelines.engine.files import exclusive, is_held, remove_temporary_files
 from trailforge.presets import DATASETS, load_bands
 from trailforge.schemas import InvalidInput, Manifest, NothingLeft, OutOfBand, StageCount, TrailforgeError
@@ -261,7 +261,7 @@ class _Making:
         return self._of_questions(KG, windows.KG, kg_trajectories, plan.kg_preset, why_not, kg=Path(plan.kg))
 
     def _of_questions(
-        self, dataset: Dataset, name: str, make: Callable[..., Manifest], preset: str, why_not: str, **more: Path
+        self, dataset: DataSet, name: str, make: Callable[..., Manifest], preset: str, why_not: str, **more: Path
     ) -> Made:
         plan, means = self._plan, self._means
 
@@ -290,7 +290,7 @@ class _Making:
             alert(breaches, self._plan.day, self._folder)
         self.breaches += breaches
 
-    def _made(self, dataset: Dataset, name: str, why_not: str, make: Callable[[], Manifest]) -> Made:
+    def _made(self, dataset: DataSet, name: str, why_not: str, make: Callable[[], Manifest]) -> Made:
         if why_not:
             return Made(dataset=dataset.name, folder=name, skipped=why_not)
         try:

@@ -14,12 +14,11 @@ from typing import Any, TypeVar
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
-from trailforge.small_model.server import EmbeddedServer
 
 from trailforge.flows.progress import shown
 from trailforge.flows.stopping import at_once
 from trailforge.pipelines.cards.card import cost_table
-from trailforge.pipelines.dataset import Dataset, Stage
+from trailforge.pipelines.dataset import DataSet
 from trailforge.pipelines.datasets import dataset_of
 from trailforge.pipelines.engine.files import exclusive, output_errors
 from trailforge.pipelines.engine.model_work import check_servers
@@ -39,6 +38,7 @@ from trailforge.pipelines.runs.intake import (
     write_settings,
 )
 from trailforge.pipelines.runs.own_files import drop_rows, refuse_strangers, remove_leftovers, remove_orphans
+from trailforge.pipelines.runs.stages import PlannedStage, is_complete
 from trailforge.schemas import (
     BudgetExceeded,
     CountMismatch,
@@ -49,6 +49,7 @@ from trailforge.schemas import (
     ServerUnavailable,
     read_parquet,
 )
+from trailforge.small_model.server import EmbeddedServer
 
 EMBEDDED = "embedded"
 C = TypeVar("C", bound=RunConfig)
@@ -79,7 +80,7 @@ def with_redo(out: Path, config: C, is_asked: bool) -> C:
 
 
 def prepare(
-    out: Path, config: RunConfig, dataset: Dataset, take_in: Callable[[], Settings], replace_run: bool
+    out: Path, config: RunConfig, dataset: DataSet, take_in: Callable[[], Settings], replace_run: bool
 ) -> tuple[Settings, Manifest | None]:
     """Take the input in. The same run goes on, with every shard that is finished; another one is refused.
 
@@ -92,14 +93,14 @@ def prepare(
         if earlier is not None and earlier.run_id == settings.run_id:
             is_damaged = drop_damaged(out, dataset, earlier, _tell)
             finished = _finished(out, earlier)
-            if finished is not None and not is_damaged and dataset.is_complete(out, earlier):
+            if finished is not None and not is_damaged and is_complete(dataset, out, earlier):
                 return earlier, finished  # not a byte of it changes
         elif earlier is not None:
             if not (replace_run or _is_redo_of(out, dataset, earlier, settings, config)):
                 refuse_other_run(out, settings)
             drop_rows(out, dataset_of(earlier), _tell)
         write_settings(out, settings)
-        if not dataset.is_complete(out, settings):
+        if not is_complete(dataset, out, settings):
             with output_errors(out):
                 (out / MANIFEST).unlink(missing_ok=True)
         return settings, None
@@ -120,7 +121,7 @@ def model_server(config: C) -> Iterator[C]:
 def carried_out(
     out: Path,
     config: C,
-    dataset: Dataset,
+    dataset: DataSet,
     take_in: Callable[[C], Settings],
     work: Callable[[Settings, C], None],
     *,
@@ -140,7 +141,7 @@ def carried_out(
         settings, finished = prepare(out, config, dataset, lambda: take_in(config), replace_run)
         if finished is not None:
             return finished
-        if not dataset.is_complete(out, settings):
+        if not is_complete(dataset, out, settings):
             work(settings, config)
         remove_orphans(out, dataset, settings)
         manifest = finish_run(out, settings, dataset, seconds=time.monotonic() - started)
@@ -161,7 +162,9 @@ def ready_server(config: C, arguments: Sequence[str]) -> Iterator[C]:
             yield served
 
 
-def run_shown(out: Path, stages: Sequence[Stage], name: str, run: Callable[[], None], *, is_counted: bool) -> None:
+def run_shown(
+    out: Path, stages: Sequence[PlannedStage], name: str, run: Callable[[], None], *, is_counted: bool
+) -> None:
     """Run what of a stage is missing, and show how far it is.
 
     `is_counted`: its workers count items; else those of finished shards are shown.
@@ -211,7 +214,7 @@ def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _is_redo_of(out: Path, dataset: Dataset, earlier: Settings, settings: Settings, config: RunConfig) -> bool:
+def _is_redo_of(out: Path, dataset: DataSet, earlier: Settings, settings: Settings, config: RunConfig) -> bool:
     """The same items and settings, but that cut replies are asked for once more."""
     number = config_of(earlier).get("redo", 0)
     if config.redo <= number or replace(config, redo=number).hash != earlier.config_hash:
@@ -225,7 +228,7 @@ def _is_redo_of(out: Path, dataset: Dataset, earlier: Settings, settings: Settin
     return all(_items_of(out, dataset, a) == _items_of(out, dataset, b) for a, b in others)
 
 
-def _items_of(out: Path, dataset: Dataset, shard: Shard) -> list[Any]:
+def _items_of(out: Path, dataset: DataSet, shard: Shard) -> list[Any]:
     """Rows, not hashes: other versions write the same rows as other bytes."""
     staged = out / STAGED / shard.input
-    return read_parquet(staged if staged.exists() else out / shard.input, dataset.item)
+    return read_parquet(staged if staged.exists() else out / shard.input, dataset.inputs.record)

@@ -1,93 +1,147 @@
-"""What the ends of a run have to know of a data set: its tables, its books, its card."""
+"""The contract of a data set: one declaration that says all that generic code needs to know of it.
+
+A data set declares `DATASET = DataSet(...)` in `generators/<data set>/__init__.py`, or in a package of somebody else's,
+and pyproject.toml names it under `[project.entry-points."trailforge.datasets"]`; `pipelines.datasets` finds it by that
+name. A declaration imports nothing heavy: what is, it names as `"module:attribute"` (a `Reference`), which is imported
+when it is used.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Literal
 
-from trailforge.pipelines.engine.shards import Receipt, Shard, finished_receipt, missing_shards
-from trailforge.pipelines.runs.config import RunConfig, read_config
-from trailforge.pipelines.runs.intake import Settings, config_of
-from trailforge.schemas import CountMismatch, Manifest
+if TYPE_CHECKING:
+    from trailforge.pipelines.engine.shards import Shard
+    from trailforge.pipelines.runs.intake import Settings
 
+INPUTS = "inputs"
+"""Table of what the intake cut into shards."""
 LEDGER = "ledger/calls.sqlite"
 """Of a run that shares none."""
+
+Reference = str | Callable[..., Any]
+"""`"module:attribute"`, or the thing itself."""
+Place = tuple[str, str]
+"""A table, and the uid of one of its rows."""
+Role = Literal["", "sft", "questions", "corpus"]
+
+
+def resolve(reference: Reference) -> Any:
+    """What a reference stands for. Raises `ImportError` or `AttributeError` when it is not there."""
+    return resolve_name(reference) if isinstance(reference, str) else reference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageRun:
+    """One run of a stage: what `Stage.run` is called with. Stages before it are finished."""
+
+    folder: Path
+    """Absolute, as workers may stand elsewhere."""
+    settings: Settings
+    config: Any
+    """Of the class `DataSet.config`."""
+    preset: str
+    shards: tuple[Shard, ...]
+    """Of this stage, finished ones included."""
+    before: tuple[Shard, ...] = ()
+    """Shards of the stage before it; none for the first."""
+    arguments: Sequence[str] = ()
+    """Of the runner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Shards that are run one way."""
+    """A step from shards to rows. It runs what is missing of its shards and leaves a receipt for each."""
 
     name: str
     unit: str
-    """What the items are called."""
-    shards: tuple[Shard, ...] | None
-    """None: an earlier stage has to make them first."""
+    """What its items are called."""
+    run: Reference
+    """`(StageRun) -> None`."""
+    follow: Reference | None = None
+    """`(shards, receipts) -> shards`: its shards, of those of the stage before it. None: the intake's."""
+    is_wanted: Reference | None = None
+    """`(config) -> bool`; None: always. Else the stage is left out."""
+    asks_model: bool = True
+    """Needs a model server, and its workers count items as they go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dataset:
-    """One of the kinds of data that a run can make."""
+class Table:
+    """A table of a run, what people may decide on its rows, and what training does with them."""
+
+    record: type
+    kind: tuple[str, ...] = ()
+    """Columns of which the first that is not null is a row's kind."""
+    decided: Literal["", "product", "source"] = ""
+    """`product`: people reject, accept and fix rows. `source`: rows stay, what was made of a rejected one goes."""
+    made_of: Reference | None = None
+    """`(row) -> places`: sources and rows of other products without which a row of a product makes no sense."""
+    source: str = ""
+    """Column, `chain.id` for an inner one, with the id of the input that a row was made of; empty where that is not one
+    input. A rejected row keeps the next run from making anything of it again."""
+    is_input: bool = False
+    """A row may itself be the input of another data set: a rejection refuses it by its uid."""
+    fixable: tuple[str, ...] = ()
+    """Fields that people may set: those from which no figure follows that only the run can measure again."""
+    refit: Reference | None = None
+    """`(fixed, old) -> row` with what follows from its fixes. Raises `InvalidInput` when they leave no valid row."""
+    sft: Reference | None = None
+    """`(row, config) -> SFT rows` of a fixed row, where the table `sft` is made of this one."""
+    role: Role = ""
+    """For training. `questions` are rows with questions to ask, `corpus` what is searched for their answers."""
+    protocol: str = ""
+    """In which a table of the role `questions` is asked, unless another one is wanted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSet:
+    """One kind of data that a run can make."""
 
     name: str
-    item: type
-    """Record of the rows of `inputs/`."""
-    tables: Mapping[str, type]
-    """Record of each other table, by its name."""
-    config: type[RunConfig]
-    last_stage: str
-    """Stage whose accepted items are the rows that calls and cost are counted by."""
-    counted: tuple[str, ...]
-    """A table and its columns of which the first that is not null is a row's kind: what a status counts."""
+    config: Reference
+    """The class of its configuration, a `RunConfig`."""
+    preset: str
+    """The one that holds when nobody names another."""
+    inputs: Table
+    """Its rows are what the intake cut into shards."""
+    tables: Mapping[str, Table]
+    """All others, each product after those that its rows are made of."""
+    rows: str
+    """The table that the run is for; its `kind` is what a status counts."""
     candidates: str = ""
-    """Table of what `last_stage` selects from; empty where rows are counted at once."""
+    """Table of what the last stage selects `rows` from; empty where rows are counted at once."""
+    stages: tuple[Stage, ...]
+    """In the order in which they run."""
+    counted: str
+    """Line of the books whose accepted items are the rows that calls and cost are counted by."""
+    take_in: Reference
+    """From what a person gives to `Settings`."""
+    checks: Reference
+    """`RowChecks` that recompute what rows say of themselves."""
+    card: Reference
+    """`(folder, manifest, settings) -> Markdown`; its figures are written beside it."""
+    show: Reference | None = None
+    """What the terminal and the page show of its rows."""
     option: str = "--questions"
     """Of the command, by which its input is given."""
-    stages: Callable[[Path, Settings], list[Stage]]
-    """In the order in which they run."""
-    card: Callable[[Path, Manifest, Settings], str]
-    """The card as Markdown; its plots are written beside it."""
-    beside: Mapping[str, str]
+    takes_folder: bool = False
+    """Whether that is the folder of the file that `Settings.sources` names."""
+    beside: Mapping[str, str] = field(default_factory=dict)
     """Files that are no rows, as figures are: by folder, what their names match."""
-    lists: tuple[str, ...] = ()
-    """Files in the run's folder itself that hold some of its rows in another form."""
+    lists: Mapping[str, Reference] = field(default_factory=dict)
+    """Files in the run's folder that hold `rows` in another form: by name, `(row) -> line`."""
 
-    def receipts(self, folder: Path, settings: Settings) -> list[Receipt]:
-        """Of all stages. Raises `CountMismatch` when one is missing."""
-        found: list[Receipt] = []
-        for stage in self.stages(folder, settings):
-            if stage.shards is None:
-                raise CountMismatch(f"stage {stage.name} has not begun")
-            receipts = {shard.name: finished_receipt(folder, shard) for shard in stage.shards}
-            missing = [name for name, receipt in receipts.items() if receipt is None]
-            if missing:
-                raise CountMismatch(f"{len(missing)} of {len(stage.shards)} shards have no receipt, first {missing[0]}")
-            found += [receipt for receipt in receipts.values() if receipt is not None]
-        return found
+    @property
+    def command(self) -> str:
+        """Of the command line that makes it."""
+        return self.name.replace("_", "-")
 
-    def is_complete(self, folder: Path, settings: Settings) -> bool:
-        """Whether every shard of every stage is finished. Raises as `finished_receipt`."""
-        stages = self.stages(folder, settings)
-        return all(stage.shards is not None and not missing_shards(folder, stage.shards) for stage in stages)
-
-    def configuration(self, settings: Settings) -> Any:
-        """The configuration that a run was made with, of the class `config`. Raises `OutputError` as `config_of`."""
-        return read_config(self.config, config_of(settings), source="run.json")
-
-
-def following(
-    folder: Path, shards: Sequence[Shard] | None, made: Callable[[list[Receipt]], tuple[Shard, ...]]
-) -> tuple[Shard, ...] | None:
-    """What follows from the receipts of these shards; None while one is missing."""
-    receipts = [finished_receipt(folder, shard) for shard in shards or ()]
-    finished = [receipt for receipt in receipts if receipt is not None]
-    return None if shards is None or len(finished) < len(receipts) else made(finished)
-
-
-def digest_of(receipts: Iterable[Receipt]) -> str:
-    """Of all files that these shards made, and of what they made them of: see `Shard.made_of`."""
-    made = sorted(f"{r.made_of} {entry.path} {entry.sha256}" for r in receipts for entry in r.files)
-    return hashlib.sha256("\n".join(made).encode()).hexdigest()
+    @property
+    def records(self) -> dict[str, type]:
+        """Record of each table but the inputs."""
+        return {name: table.record for name, table in self.tables.items()}

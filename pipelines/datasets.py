@@ -3,78 +3,64 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
-from trailforge.curation.rows import STAGE as CURATE
-from trailforge.curation.rows import TABLE as CURATED
-from trailforge.generators.document_bundles.checks import BundleRowChecks
-from trailforge.generators.document_bundles.work import BUNDLES
-from trailforge.generators.kg_questions.checks import KgQuestionRowChecks
-from trailforge.generators.kg_questions.work import KG_QUESTIONS
-from trailforge.generators.kg_trajectories.checks import KgRowChecks
-from trailforge.generators.kg_trajectories.work import KG
-from trailforge.generators.mcts_trajectories.checks import MctsRowChecks
-from trailforge.generators.mcts_trajectories.work import MCTS
-from trailforge.pipelines.dataset import Dataset, Stage
-from trailforge.pipelines.engine.shards import Shard
-from trailforge.pipelines.runs.intake import INPUTS, Settings
-from trailforge.pipelines.runs.row_checks import RowChecks
+from trailforge.pipelines.dataset import INPUTS, DataSet, Table
 from trailforge.schemas import CuratedRow, FileEntry, InvalidInput
 
-_ALL: dict[str, tuple[Dataset, type[RowChecks]]] = {
-    MCTS.name: (MCTS, MctsRowChecks),
-    BUNDLES.name: (BUNDLES, BundleRowChecks),
-    KG.name: (KG, KgRowChecks),
-    KG_QUESTIONS.name: (KG_QUESTIONS, KgQuestionRowChecks),
-}
+if TYPE_CHECKING:
+    from trailforge.pipelines.runs.intake import Settings
 
-CURATION = "curation"
-"""The shard of what people decided, in a curated data set."""
+GROUP = "trailforge.datasets"
+"""Of entry points: name of a data set, and where its declaration is."""
+CURATED = "curated"
+"""Table of a curated data set that says what people decided."""
+CURATE = "curate"
+"""Stage of a curated data set."""
 
 
-def dataset_of(settings: Settings) -> Dataset:
-    """The data set of a run. Raises `InvalidInput` for one that this version does not know."""
-    dataset, told = _entry(settings)[0], _told(settings)
-    return dataset if told is None else _curated(dataset, told)
+def dataset_names() -> tuple[str, ...]:
+    """Of all data sets that are installed, in alphabetical order."""
+    return tuple(_declared())
+
+
+def load_dataset(name: str) -> DataSet:
+    """A data set by its name. Raises `InvalidInput` for one that is not installed."""
+    if name not in _declared():
+        raise InvalidInput(f"a run of {name!r}; this trailforge knows {', '.join(_declared())}")
+    return _declared()[name].load()
+
+
+def dataset_of(settings: Settings) -> DataSet:
+    """The data set of a run. Raises as `load_dataset`."""
+    dataset = load_dataset(settings.dataset)
+    if is_curated(settings):
+        return replace(dataset, tables={**dataset.tables, CURATED: Table(record=CuratedRow)})
+    return dataset
 
 
 def all_tables() -> frozenset[str]:
     """Names of the tables of all data sets."""
-    return frozenset({INPUTS, CURATED}.union(*(dataset.tables for dataset, _ in _ALL.values())))
+    return frozenset({INPUTS, CURATED}.union(*(load_dataset(name).tables for name in dataset_names())))
 
 
 def all_lists() -> frozenset[str]:
     """Names of the files in which some data sets list rows beside their tables."""
-    return frozenset().union(*(dataset.lists for dataset, _ in _ALL.values()))
+    return frozenset().union(*(load_dataset(name).lists for name in dataset_names()))
 
 
 def is_curated(settings: Settings) -> bool:
     """Whether people's decisions were applied to these rows."""
-    return _told(settings) is not None
+    return decisions_of(settings) is not None
 
 
-def row_checks_of(settings: Settings) -> type[RowChecks]:
-    """What verifies the rows of a run. Raises as `dataset_of`."""
-    return _entry(settings)[1]
-
-
-def _entry(settings: Settings) -> tuple[Dataset, type[RowChecks]]:
-    if settings.dataset not in _ALL:
-        raise InvalidInput(f"a run of {settings.dataset!r}; this trailforge knows {', '.join(_ALL)}")
-    return _ALL[settings.dataset]
-
-
-def _told(settings: Settings) -> FileEntry | None:
-    """The file of a curated data set that tells what people decided; None for a run."""
+def decisions_of(settings: Settings) -> FileEntry | None:
+    """The file of a curated data set that says what people decided; None for a run."""
     return next((entry for entry in settings.files if entry.path.startswith(f"{CURATED}/")), None)
 
 
-def _curated(dataset: Dataset, told: FileEntry) -> Dataset:
-    """The data set with one more table and one more stage."""
-    shard = Shard(name=CURATION, input=told.path, first=0, rows=told.rows)
-    stage = Stage(name=CURATE, unit="rows", shards=(shard,))
-
-    def stages(folder: Path, settings: Settings) -> list[Stage]:
-        return [*dataset.stages(folder, settings), stage]
-
-    return replace(dataset, tables={**dataset.tables, CURATED: CuratedRow}, stages=stages)
+@cache
+def _declared() -> dict[str, EntryPoint]:
+    return {each.name: each for each in sorted(entry_points(group=GROUP), key=lambda each: each.name)}

@@ -71,7 +71,6 @@ TO_TURN: dict[str, frozenset[str]] = {
     "mcts/rollout.py": frozenset({"small_model"}),
     "pipelines/cards/card.py": frozenset({"curation"}),
     "pipelines/cards/licences.py": frozenset({"small_model"}),
-    "pipelines/datasets.py": frozenset({"curation", "generators"}),
     "pipelines/runs/doctor.py": frozenset({"small_model"}),
     "pipelines/runs/row_checks.py": frozenset({"curation"}),
     "training/weights.py": frozenset({"small_model"}),

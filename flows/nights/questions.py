@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from trailforge.flows.nights.windows import write_lines
+from trailforge.generators.document_bundles import NAME as DATASET
 from trailforge.generators.document_bundles.stages import cleaning, embedding, grouping, selection
-from trailforge.generators.document_bundles.work import DATASET
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.schemas import (
     Bundle,

@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from trailforge.generators.document_bundles import DATASET
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages import grouping
 from trailforge.pipelines.cards.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
 from trailforge.pipelines.cards.licences import of_documents, plain, section
 from trailforge.pipelines.cards.plots import FUNNEL, funnel, write_figure
+from trailforge.pipelines.runs.intake import Settings, run_configuration
 from trailforge.schemas import Bundle, BundleQuestion, Manifest, read_rows
 
 _DATA_TABLES = (
@@ -18,6 +20,11 @@ _DATA_TABLES = (
     *("embeddings", "bundle_inputs", "candidates", "rejected"),
 )
 """The most wanted first: hubs show that."""
+
+
+def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
+    """The card as Markdown; its plots are written beside it."""
+    return card(folder, manifest, run_configuration(DATASET, settings))
 
 
 def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:

@@ -12,42 +12,18 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trailforge.generators.document_bundles.card import card
+from trailforge.generators.document_bundles import NAME
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages import cleaning, embedding, episodes, grouping, questions, selection
-from trailforge.pipelines.dataset import Dataset, Stage, digest_of, following
-from trailforge.pipelines.engine.shards import run_pipeline
+from trailforge.pipelines.dataset import StageRun
+from trailforge.pipelines.engine.shards import Receipt, Shard, run_pipeline
 from trailforge.pipelines.runs.intake import Settings, take_in_documents
+from trailforge.pipelines.runs.stages import digest_of
 from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.schemas import (
-    Bundle,
-    BundleInput,
-    BundleQuestion,
-    DocumentEmbedding,
-    Manifest,
-    RejectedRow,
-    SearchEpisode,
-    SftRow,
-    SourceDocument,
     SourceKind,
     to_dict,
 )
-
-DATASET = "document_bundles"
-BEFORE_MODEL = (cleaning.NAME, embedding.NAME, grouping.NAME)
-WITH_MODEL = (questions.NAME, selection.NAME, episodes.NAME)
-"""The stages, in order."""
-TABLES: Mapping[str, type] = {
-    cleaning.TABLE: SourceDocument,
-    embedding.TABLE: DocumentEmbedding,
-    grouping.TABLE: Bundle,
-    grouping.INPUTS: BundleInput,
-    questions.TABLE: BundleQuestion,
-    selection.TABLE: BundleQuestion,
-    episodes.TABLE: SearchEpisode,
-    episodes.SFT: SftRow,
-    "rejected": RejectedRow,
-}
 
 
 def take_in(
@@ -65,7 +41,7 @@ def take_in(
     return take_in_documents(
         sources,
         folder,
-        dataset=DATASET,
+        dataset=NAME,
         config_hash=config.hash,
         config=json.dumps(to_dict(config)),
         shard_size=config.output.documents_per_shard,
@@ -77,68 +53,62 @@ def take_in(
     )
 
 
-def stages_of(folder: Path, settings: Settings) -> list[Stage]:
-    """All stages in their order, with the shards that are known so far."""
-    config: BundleRunConfig = BUNDLES.configuration(settings)
-    cleaned = following(folder, settings.shards, lambda made: cleaning.next_shards(made, embedding.NAME))
-    together = following(folder, cleaned, lambda made: (grouping.only_shard(cleaned or (), digest_of(made)),))
-    stages = [
-        Stage(name=cleaning.NAME, unit="documents", shards=settings.shards),
-        Stage(name=embedding.NAME, unit="documents", shards=cleaned),
-        Stage(name=grouping.NAME, unit="documents", shards=together),
-    ]
-    if not config.questions:
-        return stages
-    bundles = following(folder, together, lambda made: made[0].shards)
-    selecting = following(folder, bundles, lambda made: (selection.only_shard(bundles or (), digest_of(made)),))
-    return [
-        *stages,
-        Stage(name=questions.NAME, unit="bundles", shards=bundles),
-        Stage(name=selection.NAME, unit="bundles", shards=selecting),
-        Stage(name=episodes.NAME, unit="questions", shards=following(folder, selecting, lambda made: made[0].shards)),
-    ]
+def asks_questions(config: BundleRunConfig) -> bool:
+    """Whether more than bundles is wanted."""
+    return config.questions
 
 
-def run(
-    name: str, folder: Path, settings: Settings, config: BundleRunConfig, preset: str, arguments: Sequence[str]
-) -> None:
-    """Run what of a stage is missing; the stages before it are finished."""
-    folder = folder.absolute()  # workers may stand elsewhere
-    shards = {stage.name: stage.shards or () for stage in stages_of(folder, settings)}
-    output = config.output
-    match name:
-        case cleaning.NAME:
-            cleaning.clean(folder, shards[name], config.content, config.duplicates, arguments)
-        case embedding.NAME:
-            embedding.embed(folder, shards[name], config.encoder, arguments)
-        case grouping.NAME:
-            documents = shards[embedding.NAME]
-            per_shard, made_of = output.bundles_per_shard, next(iter(shards[name])).made_of
-            grouping.group(folder, documents, config.bundles, config.seed, per_shard, arguments, made_of)
-        case selection.NAME:
-            selection.select(folder, shards[questions.NAME], config, next(iter(shards[name])).made_of)
-        case questions.NAME:
-            work = questions.QuestionWork(folder=str(folder), run_id=settings.run_id, config=config, preset=preset)
-            run_pipeline(work, folder, shards[name], arguments, config.schedule.patience)
-        case _:
-            work = episodes.EpisodeWork(folder=str(folder), run_id=settings.run_id, config=config)
-            run_pipeline(work, folder, shards[name], arguments, config.schedule.patience)
+def embedding_shards(cleaned: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
+    """Of the documents that are left."""
+    return cleaning.next_shards(receipts, embedding.NAME)
 
 
-def _card(folder: Path, manifest: Manifest, settings: Settings) -> str:
-    return card(folder, manifest, BUNDLES.configuration(settings))
+def grouping_shards(embedded: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
+    """One, of all documents."""
+    return (grouping.only_shard(embedded, digest_of(receipts)),)
 
 
-BUNDLES = Dataset(
-    name=DATASET,
-    item=SourceDocument,
-    tables=TABLES,
-    config=BundleRunConfig,
-    last_stage=selection.NAME,
-    counted=(selection.TABLE, "type"),
-    candidates=questions.TABLE,
-    option="--documents",
-    stages=stages_of,
-    card=_card,
-    beside={"plots": r"(funnel|documents|bundles)\.png", grouping.WORK: grouping.WORK_FILES},
-)
+def selection_shards(bundles: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
+    """One, of the questions of all bundles."""
+    return (selection.only_shard(bundles, digest_of(receipts)),)
+
+
+def shards_made(before: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
+    """Those that the only shard of the stage before cut its rows into."""
+    return receipts[0].shards
+
+
+def run_cleaning(run: StageRun) -> None:
+    """Without duplicates and what has no content."""
+    cleaning.clean(run.folder, run.shards, run.config.content, run.config.duplicates, run.arguments)
+
+
+def run_embedding(run: StageRun) -> None:
+    """A vector for each document."""
+    embedding.embed(run.folder, run.shards, run.config.encoder, run.arguments)
+
+
+def run_grouping(run: StageRun) -> None:
+    """Bundles of documents."""
+    config: BundleRunConfig = run.config
+    per_shard, made_of = config.output.bundles_per_shard, next(iter(run.shards)).made_of
+    grouping.group(run.folder, run.before, config.bundles, config.seed, per_shard, run.arguments, made_of)
+
+
+def run_questions(run: StageRun) -> None:
+    """Questions of each bundle, filtered one by one."""
+    config: BundleRunConfig = run.config
+    work = questions.QuestionWork(folder=str(run.folder), run_id=run.settings.run_id, config=config, preset=run.preset)
+    run_pipeline(work, run.folder, run.shards, run.arguments, config.schedule.patience)
+
+
+def run_selection(run: StageRun) -> None:
+    """A curriculum of the questions of all bundles."""
+    selection.select(run.folder, run.before, run.config, next(iter(run.shards)).made_of)
+
+
+def run_episodes(run: StageRun) -> None:
+    """An episode for each question."""
+    config: BundleRunConfig = run.config
+    work = episodes.EpisodeWork(folder=str(run.folder), run_id=run.settings.run_id, config=config)
+    run_pipeline(work, run.folder, run.shards, run.arguments, config.schedule.patience)

@@ -1,1 +1,50 @@
-"""Questions made of a knowledge graph."""
+"""A knowledge graph -> paths that lead to one entity -> questions in words, measured -> those that differ."""
+
+from trailforge.pipelines.dataset import DataSet, Stage, Table
+from trailforge.schemas import FactChain, KgQuestion, RejectedRow
+
+NAME = "kg_questions"
+_HERE = "trailforge.generators.kg_questions"
+
+DATASET = DataSet(
+    name=NAME,
+    config=f"{_HERE}.config:KgQuestionRunConfig",
+    preset="kg-questions",
+    inputs=Table(record=FactChain, decided="source", source="id", is_input=True),
+    tables={
+        NAME: Table(
+            record=KgQuestion,
+            kind=("shape",),
+            decided="product",
+            made_of=lambda row: (("inputs", row.chain.id),),
+            source="chain.id",
+            is_input=True,
+            fixable=("question", "answer_aliases", "decomposition"),
+            refit=f"{_HERE}.fix:refit",
+            role="questions",
+            protocol="kg_search",
+        ),
+        "candidates": Table(record=KgQuestion),
+        "rejected": Table(record=RejectedRow),
+    },
+    rows=NAME,
+    candidates="candidates",
+    stages=(
+        Stage(name="write", unit="questions", run=f"{_HERE}.work:run_writing"),
+        Stage(
+            name="select",
+            unit="questions",
+            run=f"{_HERE}.work:run_selection",
+            follow=f"{_HERE}.work:selection_shards",
+            asks_model=False,
+        ),
+    ),
+    counted="select",
+    take_in=f"{_HERE}.work:take_in",
+    checks=f"{_HERE}.checks:KgQuestionRowChecks",
+    card=f"{_HERE}.card:card_of",
+    option="--kg",
+    takes_folder=True,
+    beside={"plots": r"funnel\.png"},
+    lists={"questions.jsonl": f"{_HERE}.select:line_of"},
+)

@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trailforge.generators.kg_questions import DATASET, NAME
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.pipelines.cards.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
 from trailforge.pipelines.cards.licences import of_graph, plain, section
 from trailforge.pipelines.cards.plots import FUNNEL, funnel, write_figure
-from trailforge.schemas import KgQuestion, Manifest
+from trailforge.pipelines.runs.intake import Settings, run_configuration
+from trailforge.schemas import KgQuestion, Manifest, read_rows
 
-_DATA_TABLES = ("kg_questions", "candidates", "rejected")
+_DATA_TABLES = (NAME, "candidates", "rejected")
 _MOST_RELATIONS = 20
 
 
@@ -24,6 +26,12 @@ class _Figures:
     forms: Counter[tuple[str, int]] = field(default_factory=Counter)
     relations: Counter[str] = field(default_factory=Counter)
     examples: dict[str, KgQuestion] = field(default_factory=dict)
+
+
+def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
+    """The card as Markdown; its plot is written beside it."""
+    rows = read_rows(sorted((folder / NAME).glob("part-*.parquet")), KgQuestion)
+    return card(folder, manifest, run_configuration(DATASET, settings), rows)
 
 
 def card(folder: Path, manifest: Manifest, config: KgQuestionRunConfig, rows: Iterable[KgQuestion]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from trailforge.filters.kg_questions import Asked, duplicate_question
 from trailforge.generators.document_bundles.stages.selection import write_parts
+from trailforge.generators.kg_questions import NAME as TABLE
 from trailforge.inference import Usage
 from trailforge.pipelines.engine.files import write_text
 from trailforge.pipelines.engine.model_work import rejected_row
@@ -17,7 +18,6 @@ from trailforge.pipelines.runs.accounting import stage
 from trailforge.schemas import FilterScore, KgQuestion, RejectedRow, Verdict, read_parquet, to_dict
 
 NAME = "select"
-TABLE = "kg_questions"
 CANDIDATES = "candidates"
 REJECTED = "part-selection"
 JSONL = "questions.jsonl"

@@ -6,32 +6,30 @@ sample paths | cut into shards | write, filter | select | manifest
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 from trailforge.filters.kg_questions import judge_question
+from trailforge.generators.kg_questions import NAME
 from trailforge.generators.kg_questions import select as selection
-from trailforge.generators.kg_questions.card import card
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.generate import KgQuestionContext, KgQuestionWork, seal
 from trailforge.generators.kg_questions.paths import PathSampler
 from trailforge.inference import ModelClient
-from trailforge.pipelines.dataset import Dataset, Stage, digest_of, following
+from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.model_work import ModelSession, ModelWork, rejected_row
-from trailforge.pipelines.engine.shards import ItemResult, run_pipeline
+from trailforge.pipelines.engine.shards import ItemResult, Receipt, Shard, run_pipeline
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.intake import Settings, take_in_paths
+from trailforge.pipelines.runs.stages import digest_of
 from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.retrieval.kg import KgStore
 from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
-from trailforge.schemas import FactChain, KgQuestion, Manifest, RejectedRow, read_rows, to_dict
+from trailforge.schemas import FactChain, KgQuestion, RejectedRow, to_dict
 
-DATASET = selection.TABLE
 WRITE, FILTER = "write", "filter"
-STAGES = (WRITE, selection.NAME)
-"""In order."""
 
 
 def take_in(
@@ -49,7 +47,7 @@ def take_in(
         Path(config.kg) / STORE_MANIFEST,
         watched(sampler.sample(config.count)),
         folder,
-        dataset=DATASET,
+        dataset=NAME,
         config_hash=config.hash,
         config=json.dumps(to_dict(config)),
         shard_size=config.output.shard_size,
@@ -58,27 +56,22 @@ def take_in(
     return settings, sampler.rejected
 
 
-def stages_of(folder: Path, settings: Settings) -> list[Stage]:
-    """Both stages."""
-    written = settings.shards
-    selecting = following(folder, written, lambda made: (selection.only_shard(written, digest_of(made)),))
-    return [
-        Stage(name=WRITE, unit="questions", shards=written),
-        Stage(name=selection.NAME, unit="questions", shards=selecting),
-    ]
+def run_writing(run: StageRun) -> None:
+    """Put paths into words and filter the questions one by one."""
+    config: KgQuestionRunConfig = run.config
+    work = WritingWork(folder=str(run.folder), run_id=run.settings.run_id, config=config, preset=run.preset)
+    run_pipeline(work, run.folder, run.shards, run.arguments, config.schedule.patience)
 
 
-def run(
-    name: str, folder: Path, settings: Settings, config: KgQuestionRunConfig, preset: str, arguments: Sequence[str]
-) -> None:
-    """Run what of a stage is missing; the stages before it are finished."""
-    folder = folder.absolute()  # workers may stand elsewhere
-    if name == selection.NAME:
-        shard = next(iter(stages_of(folder, settings)[-1].shards or ()))
-        selection.select(folder, settings.shards, config.output.shard_size, shard.made_of)
-        return
-    work = WritingWork(folder=str(folder), run_id=settings.run_id, config=config, preset=preset)
-    run_pipeline(work, folder, settings.shards, arguments, config.schedule.patience)
+def selection_shards(written: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
+    """One, of all that was written."""
+    return (selection.only_shard(written, digest_of(receipts)),)
+
+
+def run_selection(run: StageRun) -> None:
+    """Choose among the questions of all paths."""
+    config: KgQuestionRunConfig = run.config
+    selection.select(run.folder, run.before, config.output.shard_size, next(iter(run.shards)).made_of)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,26 +139,3 @@ async def question_of(chain: FactChain, context: KgQuestionContext, config: KgQu
         stages=books,
         usage=work.meter.usage(context.prices),
     )
-
-
-def _card(folder: Path, manifest: Manifest, settings: Settings) -> str:
-    rows = read_rows(sorted((folder / DATASET).glob("part-*.parquet")), KgQuestion)
-    return card(folder, manifest, KG_QUESTIONS.configuration(settings), rows)
-
-
-KG_QUESTIONS = Dataset(
-    name=DATASET,
-    item=FactChain,
-    tables=MappingProxyType(
-        {DATASET: KgQuestion, selection.CANDIDATES: KgQuestion, "rejected": RejectedRow},
-    ),
-    config=KgQuestionRunConfig,
-    last_stage=selection.NAME,
-    counted=(DATASET, "shape"),
-    candidates=selection.CANDIDATES,
-    option="--kg",
-    stages=stages_of,
-    card=_card,
-    beside={"plots": r"funnel\.png"},
-    lists=(selection.JSONL,),
-)

@@ -1,1 +1,40 @@
-"""KG trajectories (DynaSearcher): questions and a knowledge graph to annotated search episodes."""
+"""Questions and a knowledge graph -> annotated search episodes, pairs of them and SFT rows (DynaSearcher)."""
+
+from trailforge.pipelines.dataset import DataSet, Stage, Table
+from trailforge.schemas import ContrastivePair, KgTrajectory, Question, RejectedRow, SftRow
+
+NAME = "kg_trajectories"
+_HERE = "trailforge.generators.kg_trajectories"
+
+DATASET = DataSet(
+    name=NAME,
+    config=f"{_HERE}.config:KgRunConfig",
+    preset="dynasearcher",
+    inputs=Table(
+        record=Question, decided="product", source="id", is_input=True, role="questions", protocol="kg_search"
+    ),
+    tables={
+        NAME: Table(
+            record=KgTrajectory,
+            kind=("origin",),
+            decided="product",
+            made_of=lambda row: (("inputs", row.question_id),),
+            source="question_id",
+        ),
+        "pairs": Table(
+            record=ContrastivePair,
+            decided="product",
+            made_of=lambda row: ((NAME, row.good_uid),),
+            source="question_id",
+        ),
+        "sft": Table(record=SftRow, role="sft"),
+        "rejected": Table(record=RejectedRow),
+    },
+    rows=NAME,
+    stages=(Stage(name="search", unit="questions", run=f"{_HERE}.work:run_search"),),
+    counted="filter",
+    take_in=f"{_HERE}.work:take_in",
+    checks=f"{_HERE}.checks:KgRowChecks",
+    card=f"{_HERE}.card:card_of",
+    beside={"plots": r"(funnel|rewards)\.png"},
+)

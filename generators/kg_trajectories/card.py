@@ -9,10 +9,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from trailforge.generators.kg_trajectories import DATASET, NAME
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.pipelines.cards.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
 from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus, section
 from trailforge.pipelines.cards.plots import FUNNEL, distributions, funnel, write_figure
+from trailforge.pipelines.runs.intake import Settings, run_configuration
 from trailforge.schemas import (
     ContrastivePair,
     KgReward,
@@ -27,7 +29,7 @@ from trailforge.schemas import (
 REWARDS = "plots/rewards.png"
 _PARTS = tuple(part.name for part in fields(KgReward))
 
-_DATA_TABLES = ("kg_trajectories", "sft", "pairs", "rejected")
+_DATA_TABLES = (NAME, "sft", "pairs", "rejected")
 
 
 @dataclass(slots=True)
@@ -44,6 +46,14 @@ class _Figures:
     """The same of rejected episodes."""
     examples: dict[str, KgTrajectory] = field(default_factory=dict)
     """The first of each origin, and with each flag."""
+
+
+def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
+    """The card as Markdown; its plots are written beside it."""
+    rows = read_rows(sorted((folder / NAME).glob("part-*.parquet")), KgTrajectory)
+    rejected = read_rows(sorted((folder / "rejected").glob("part-*.parquet")), RejectedRow)
+    episodes = (row for row in rejected if row.stage == DATASET.counted)
+    return card(folder, manifest, run_configuration(DATASET, settings), rows, episodes)
 
 
 def card(

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trailforge.filters import first_rejection
 from trailforge.filters.kg import contrastive_pairs, judge_kg_episode, select
+from trailforge.generators.kg_trajectories import NAME as DATASET
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.generate import made_of, tells_its_steps
-from trailforge.generators.kg_trajectories.work import DATASET, EPISODE, FILTER, SEARCH
+from trailforge.generators.kg_trajectories.work import EPISODE, FILTER, SEARCH
 from trailforge.generators.textualize import kg_sft_row
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.row_checks import RowChecks

@@ -6,42 +6,31 @@ read_questions | cut into shards | n episodes, select (per question) | write sha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from trailforge.filters.kg import contrastive_pairs, select
-from trailforge.generators.kg_trajectories.card import card
+from trailforge.generators.kg_trajectories import DATASET, NAME
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.generate import KgContext, LostEpisode, generate
 from trailforge.generators.textualize import kg_sft_row
 from trailforge.inference import ModelClient
-from trailforge.pipelines.dataset import Dataset, Stage
+from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.model_work import ModelSession, ModelWork, rejected_row
-from trailforge.pipelines.engine.shards import ItemResult
+from trailforge.pipelines.engine.shards import ItemResult, run_pipeline
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.intake import Settings, take_in_questions
 from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.retrieval import open_retrieval
 from trailforge.retrieval.kg import KgStore
 from trailforge.schemas import (
-    ContrastivePair,
     InvalidInput,
-    KgTrajectory,
-    Manifest,
     Question,
     RejectedRow,
-    SftRow,
-    read_rows,
     to_dict,
 )
 
-DATASET = "kg_trajectories"
 SEARCH, EPISODE, FILTER = "search", "episode", "filter"
-TABLES: Mapping[str, type] = MappingProxyType(
-    {DATASET: KgTrajectory, "pairs": ContrastivePair, "sft": SftRow, "rejected": RejectedRow}
-)
 
 
 def take_in(source: Path, folder: Path, config: KgRunConfig, limit: int | None, refused: Refusals = NONE) -> Settings:
@@ -49,7 +38,7 @@ def take_in(source: Path, folder: Path, config: KgRunConfig, limit: int | None, 
     return take_in_questions(
         source,
         folder,
-        dataset=DATASET,
+        dataset=NAME,
         config_hash=config.hash,
         config=json.dumps(to_dict(config)),
         shard_size=config.output.shard_size,
@@ -60,24 +49,11 @@ def take_in(source: Path, folder: Path, config: KgRunConfig, limit: int | None, 
     )
 
 
-def _card(folder: Path, manifest: Manifest, settings: Settings) -> str:
-    rows = read_rows(sorted((folder / DATASET).glob("part-*.parquet")), KgTrajectory)
-    rejected = read_rows(sorted((folder / "rejected").glob("part-*.parquet")), RejectedRow)
-    episodes = (row for row in rejected if row.stage == FILTER)
-    return card(folder, manifest, KG.configuration(settings), rows, episodes)
-
-
-KG = Dataset(
-    name=DATASET,
-    item=Question,
-    tables=TABLES,
-    config=KgRunConfig,
-    last_stage=FILTER,
-    counted=(DATASET, "origin"),
-    stages=lambda folder, settings: [Stage(name=SEARCH, unit="questions", shards=settings.shards)],
-    card=_card,
-    beside={"plots": r"(funnel|rewards)\.png"},
-)
+def run_search(run: StageRun) -> None:
+    """The one stage."""
+    config: KgRunConfig = run.config
+    work = KgWork(folder=str(run.folder), run_id=run.settings.run_id, config=config)
+    run_pipeline(work, run.folder, run.shards, run.arguments, config.schedule.patience)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +63,7 @@ class KgWork(ModelWork):
     config: KgRunConfig
 
     item = Question
-    tables = TABLES
+    tables = DATASET.records
     stage = SEARCH
 
     async def open(self) -> KgSession:
@@ -118,7 +94,7 @@ class KgSession(ModelSession):
     async def run(self, item: Question, position: int) -> ItemResult:
         """Make and select the episodes of one question."""
         result = await episodes_of(item, self._context, self._config)
-        self.count(result, *(row.origin for row in result.rows[DATASET]))
+        self.count(result, *(row.origin for row in result.rows[NAME]))
         return result
 
 
@@ -145,7 +121,7 @@ async def episodes_of(question: Question, context: KgContext, config: KgRunConfi
     )
     return ItemResult(
         rows={
-            DATASET: selection.selected,
+            NAME: selection.selected,
             "pairs": contrastive_pairs(selection.selected, selection.rejected, config.generator.max_pairs),
             "sft": [kg_sft_row(row) for row in selection.selected],
             "rejected": [*lost, *rejected],

@@ -1,1 +1,36 @@
-"""MCTS trajectories (MSearcher): questions to search trees to trajectories."""
+"""Questions -> search trees -> trajectories and SFT rows (MSearcher)."""
+
+from trailforge.pipelines.dataset import DataSet, Stage, Table
+from trailforge.schemas import Question, RejectedRow, SearchTree, SftRow, Trajectory
+
+NAME = "mcts_trajectories"
+_HERE = "trailforge.generators.mcts_trajectories"
+
+DATASET = DataSet(
+    name=NAME,
+    config=f"{_HERE}.config:MctsRunConfig",
+    preset="msearcher",
+    inputs=Table(record=Question, decided="product", source="id", is_input=True, role="questions", protocol="react"),
+    tables={
+        NAME: Table(
+            record=Trajectory,
+            kind=("reflection_error", "kind"),
+            decided="product",
+            made_of=lambda row: (("inputs", row.question_id),),
+            source="question_id",
+            fixable=("question", "answer", "answer_aliases", "final_answer", "messages"),
+            refit=f"{_HERE}.fix:refit",
+            sft=f"{_HERE}.fix:sft_rows",
+        ),
+        "trees": Table(record=SearchTree),
+        "sft": Table(record=SftRow, role="sft"),
+        "rejected": Table(record=RejectedRow),
+    },
+    rows=NAME,
+    stages=(Stage(name="search", unit="questions", run=f"{_HERE}.work:run_search"),),
+    counted="filter",
+    take_in=f"{_HERE}.work:take_in",
+    checks=f"{_HERE}.checks:MctsRowChecks",
+    card=f"{_HERE}.card:card_of",
+    beside={"plots": r"funnel\.png"},
+)

@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trailforge.generators.mcts_trajectories import DATASET, NAME
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.pipelines.cards.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
 from trailforge.pipelines.cards.licences import of_questions, over_corpus, section
 from trailforge.pipelines.cards.plots import FUNNEL, funnel, write_figure
-from trailforge.schemas import Manifest, Trajectory
+from trailforge.pipelines.runs.intake import Settings, run_configuration
+from trailforge.schemas import Manifest, Trajectory, read_rows
 
-_DATA_TABLES = ("mcts_trajectories", "sft", "trees", "rejected")
+_DATA_TABLES = (NAME, "sft", "trees", "rejected")
 
 
 @dataclass(slots=True)
@@ -26,8 +28,14 @@ class _Figures:
     examples: dict[str, Trajectory] = field(default_factory=dict)
 
 
-def card(folder: Path, manifest: Manifest, config: MctsRunConfig, rows: Iterable[Trajectory]) -> str:
+def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
     """The card as Markdown; its plot is written beside it."""
+    rows = read_rows(sorted((folder / NAME).glob("part-*.parquet")), Trajectory)
+    return card(folder, manifest, run_configuration(DATASET, settings), rows)
+
+
+def card(folder: Path, manifest: Manifest, config: MctsRunConfig, rows: Iterable[Trajectory]) -> str:
+    """`card_of` these rows."""
     figures = _count(rows)
     sources = [*of_questions(folder, config.card), *over_corpus(config.retrieval, config.card)]
     write_figure(folder / FUNNEL, funnel(manifest.stages))

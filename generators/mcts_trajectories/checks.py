@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from trailforge.filters import first_rejection, judge_trajectory
+from trailforge.generators.mcts_trajectories import NAME as DATASET
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.work import DATASET
 from trailforge.generators.textualize import sft_rows, untold
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.row_checks import RowChecks

@@ -6,30 +6,27 @@ read_questions | cut into shards | search, tell, filter (per question) | write s
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
-from trailforge.generators.mcts_trajectories.card import card
+from trailforge.generators.mcts_trajectories import DATASET, NAME
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context, Generated, expected_hops, generate
 from trailforge.generators.textualize import sft_rows
 from trailforge.inference import ModelClient
-from trailforge.pipelines.dataset import Dataset, Stage
+from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.model_work import ModelSession, ModelWork, rejected_row
-from trailforge.pipelines.engine.shards import ItemResult
+from trailforge.pipelines.engine.shards import ItemResult, run_pipeline
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.config import ScheduleConfig
 from trailforge.pipelines.runs.intake import Settings, take_in_questions
 from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.retrieval import Retrieval, open_retrieval
 from trailforge.schemas import (
-    Manifest,
     Question,
-    RejectedRow,
     SearchTree,
-    SftRow,
     StageCount,
     Trajectory,
     Verdict,
@@ -37,32 +34,7 @@ from trailforge.schemas import (
     to_dict,
 )
 
-DATASET = "mcts_trajectories"
 SEARCH = "search"
-TABLES: Mapping[str, type] = {
-    DATASET: Trajectory,
-    "trees": SearchTree,
-    "sft": SftRow,
-    "rejected": RejectedRow,
-}
-
-
-def _card(folder: Path, manifest: Manifest, settings: Settings) -> str:
-    rows = read_rows(sorted((folder / DATASET).glob("part-*.parquet")), Trajectory)
-    return card(folder, manifest, MCTS.configuration(settings), rows)
-
-
-MCTS = Dataset(
-    name=DATASET,
-    item=Question,
-    tables=TABLES,
-    config=MctsRunConfig,
-    last_stage="filter",
-    counted=(DATASET, "reflection_error", "kind"),
-    stages=lambda folder, settings: [Stage(name=SEARCH, unit="questions", shards=settings.shards)],
-    card=_card,
-    beside={"plots": r"funnel\.png"},
-)
 
 
 def take_in(source: Path, folder: Path, config: MctsRunConfig, limit: int | None, refused: Refusals = NONE) -> Settings:
@@ -70,7 +42,7 @@ def take_in(source: Path, folder: Path, config: MctsRunConfig, limit: int | None
     return take_in_questions(
         source,
         folder,
-        dataset=DATASET,
+        dataset=NAME,
         config_hash=config.hash,
         config=json.dumps(to_dict(config)),
         shard_size=config.output.shard_size,
@@ -78,6 +50,14 @@ def take_in(source: Path, folder: Path, config: MctsRunConfig, limit: int | None
         needs_paragraphs=config.retrieval.scope == "question",
         refused=refused,
     )
+
+
+def run_search(run: StageRun) -> None:
+    """The one stage: the questions of a tail are searched last."""
+    config: MctsRunConfig = run.config
+    tail = tail_of(run.folder, run.settings, config.schedule)
+    work = MctsWork(folder=str(run.folder), run_id=run.settings.run_id, config=config, tail=tail)
+    run_pipeline(work, run.folder, run.shards, run.arguments, config.schedule.patience)
 
 
 def tail_of(folder: Path, settings: Settings, schedule: ScheduleConfig) -> frozenset[int]:
@@ -100,7 +80,7 @@ class MctsWork(ModelWork):
     """Positions in the input of the questions that are searched last."""
 
     item = Question
-    tables = TABLES
+    tables = DATASET.records
     stage = SEARCH
 
     async def open(self) -> MctsSession:
@@ -132,7 +112,7 @@ class MctsSession(ModelSession):
         in_tail = position in self._work.tail
         generated = await generate(item, self._context, parallel=schedule.tail_parallel if in_tail else 1)
         result = rows_of(item, generated, self._work.config)
-        self.count(result, *(row.reflection_error or row.kind for row in result.rows[DATASET]))
+        self.count(result, *(row.reflection_error or row.kind for row in result.rows[NAME]))
         return result
 
 
@@ -156,7 +136,7 @@ def rows_of(question: Question, generated: Generated, config: MctsRunConfig) -> 
         out.append(rejected_row("solve", question.id, _unsolved(tree), {"question_id": question.id}))
     return ItemResult(
         rows={
-            DATASET: accepted,
+            NAME: accepted,
             "trees": [tree],
             "sft": [s for row in accepted for s in sft_rows(row, per_turn=config.output.per_turn_rows)],
             "rejected": out,

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from trailforge.pipelines.dataset import Dataset
+from trailforge.pipelines.dataset import DataSet
 from trailforge.pipelines.engine.files import output_errors, what_is_wrong
 from trailforge.pipelines.engine.shards import RECEIPTS, Receipt, Shard, load_receipt, receipt_path
 from trailforge.pipelines.runs.finish import MANIFEST, keep_changed, read_manifest
 from trailforge.pipelines.runs.intake import Settings
 from trailforge.pipelines.runs.own_files import own_files
+from trailforge.pipelines.runs.stages import planned_stages
 from trailforge.schemas import FileEntry, InvalidInput, Manifest, OutputError
 
 _READERS = 8
@@ -26,7 +27,7 @@ def damaged(folder: Path, files: Iterable[FileEntry]) -> dict[str, str]:
         return {path: wrong for path, wrong in zip(entries, found, strict=True) if wrong}
 
 
-def drop_damaged(folder: Path, dataset: Dataset, settings: Settings, tell: Callable[[str], None]) -> bool:
+def drop_damaged(folder: Path, dataset: DataSet, settings: Settings, tell: Callable[[str], None]) -> bool:
     """Take away the receipts of damaged shards, and the manifest that counts on them; whether there was any damage.
 
     Each file is read once. `tell` is given a line for each that is damaged. Damaged inputs are told of, and stay: the
@@ -60,7 +61,8 @@ def drop_damaged(folder: Path, dataset: Dataset, settings: Settings, tell: Calla
     if unreadable or wrong:
         hit = {path: each.files for path, each in receipts.items() if any(e.path in wrong for e in each.files)}
         _remove(folder, own, {**dict.fromkeys(lost, ()), **hit})
-    known = {receipt_path(folder, shard) for stage in dataset.stages(folder, settings) for shard in stage.shards or ()}
+    stages = planned_stages(dataset, folder, settings)
+    known = {receipt_path(folder, shard) for stage in stages for shard in stage.shards or ()}
     untold = {path: each.files for path, each in receipts.items() if not each.made_of and path not in known}
     if untold:
         _remove(folder, own, untold)

@@ -11,11 +11,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from trailforge.inference import Usage
-from trailforge.pipelines.dataset import Dataset
+from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.engine.files import output_errors, plain_files, sha256_of, write_text
 from trailforge.pipelines.engine.shards import Receipt, file_entry
 from trailforge.pipelines.runs.accounting import add_up, check_balance
-from trailforge.pipelines.runs.intake import INPUTS, Settings, read_settings
+from trailforge.pipelines.runs.intake import INPUTS, Settings, read_settings, run_configuration
+from trailforge.pipelines.runs.stages import stage_receipts
 from trailforge.schemas import (
     FileEntry,
     InvalidInput,
@@ -32,14 +33,14 @@ MANIFEST = "manifest.json"
 CARD = "README.md"
 
 
-def finish_run(folder: Path, settings: Settings, dataset: Dataset, *, seconds: float) -> Manifest:
+def finish_run(folder: Path, settings: Settings, dataset: DataSet, *, seconds: float) -> Manifest:
     """Write card and manifest once all shards are done. Raises `CountMismatch` when the books do not balance."""
     manifest = manifest_of(folder, settings, dataset, seconds=seconds)
     check_balance(manifest.stages)
-    return write_end(folder, manifest, dataset, dataset.card(folder, manifest, settings))
+    return write_end(folder, manifest, dataset, resolve(dataset.card)(folder, manifest, settings))
 
 
-def write_end(folder: Path, manifest: Manifest, dataset: Dataset, card: str) -> Manifest:
+def write_end(folder: Path, manifest: Manifest, dataset: DataSet, card: str) -> Manifest:
     """Write the card, and then the manifest, which knows it and its figures."""
     write_text(folder / CARD, card)
     known = {entry.path for entry in manifest.files}
@@ -72,9 +73,9 @@ def keep_changed(folder: Path, tell: Callable[[str], None]) -> None:
                 tell(f"{path}: not as it was written; it is kept as {kept.name}")
 
 
-def manifest_of(folder: Path, settings: Settings, dataset: Dataset, *, seconds: float) -> Manifest:
+def manifest_of(folder: Path, settings: Settings, dataset: DataSet, *, seconds: float) -> Manifest:
     """What the receipts add up to. Raises `CountMismatch` when there is none for some shard."""
-    return _manifest(settings, dataset.receipts(folder, settings), dataset, seconds)
+    return _manifest(settings, stage_receipts(dataset, folder, settings), dataset, seconds)
 
 
 def finished_run(folder: Path) -> tuple[Manifest, Settings]:
@@ -103,12 +104,12 @@ def _named(folder: Path, names: str) -> list[Path]:
     return [path for path in plain_files(folder) if re.fullmatch(names, path.name)]
 
 
-def _manifest(settings: Settings, receipts: list[Receipt], dataset: Dataset, seconds: float) -> Manifest:
-    config = dataset.configuration(settings)
+def _manifest(settings: Settings, receipts: list[Receipt], dataset: DataSet, seconds: float) -> Manifest:
+    config = run_configuration(dataset, settings)
     stages = add_up([settings.books, *(receipt.stages for receipt in receipts)])
     usage = sum((receipt.usage for receipt in receipts), start=Usage())
-    accepted = next((line.accepted for line in stages if line.name == dataset.last_stage), 0)
-    recorded = {INPUTS: dataset.item, **dataset.tables}
+    accepted = next((line.accepted for line in stages if line.name == dataset.counted), 0)
+    recorded = {INPUTS: dataset.inputs.record, **dataset.records}
     return Manifest(
         run_id=settings.run_id,
         dataset=settings.dataset,

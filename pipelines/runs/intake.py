@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from trailforge.pipelines.dataset import INPUTS, DataSet, resolve
 from trailforge.pipelines.engine.files import (
     output_errors,
     plain_files,
@@ -25,6 +26,7 @@ from trailforge.pipelines.engine.files import (
 )
 from trailforge.pipelines.engine.shards import Shard, file_entry
 from trailforge.pipelines.runs.accounting import stage
+from trailforge.pipelines.runs.config import read_config
 from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.pipelines.sources.documents import documents_by_file
 from trailforge.pipelines.sources.refused import NONE, Refusals
@@ -45,7 +47,6 @@ from trailforge.schemas import (
 )
 
 SETTINGS = "run.json"
-INPUTS = "inputs"
 INVALID_ROWS = "rejected/part-inputs.parquet"
 STAGED = ".intake"
 _OF_INPUTS = r"part-\d{5,}-[0-9a-f]{12}\.parquet"
@@ -207,6 +208,11 @@ def config_of(settings: Settings) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise OutputError(f"{SETTINGS}: its configuration is no JSON object")
     return content
+
+
+def run_configuration(dataset: DataSet, settings: Settings) -> Any:
+    """That a run was made with, of the class `DataSet.config`. Raises `OutputError` as `config_of`."""
+    return read_config(resolve(dataset.config), config_of(settings), source="run.json")
 
 
 def refuse_other_run(folder: Path, settings: Settings) -> None:

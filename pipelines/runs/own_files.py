@@ -11,12 +11,13 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from trailforge.pipelines.dataset import Dataset
+from trailforge.pipelines.dataset import DataSet
 from trailforge.pipelines.engine import progress, worker_errors
 from trailforge.pipelines.engine.files import LOCK, output_errors, plain_files, unfinished_name
 from trailforge.pipelines.engine.shards import RECEIPTS, receipt_path
 from trailforge.pipelines.runs.finish import CARD, MANIFEST, keep_changed
 from trailforge.pipelines.runs.intake import INPUTS, INVALID_ROWS, SETTINGS, STAGED, Settings, taken_in
+from trailforge.pipelines.runs.stages import planned_stages, stage_receipts
 from trailforge.schemas import OutputError
 
 KEPT = frozenset({"ledger", "curation"})
@@ -25,7 +26,7 @@ _SHARD = r"part-(\d{5,}-[0-9a-f]{12}(-[a-z]+)?|inputs|bundles|selection|curation
 _RECEIPT = rf"({_SHARD}|bundles|selection|curation)\.json"
 
 
-def drop_rows(folder: Path, dataset: Dataset, tell: Callable[[str], None]) -> None:
+def drop_rows(folder: Path, dataset: DataSet, tell: Callable[[str], None]) -> None:
     """Remove what a run made: receipts, rows, card and figures. What people changed is kept, and told: `keep_changed`.
 
     Its inputs and `run.json` stay until `write_settings` puts others in their place: so a kill in between leaves a run
@@ -48,7 +49,7 @@ def drop_rows(folder: Path, dataset: Dataset, tell: Callable[[str], None]) -> No
                     (folder / emptied).rmdir()
 
 
-def remove_leftovers(folder: Path, dataset: Dataset) -> None:
+def remove_leftovers(folder: Path, dataset: DataSet) -> None:
     """Remove what a killed process left half-written. Only under the folder's lock."""
     with output_errors(folder):
         for path in own_files(folder, dataset):
@@ -56,12 +57,12 @@ def remove_leftovers(folder: Path, dataset: Dataset) -> None:
                 path.unlink(missing_ok=True)
 
 
-def remove_orphans(folder: Path, dataset: Dataset, settings: Settings) -> None:
+def remove_orphans(folder: Path, dataset: DataSet, settings: Settings) -> None:
     """Remove rows and receipts of shards that the run no longer has, once all that it has are finished."""
-    stages = dataset.stages(folder, settings)
+    stages = planned_stages(dataset, folder, settings)
     shards = [shard for stage in stages for shard in stage.shards or ()]
     known = {receipt_path(folder, shard) for shard in shards}
-    known |= {folder / e.path for r in dataset.receipts(folder, settings) for e in r.files}
+    known |= {folder / e.path for r in stage_receipts(dataset, folder, settings) for e in r.files}
     known |= {folder / entry.path for entry in settings.files}
     with output_errors(folder):
         for path in own_files(folder, dataset):
@@ -70,7 +71,7 @@ def remove_orphans(folder: Path, dataset: Dataset, settings: Settings) -> None:
                 path.unlink(missing_ok=True)
 
 
-def refuse_strangers(folder: Path, dataset: Dataset) -> None:
+def refuse_strangers(folder: Path, dataset: DataSet) -> None:
     """Raise `OutputError` for a folder that holds things and no run, or whose tables are links to elsewhere."""
     with output_errors(folder):
         if not folder.is_dir():
@@ -87,7 +88,7 @@ def refuse_strangers(folder: Path, dataset: Dataset) -> None:
             )
 
 
-def own_files(folder: Path, dataset: Dataset) -> Iterator[Path]:
+def own_files(folder: Path, dataset: DataSet) -> Iterator[Path]:
     """The files of a run that are there, with those that a kill left half-written; not its ledger, nor its lock."""
     for inner, names in _names(dataset).items():
         if not _is_linked(folder, inner):
@@ -96,7 +97,7 @@ def own_files(folder: Path, dataset: Dataset) -> Iterator[Path]:
                     yield path
 
 
-def _names(dataset: Dataset) -> dict[str, str]:
+def _names(dataset: DataSet) -> dict[str, str]:
     """By folder in the run's folder: what the names of a run's files match."""
     tables = (INPUTS, *dataset.tables)
     return {

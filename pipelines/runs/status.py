@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from trailforge.inference import SqliteLedger, Usage
-from trailforge.pipelines.dataset import LEDGER, Dataset, Stage
+from trailforge.pipelines.dataset import LEDGER, DataSet
 from trailforge.pipelines.datasets import dataset_of
 from trailforge.pipelines.engine.files import is_held
 from trailforge.pipelines.engine.progress import read_begun, read_progress, row_kinds
@@ -21,6 +21,7 @@ from trailforge.pipelines.engine.worker_errors import read_notes
 from trailforge.pipelines.runs.accounting import add_up
 from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.pipelines.runs.intake import Settings, read_settings
+from trailforge.pipelines.runs.stages import PlannedStage, planned_stages
 from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, StageCount, TrailforgeError, read_columns
 
 State = Literal["empty", "reading", "running", "stopped", "finished"]
@@ -117,7 +118,7 @@ def follow(folder: Path, *, every_s: float = EVERY_S) -> Iterator[RunStatus]:
 
 def books_so_far(folder: Path, settings: Settings) -> tuple[StageCount, ...]:
     """The books of what is finished of a run."""
-    stages = dataset_of(settings).stages(folder, settings)
+    stages = planned_stages(dataset_of(settings), folder, settings)
     return _added_up(settings, _receipts_so_far(folder, stages).values())
 
 
@@ -145,7 +146,7 @@ def told(status: RunStatus) -> list[str]:
 
 def _status(folder: Path, settings: Settings, held: bool) -> RunStatus:
     dataset = dataset_of(settings)
-    stages = dataset.stages(folder, settings)
+    stages = planned_stages(dataset, folder, settings)
     finished = _receipts_so_far(folder, stages)
     stage = next((each for each in stages if any(s.name not in finished for s in each.shards or ())), stages[-1])
     shards = stage.shards or ()
@@ -159,7 +160,7 @@ def _status(folder: Path, settings: Settings, held: bool) -> RunStatus:
     done = sum(shard.rows for shard in shards if shard.name in before) + counters["items"]
     live = row_kinds(counters)
     kinds = sum((_kinds(folder, r, dataset) for r in before.values()), Counter() if dataset.candidates else live)
-    is_selected = any(each.name == dataset.last_stage and each.shards and _is_done(each, finished) for each in stages)
+    is_selected = any(each.name == dataset.counted and each.shards and _is_done(each, finished) for each in stages)
     usage = sum((receipt.usage for receipt in finished.values()), start=Usage())
     return RunStatus(
         folder=str(folder),
@@ -188,7 +189,7 @@ def _status(folder: Path, settings: Settings, held: bool) -> RunStatus:
     )
 
 
-def _receipts_so_far(folder: Path, stages: Iterable[Stage]) -> dict[str, Receipt]:
+def _receipts_so_far(folder: Path, stages: Iterable[PlannedStage]) -> dict[str, Receipt]:
     """By shard, of those that are finished."""
     receipts = {shard.name: finished_receipt(folder, shard) for stage in stages for shard in stage.shards or ()}
     return {name: receipt for name, receipt in receipts.items() if receipt is not None}
@@ -211,24 +212,24 @@ def _next(state: State, folder: Path, settings: Settings | None = None) -> str:
 
 def _given(settings: Settings) -> str:
     """The input as the command takes it."""
-    option = dataset_of(settings).option
+    dataset = dataset_of(settings)
     paths = [Path(each.path) for each in settings.sources if not each.path.endswith(_LOGS)]
-    return " ".join(f"{option} {path.parent if option == '--kg' else path}" for path in paths)
+    return " ".join(f"{dataset.option} {path.parent if dataset.takes_folder else path}" for path in paths)
 
 
-def _is_done(stage: Stage, finished: Mapping[str, Receipt]) -> bool:
+def _is_done(stage: PlannedStage, finished: Mapping[str, Receipt]) -> bool:
     return all(shard.name in finished for shard in stage.shards or ())
 
 
-def _candidates(dataset: Dataset, finished: Mapping[str, Receipt]) -> int:
+def _candidates(dataset: DataSet, finished: Mapping[str, Receipt]) -> int:
     entries = [entry for receipt in finished.values() for entry in receipt.files]
     return sum(entry.rows for entry in entries if entry.path.startswith(f"{dataset.candidates}/"))
 
 
-def _kinds(folder: Path, receipt: Receipt, dataset: Dataset) -> Counter[str]:
+def _kinds(folder: Path, receipt: Receipt, dataset: DataSet) -> Counter[str]:
     """Rows by kind of a finished shard."""
-    table, *columns = dataset.counted
-    record = dataset.tables[table]
+    table, columns = dataset.rows, dataset.tables[dataset.rows].kind
+    record = dataset.tables[table].record
     paths = (entry.path for entry in receipt.files)
     return sum((_kinds_in(folder / p, record, *columns) for p in paths if p.startswith(f"{table}/")), Counter())
 

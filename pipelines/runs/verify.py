@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from trailforge.inference.wire import unpacked
-from trailforge.pipelines.dataset import LEDGER, Dataset
-from trailforge.pipelines.datasets import dataset_of, is_curated, row_checks_of
+from trailforge.pipelines.dataset import LEDGER, DataSet, resolve
+from trailforge.pipelines.datasets import dataset_of, is_curated
 from trailforge.pipelines.engine.files import what_is_wrong
 from trailforge.pipelines.runs.accounting import check_balance
 from trailforge.pipelines.runs.finish import MANIFEST, finished_run, manifest_of
-from trailforge.pipelines.runs.intake import INPUTS, Settings
+from trailforge.pipelines.runs.intake import INPUTS, Settings, run_configuration
 from trailforge.pipelines.runs.row_checks import Report
 from trailforge.schemas import (
     CountMismatch,
@@ -34,11 +34,11 @@ def verify_run(folder: Path) -> Report:
     """Check a run; differences go into the report. Raises `InvalidInput` when the folder holds no finished run."""
     manifest, settings = finished_run(folder)
     report, dataset = Report(), dataset_of(settings)
-    record_of = {INPUTS: dataset.item, **dataset.tables}
+    record_of = {INPUTS: dataset.inputs.record, **dataset.records}
     sound = [e for e in manifest.files if _check_file(e, folder, record_of, report)]
     _check_strays(folder, manifest, record_of, report)
     if len(sound) == len(manifest.files):
-        row_checks_of(settings)(folder, manifest, dataset.configuration(settings), report).check()
+        resolve(dataset.checks)(folder, manifest, run_configuration(dataset, settings), report).check()
     mend = "remove it, and the command of the run makes it again"
     if is_curated(settings):
         mend = "`trailforge curate apply` of the run writes it, to another --out"
@@ -51,7 +51,7 @@ def verify_run(folder: Path) -> Report:
     return report
 
 
-def _manifest_problems(folder: Path, manifest: Manifest, settings: Settings, dataset: Dataset) -> Iterator[str]:
+def _manifest_problems(folder: Path, manifest: Manifest, settings: Settings, dataset: DataSet) -> Iterator[str]:
     """Books that do not balance, and whatever differs from what the receipts add up to."""
     try:
         check_balance(manifest.stages)

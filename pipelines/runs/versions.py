@@ -54,4 +54,4 @@ def _records(run: Path) -> dict[str, type]:
     if settings is None:
         raise InvalidInput("holds no run", file=run)
     dataset = dataset_of(settings)
-    return {INPUTS: dataset.item, **dataset.tables}
+    return {INPUTS: dataset.inputs.record, **dataset.records}

@@ -39,14 +39,15 @@ from tests.support.files import digests
 from tests.support.kg_agent import paths_store
 from tests.support.model_server import running
 from tests.support.world import write_questions
-from trailforge.generators.document_bundles.work import BUNDLES
-from trailforge.generators.kg_questions.work import KG_QUESTIONS
-from trailforge.generators.kg_trajectories.work import KG
-from trailforge.generators.mcts_trajectories.work import MCTS
-from trailforge.pipelines.dataset import LEDGER, Dataset
+from trailforge.generators.document_bundles import DATASET as BUNDLES
+from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
+from trailforge.generators.kg_trajectories import DATASET as KG
+from trailforge.generators.mcts_trajectories import DATASET as MCTS
+from trailforge.pipelines.dataset import LEDGER, DataSet
 from trailforge.pipelines.engine.shards import RECEIPTS, receipt_path
 from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.pipelines.runs.intake import INPUTS, read_settings
+from trailforge.pipelines.runs.stages import planned_stages
 from trailforge.pipelines.runs.status import read_status
 from trailforge.pipelines.runs.verify import verify_run
 
@@ -62,7 +63,7 @@ _IDLE_S = 3.0
 class Case:
     """A data set, what it is made of, and the model that makes it."""
 
-    dataset: Dataset
+    dataset: DataSet
     write: Callable[[Path], dict[str, Path]]
     """Writes the input into a folder; gives the command's options."""
     in_flight: int
@@ -364,12 +365,12 @@ def changed_files(out: Path, earlier: Stamps) -> set[str]:
     }
 
 
-def stage_of(out: Path, dataset: Dataset) -> str:
+def stage_of(out: Path, dataset: DataSet) -> str:
     """The first stage of a run that is not finished; empty when all are."""
     settings = read_settings(out)
     if settings is None:
         return "take in"
-    for stage in dataset.stages(out, settings):
+    for stage in planned_stages(dataset, out, settings):
         if stage.shards is None or any(not receipt_path(out, shard).exists() for shard in stage.shards):
             return stage.name
     return ""
@@ -432,7 +433,7 @@ def rows_of(out: Path, name: str) -> list[str]:
     return [json.dumps(row, sort_keys=True, default=str) for table in tables for row in table.to_pylist()]
 
 
-def differing(whole: Path, out: Path, dataset: Dataset) -> list[str]:
+def differing(whole: Path, out: Path, dataset: DataSet) -> list[str]:
     """Tables, pictures, receipts and files of questions that are not the same bytes in both runs."""
     kinds = [f"{name}/*.parquet" for name in (INPUTS, *dataset.tables)]
     kinds += ["plots/*.png", f"{RECEIPTS}/*.json", "*.jsonl"]

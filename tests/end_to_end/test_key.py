@@ -18,7 +18,7 @@ import zstandard
 from tests.end_to_end.support import PRESET, ROOT, SERVER, trailforge
 from tests.support.model_server import fail_next, running
 from tests.support.world import write_questions
-from trailforge.generators.mcts_trajectories.work import TABLES
+from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.schemas import Question, read_rows, to_dict
 
@@ -55,7 +55,7 @@ def compressed_texts(run: Path) -> Iterator[str]:
     with closing(sqlite3.connect(run / LEDGER)) as ledger:
         for (blob,) in ledger.execute("SELECT value FROM calls"):
             yield zstandard.decompress(blob).decode()
-    for table, record in {**TABLES, "inputs": Question}.items():
+    for table, record in {**MCTS.records, "inputs": Question}.items():
         for row in read_rows(sorted((run / table).glob("*.parquet")), record):
             yield json.dumps(to_dict(row))
 

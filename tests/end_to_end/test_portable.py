@@ -15,7 +15,7 @@ from tests.support import cluster
 from tests.support.files import digests
 from tests.support.model_server import running, stats
 from tests.support.world import write_questions
-from trailforge.generators.mcts_trajectories.work import TABLES
+from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.pipelines.runs.verify import verify_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -57,7 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 def rows(folder: Path) -> dict[str, str]:
     """Rows and receipts of a run, byte for byte."""
-    files = [p for t in TABLES for p in folder.glob(f"{t}/*.parquet")] + list(folder.glob("shards/*.json"))
+    files = [p for t in MCTS.tables for p in folder.glob(f"{t}/*.parquet")] + list(folder.glob("shards/*.json"))
     return digests(folder, files)
 
 
@@ -66,7 +66,7 @@ def test_two_workers_make_the_bytes_of_a_local_run(site: Site, tmp_path: Path) -
     with cluster.running(tmp_path / "cluster") as workers:
         site.make(out, *workers.options)
     assert rows(out) == rows(site.local)
-    assert len(rows(out)) > 3 * len(TABLES)
+    assert len(rows(out)) > 3 * len(MCTS.tables)
     assert len({path.name.partition("-")[0] for path in out.glob("progress/*.json")}) == cluster.POOLS
     seen = stats(site.url)
     assert seen["unique"] == before, "the workers asked other things"

@@ -21,7 +21,7 @@ from tests.end_to_end.kills import Stamps, changed_files, finished_files
 from tests.support import cluster, postgres
 from tests.support.files import digests
 from tests.support.world import write_questions
-from trailforge.generators.mcts_trajectories.work import TABLES
+from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.inference.ledgers import PASSWORD_VARIABLE, URL_VARIABLE
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.runs.finish import read_manifest
@@ -224,5 +224,5 @@ def test_the_model_server_is_killed(site: Site, workers: cluster.Cluster) -> Non
 
 def rows(folder: Path) -> dict[str, str]:
     """Rows and receipts of a run, byte for byte."""
-    files = [p for t in TABLES for p in folder.glob(f"{t}/*.parquet")] + list(folder.glob("shards/*.json"))
+    files = [p for t in MCTS.tables for p in folder.glob(f"{t}/*.parquet")] + list(folder.glob("shards/*.json"))
     return digests(folder, files)

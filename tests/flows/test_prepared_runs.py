@@ -15,14 +15,16 @@ import pytest
 from tests.pipelines.support import CONFIG, IN_PROCESS, ScriptedWork, make_run, questions_file
 from tests.support.files import contents
 from trailforge.flows.runs import carried_out, run_shown, with_redo
+from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.work import MCTS, take_in
+from trailforge.generators.mcts_trajectories.work import take_in
 from trailforge.inference import Usage
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.engine.progress import read_begun
 from trailforge.pipelines.engine.shards import Receipt, receipt_path, run_pipeline, write_receipt
 from trailforge.pipelines.runs.finish import CARD, MANIFEST, read_manifest
 from trailforge.pipelines.runs.intake import Settings, config_of, read_settings, write_settings
+from trailforge.pipelines.runs.stages import planned_stages
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import Manifest, OutputError
 
@@ -142,7 +144,7 @@ def test_a_stale_receipt_counts_as_not_finished_and_goes_before_its_shard_runs(
     first, *others = (replace(shard, made_of="now") for shard in settings.shards)
     path = receipt_path(out, first)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"made_of": "before"}))
-    (stage,) = MCTS.stages(out, settings)
+    (stage,) = planned_stages(MCTS, out, settings)
     stage = replace(stage, shards=(first, *others))
     shown: list[int] = []
 

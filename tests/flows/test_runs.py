@@ -31,6 +31,7 @@ from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.engine.shards import read_receipt, receipt_path
 from trailforge.pipelines.runs.finish import CARD, MANIFEST, finished_run, read_manifest
 from trailforge.pipelines.runs.intake import SETTINGS
+from trailforge.pipelines.runs.stages import planned_stages
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import Manifest, OutputError
 
@@ -129,7 +130,7 @@ def stop(out: Path) -> list[Path]:
     Gives the receipts and the files of all shards that were finished.
     """
     _, settings = finished_run(out)
-    stages = dataset_of(settings).stages(out, settings)
+    stages = planned_stages(dataset_of(settings), out, settings)
     last = list(stages[0].shards or ())[-1]
     for entry in read_receipt(out, last).files:
         (out / entry.path).unlink()

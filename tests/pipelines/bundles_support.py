@@ -8,18 +8,20 @@ from typing import Any
 
 from tests.pipelines.support import IN_PROCESS
 from tests.support import bundle_world
+from trailforge.generators.document_bundles import DATASET as BUNDLES
 from trailforge.generators.document_bundles.bundling.config import BundleConfig
 from trailforge.generators.document_bundles.bundling.content import ContentConfig
 from trailforge.generators.document_bundles.config import BundleOutputConfig, BundleRunConfig
 from trailforge.generators.document_bundles.episodes import EpisodeConfig
-from trailforge.generators.document_bundles.work import BEFORE_MODEL, BUNDLES, WITH_MODEL, run, stages_of, take_in
+from trailforge.generators.document_bundles.work import take_in
 from trailforge.generators.document_bundles.write import BundleWriterConfig
 from trailforge.inference import ModelClient, Request
 from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.pipelines.engine.model_work import ModelWork
 from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.pipelines.runs.finish import finish_run
-from trailforge.pipelines.runs.intake import Settings, write_settings
+from trailforge.pipelines.runs.intake import Settings, run_configuration, write_settings
+from trailforge.pipelines.runs.stages import planned_stages, run_stage
 from trailforge.schemas import Manifest
 
 CONFIG = BundleRunConfig(
@@ -30,7 +32,7 @@ CONFIG = BundleRunConfig(
     episodes=EpisodeConfig(plan="gold"),
     output=BundleOutputConfig(documents_per_shard=12, bundles_per_shard=3, questions_per_shard=8),
 )
-STAGES = (*BEFORE_MODEL, *WITH_MODEL)
+STAGES = tuple(stage.name for stage in BUNDLES.stages)
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,10 @@ def begin_run(folder: Path, source: Path, config: BundleRunConfig) -> Settings:
 
 def run_until(folder: Path, settings: Settings, last: str = STAGES[-1]) -> None:
     """Run the stages, up to one of them. `ModelWork.client` has to be `scripted_client`."""
-    config: BundleRunConfig = BUNDLES.configuration(settings)
+    config: BundleRunConfig = run_configuration(BUNDLES, settings)
     for name in STAGES[: STAGES.index(last) + 1]:
-        if name in {stage.name for stage in stages_of(folder, settings)}:
-            run(name, folder, settings, config, "test", IN_PROCESS)
+        if name in {stage.name for stage in planned_stages(BUNDLES, folder, settings)}:
+            run_stage(BUNDLES, name, folder, settings, config, "test", IN_PROCESS)
 
 
 def make_bundles(folder: Path, source: Path, config: BundleRunConfig) -> tuple[Settings, Manifest]:

@@ -26,8 +26,8 @@ from tests.pipelines.support import FinishedRun, make_run, questions_file
 from tests.support.bundle_world import write_benchmark
 from tests.support.figures import listened
 from tests.support.kg_agent import paths_store
-from trailforge.generators.kg_questions.work import KG_QUESTIONS
-from trailforge.generators.kg_trajectories.work import KG
+from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
+from trailforge.generators.kg_trajectories import DATASET as KG
 from trailforge.pipelines.engine.model_work import ModelWork
 
 

@@ -11,22 +11,24 @@ from typing import Any
 from tests.pipelines.support import IN_PROCESS
 from tests.support import kg_agent, world
 from tests.support.kg_worlds import LAX
+from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_questions import work as questions_work
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.generate import KgWriterConfig
-from trailforge.generators.kg_questions.work import KG_QUESTIONS
+from trailforge.generators.kg_trajectories import DATASET as KG
 from trailforge.generators.kg_trajectories import work
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.generate import KgGeneratorConfig, KgPromptNames, ReadingConfig
-from trailforge.generators.kg_trajectories.work import KG, KgWork
+from trailforge.generators.kg_trajectories.work import KgWork
 from trailforge.inference import ModelClient, Request
 from trailforge.inference.scripted import ScriptedModel, prompt_text
-from trailforge.pipelines.dataset import Dataset
+from trailforge.pipelines.dataset import DataSet
 from trailforge.pipelines.engine.model_work import ModelWork
 from trailforge.pipelines.engine.shards import Shard, run_pipeline
 from trailforge.pipelines.runs.config import ModelConfig, OutputConfig
 from trailforge.pipelines.runs.finish import finish_run
-from trailforge.pipelines.runs.intake import Settings, write_settings
+from trailforge.pipelines.runs.intake import Settings, run_configuration, write_settings
+from trailforge.pipelines.runs.stages import run_stage
 from trailforge.protocols.episodes import EpisodeConfig
 from trailforge.retrieval import RetrievalConfig
 from trailforge.schemas import Manifest, read_rows, to_dict
@@ -66,11 +68,11 @@ class FinishedKg:
     graph: Path
     settings: Settings
     manifest: Manifest
-    dataset: Dataset
+    dataset: DataSet
 
     def rows(self, table: str) -> list[Any]:
         """All rows of a table, in the order of their files."""
-        return list(read_rows(sorted((self.folder / table).glob("*.parquet")), self.dataset.tables[table]))
+        return list(read_rows(sorted((self.folder / table).glob("*.parquet")), self.dataset.records[table]))
 
 
 async def scripted_client(work: ModelWork) -> ModelClient:
@@ -107,7 +109,7 @@ def begin_trajectories(folder: Path, source: Path, config: KgRunConfig) -> Setti
 
 def search_shards(folder: Path, settings: Settings, shards: Sequence[Shard]) -> None:
     """Run some shards. `ModelWork.client` has to be `scripted_client`."""
-    config: KgRunConfig = KG.configuration(settings)
+    config: KgRunConfig = run_configuration(KG, settings)
     run_pipeline(KgWork(folder=str(folder), run_id=settings.run_id, config=config), folder, shards, IN_PROCESS)
 
 
@@ -127,8 +129,10 @@ def begin_questions(folder: Path, config: KgQuestionRunConfig) -> Settings:
 
 def run_stages(folder: Path, settings: Settings) -> None:
     """Write, then select. `ModelWork.client` has to be `scripted_client`."""
-    for name in questions_work.STAGES:
-        questions_work.run(name, folder, settings, KG_QUESTIONS.configuration(settings), "test", IN_PROCESS)
+    for stage in KG_QUESTIONS.stages:
+        run_stage(
+            KG_QUESTIONS, stage.name, folder, settings, run_configuration(KG_QUESTIONS, settings), "test", IN_PROCESS
+        )
 
 
 def make_questions(folder: Path, config: KgQuestionRunConfig) -> tuple[Settings, Manifest]:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import world
+from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
-from trailforge.generators.mcts_trajectories.work import MCTS, TABLES, MctsSession, MctsWork, take_in
+from trailforge.generators.mcts_trajectories.work import MctsSession, MctsWork, take_in
 from trailforge.inference import ModelClient, Request
 from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.mcts.rollout import RolloutConfig
@@ -19,10 +20,10 @@ from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.engine.shards import run_pipeline
 from trailforge.pipelines.runs.config import ModelConfig, OutputConfig
 from trailforge.pipelines.runs.finish import MANIFEST, finish_run
-from trailforge.pipelines.runs.intake import Settings, write_settings
+from trailforge.pipelines.runs.intake import INPUTS, Settings, write_settings
 from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.retrieval import RetrievalConfig, open_retrieval
-from trailforge.schemas import Manifest, read_parquet, write_parquet
+from trailforge.schemas import Manifest, Question, read_parquet, write_parquet
 
 IN_PROCESS = ("--runner=FnApiRunner",)
 CONFIG = MctsRunConfig(
@@ -81,7 +82,10 @@ def forge(
 
     `record`: of the rows, where the table is none of MCTS trajectories. `number`: of another file.
     """
-    path, record = sorted((folder / table).glob("part-0*.parquet"))[number], record or TABLES[table]
+    path, record = (
+        sorted((folder / table).glob("part-0*.parquet"))[number],
+        record or {**MCTS.records, INPUTS: Question}[table],
+    )
     rows = edit(read_parquet(path, record))
     write_parquet(path, record, rows)
     name = path.relative_to(folder).as_posix()

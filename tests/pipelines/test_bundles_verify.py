@@ -15,6 +15,7 @@ from tests.pipelines.bundles_support import CONFIG, FinishedBundles, begin_run, 
 from tests.pipelines.support import edit_manifest, forge
 from tests.support.bundle_world import FLAWS
 from tests.support.files import contents
+from trailforge.generators.document_bundles import DATASET as BUNDLES
 from trailforge.generators.document_bundles.bundling.duplicates import (
     DuplicateConfig,
     near_duplicates,
@@ -22,7 +23,6 @@ from trailforge.generators.document_bundles.bundling.duplicates import (
     signature,
 )
 from trailforge.generators.document_bundles.stages.grouping import MAP
-from trailforge.generators.document_bundles.work import BUNDLES, TABLES
 from trailforge.pipelines.runs.finish import finish_run
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import (
@@ -47,7 +47,7 @@ def problems(run: FinishedBundles) -> str:
 
 def forged(run: FinishedBundles, table: str, edit: Edit, *, number: int = 0) -> str:
     """What is found after rows of a table were changed, and hash and count with them."""
-    forge(run.folder, table, edit, record={**TABLES, "inputs": SourceDocument}[table], number=number)
+    forge(run.folder, table, edit, record={**BUNDLES.records, "inputs": SourceDocument}[table], number=number)
     return problems(run)
 
 
@@ -57,7 +57,7 @@ def first(**changes: Any) -> Edit:
 
 
 def rows_of(run: FinishedBundles, table: str) -> list[Any]:
-    return list(read_rows(sorted((run.folder / table).glob("*.parquet")), TABLES[table]))
+    return list(read_rows(sorted((run.folder / table).glob("*.parquet")), BUNDLES.records[table]))
 
 
 def test_the_run_has_a_row_for_every_reason_and_verifies(original_bundles: FinishedBundles) -> None:
@@ -74,7 +74,7 @@ def test_the_run_has_a_row_for_every_reason_and_verifies(original_bundles: Finis
     assert {row.type for row in rows_of(original_bundles, "candidates")} == {
         *("factual", "causal", "single_choice", "multiple_choice")
     }
-    assert {path.name for path in original_bundles.folder.iterdir()} >= {*TABLES, "plots"}
+    assert {path.name for path in original_bundles.folder.iterdir()} >= {*BUNDLES.records, "plots"}
 
 
 def test_no_bundle_holds_near_duplicates(original_bundles: FinishedBundles) -> None:
@@ -101,7 +101,7 @@ def test_a_run_that_stops_at_the_bundles_verifies(original_bundles: FinishedBund
     assert {name for name in whole if plots[name] != whole[name]} == {"funnel.png"}
 
 
-@pytest.mark.parametrize("table", ["inputs", *TABLES])
+@pytest.mark.parametrize("table", ["inputs", *BUNDLES.records])
 def test_one_flipped_byte_of_any_table_is_found(finished_bundles: FinishedBundles, table: str) -> None:
     path = sorted((finished_bundles.folder / table).glob("*.parquet"))[0]
     data = bytearray(path.read_bytes())

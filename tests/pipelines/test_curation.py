@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trailforge.curation import rows
-from trailforge.curation.apply import apply
-from trailforge.curation.rows import Product, decidable
 
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun, edit_manifest
-from trailforge.pipelines import datasets
-from trailforge.pipelines.datasets import dataset_of, is_curated
+from trailforge.curation import rows
+from trailforge.curation.apply import apply
+from trailforge.curation.rows import Product, decidable
+from trailforge.pipelines.datasets import dataset_names, dataset_of, is_curated, load_dataset
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.intake import read_settings
+from trailforge.pipelines.runs.stages import stage_receipts
 from trailforge.pipelines.runs.status import read_status
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import (
@@ -118,7 +118,7 @@ def test_the_books_have_one_stage_more_and_the_run_an_id_of_its_own(original_run
     settings = read_settings(tmp_path / "out")
     assert settings is not None and is_curated(settings) and not is_curated(original_run.settings)
     assert settings.run_id != original_run.settings.run_id and settings.sources[-1] == LOG
-    *stages, last = dataset_of(settings).receipts(tmp_path / "out", settings)
+    *stages, last = stage_receipts(dataset_of(settings), tmp_path / "out", settings)
     assert len(stages) == len(original_run.settings.shards)
     (books,) = last.stages
     count = len(rows) + len(rows_of(original_run.folder, "inputs", Question))
@@ -354,10 +354,10 @@ def test_what_a_killed_process_left_is_no_obstacle(original_run: FinishedRun, tm
     assert not left.exists() and problems(tmp_path / "out") == ""
 
 
-@pytest.mark.parametrize("dataset", sorted(datasets._ALL))
+@pytest.mark.parametrize("dataset", dataset_names())
 def test_of_each_table_that_people_decide_on_it_is_known_what_a_rejection_refuses(dataset: str) -> None:
     """A table that is missing in `source_field` would be an error of the page, and of the next run's `--verdicts`."""
-    records = datasets._ALL[dataset][0].tables
+    records = load_dataset(dataset).records
     for table in decidable(dataset):
         at: object = {"inputs": Question, **records}[table]
         for step in source_field(table).split(".") if source_field(table) else ():

@@ -13,29 +13,30 @@ from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun, edit_manifest
 from tests.support.files import contents
-from trailforge.generators.document_bundles.work import BUNDLES
-from trailforge.generators.kg_questions.work import KG_QUESTIONS
-from trailforge.generators.mcts_trajectories.work import MCTS
-from trailforge.pipelines.dataset import Dataset, Stage
+from trailforge.generators.document_bundles import DATASET as BUNDLES
+from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
+from trailforge.generators.mcts_trajectories import DATASET as MCTS
+from trailforge.pipelines.dataset import DataSet
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.engine.shards import missing_shards, receipt_path
 from trailforge.pipelines.runs.damage import drop_damaged
 from trailforge.pipelines.runs.finish import CARD, MANIFEST
 from trailforge.pipelines.runs.intake import Settings
 from trailforge.pipelines.runs.own_files import remove_orphans
+from trailforge.pipelines.runs.stages import PlannedStage, planned_stages
 from trailforge.schemas import InvalidInput
 
 
-def missing(folder: Path, dataset: Dataset, settings: Settings) -> dict[str, int | None]:
+def missing(folder: Path, dataset: DataSet, settings: Settings) -> dict[str, int | None]:
     """By stage, how many of its shards have to run; None while that is not known."""
 
-    def of(stage: Stage) -> int | None:
+    def of(stage: PlannedStage) -> int | None:
         return None if stage.shards is None else len(missing_shards(folder, stage.shards))
 
-    return {stage.name: of(stage) for stage in dataset.stages(folder, settings)}
+    return {stage.name: of(stage) for stage in planned_stages(dataset, folder, settings)}
 
 
-def made_otherwise(folder: Path, stage: Stage, table: str) -> None:
+def made_otherwise(folder: Path, stage: PlannedStage, table: str) -> None:
     """Make the first shard of a stage one that was run again and gave other rows of a table."""
     path = receipt_path(folder, next(iter(stage.shards or ())))
     receipt = json.loads(path.read_text())
@@ -43,7 +44,7 @@ def made_otherwise(folder: Path, stage: Stage, table: str) -> None:
     path.write_text(json.dumps(receipt))
 
 
-def lines_of(folder: Path, dataset: Dataset, settings: Settings) -> list[str]:
+def lines_of(folder: Path, dataset: DataSet, settings: Settings) -> list[str]:
     told: list[str] = []
     assert drop_damaged(folder, dataset, settings, told.append) is any("is made again" in line for line in told)
     return told
@@ -140,7 +141,7 @@ def test_what_was_made_of_another_shard_is_made_again(
     finished_bundles: FinishedBundles, made: int, table: str, follows: str
 ) -> None:
     folder, settings = finished_bundles.folder, finished_bundles.settings
-    made_otherwise(folder, BUNDLES.stages(folder, settings)[made], table)
+    made_otherwise(folder, planned_stages(BUNDLES, folder, settings)[made], table)
     found = missing(folder, BUNDLES, settings)
     names = list(found)
     assert found[follows] == 1
@@ -153,7 +154,7 @@ def test_questions_of_a_graph_are_selected_again_when_others_were_written(
 ) -> None:
     run = finished_kg("written")
     assert missing(run.folder, KG_QUESTIONS, run.settings) == {"write": 0, "select": 0}
-    made_otherwise(run.folder, KG_QUESTIONS.stages(run.folder, run.settings)[0], "candidates")
+    made_otherwise(run.folder, planned_stages(KG_QUESTIONS, run.folder, run.settings)[0], "candidates")
     assert missing(run.folder, KG_QUESTIONS, run.settings) == {"write": 0, "select": 1}
 
 
@@ -173,7 +174,7 @@ def test_later_receipts_that_do_not_say_what_they_were_made_of_go_with_those_bef
     finished_bundles: FinishedBundles,
 ) -> None:
     folder, settings = finished_bundles.folder, finished_bundles.settings
-    stages = {stage.name: stage.shards or () for stage in BUNDLES.stages(folder, settings)}
+    stages = {stage.name: stage.shards or () for stage in planned_stages(BUNDLES, folder, settings)}
     for path in (folder / "shards").iterdir():
         receipt = json.loads(path.read_text())
         del receipt["made_of"]

@@ -11,10 +11,11 @@ import pytest
 
 from tests.pipelines.support import CONFIG, FinishedRun, edit_manifest
 from tests.support.files import contents
-from trailforge.generators.mcts_trajectories.work import MCTS
+from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.pipelines.engine.shards import receipt_path
 from trailforge.pipelines.runs import finish
 from trailforge.pipelines.runs.finish import MANIFEST, finish_run, read_manifest
+from trailforge.pipelines.runs.intake import run_configuration
 from trailforge.schemas import CountMismatch, InvalidInput, OutputError
 
 
@@ -77,7 +78,7 @@ def test_a_manifest_is_read_as_it_was_written(original_run: FinishedRun) -> None
     assert original_run.manifest.cost == pytest.approx(
         (original_run.manifest.prompt_tokens + 2 * original_run.manifest.completion_tokens) / 1e6
     )
-    assert MCTS.configuration(original_run.settings) == CONFIG
+    assert run_configuration(MCTS, original_run.settings) == CONFIG
 
 
 def test_a_folder_without_a_manifest_is_not_finished(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from trailforge.generators.kg_questions import card as questions_card
 from trailforge.generators.kg_trajectories import card
 from trailforge.pipelines.cards.plots import FUNNEL
 from trailforge.pipelines.runs.config import ModelConfig
+from trailforge.pipelines.runs.intake import run_configuration
 from trailforge.schemas import KgReward
 
 ALL = ("free", "guided", "written", "by_rule")
@@ -44,7 +45,7 @@ def test_the_card_speaks_of_pairs_where_there_are_some(original_kg: Mapping[str,
     some = original_kg["free"]
     assert some.rows("pairs") and "`pairs` holds a good and a bad episode" in text_of(some)
     without = replace(some.manifest, files=tuple(f for f in some.manifest.files if not f.path.startswith("pairs/")))
-    figures = card._summary(without, some.dataset.configuration(some.settings), card._Figures())
+    figures = card._summary(without, run_configuration(some.dataset, some.settings), card._Figures())
     assert "There are no pairs." in figures and "`pairs`" not in figures
 
 

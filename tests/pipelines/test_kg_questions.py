@@ -23,13 +23,15 @@ from tests.pipelines.support import IN_PROCESS
 from tests.support.files import contents
 from tests.support.kg_agent import NO_PATH_MORE
 from tests.support.kg_worlds import DUST
+from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_questions import select, work
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
-from trailforge.generators.kg_questions.work import KG_QUESTIONS, question_of
+from trailforge.generators.kg_questions.work import question_of
 from trailforge.inference.scripted import ScriptedModel
 from trailforge.pipelines.engine.model_work import ModelWork
 from trailforge.pipelines.runs.finish import finish_run
-from trailforge.pipelines.runs.intake import write_settings
+from trailforge.pipelines.runs.intake import run_configuration, write_settings
+from trailforge.pipelines.runs.stages import run_stage
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.pipelines.sources import read_questions
 from trailforge.pipelines.sources.refused import Refusals
@@ -138,10 +140,10 @@ def test_a_run_that_is_stopped_in_either_stage_goes_on_to_the_same_bytes(
     original_kg: Mapping[str, FinishedKg], tmp_path: Path
 ) -> None:
     run = original_kg["written"]
-    config: KgQuestionRunConfig = KG_QUESTIONS.configuration(run.settings)
+    config: KgQuestionRunConfig = run_configuration(KG_QUESTIONS, run.settings)
     settings = begin_questions(tmp_path, config)
     stopped = replace(settings, shards=settings.shards[2:])
-    work.run("write", tmp_path, stopped, config, "test", IN_PROCESS)
+    run_stage(KG_QUESTIONS, "write", tmp_path, stopped, config, "test", IN_PROCESS)
     assert len(list((tmp_path / "shards").iterdir())) == 1
     run_stages(tmp_path, settings)
     whole = written(run.folder)
@@ -169,7 +171,7 @@ def test_another_seed_samples_other_paths(original_kg: Mapping[str, FinishedKg],
 def test_the_questions_of_an_earlier_run_do_not_stay_when_nothing_is_selected(
     original_kg: Mapping[str, FinishedKg], tmp_path: Path
 ) -> None:
-    settings = begin_questions(tmp_path, KG_QUESTIONS.configuration(original_kg["written"].settings))
+    settings = begin_questions(tmp_path, run_configuration(KG_QUESTIONS, original_kg["written"].settings))
     (tmp_path / select.JSONL).write_text("{}\n")
     select.select(tmp_path, settings.shards, 10)
     assert not (tmp_path / select.JSONL).exists()

@@ -22,15 +22,16 @@ from tests.pipelines.kg_support import (
 )
 from tests.support import world
 from tests.support.files import contents
-from trailforge.generators.kg_trajectories import work
+from trailforge.generators.kg_trajectories import DATASET
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.mcts.plan import resolve
 from trailforge.pipelines.engine.model_work import ModelWork
+from trailforge.pipelines.runs.intake import run_configuration
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.protocols.kg_search import GRAMMAR
 from trailforge.schemas import InvalidInput, Question, RejectedRow, from_dict, read_parquet, to_dict
 
-TABLES = (*work.TABLES, "inputs", "shards")
+TABLES = (*DATASET.tables, "inputs", "shards")
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +53,7 @@ def test_books_count_what_the_folder_holds(original_kg: Mapping[str, FinishedKg]
     assert (stages["read"].inputs, stages["search"].inputs) == (21, 20)
     assert (
         stages["filter"].inputs
-        == stages["search"].accepted * run.dataset.configuration(run.settings).generator.episodes
+        == stages["search"].accepted * run_configuration(run.dataset, run.settings).generator.episodes
     )
     assert stages["filter"].accepted == len(run.rows("kg_trajectories")) == len(run.rows("sft"))
     rejected = Counter((row.stage, row.reason) for row in run.rows("rejected"))

@@ -27,7 +27,7 @@ def problems(run: FinishedKg) -> str:
 
 def forged(run: FinishedKg, table: str, edit: Callable[[list[Any]], list[Any]], number: int = 0) -> str:
     """What is found after rows of a table's file were changed, and hash and count with them."""
-    record = {**run.dataset.tables, "inputs": run.dataset.item}[table]
+    record = {**run.dataset.records, "inputs": run.dataset.inputs.record}[table]
     forge(run.folder, table, edit, record=record, number=number)
     return problems(run)
 

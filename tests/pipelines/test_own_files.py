@@ -11,8 +11,8 @@ from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun
 from tests.support.files import contents
-from trailforge.generators.kg_questions.work import KG_QUESTIONS
-from trailforge.generators.mcts_trajectories.work import MCTS
+from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
+from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.pipelines.datasets import dataset_of
 from trailforge.pipelines.runs.finish import CARD
 from trailforge.pipelines.runs.finish import finished_run as read_finished

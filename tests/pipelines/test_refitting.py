@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from trailforge.curation import fixes
 
 from tests.filters.kg_questions.support import question as kg_question
 from tests.support.bundle_rows import CHURCH, INSTRUMENT, ISLAND, WHEEL
 from tests.support.rows import AGAIN, DIED, FIRST, SECOND, trajectory
+from trailforge.curation import fixes
 from trailforge.generators.textualize import untold, user_turn
 from trailforge.protocols import react
 from trailforge.rewards import score_answer

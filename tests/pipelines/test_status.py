@@ -13,8 +13,9 @@ import pytest
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun
+from trailforge.generators.document_bundles import DATASET as BUNDLES
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.work import BUNDLES, take_in
+from trailforge.generators.document_bundles.work import take_in
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.engine.files import exclusive
 from trailforge.pipelines.engine.progress import ProgressFile, begin_progress
@@ -23,6 +24,7 @@ from trailforge.pipelines.engine.worker_errors import ERRORS
 from trailforge.pipelines.runs import status as module
 from trailforge.pipelines.runs.finish import CARD, MANIFEST
 from trailforge.pipelines.runs.intake import write_settings
+from trailforge.pipelines.runs.stages import planned_stages
 from trailforge.pipelines.runs.status import follow, read_status, told
 from trailforge.schemas import InvalidInput
 
@@ -175,7 +177,7 @@ def stopped_bundles(
     def stopped(finished: int) -> Path:
         folder = tmp_path_factory.mktemp("stopped") / "run"
         shutil.copytree(original_bundles.folder, folder)
-        for stage in BUNDLES.stages(folder, original_bundles.settings)[finished:]:
+        for stage in planned_stages(BUNDLES, folder, original_bundles.settings)[finished:]:
             for shard in stage.shards or ():
                 receipt_path(folder, shard).unlink()
         for name in (MANIFEST, CARD):
@@ -216,7 +218,9 @@ def test_a_run_of_bundles_in_progress_counts_the_items_of_its_stage(
     stopped_bundles: Callable[[int], Path], original_bundles: FinishedBundles
 ) -> None:
     folder = stopped_bundles(3)
-    before = [s.name for stage in BUNDLES.stages(folder, original_bundles.settings)[:3] for s in stage.shards or ()]
+    before = [
+        s.name for stage in planned_stages(BUNDLES, folder, original_bundles.settings)[:3] for s in stage.shards or ()
+    ]
     with exclusive(folder):
         begin_progress(folder, before)
         ProgressFile(folder).write({"items": 2, "factual": 3, "paid_calls": 40})

@@ -97,12 +97,8 @@ def test_a_dropped_row_is_found(finished_run: FinishedRun) -> None:
     ],
 )
 def test_a_row_dropped_with_hash_and_count_made_to_fit_is_found(
-    finished_run: FinishedRun, monkeypatch: pytest.MonkeyPatch, table: str, found: str
+    finished_run: FinishedRun, table: str, found: str
 ) -> None:
-    from tests.pipelines import support
-    from trailforge.schemas import Question
-
-    monkeypatch.setattr(support, "TABLES", {**support.TABLES, "inputs": Question})
     forge(finished_run.folder, table, lambda rows: rows[:-1])
     assert told(finished_run, found) in problems(finished_run)
 

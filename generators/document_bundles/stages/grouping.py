@@ -14,6 +14,7 @@ from pathlib import Path
 import apache_beam as beam
 import numpy as np
 
+from trailforge.generators.document_bundles import DATASET
 from trailforge.generators.document_bundles.bundling.clustering import (
     Documents,
     PartBundles,
@@ -54,7 +55,7 @@ TABLE, INPUTS = "bundles", "bundle_inputs"
 REJECTED = "part-bundles"
 MAP, SIZES = "plots/documents.png", "plots/bundles.png"
 WORK, MADE_OF = "work/bundling", "made_of"
-WORK_FILES = rf"({'|'.join(each.name for each in fields(Documents))})\.npy|part-\d+\.json|made_of"
+WORK_FILES = DATASET.beside[WORK]
 """What the names of the files there match."""
 _THEME_WORDS = 5
 

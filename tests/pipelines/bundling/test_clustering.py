@@ -327,7 +327,7 @@ def test_much_is_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     planned = plan(vectors, sources, config, 0)
     done = [bundle_part(planned.part(number), config, 0) for number in range(len(planned.parts))]
     among_all = join(planned, done, config)
-    monkeypatch.setattr("trailforge.generators.document_bundles.write.bundling.clustering._MOST_PAIRS", 0)
+    monkeypatch.setattr("trailforge.generators.document_bundles.bundling.clustering._MOST_PAIRS", 0)
     in_parts = join(planned, done, config)
     check(in_parts, sources)
     assert sum(len(part.rest) for part in done) > len(in_parts.leftovers) >= len(among_all.leftovers)

@@ -1,0 +1,120 @@
+"""The stages of a run, with the shards that are known so far: those of a later one follow from receipts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trailforge.pipelines.dataset import DataSet, Stage, StageRun, resolve
+from trailforge.pipelines.datasets import CURATE, decisions_of
+from trailforge.pipelines.engine.shards import Receipt, Shard, finished_receipt, missing_shards
+from trailforge.pipelines.runs.intake import Settings, run_configuration
+from trailforge.schemas import CountMismatch, InvalidInput
+
+CURATION = "curation"
+"""The shard of what people decided, in a curated data set."""
+
+
+def _run_nothing(run: StageRun) -> None:
+    raise InvalidInput("is a curated data set; its rows follow from the run that it was made of", file=run.folder)
+
+
+_CURATE = Stage(name=CURATE, unit="rows", run=_run_nothing, asks_model=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStage:
+    """A stage of a run."""
+
+    stage: Stage
+    shards: tuple[Shard, ...] | None
+    """None: an earlier stage has to make them first."""
+    before: tuple[Shard, ...] = ()
+    """Of the stage before it, as far as they are known."""
+
+    @property
+    def name(self) -> str:
+        """Of the stage."""
+        return self.stage.name
+
+    @property
+    def unit(self) -> str:
+        """What its items are called."""
+        return self.stage.unit
+
+
+def planned_stages(dataset: DataSet, folder: Path, settings: Settings) -> list[PlannedStage]:
+    """In the order in which they run. Raises as `finished_receipt`."""
+    planned: list[PlannedStage] = []
+    for stage in dataset.stages:
+        if stage.is_wanted is not None and not resolve(stage.is_wanted)(run_configuration(dataset, settings)):
+            continue
+        before = planned[-1].shards if planned else None
+        shards = settings.shards
+        if stage.follow is not None:
+            shards = following(folder, before, resolve(stage.follow))
+        planned.append(PlannedStage(stage, shards, before or ()))
+    decided = decisions_of(settings)
+    if decided is not None:
+        shard = Shard(name=CURATION, input=decided.path, first=0, rows=decided.rows)
+        planned.append(PlannedStage(_CURATE, (shard,)))
+    return planned
+
+
+def run_stage(
+    dataset: DataSet, name: str, folder: Path, settings: Settings, config: object, preset: str, arguments: Sequence[str]
+) -> None:
+    """Run what of a stage is missing; the stages before it are finished."""
+    folder = folder.absolute()
+    planned = next(each for each in planned_stages(dataset, folder, settings) if each.name == name)
+    run = resolve(planned.stage.run)
+    run(
+        StageRun(
+            folder=folder,
+            settings=settings,
+            config=config,
+            preset=preset,
+            shards=planned.shards or (),
+            before=planned.before,
+            arguments=arguments,
+        )
+    )
+
+
+def stage_receipts(dataset: DataSet, folder: Path, settings: Settings) -> list[Receipt]:
+    """Of all stages. Raises `CountMismatch` when one is missing."""
+    found: list[Receipt] = []
+    for stage in planned_stages(dataset, folder, settings):
+        if stage.shards is None:
+            raise CountMismatch(f"stage {stage.name} has not begun")
+        receipts = {shard.name: finished_receipt(folder, shard) for shard in stage.shards}
+        missing = [name for name, receipt in receipts.items() if receipt is None]
+        if missing:
+            raise CountMismatch(f"{len(missing)} of {len(stage.shards)} shards have no receipt, first {missing[0]}")
+        found += [receipt for receipt in receipts.values() if receipt is not None]
+    return found
+
+
+def is_complete(dataset: DataSet, folder: Path, settings: Settings) -> bool:
+    """Whether every shard of every stage is finished. Raises as `finished_receipt`."""
+    stages = planned_stages(dataset, folder, settings)
+    return all(stage.shards is not None and not missing_shards(folder, stage.shards) for stage in stages)
+
+
+def following(
+    folder: Path,
+    shards: tuple[Shard, ...] | None,
+    follow: Callable[[tuple[Shard, ...], list[Receipt]], tuple[Shard, ...]],
+) -> tuple[Shard, ...] | None:
+    """What follows from the receipts of these shards; None while one is missing."""
+    receipts = [finished_receipt(folder, shard) for shard in shards or ()]
+    finished = [receipt for receipt in receipts if receipt is not None]
+    return None if shards is None or len(finished) < len(receipts) else follow(shards, finished)
+
+
+def digest_of(receipts: Iterable[Receipt]) -> str:
+    """Of all files that these shards made, and of what they made them of: see `Shard.made_of`."""
+    made = sorted(f"{r.made_of} {entry.path} {entry.sha256}" for r in receipts for entry in r.files)
+    return hashlib.sha256("\n".join(made).encode()).hexdigest()
