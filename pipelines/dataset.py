@@ -93,7 +93,8 @@ class Table:
     sft: Reference | None = None
     """`(row, config) -> SFT rows` of a fixed row, where the table `sft` is made of this one."""
     role: Role = ""
-    """For training. `questions` are rows with questions to ask, `corpus` what is searched for their answers."""
+    """For training. `questions` are rows with questions, each of which says how it is `asked()`; `corpus` the documents
+    that these rest on."""
     protocol: str = ""
     """In which a table of the role `questions` is asked, unless another one is wanted."""
 

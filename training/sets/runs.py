@@ -1,26 +1,21 @@
-"""Finished runs of any data set, as training meets them: a manifest and Parquet files, and nothing of the pipelines."""
+"""Finished runs of any data set, as training meets them: a manifest and Parquet files with declared roles."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from trailforge.protocols import kg_search, r_search, react
+from trailforge.pipelines.dataset import INPUTS, Role, Table
+from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.schemas import (
-    BundleQuestion,
     CountMismatch,
     FileEntry,
     InvalidInput,
-    KgQuestion,
     Manifest,
-    Question,
-    SftRow,
-    SourceDocument,
     from_stored,
     is_read,
     iter_parquet,
@@ -31,43 +26,20 @@ from trailforge.schemas import (
 Record = TypeVar("Record")
 
 MANIFEST = "manifest.json"
-Role = Literal["sft", "questions", "corpus"]
+TRAINED = ("sft", "questions", "corpus")
+"""Roles of the tables that training reads."""
 
 
-class TrainedTable(NamedTuple):
-    """A table that training reads."""
-
-    record: type
-    role: Role
-    """`questions`: rows with questions to ask. `corpus`: documents that these rest on."""
-    protocol: str = ""
-    """In which questions are asked, unless another one is wanted."""
+def trained_tables(dataset: str) -> dict[str, Table]:
+    """The tables of a data set's runs that training reads, by name."""
+    declared = load_dataset(dataset)
+    tables = {INPUTS: declared.inputs, **declared.tables}
+    return {name: table for name, table in tables.items() if table.role in TRAINED}
 
 
-TABLES: Mapping[str, Mapping[str, TrainedTable]] = MappingProxyType(
-    {
-        "mcts_trajectories": {
-            "sft": TrainedTable(SftRow, "sft"),
-            "inputs": TrainedTable(Question, "questions", react.NAME),
-        },
-        "document_bundles": {
-            "sft": TrainedTable(SftRow, "sft"),
-            "bundle_questions": TrainedTable(BundleQuestion, "questions", r_search.NAME),
-            "documents": TrainedTable(SourceDocument, "corpus"),
-        },
-        "kg_trajectories": {
-            "sft": TrainedTable(SftRow, "sft"),
-            "inputs": TrainedTable(Question, "questions", kg_search.NAME),
-        },
-        "kg_questions": {"kg_questions": TrainedTable(KgQuestion, "questions", kg_search.NAME)},
-    }
-)
-"""What training reads of each data set's runs."""
-
-
-def table_of(dataset: str, role: Role) -> tuple[str, TrainedTable] | None:
-    """A data set's table of a role, with its name; None where it has none. Raises `KeyError` for no data set."""
-    return next(((name, table) for name, table in TABLES[dataset].items() if table.role == role), None)
+def table_of(dataset: str, role: Role) -> tuple[str, Table] | None:
+    """A data set's table of a role, with its name; None where it has none."""
+    return next(((name, table) for name, table in trained_tables(dataset).items() if table.role == role), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +103,9 @@ def open_run(folder: Path) -> FinishedRun:
         raise InvalidInput(f"holds no finished run (no {MANIFEST}); {mend}", file=folder)
     content = path.read_bytes()
     manifest = _parse(path, content)
-    if manifest.dataset not in TABLES:
-        raise InvalidInput(
-            f"a run of {manifest.dataset!r}; training takes runs of {', '.join(TABLES)}", file=path, field="dataset"
-        )
+    if manifest.dataset not in dataset_names():
+        known = ", ".join(dataset_names())
+        raise InvalidInput(f"a run of {manifest.dataset!r}; training takes runs of {known}", file=path, field="dataset")
     run = FinishedRun(folder=folder, manifest=manifest, manifest_sha256=hashlib.sha256(content).hexdigest())
     _check_versions(run)
     return run
@@ -175,8 +146,8 @@ def _revived(path: Path, content: bytes, record: type[Record]) -> Record:
 def _check_versions(run: FinishedRun) -> None:
     """Before anything is read: the files of a table say their version too, but one file at a time."""
     stated = {version.table: version for version in run.manifest.schema_versions}
-    for table, (record, *_) in TABLES[run.dataset].items():
-        found = stated.get(table)
+    for table, declared in trained_tables(run.dataset).items():
+        found, record = stated.get(table), declared.record
         if found is not None and not is_read(record, found.record, found.version):
             raise InvalidInput(
                 f"table {table} holds {found.record} {found.version}; this trailforge reads {stored_name(record)} "
