@@ -401,13 +401,14 @@ def test_an_id_is_found_in_whatever_table_has_it(trajectories: OpenRun) -> None:
 
 
 def test_what_is_not_there_is_said_in_one_line(trajectories: OpenRun) -> None:
-    for wanted, problem in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"id": "u9"}, "no row u9 in mcts_trajectories, trees, rejected"),
         ({"kind": "funny"}, "no kind 'funny'; there are correct, retrieval, reasoning, decomposition"),
         ({"kind": "retrieval"}, "no row of kind retrieval"),
         ({"table": "funny"}, "no table 'funny'; there are mcts_trajectories, trees, sft, inputs, rejected"),
         ({"table": "sft"}, "no row in sft"),
-    ):
+    ]
+    for wanted, problem in cases:
         with pytest.raises(InvalidInput, match=re.escape(problem)) as caught:
             find_rows(trajectories, **wanted)
         assert "\n" not in str(caught.value)
