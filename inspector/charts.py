@@ -215,8 +215,8 @@ def hover(*parts: str) -> str:
     return "<br>".join(lines(part, _HOVER_LINE, _HOVER_LINES) for part in parts if part.strip())
 
 
-def dot(graph: Graph, ink: str) -> str:
-    """A graph in the language of Graphviz, from left to right. `ink`: colour of its texts."""
+def dot(graph: Graph) -> str:
+    """A graph in the language of Graphviz. Its texts get their colour from the page, which knows its theme."""
     names = {node.id: f"n{number}" for number, node in enumerate(graph.nodes)}
     nodes = [
         f"{names[node.id]} [{_attributes(label=_box(node), tooltip=node.hover or node.lines[0], **_look(node))}]"
@@ -227,9 +227,10 @@ def dot(graph: Graph, ink: str) -> str:
         for edge in graph.edges
         if edge.source in names and edge.target in names
     ]
-    common = _attributes(fontname="sans-serif", fontsize="11", fontcolor=ink)
-    head = ("graph [rankdir=LR, bgcolor=transparent, nodesep=0.25, ranksep=0.5]", f"node [shape=box, {common}]")
-    return "\n".join(["digraph {", *head, f"edge [{common}]", *nodes, *edges, "}"])
+    common = _attributes(fontname="sans-serif", fontsize="11")
+    way = "TB" if graph.is_downward else "LR"
+    look = (f"graph [rankdir={way}, bgcolor=transparent, nodesep=0.25, ranksep=0.5]", f"node [shape=box, {common}]")
+    return "\n".join(["digraph {", *look, f"edge [{common}]", *nodes, *edges, "}"])
 
 
 def _box(node: Node) -> str:

@@ -209,7 +209,7 @@ def _graph(part: Graph) -> RenderableType:
         _text(f"  {source} ", ("<- " if edge.is_backward else "-> ", "dim"), target, (f"  {edge.text}", "dim"))
         for source, target, edge in ends
     ]
-    return Group(*arrows)
+    return Group(_text((f"{part.alt}:", "dim")), *arrows)
 
 
 def _tree(part: Tree) -> RenderableType:

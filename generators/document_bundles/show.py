@@ -249,7 +249,7 @@ def plan_graph(row: BundleQuestion) -> Graph:
         for each in below.values():
             if source in each:
                 each |= below[target]
-    return Graph(nodes, edges, "The search plan")
+    return Graph(nodes, edges, "The search plan", is_downward=len(nodes) > 3)
 
 
 def _documents(documents: Sequence[SourceDocument], hops: Sequence[BundleHop] = ()) -> Parts:

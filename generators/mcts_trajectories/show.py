@@ -239,8 +239,8 @@ def _of_node(tree: SearchTree, behind: Mapping[int, str], id: int) -> Parts:
             f"Rollout {each.index}",
             partial(lambda found: [steps(found, gold)], each.steps),
             {
-                "rollout": each.index, "behind this row": behind.get(each.index, ""), "reward": each.reward,
-                "answer": each.answer[:160], "varied": _varied(each),
+                "rollout": each.index, **({"behind this row": behind.get(each.index, "")} if behind else {}),
+                "reward": each.reward, "answer": each.answer[:160], "varied": _varied(each),
             },
         )
         for each in own

@@ -29,7 +29,6 @@ from trailforge.pipelines.show.parts import (
     Tree,
 )
 
-_INK = {"dark": "#fafafa", "light": "#31333f"}
 _ROW, _HEAD = 35, 38
 """Pixels of a table's row and of its head."""
 _COLOUR = "map.colour"
@@ -84,7 +83,7 @@ def _plain(value: Any) -> Any:
 
 def _draw_graph(part: Graph, canvas: Canvas) -> None:
     with st.container(key=canvas.key):
-        st.graphviz_chart(dot(part, _INK["dark" if st.context.theme.type == "dark" else "light"]), width="content")
+        st.graphviz_chart(dot(part), width="content")
 
 
 def _draw_tree(part: Tree, canvas: Canvas) -> None:

@@ -36,6 +36,7 @@ STYLE = f"""
 .chip.wrong {{ background: rgba({_RED},.22); }} .chip.right {{ background: rgba({_GREEN},.22); }}
 .chip.mended {{ background: rgba({_BLUE},.20); }}
 .quiet {{ font-size: .8rem; opacity: .72; }}
+[data-testid="stGraphVizChart"] text {{ fill: currentColor; }}
 mark {{ color: inherit; border-radius: 3px; padding: 0 .1rem; background: rgba(232,198,76,.45); }}
 mark.gold, mark.right, mark.hop0 {{ background: rgba({_GREEN},.38); }}
 mark.mended, mark.hop1 {{ background: rgba({_BLUE},.34); }} mark.wrong {{ background: rgba({_RED},.34); }}

@@ -189,12 +189,13 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Graph(Part):
-    """Boxes and arrows, from left to right."""
+    """Boxes and arrows, from left to right or from the top down."""
 
     nodes: Sequence[Node]
     edges: Sequence[Edge]
     alt: str
     """What it is a drawing of."""
+    is_downward: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

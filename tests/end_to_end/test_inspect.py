@@ -6,6 +6,7 @@ import http.client
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -163,8 +164,15 @@ def test_what_rows_hold_is_shown_and_does_nothing(browser: Any, demo_bundles: Ma
     long = HOSTILE + "x" * 200_000
     poisoned = [SourceDocument(id=rows[0].id, source=HOSTILE, kind="news", title=HOSTILE, text=long), *rows[1:]]
     write_parquet(path, SourceDocument, poisoned)
+    (path,) = (folder / "bundle_questions").glob("*.parquet")
+    asked = list(read_rows([path], BundleQuestion))
+    node = replace(asked[0].dag_nodes[0], query=HOSTILE, tool=HOSTILE)
+    write_parquet(path, BundleQuestion, [replace(asked[0], dag_nodes=(node,)), *asked[1:]])
     with inspecting(folder, "--who", "<b>ann</b>") as url:
         visit = Visit(browser, url)
+        visit.go("bundles?table=bundle_questions")
+        visit.page.locator("svg text", has_text="<script>document.title").first.wait_for(timeout=20_000)
+        assert visit.page.locator("svg script, svg img, svg a[href^=javascript]").count() == 0
         visit.go("decide")
         choose_table(visit, "inputs")
         shown = visit.text()

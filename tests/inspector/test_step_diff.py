@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.mcts.test_reflection import OTHER, PLAN, RIGHT, rollout, tree
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, SECOND
-from trailforge.generators.mcts_trajectories.step_diff import MEANINGS, diff_steps, label_of, reasons
+from trailforge.generators.mcts_trajectories.show_mended import MEANINGS, diff_steps, label_of, reasons
 from trailforge.mcts.reflection import ReflectionConfig, reflections
 from trailforge.rewards import mentions, same_answer
 from trailforge.schemas import Rollout, StepPair

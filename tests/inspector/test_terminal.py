@@ -19,10 +19,12 @@ from tests.filters.kg.test_reasons import FIRST as FOUND
 from tests.filters.kg.test_reasons import SECOND as SOUGHT
 from tests.filters.kg.test_reasons import episode, triple
 from tests.filters.kg_questions.support import question as kg_question
+from tests.inspector.bundle_run import write_kg
 from tests.support.rows import DIED, FIRST, PLAN, QUESTION, SECOND, trajectory
 from trailforge.inspector import terminal
 from trailforge.inspector.finding import count_kinds, find_rows
 from trailforge.inspector.showing import show_of
+from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.finished import OpenRun, open_run
 from trailforge.pipelines.runs.intake import Settings
 from trailforge.schemas import (
@@ -399,13 +401,14 @@ def test_an_id_is_found_in_whatever_table_has_it(trajectories: OpenRun) -> None:
 
 
 def test_what_is_not_there_is_said_in_one_line(trajectories: OpenRun) -> None:
-    for wanted, problem in (
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"id": "u9"}, "no row u9 in mcts_trajectories, trees, rejected"),
         ({"kind": "funny"}, "no kind 'funny'; there are correct, retrieval, reasoning, decomposition"),
         ({"kind": "retrieval"}, "no row of kind retrieval"),
         ({"table": "funny"}, "no table 'funny'; there are mcts_trajectories, trees, sft, inputs, rejected"),
         ({"table": "sft"}, "no row in sft"),
-    ):
+    ]
+    for wanted, problem in cases:
         with pytest.raises(InvalidInput, match=re.escape(problem)) as caught:
             find_rows(trajectories, **wanted)
         assert "\n" not in str(caught.value)
@@ -426,6 +429,25 @@ def test_questions_and_bundles_are_found_by_what_they_belong_to(tmp_path: Path) 
     assert found(run, kind="multiple_choice") == ["q2"]
     assert found(run, id="arxiv:2") == ["b"] and found(run, id="b2", table="bundles") == ["b2"]
     assert count_kinds(run) == Counter(factual=1, multiple_choice=1, causal=0, single_choice=0)
+
+
+def test_episodes_and_pairs_are_found_by_the_ids_of_each_other(tmp_path: Path) -> None:
+    write_kg(tmp_path)
+    run = opened(tmp_path, "kg_trajectories")
+    good = found(run)[0]
+    assert find_rows(run, id=good).elsewhere == ("pairs",)
+    assert found(run, id="p") == found(run, id=good, table="pairs") == ["p"]
+    text = shown(terminal.row(run, "pairs", 0), width=200)
+    assert "reward 1.500" in text and "reward 0.600" in text and "wrong_answer" in text
+
+
+def test_a_data_set_that_declares_no_show_is_shown_field_by_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = replace(load_dataset("kg_questions"), show=None)
+    monkeypatch.setattr("trailforge.inspector.showing.load_dataset", lambda name: silent)
+    plain = show_of.__wrapped__("kg_questions")
+    assert [table.name for table in plain.tables] == ["kg_questions", "candidates"]
+    assert plain.tables[0].columns[:2] == ["uid", "question"]
+    assert OF_GRAPH.question in shown(terminal.view(plain.tables[0].describe(EMPTY, OF_GRAPH), "k", "kg_questions"))
 
 
 def test_questions_of_a_graph_are_found_by_their_entities(tmp_path: Path) -> None:
