@@ -18,7 +18,6 @@ from typing import Any
 
 from trailforge.curation import rows
 from trailforge.curation.rows import NAME, SFT, STAGE, TABLE, Curator, products_of
-
 from trailforge.generators.kg_questions import select
 from trailforge.inference import Usage
 from trailforge.pipelines.dataset import Dataset
@@ -130,10 +129,8 @@ class _Curation:
 
     def _sft(self, entry: FileEntry) -> FileEntry | None:
         """Of the product whose rows are conversations: `episodes` of bundles, else the one that the data set is for."""
-        config = dataset_of(self._settings).configuration(self._settings)
-        per_turn = getattr(config.output, "per_turn_rows", False)
         table = "episodes" if "episodes" in self._products else self._settings.dataset
-        rows = self._curator.sft(read_parquet(self._folder / entry.path, SftRow), table, per_turn=per_turn)
+        rows = self._curator.sft(read_parquet(self._folder / entry.path, SftRow), table)
         return write_table(self._out, SFT, Path(entry.path).stem, SftRow, list(rows))
 
     def _lines(self) -> FileEntry | None:

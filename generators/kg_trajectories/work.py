@@ -14,8 +14,8 @@ from types import MappingProxyType
 from trailforge.generators.kg_trajectories.card import card
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.generate import KgContext, LostEpisode, generate
+from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
-from trailforge.generators.textualize import kg_sft_row
 from trailforge.inference import ModelClient
 from trailforge.pipelines.dataset import Dataset, Stage
 from trailforge.pipelines.engine.model_work import ModelSession, ModelWork, rejected_row

@@ -14,7 +14,7 @@ from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.generators.mcts_trajectories.card import card
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context, Generated, expected_hops, generate
-from trailforge.generators.textualize import sft_rows
+from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import ModelClient
 from trailforge.pipelines.dataset import Dataset, Stage
 from trailforge.pipelines.engine.model_work import ModelSession, ModelWork, rejected_row
@@ -158,7 +158,7 @@ def rows_of(question: Question, generated: Generated, config: MctsRunConfig) -> 
         rows={
             DATASET: accepted,
             "trees": [tree],
-            "sft": [s for row in accepted for s in sft_rows(row, per_turn=config.output.per_turn_rows)],
+            "sft": [sft_row(row) for row in accepted],
             "rejected": out,
         },
         stages=books,
