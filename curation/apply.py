@@ -26,7 +26,7 @@ from trailforge.pipelines.engine.files import LOCK, exclusive, output_errors, wr
 from trailforge.pipelines.engine.shards import Receipt, file_entry, write_receipt, write_table
 from trailforge.pipelines.runs.accounting import check_balance, stage
 from trailforge.pipelines.runs.finish import finished_run, manifest_of, write_end
-from trailforge.pipelines.runs.intake import SETTINGS, Settings, run_configuration
+from trailforge.pipelines.runs.intake import SETTINGS, Settings
 from trailforge.pipelines.runs.stages import CURATION, stage_receipts
 from trailforge.schemas import (
     CuratedRow,
@@ -130,10 +130,8 @@ class _Curation:
 
     def _sft(self, entry: FileEntry) -> FileEntry | None:
         """Of the product whose rows are conversations: `episodes` of bundles, else the one that the data set is for."""
-        config = run_configuration(dataset_of(self._settings), self._settings)
-        per_turn = getattr(config.output, "per_turn_rows", False)
         table = "episodes" if "episodes" in self._products else self._settings.dataset
-        rows = self._curator.sft(read_parquet(self._folder / entry.path, SftRow), table, per_turn=per_turn)
+        rows = self._curator.sft(read_parquet(self._folder / entry.path, SftRow), table)
         return write_table(self._out, SFT, Path(entry.path).stem, SftRow, list(rows))
 
     def _lines(self) -> FileEntry | None:

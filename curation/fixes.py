@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from trailforge.filters import bundles, trajectories
 from trailforge.generators.kg_questions.filters import judge_unasked
-from trailforge.generators.textualize import answer_in, thought_in, untold, user_turn, with_answer
+from trailforge.generators.mcts_trajectories.story import answer_in, mismatch, thought_in, user_turn, with_answer
 from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer, score_answer
 from trailforge.schemas import (
     BundleQuestion,
@@ -46,7 +46,7 @@ def trajectory(row: Trajectory, old: Trajectory) -> Trajectory:
     row = _with_turns(row, old)
     _check(trajectories.malformed_tags(row))
     row = _with_golds(row, old)
-    problem = untold(row) or next(_rewritten(row, old), "")
+    problem = mismatch(row) or next(_rewritten(row, old), "")
     if problem:
         raise InvalidInput(f"the conversation says otherwise: {problem}", field="messages")
     _check_question(row.question, old.question, (row.answer, *row.answer_aliases))

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 from trailforge.curation import fixes
-from trailforge.generators.textualize import sft_rows
+from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.schemas import (
     AppliedFix,
     BundleQuestion,
@@ -57,7 +57,7 @@ def _no_refit(row: Any, old: Any) -> Any:
     return row
 
 
-def _no_sft(row: Any, per_turn: bool) -> list[SftRow]:
+def _no_sft(row: Any) -> list[SftRow]:
     return []
 
 
@@ -72,8 +72,8 @@ class Product:
     """Fields that a person may set: those from which no figure follows that only the run can measure again."""
     refit: Callable[[Any, Any], Any] = _no_refit
     """The row with its fixes, and as the run made it -> with what follows; see `fixes`."""
-    sft: Callable[[Any, bool], list[SftRow]] = _no_sft
-    """SFT rows of a fixed row; with those of single turns or without."""
+    sft: Callable[[Any], list[SftRow]] = _no_sft
+    """SFT rows of a fixed row."""
 
 
 _SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -94,7 +94,7 @@ _PRODUCTS: Mapping[str, Mapping[str, Product]] = MappingProxyType(
                 made_of=lambda row: (("inputs", row.question_id),),
                 fixable=("question", "answer", "answer_aliases", "final_answer", "messages"),
                 refit=fixes.trajectory,
-                sft=lambda row, per_turn: sft_rows(row, per_turn=per_turn),
+                sft=lambda row: [sft_row(row)],
             ),
         },
         "kg_trajectories": {
@@ -228,7 +228,7 @@ class Curator:
             else:
                 yield row, _curated(ruling, file=file, position=position)
 
-    def sft(self, rows: Iterable[SftRow], table: str, *, per_turn: bool) -> Iterator[SftRow]:
+    def sft(self, rows: Iterable[SftRow], table: str) -> Iterator[SftRow]:
         """The SFT rows that stay; those of a fixed row are told anew, in the place of the first."""
         told: set[str] = set()
         for row in rows:
@@ -237,7 +237,7 @@ class Curator:
                 yield row
             elif became == "fix" and row.trajectory_uid not in told:
                 told.add(row.trajectory_uid)
-                yield from self._products[table].sft(self._derived[row.trajectory_uid], per_turn)
+                yield from self._products[table].sft(self._derived[row.trajectory_uid])
 
     def check_all_found(self) -> None:
         """Raises `InvalidInput` when a ruling was on a row that did not come."""

@@ -442,7 +442,7 @@ def test_few_files_are_one_idea_cut_in_two() -> None:
 FAULTS: list[tuple[Callable[[Path], list[str]], dict[str, str], str]] = [
     (
         forbidden_edges,
-        {"filters/a.py": "from trailforge.generators import textualize"},
+        {"filters/a.py": "from trailforge.generators import sft_rows"},
         "filters/a.py:1: filters must not import",
     ),
     (forbidden_edges, {"filters/a.py": "def f():\n    import trailforge.pipelines.shards"}, "filters/a.py:2:"),

@@ -11,11 +11,10 @@ from trailforge.filters.bundles import judge_unread
 from trailforge.generators.document_bundles.bundling.duplicates import exact_key
 from trailforge.generators.document_bundles.bundling.measures import cohesion
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.episodes import asks_its_question, made_of
+from trailforge.generators.document_bundles.episodes import asks_its_question, episode_sft_row, made_of
 from trailforge.generators.document_bundles.stages import cleaning, embedding, episodes, grouping, questions, selection
 from trailforge.generators.document_bundles.stages.selection import in_order
 from trailforge.generators.document_bundles.write import complexity_of
-from trailforge.generators.textualize import episode_sft_row
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.row_checks import RowChecks
 from trailforge.schemas import (

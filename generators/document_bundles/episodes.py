@@ -15,14 +15,24 @@ from typing import Any, Literal
 
 from trailforge.generators.document_bundles import search_thoughts
 from trailforge.generators.document_bundles.write import asked
+from trailforge.generators.sft_rows import whole_conversation
 from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
 from trailforge.inference.asker import Client
 from trailforge.protocols import nl_dag, r_search
 from trailforge.protocols.base import estimate_tokens, one_line
 from trailforge.protocols.episodes import turn_text
 from trailforge.retrieval import Tools
-from trailforge.rewards import evidence_recall
-from trailforge.schemas import BundleQuestion, Message, Origin, PlannedSearch, Provenance, RSearchReward, SearchEpisode
+from trailforge.rewards import evidence_recall, score_answer, score_choice
+from trailforge.schemas import (
+    BundleQuestion,
+    Message,
+    Origin,
+    PlannedSearch,
+    Provenance,
+    RSearchReward,
+    SearchEpisode,
+    SftRow,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +97,19 @@ async def make_episodes(row: BundleQuestion, context: EpisodeContext, meter: Met
     if config.gold_fallback and not any(_is_good(episode, row, config) for episode in candidates):
         candidates.append(await work.gold())
     return candidates
+
+
+def episode_sft_row(episode: SearchEpisode) -> SftRow:
+    """The whole conversation as one row; the loss is taken on the two assistant turns.
+
+    `reward.total` is the episode's reward; its other parts hold the final answer against the gold answer.
+    """
+    if episode.options:
+        reward = score_choice(episode.final_answer, episode.correct_options)
+    else:
+        reward = score_answer(episode.final_answer, (episode.answer, *episode.answer_aliases))
+    reward = replace(reward, total=episode.reward.total)
+    return whole_conversation(episode, data_source="episodes", protocol=r_search.NAME, reward=reward)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig
 from trailforge.generators.kg_trajectories.tool import labels
+from trailforge.generators.sft_rows import whole_conversation
 from trailforge.protocols import kg_search
 from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.episodes import EpisodeRun
@@ -22,6 +23,7 @@ from trailforge.schemas import (
     Message,
     Provenance,
     Question,
+    SftRow,
     SupportingDocument,
 )
 
@@ -146,3 +148,12 @@ def supporting_documents(question: Question) -> tuple[SupportingDocument, ...]:
     titles = {document.id: document.title for document in question.paragraphs}
     ids = dict.fromkeys(hop.support_id for hop in question.decomposition if hop.support_id in titles)
     return tuple(SupportingDocument(id=key, title=titles[key]) for key in ids if key is not None)
+
+
+def kg_sft_row(row: KgTrajectory) -> SftRow:
+    """The whole conversation as one row; the loss is taken on every assistant turn.
+
+    `reward.total` is the episode's reward; its other parts hold the final answer against the gold answers.
+    """
+    reward = replace(score_answer(row.final_answer, row.golds), total=row.reward.total)
+    return whole_conversation(row, data_source="kg_trajectories", protocol=kg_search.NAME, reward=reward)

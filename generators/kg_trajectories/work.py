@@ -11,8 +11,8 @@ from pathlib import Path
 from trailforge.generators.kg_trajectories import DATASET, NAME
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.generate import KgContext, LostEpisode, generate
+from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
-from trailforge.generators.textualize import kg_sft_row
 from trailforge.inference import ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from trailforge.filters import first_rejection, judge_trajectory
 from trailforge.generators.mcts_trajectories import NAME as DATASET
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.textualize import sft_rows, untold
+from trailforge.generators.mcts_trajectories.story import mismatch, sft_row
+from trailforge.generators.mcts_trajectories.work import DATASET
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.row_checks import RowChecks
 from trailforge.rewards import mcts_reward, score_answer
@@ -43,7 +44,7 @@ class MctsRowChecks(RowChecks):
             verdict = first_rejection(judge_trajectory(row, question, earlier[row.question_id], self.config.filters))
             if verdict is not None:
                 self.problem(name, row.uid, f"filter {verdict.reason} rejects it: {verdict.detail}")
-            if problem := untold(row):
+            if problem := mismatch(row):
                 self.problem(name, row.uid, f"its conversation is not that of its fields: {problem}")
             if row.reward != score_answer(row.final_answer, question.golds):
                 self.problem(name, row.uid, "its reward is not that of its final answer")
@@ -60,9 +61,7 @@ class MctsRowChecks(RowChecks):
                 self.problem(name, tree.question_id, problem)
 
     def _check_sft(self, name: str) -> None:
-        per_turn = self.config.output.per_turn_rows
-        rows = self.standing(DATASET, name, Trajectory)
-        expected = {s.uid: s for row in rows for s in sft_rows(row, per_turn=per_turn)}
+        expected = {row.uid: sft_row(row) for row in self.standing(DATASET, name, Trajectory)}
         for row in self.rows("sft", name, SftRow):
             if row != expected.pop(row.uid, None):
                 self.problem(name, row.uid, "this SFT row is not what its trajectory gives")

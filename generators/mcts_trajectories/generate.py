@@ -7,10 +7,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from trailforge.generators import textualize
+from trailforge.generators.mcts_trajectories.story import PROMPTS, Story, narrate
 from trailforge.inference import Meter, Prices, Usage
 from trailforge.inference.asker import Asker, Client
-from trailforge.inference.prompts import Prompts
 from trailforge.mcts.policy import PolicyConfig, PolicyPrompts, open_policy
 from trailforge.mcts.reflection import (
     Reflection,
@@ -38,7 +37,6 @@ from trailforge.schemas import (
     to_dict,
 )
 
-PROMPTS = Prompts("trailforge.generators.mcts_trajectories", "trailforge.generators")
 _WORDS_PER_HOP = 7
 
 
@@ -184,8 +182,8 @@ class _Writer:
     ) -> Trajectory:
         question = self._question
         uid = _uid(question.id, error, plan, first_plan, steps)
-        messages = textualize.tell(
-            textualize.Story(
+        messages = narrate(
+            Story(
                 question=question.question,
                 plan=plan,
                 first_plan=first_plan,

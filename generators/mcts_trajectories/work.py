@@ -13,7 +13,7 @@ from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.generators.mcts_trajectories import DATASET, NAME
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context, Generated, expected_hops, generate
-from trailforge.generators.textualize import sft_rows
+from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
@@ -116,7 +116,7 @@ def rows_of(question: Question, generated: Generated, config: MctsRunConfig) -> 
         rows={
             NAME: accepted,
             "trees": [tree],
-            "sft": [s for row in accepted for s in sft_rows(row, per_turn=config.output.per_turn_rows)],
+            "sft": [sft_row(row) for row in accepted],
             "rejected": out,
         },
         stages=books,

@@ -116,8 +116,6 @@ class OutputConfig:
 
     shard_size: int = 16
     """Questions per shard."""
-    per_turn_rows: bool = False
-    """SFT rows per assistant turn, beside the whole conversations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,8 @@ from trailforge.schemas import (
     write_parquet,
 )
 
+_RETIRED = (("output", "per_turn_rows"),)
+"""Settings, by section, that runs of earlier versions hold and that no class has any more."""
 SETTINGS = "run.json"
 INVALID_ROWS = "rejected/part-inputs.parquet"
 STAGED = ".intake"
@@ -223,6 +225,9 @@ def config_of(settings: Settings) -> dict[str, Any]:
         raise OutputError(f"{SETTINGS}: its configuration is no JSON ({error})") from error
     if not isinstance(content, dict):
         raise OutputError(f"{SETTINGS}: its configuration is no JSON object")
+    for section, name in _RETIRED:
+        if isinstance(content.get(section), dict):
+            content[section].pop(name, None)
     return content
 
 

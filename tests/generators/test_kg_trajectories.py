@@ -22,11 +22,10 @@ from trailforge.generators.kg_trajectories.generate import (
     reward_of,
     tells_its_steps,
 )
-from trailforge.generators.kg_trajectories.rows import holds_format
+from trailforge.generators.kg_trajectories.rows import holds_format, kg_sft_row
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig, contrastive_pairs, select
 from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.generators.kg_trajectories.work import episodes_of
-from trailforge.generators.textualize import kg_sft_row
 from trailforge.inference import Meter, Request
 from trailforge.inference.prompts import Prompts
 from trailforge.inference.scripted import Script, prompt_text

@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 
 from tests.support.bundle_rows import CHURCH, INSTRUMENT, ISLAND, QUESTIONS, WHEEL, sample_documents
 from trailforge.filters.episodes import EpisodeFilterConfig, judge_episode
-from trailforge.generators.document_bundles.episodes import EpisodeConfig, EpisodeContext, make_episodes
+from trailforge.generators.document_bundles.episodes import (
+    EpisodeConfig,
+    EpisodeContext,
+    episode_sft_row,
+    make_episodes,
+)
 from trailforge.generators.document_bundles.search_thoughts import PROMPTS, names_in, think
-from trailforge.generators.textualize import episode_sft_row
 from trailforge.inference import Meter, Reply, Request
 from trailforge.inference.asker import Client
 from trailforge.inference.scripted import ScriptedModel

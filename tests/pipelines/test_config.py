@@ -37,7 +37,6 @@ DEFAULT = MctsRunConfig()
         {"retrieval": RetrievalConfig(kind="bm25")},
         {"schedule": ScheduleConfig(tail_parallel=9)},
         {"schedule": ScheduleConfig(tail_questions=9)},
-        {"output": OutputConfig(per_turn_rows=True)},
         {"output": OutputConfig(shard_size=3)},
         {"seed": 1},
     ],

@@ -14,8 +14,15 @@ from tests.support import world
 from tests.support.files import contents, digest
 from trailforge.filters import FilterConfig
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.pipelines.runs.config import OutputConfig
-from trailforge.pipelines.runs.intake import discard_staged, read_settings, refuse_other_run, write_settings
+from trailforge.generators.mcts_trajectories.work import take_in
+from trailforge.pipelines.runs.config import OutputConfig, read_config
+from trailforge.pipelines.runs.intake import (
+    config_of,
+    discard_staged,
+    read_settings,
+    refuse_other_run,
+    write_settings,
+)
 from trailforge.retrieval import RetrievalConfig
 from trailforge.schemas import InvalidInput, OutputError, Question, RejectedRow, read_parquet, to_dict
 
@@ -200,12 +207,20 @@ def test_the_folder_of_another_limit_is_refused(finished_run: FinishedRun) -> No
 
 
 def test_the_folder_of_another_configuration_is_refused_with_what_differs(finished_run: FinishedRun) -> None:
-    config = config_with(seed=7, output=OutputConfig(shard_size=8, per_turn_rows=True))
+    config = config_with(seed=7, output=OutputConfig(shard_size=8), filters=FilterConfig(max_tokens=99))
     settings = take_in(finished_run.source, finished_run.folder, config, None)
     with pytest.raises(OutputError) as refused:
         refuse_other_run(finished_run.folder, settings)
-    assert "output.per_turn_rows: False -> True" in str(refused.value)
+    assert "filters.max_tokens: 16384 -> 99" in str(refused.value)
     assert "seed: 0 -> 7" in str(refused.value) and "--replace" in str(refused.value)
+
+
+def test_a_setting_that_is_no_more_is_left_out_of_an_earlier_run(finished_run: FinishedRun) -> None:
+    content = json.loads(finished_run.settings.config)
+    content["output"]["per_turn_rows"] = False
+    earlier = replace(finished_run.settings, config=json.dumps(content))
+    assert config_of(earlier) == config_of(finished_run.settings)
+    assert read_config(MctsRunConfig, config_of(earlier), source="run.json") == CONFIG
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"dataset": 5}', "5"])

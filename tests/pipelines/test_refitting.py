@@ -11,7 +11,7 @@ from tests.support.bundle_rows import CHURCH, INSTRUMENT, ISLAND, WHEEL
 from tests.support.graph_questions import question as kg_question
 from tests.support.rows import AGAIN, DIED, FIRST, SECOND, trajectory
 from trailforge.curation import fixes
-from trailforge.generators.textualize import untold, user_turn
+from trailforge.generators.mcts_trajectories.story import mismatch, user_turn
 from trailforge.protocols import react
 from trailforge.rewards import score_answer
 from trailforge.schemas import BundleQuestion, FilterScore, InvalidInput, Trajectory
@@ -50,7 +50,7 @@ def turn(number: int, old: str, new: str, row: Trajectory = ROW) -> dict[int, st
     ],
 )
 def test_a_told_trajectory_says_what_its_fields_say_and_no_other(row: Trajectory) -> None:
-    assert untold(row) == ""
+    assert mismatch(row) == ""
     other = replace(row.steps[0], query="Who is that?")
     for changes, problem in (
         ({"question": "Who founded Rome?"}, "begin with the rules and the row's question"),
@@ -60,14 +60,14 @@ def test_a_told_trajectory_says_what_its_fields_say_and_no_other(row: Trajectory
         ({"final_answer": "Kiel"}, "it ends with the answer 'Vienna'"),
         ({"steps": (*row.steps[:-1], replace(row.steps[-1], answer="Kiel"))}, "its last step found 'Kiel'"),
     ):
-        assert problem in untold(replace(row, **changes))
+        assert problem in mismatch(replace(row, **changes))
 
 
 def test_a_fixed_question_is_asked_in_the_conversation() -> None:
     asked = "Where was the director of the film Metropolis born?"
     fixed = refit(question=asked)
     assert fixed.messages[1].content == user_turn(asked) and fixed.messages[2:] == ROW.messages[2:]
-    assert untold(fixed) == "" and fixed.token_estimate != ROW.token_estimate
+    assert mismatch(fixed) == "" and fixed.token_estimate != ROW.token_estimate
     assert refit(question=asked, turns={1: user_turn(asked)}) == fixed
     with pytest.raises(InvalidInput, match="turn 1 is not the agent's"):
         refit(question=asked, turns={1: user_turn("Who founded Rome?")})
@@ -77,7 +77,7 @@ def test_a_fixed_question_is_asked_in_the_conversation() -> None:
 
 def test_a_fixed_final_answer_stands_in_the_last_turn_and_the_other_way_round() -> None:
     fixed = refit(final_answer="the city of Vienna")
-    assert react.final_answer(fixed.messages[-1].content) == "the city of Vienna" and untold(fixed) == ""
+    assert react.final_answer(fixed.messages[-1].content) == "the city of Vienna" and mismatch(fixed) == ""
     assert fixed.reward == score_answer("the city of Vienna", ("Vienna", "Wien"))
     assert refit(turns=turn(LAST, "<answer>Vienna", "<answer>the city of Vienna")) == fixed
     with pytest.raises(InvalidInput, match="it ends with the answer"):
@@ -126,7 +126,7 @@ def test_aliases_of_another_answer_go() -> None:
 def test_thoughts_may_be_reworded() -> None:
     told = turn(2, "<think>", "<think>Let me see. ") | turn(LAST, "<think>", "<think>So it is. ")
     fixed = refit(turns=told)
-    assert "Let me see." in fixed.messages[2].content and untold(fixed) == "" and fixed.reward == ROW.reward
+    assert "Let me see." in fixed.messages[2].content and mismatch(fixed) == "" and fixed.reward == ROW.reward
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from trailforge.inference.packaged import PackagedModel
 from trailforge.schemas import OutputError, ServerUnavailable
 from trailforge.small_model.fetch import fetch_weights
-from trailforge.small_model.server import EmbeddedModel
 
 WEIGHTS = b"weights"
-MODEL = EmbeddedModel(
+MODEL = PackagedModel(
     name="made-up",
     package="made_up_weights",
     file="weights.gguf",

@@ -13,7 +13,7 @@ from tests.support.bundle_rows import QUESTIONS, sample_documents
 from tests.support.kg_worlds import chain_to, fact, node
 from tests.support.rows import AGAIN, DIED, FIRST, QUESTION, SECOND, trajectory
 from tests.support.sft_rows import sft_row
-from trailforge.generators import textualize
+from trailforge.generators.mcts_trajectories import story
 from trailforge.protocols import kg_search, r_search
 from trailforge.protocols.grammar import Search, Turn
 from trailforge.protocols.nl_dag import parse
@@ -34,6 +34,7 @@ from trailforge.schemas import (
     version_of,
     write_parquet,
 )
+from trailforge.training.sets.sft_rows import segments
 
 Tables = Mapping[str, tuple[type, Sequence[Any]]]
 FIRST_NAMES = ("Ada", "Bela", "Carl", "Dora", "Emil", "Frida", "Georg", "Hanna", "Ilse", "Jonas")
@@ -88,11 +89,12 @@ def question(number: int, *, hops: int = 2) -> Question:
 
 
 def mcts_rows(asked: Question, *, reflective: bool = False, per_turn: bool = False) -> list[SftRow]:
-    """The SFT rows of one accepted trajectory."""
+    """The SFT row of one accepted trajectory; with `per_turn` those of its turns, as earlier versions wrote them."""
     steps = (FIRST, DIED, AGAIN) if reflective else (FIRST, SECOND)
     error = "reasoning" if reflective else None
     row = trajectory(*steps, question=asked, error=error, uid=f"{asked.id}-{error}", num_hops=len(asked.decomposition))
-    return textualize.sft_rows(row, per_turn=per_turn)
+    whole = story.sft_row(row)
+    return [whole, *segments(whole)] if per_turn else [whole]
 
 
 def mcts_run(folder: Path, questions: Sequence[Question], rows: Sequence[SftRow]) -> Path:

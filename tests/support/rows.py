@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from trailforge.generators import textualize
+from trailforge.generators.mcts_trajectories.story import Story, narrate
 from trailforge.rewards import score_answer
 from trailforge.schemas import Document, Hop, Passage, Provenance, Question, Step, Trajectory
 
@@ -57,8 +57,8 @@ def trajectory(
     """A whole trajectory of the steps, told with seed `t`."""
     steps = steps or (FIRST, SECOND)
     final = steps[-1].answer
-    messages = textualize.tell(
-        textualize.Story(
+    messages = narrate(
+        Story(
             question=question.question,
             plan=plan,
             first_plan=first_plan or plan,

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.support.rows import DIED, FIRST, QUESTION, SECOND
 from tests.support.truths import choice, truth
-from trailforge.generators import textualize
+from trailforge.generators.mcts_trajectories.story import Story, narrate
 from trailforge.inference.scripted import ScriptedModel
 from trailforge.protocols import graph_r1, kg_search, nl_dag, r_search, react, search_r1
 from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, run_episode
@@ -166,8 +166,8 @@ async def _play(grammar: Grammar, turns: list[str], rng: random.Random) -> Episo
 def _react(number: int, rng: random.Random) -> Case:
     steps = rng.choice([(FIRST, SECOND), (FIRST, replace(DIED, is_mistake=False)), (FIRST, DIED, SECOND)])
     plan = tuple(hop.question for hop in QUESTION.decomposition)
-    told = textualize.tell(
-        textualize.Story(
+    told = narrate(
+        Story(
             question=QUESTION.question,
             plan=plan,
             first_plan=plan,

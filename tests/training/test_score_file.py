@@ -15,9 +15,15 @@ from tests.support.bundle_rows import CHURCH, ISLAND, sample_documents
 from tests.support.kg_episodes import BORN, DIED, DIRECTOR, agent, context, store, turn
 from tests.support.rows import QUESTION, trajectory
 from tests.support.transcripts import PRESETS, cases
-from trailforge.generators.document_bundles.episodes import EpisodeConfig, EpisodeContext, make_episodes
+from trailforge.generators.document_bundles.episodes import (
+    EpisodeConfig,
+    EpisodeContext,
+    episode_sft_row,
+    make_episodes,
+)
 from trailforge.generators.kg_trajectories.generate import KgGeneratorConfig, generate
-from trailforge.generators.textualize import episode_sft_row, kg_sft_row, sft_rows
+from trailforge.generators.kg_trajectories.rows import kg_sft_row
+from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import Meter, Request
 from trailforge.inference.scripted import ScriptedModel
 from trailforge.retrieval import local_tools
@@ -25,6 +31,7 @@ from trailforge.rewards import REWARD_PRESETS, RewardPreset
 from trailforge.schemas import InvalidInput, KgTrajectory, SearchEpisode, SftRow, Trajectory, write_parquet
 from trailforge.training.score_file import score_file
 from trailforge.training.scoring import score_messages
+from trailforge.training.sets.sft_rows import segments
 
 EPISODES = (
     (DIRECTOR, BORN, turn("Vienna it is.", answer="Vienna")),
@@ -81,7 +88,7 @@ async def test_rows_of_bundles_are_paid_what_they_say(tmp_path: Path) -> None:
 async def test_rows_for_trainers(tmp_path: Path) -> None:
     whole, bundle = trajectory(), (await search_rows())[0]
     graph = (await kg_rows(tmp_path / "kg"))[0]
-    rows = [*sft_rows(whole, per_turn=True), episode_sft_row(bundle), kg_sft_row(graph)]
+    rows = [sft_row(whole), *segments(sft_row(whole)), episode_sft_row(bundle), kg_sft_row(graph)]
     write_parquet(tmp_path / "sft.parquet", SftRow, rows)
     msearcher = list(score_file(tmp_path / "sft.parquet", REWARD_PRESETS["msearcher"]))
     assert [each.reward.total for each in msearcher[:2]] == [1.0, 1.0]  # whole, and its last segment

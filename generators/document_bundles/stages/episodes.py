@@ -6,9 +6,8 @@ from pathlib import Path
 
 from trailforge.filters.episodes import EpisodeFilterConfig, judge_episode
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.episodes import EpisodeContext, make_episodes
+from trailforge.generators.document_bundles.episodes import EpisodeContext, episode_sft_row, make_episodes
 from trailforge.generators.document_bundles.stages.cleaning import TABLE as DOCUMENTS
-from trailforge.generators.textualize import episode_sft_row
 from trailforge.inference import Meter, ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from trailforge.filters.bundles import judge_question
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages.embedding import encoder_of
 from trailforge.generators.document_bundles.write import BundleContext, open_writer, seal
-from trailforge.inference import Meter, ModelClient
+from trailforge.inference import ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
@@ -42,7 +40,7 @@ async def questions_of(item: BundleInput, context: BundleContext, config: Bundle
     accepted: list[BundleQuestion] = []
     rejected: list[RejectedRow] = []
     for draft in drafts:
-        reader = replace(work, meter=Meter())  # a row's calls are those that it was written and measured by
+        reader = open_writer(item, context)  # a row's calls are those that it was written and measured by
         verdicts = await judge_question(draft, item, reader, config.filters)
         # In order of key, since of calls made at once another may be answered first when the run goes on.
         keys = (*sorted(work.meter.keys), *sorted(reader.meter.keys))

@@ -17,7 +17,7 @@ from streamlit.testing.v1 import AppTest
 from tests.inspector.test_terminal import TREE
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, SECOND, passages, trajectory
 from trailforge.generators.mcts_trajectories.show import turns_of_mistake
-from trailforge.generators.textualize import sft_rows
+from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.schemas import (
     PlanEdge,
     PlannedSearch,
@@ -31,6 +31,7 @@ from trailforge.schemas import (
     Trajectory,
     write_parquet,
 )
+from trailforge.training.sets.sft_rows import segments
 
 PAIR = StepPair(wrong_rollout=1, right_rollout=0, wrong_step=1, right_step=1, diverges_at=1)
 EVIL = "<script>alert(1)</script> **bold** \x1b[2J \u202e <img src=x onerror=alert(1)>"
@@ -76,7 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(made, "mcts_trajectories", Trajectory, [REASONING, RETRIEVAL, CORRECT])
     write(made, "trees", SearchTree, [REASONING_TREE, RETRIEVAL_TREE])
     write(made, "episodes", SearchEpisode, [EPISODE])
-    write(made, "sft", SftRow, sft_rows(RETRIEVAL, per_turn=True))
+    write(made, "sft", SftRow, [sft_row(RETRIEVAL), *segments(sft_row(RETRIEVAL))])
     return made
 
 

@@ -2,8 +2,6 @@
 
 The sentences between the steps are drawn from `prompts/connectives.yaml` by a generator seeded with the trajectory's
 uid, so a trajectory always reads the same. Tool turns carry `train = False`.
-
-SFT rows are made here of R-Search and KG-search episodes too, which bring their conversation along.
 """
 
 from __future__ import annotations
@@ -11,28 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from trailforge.generators.sft_rows import whole_conversation
 from trailforge.inference.prompts import Prompts, Sentences
 from trailforge.mcts.plan import references
-from trailforge.protocols import kg_search, r_search, react
-from trailforge.rewards import normalize_answer, same_answer, score_answer, score_choice, states
-from trailforge.schemas import (
-    ChatMessage,
-    ErrorType,
-    KgTrajectory,
-    MalformedReply,
-    Message,
-    Provenance,
-    SearchEpisode,
-    SftRow,
-    Step,
-    Trajectory,
-    TrajectoryReward,
-)
+from trailforge.protocols import react
+from trailforge.rewards import normalize_answer, same_answer, states
+from trailforge.schemas import ErrorType, MalformedReply, Message, SftRow, Step, Trajectory
+
+PROMPTS = Prompts("trailforge.generators.mcts_trajectories", "trailforge.generators")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """What a conversation tells: its steps, and where it turns."""
+    """What a conversation is made of: its steps, and where it turns."""
 
     question: str
     plan: tuple[str, ...]
@@ -44,9 +33,9 @@ class Story:
     answer: str
 
 
-def tell(story: Story, *, seed: str) -> tuple[Message, ...]:
+def narrate(story: Story, *, seed: str) -> tuple[Message, ...]:
     """The conversation of a story."""
-    return _Narrator(story, seed).tell()
+    return _Narrator(story, seed).narrate()
 
 
 def user_turn(question: str) -> str:
@@ -69,7 +58,7 @@ def thought_in(turn: Message) -> str:
     return react.parse_turn(turn.content).thought
 
 
-def untold(row: Trajectory) -> str:
+def mismatch(row: Trajectory) -> str:
     """What a row's conversation says otherwise than its fields, in one line; empty when it says the same.
 
     Held against each other are the question, each search with what it found, and the final answer, which has to be
@@ -97,81 +86,18 @@ def untold(row: Trajectory) -> str:
     return ""
 
 
-def sft_rows(trajectory: Trajectory, *, per_turn: bool) -> list[SftRow]:
-    """The whole conversation as one row and, if wanted, one row per assistant turn with its prefix.
-
-    A per-turn row trains its last message alone (section 3.2.1: "split the dialogue into smaller segments").
-    """
-    turns = [i for i, m in enumerate(trajectory.messages) if m.train]
-    rows = [_sft_row(trajectory, trajectory.messages, segment=0, segments=1)]
-    if per_turn:
-        rows += [
-            _sft_row(trajectory, _train_last_only(trajectory.messages[: i + 1]), segment=n, segments=len(turns))
-            for n, i in enumerate(turns)
-            if len(turns) > 1
-        ]
-    return rows
-
-
-def episode_sft_row(episode: SearchEpisode) -> SftRow:
-    """The whole conversation as one row; the loss is taken on the two assistant turns.
-
-    `reward.total` is the episode's reward; its other parts hold the final answer against the gold answer.
-    """
-    if episode.options:
-        reward = score_choice(episode.final_answer, episode.correct_options)
-    else:
-        reward = score_answer(episode.final_answer, (episode.answer, *episode.answer_aliases))
-    return _episode_row(episode, "episodes", r_search.NAME, replace(reward, total=episode.reward.total))
-
-
-def kg_sft_row(row: KgTrajectory) -> SftRow:
-    """The whole conversation as one row; the loss is taken on every assistant turn.
-
-    `reward.total` is the episode's reward; its other parts hold the final answer against the gold answers.
-    """
-    reward = replace(score_answer(row.final_answer, row.golds), total=row.reward.total)
-    return _episode_row(row, "kg_trajectories", kg_search.NAME, reward)
-
-
-def _episode_row(
-    row: SearchEpisode | KgTrajectory, data_source: str, protocol: str, reward: TrajectoryReward
-) -> SftRow:
-    """What brings its conversation along, as one row."""
-    return SftRow(
-        uid=row.uid,
-        trajectory_uid=row.uid,
-        data_source=data_source,
-        messages=_as_chat(row.messages),
-        train=tuple(m.train for m in row.messages),
-        protocol=protocol,
-        question_id=row.question_id,
-        question=row.question,
-        answer=row.answer,
-        answer_aliases=row.answer_aliases,
-        trajectory_kind="correct",
-        reflection_error=None,
-        origin=row.origin,
-        segment_index=0,
-        segment_count=1,
-        num_tool_calls=row.num_tool_calls,
-        num_hops=row.num_hops,
-        token_estimate=row.token_estimate,
-        reward=reward,
-        provenance=row.provenance,
-    )
-
-
-def _as_chat(messages: Sequence[Message]) -> tuple[ChatMessage, ...]:
-    return tuple(ChatMessage(role=m.role, content=m.content) for m in messages)
+def sft_row(row: Trajectory) -> SftRow:
+    """The whole conversation as one row; the loss is taken on every assistant turn."""
+    made = whole_conversation(row, data_source="mcts_trajectories", protocol=react.NAME, reward=row.reward)
+    return replace(made, trajectory_kind=row.kind, reflection_error=row.reflection_error)
 
 
 class _Narrator:
     def __init__(self, story: Story, seed: str) -> None:
         self._story = story
-        self._say = Sentences(Prompts("trailforge.generators").pools("connectives"), seed=seed).say
+        self._say = Sentences(PROMPTS.pools("connectives"), seed=seed).say
 
-    def tell(self) -> tuple[Message, ...]:
+    def narrate(self) -> tuple[Message, ...]:
         steps = self._story.steps
         messages = [*_opening(self._story.question)]
         thought = self._first_thought()
@@ -251,35 +177,3 @@ def _plain(answer: str) -> str:
 
 def _assistant(content: str) -> Message:
     return Message(role="assistant", content=content, train=True)
-
-
-def _train_last_only(messages: Sequence[Message]) -> tuple[Message, ...]:
-    prefix = (Message(role=m.role, content=m.content, train=False) for m in messages[:-1])
-    return (*prefix, messages[-1])
-
-
-def _sft_row(trajectory: Trajectory, messages: Sequence[Message], *, segment: int, segments: int) -> SftRow:
-    suffix = "" if segments == 1 else f"/{segment}"
-    provenance: Provenance = trajectory.provenance
-    return SftRow(
-        uid=f"{trajectory.uid}{suffix}",
-        trajectory_uid=trajectory.uid,
-        data_source="mcts_trajectories",
-        messages=_as_chat(messages),
-        train=tuple(m.train for m in messages),
-        protocol=react.NAME,
-        question_id=trajectory.question_id,
-        question=trajectory.question,
-        answer=trajectory.answer,
-        answer_aliases=trajectory.answer_aliases,
-        trajectory_kind=trajectory.kind,
-        reflection_error=trajectory.reflection_error,
-        origin=trajectory.origin,
-        segment_index=segment,
-        segment_count=segments,
-        num_tool_calls=sum(m.role == "tool" for m in messages),
-        num_hops=trajectory.num_hops,
-        token_estimate=sum(react.estimate_tokens(m.content) for m in messages),
-        reward=trajectory.reward,
-        provenance=provenance,
-    )

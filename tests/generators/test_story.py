@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, SECOND, step, trajectory
-from trailforge.generators import textualize
-from trailforge.generators.textualize import sft_rows
-from trailforge.inference.prompts import Prompts, Sentences
+from trailforge.generators.mcts_trajectories.story import PROMPTS, Story, narrate, sft_row
+from trailforge.inference.prompts import Sentences
 from trailforge.protocols import react
 from trailforge.schemas import Trajectory
 
@@ -27,17 +26,17 @@ DECOMPOSITION = trajectory(FIRST, WRONG_TURN, SECOND, error="decomposition", fir
 ALL = [CORRECT, RETRIEVAL, REASONING, DECOMPOSITION]
 
 
-POOLS = Prompts("trailforge.generators").pools("connectives")
+POOLS = PROMPTS.pools("connectives")
 ACCEPTED = POOLS["accept_answer_from"]
 
 
 def tell(row: Trajectory, seed: int) -> list[str]:
     """What the assistant says, under another seed than the row's own."""
-    story = textualize.Story(
+    story = Story(
         question=row.question, plan=row.plan, first_plan=row.wrong_plan or row.plan, steps=row.steps,
         error=row.reflection_error, answer=row.final_answer,
     )  # fmt: skip
-    return [m.content for m in textualize.tell(story, seed=str(seed)) if m.train]
+    return [m.content for m in narrate(story, seed=str(seed)) if m.train]
 
 
 def searches(row: Trajectory) -> list[str]:
@@ -158,12 +157,10 @@ def test_retrieved_tags_are_harmless() -> None:
     assert react.validate(row.messages) == []
 
 
-def test_sft_rows_whole_and_per_turn() -> None:
-    rows = sft_rows(CORRECT, per_turn=True)
-    assert [(r.segment_index, r.segment_count) for r in rows] == [(0, 1), (0, 3), (1, 3), (2, 3)]
-    assert rows[0].train == (False, False, True, False, True, False, True)
-    assert [sum(r.train) for r in rows[1:]] == [1, 1, 1]
-    assert all(r.train[-1] and r.messages[-1].role == "assistant" for r in rows)
-    assert len({r.uid for r in rows}) == 4
-    assert rows[3].messages == rows[0].messages
-    assert sft_rows(CORRECT, per_turn=False) == rows[:1]
+def test_the_sft_row_is_the_whole_conversation_and_trains_the_agents_turns() -> None:
+    row = sft_row(CORRECT)
+    assert (row.segment_index, row.segment_count) == (0, 1)
+    assert row.train == (False, False, True, False, True, False, True)
+    assert [(m.role, m.content) for m in row.messages] == [(m.role, m.content) for m in CORRECT.messages]
+    assert (row.protocol, row.num_tool_calls, row.reward) == (react.NAME, 2, CORRECT.reward)
+    assert sft_row(REASONING).reflection_error == "reasoning"

@@ -1,0 +1,33 @@
+"""Conversations as rows for supervised training."""
+
+from __future__ import annotations
+
+from trailforge.schemas import ChatMessage, KgTrajectory, SearchEpisode, SftRow, Trajectory, TrajectoryReward
+
+
+def whole_conversation(
+    row: Trajectory | SearchEpisode | KgTrajectory, *, data_source: str, protocol: str, reward: TrajectoryReward
+) -> SftRow:
+    """A row's whole conversation; the loss is taken on the turns that are marked for it."""
+    return SftRow(
+        uid=row.uid,
+        trajectory_uid=row.uid,
+        data_source=data_source,
+        messages=tuple(ChatMessage(role=m.role, content=m.content) for m in row.messages),
+        train=tuple(m.train for m in row.messages),
+        protocol=protocol,
+        question_id=row.question_id,
+        question=row.question,
+        answer=row.answer,
+        answer_aliases=row.answer_aliases,
+        trajectory_kind="correct",
+        reflection_error=None,
+        origin=row.origin,
+        segment_index=0,
+        segment_count=1,
+        num_tool_calls=row.num_tool_calls,
+        num_hops=row.num_hops,
+        token_estimate=row.token_estimate,
+        reward=reward,
+        provenance=row.provenance,
+    )
