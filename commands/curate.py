@@ -73,7 +73,6 @@ def decide(
 ) -> None:
     """Say of one row that it is good, is to go, or has to be changed; the run's tables stay as they are."""
     from trailforge.curation.rows import check_row
-
     from trailforge.inspector.deciding import decide as decided
     from trailforge.inspector.deciding import fix_of
 
@@ -139,7 +138,6 @@ def apply(
     """Make the curated data set: without rejected rows, with fixes, with a manifest and books of its own."""
     from trailforge.curation import apply
     from trailforge.curation.decisions import LOG, merged, of_run, read_decisions
-
     from trailforge.pipelines.engine.files import sha256_of
 
     settings, path = _settings(folder), folder / LOG
@@ -182,6 +180,7 @@ def stats(folder: RunFolder) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
     from trailforge.curation.agreement import between_people, with_filters
     from trailforge.curation.decisions import merged, of_run, read_decisions, standing
     from trailforge.curation.patterns import read_patterns, refused_patterns
@@ -256,7 +255,6 @@ def _print_unfit(folder: Path, dataset: str, heard: Merged) -> None:
 def _unfit(folder: Path, dataset: str, heard: Merged) -> Iterator[tuple[Ruling, str]]:
     """Rulings on rows that are not there, and fixes that leave no valid row."""
     from trailforge.curation.rows import check_row
-
     from trailforge.inspector.table_index import TableIndex, tables_of
 
     there = tables_of(folder)
@@ -278,7 +276,6 @@ def _unfit(folder: Path, dataset: str, heard: Merged) -> Iterator[tuple[Ruling, 
 def _row(folder: Path, dataset: str, uid: str, wanted: str = "") -> tuple[str, dict[str, Any]]:
     """The first table with such a row, or the one that is wanted, and the row."""
     from trailforge.curation.rows import decidable
-
     from trailforge.inspector.table_index import TableIndex, tables_of
 
     there = tables_of(folder)

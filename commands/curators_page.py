@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from trailforge.curation.rows import check_row, decidable, products_of
 
+from trailforge.curation.rows import check_row, decidable, products_of
 from trailforge.inspector.deciding import Curation
 from trailforge.inspector.open_run import OpenRun, stamp_of
 from trailforge.inspector.page import show_page

@@ -110,7 +110,6 @@ def retain_command(
 ) -> None:
     """Remove old complete windows, but not those in use or with people's decisions that were not applied."""
     from trailforge.curation.verdicts import awaits_curation
-
     from trailforge.flows.nights.retention import fates, retain
 
     decided = fates(root, keep, is_open=awaits_curation, curated=curated or [])

@@ -18,7 +18,6 @@ from typing import Any
 
 from trailforge.curation import rows
 from trailforge.curation.rows import NAME, SFT, STAGE, TABLE, Curator, products_of
-
 from trailforge.generators.kg_questions import select
 from trailforge.inference import Usage
 from trailforge.pipelines.dataset import Dataset

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.curation.log import append_records, read_records
-
 from trailforge.schemas import (
     DECISIONS_LOG,
     Decision,

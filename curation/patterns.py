@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from trailforge.curation.log import append_records, read_records
-
 from trailforge.schemas import PATTERNS_LOG, InvalidInput, PatternDecision, RefusedPattern
 
 

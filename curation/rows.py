@@ -20,7 +20,6 @@ from types import MappingProxyType
 from typing import Any
 
 from trailforge.curation import fixes
-
 from trailforge.generators.textualize import sft_rows
 from trailforge.schemas import (
     AppliedFix,

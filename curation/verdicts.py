@@ -11,7 +11,6 @@ from pathlib import Path
 
 from trailforge.curation.decisions import checked, merged, read_decisions
 from trailforge.curation.patterns import read_patterns, refused_patterns
-
 from trailforge.flows.nights.windows import VERDICTS
 from trailforge.pipelines.engine.files import output_errors, sha256_of, write_atomically
 from trailforge.pipelines.sources.refused import Refusals, refused

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trailforge.protocols import react
+from trailforge.protocols import REACT
 from trailforge.schemas import Trajectory, Verdict
 
 REASON = "malformed_tags"
@@ -10,7 +10,7 @@ REASON = "malformed_tags"
 
 def check(row: Trajectory) -> Verdict:
     """Score: how many rules of the protocol are broken."""
-    problems = react.validate(row.messages)
+    problems = REACT.validate(row.messages, strict=True)
     return Verdict(
         keep=not problems,
         reason=REASON,

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from prefect import flow, task
-from trailforge.curation.verdicts import refusals
 
+from trailforge.curation.verdicts import refusals
 from trailforge.flows.configuration import configuration_of
 from trailforge.flows.runs import EMBEDDED, carried_out, is_mendable, ready_server, run_shown
 from trailforge.flows.stopping import at_once

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
-from trailforge.small_model.server import EmbeddedServer
 
 from trailforge.flows.progress import shown
 from trailforge.flows.stopping import at_once
@@ -49,6 +48,7 @@ from trailforge.schemas import (
     ServerUnavailable,
     read_parquet,
 )
+from trailforge.small_model.server import EmbeddedServer
 
 EMBEDDED = "embedded"
 C = TypeVar("C", bound=RunConfig)

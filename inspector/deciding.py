@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.curation.decisions import append, checked, merged, now, of_run, read_decisions, source_of, standing
-
 from trailforge.schemas import Decision, InvalidInput, Ruling
 
 Check = Callable[[Mapping[str, Any], Ruling], None]

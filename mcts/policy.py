@@ -6,12 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from trailforge.small_model.splitting import candidate_splits, is_decomposable
-
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.mcts.search import Proposal
 from trailforge.schemas import MalformedReply
+from trailforge.small_model.splitting import candidate_splits, is_decomposable
 
 _MAX_CANDIDATES = 8
 

@@ -14,8 +14,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trailforge.small_model.splitting.words import PREPOSITIONS
-
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, Style, fill
 from trailforge.mcts.plan import execution_levels, normalized, references, resolve, sink
@@ -23,6 +21,7 @@ from trailforge.mcts.search import Simulation
 from trailforge.retrieval import Retriever
 from trailforge.rewards import mcts_reward
 from trailforge.schemas import Passage, Plan, Step, VariationKind
+from trailforge.small_model.splitting.words import PREPOSITIONS
 
 _SAMPLES_PER_TRY = 1000
 """More than a leaf plan has repeats: keeps the draws of different repeats apart."""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from trailforge.curation.rows import STAGE as CURATE
 from trailforge.curation.rows import TABLE as CURATED
-
 from trailforge.generators.document_bundles.checks import BundleRowChecks
 from trailforge.generators.document_bundles.work import BUNDLES
 from trailforge.generators.kg_questions.checks import KgQuestionRowChecks

@@ -125,3 +125,9 @@ def _inner(value: Any) -> Any:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()
+
+
+def user_cache(name: str) -> Path:
+    """A folder of ours in the user's cache; it need not be there yet."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "trailforge" / name

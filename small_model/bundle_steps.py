@@ -15,17 +15,16 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from trailforge.small_model.composing.joining import Joined, bridges_of, joined_by, nouns_of, sentences_naming
-from trailforge.small_model.composing.kinds import KINDS, is_person_noun
-from trailforge.small_model.composing.mentions import names_of
-from trailforge.small_model.composing.reading import candidates, choice_of
-
 from trailforge.generators.document_bundles.write import BundleContext, asked, row_of
 from trailforge.generators.prompts import load_prompt
 from trailforge.inference import Meter, Reply, Request, Sampling
 from trailforge.inference.asker import fill
 from trailforge.mcts.rollout import short_answer
 from trailforge.schemas import BundleInput, BundleQuestion, Passage, SourceDocument
+from trailforge.small_model.composing.joining import Joined, bridges_of, joined_by, nouns_of, sentences_naming
+from trailforge.small_model.composing.kinds import KINDS, is_person_noun
+from trailforge.small_model.composing.mentions import names_of
+from trailforge.small_model.composing.reading import candidates, choice_of
 
 _KIND_GRAMMAR = "root ::= " + " | ".join(f'"{"n" if kind[0] in "aeiou" else ""} {kind}"' for kind in KINDS)
 _ALL = 10_000

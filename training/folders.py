@@ -1,4 +1,4 @@
-"""Folders that are either whole or not there, and where ours is in the user's cache."""
+"""Folders that are either whole or not there."""
 
 from __future__ import annotations
 
@@ -33,12 +33,6 @@ def new_folder(out: Path) -> Iterator[Path]:
         raise OutputError(f"cannot write {out}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def user_cache(name: str) -> Path:
-    """A folder of ours in the user's cache; it need not be there yet."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "trailforge" / name
 
 
 def entry_of(folder: Path, path: Path, rows: int) -> FileEntry:

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trailforge.schemas import InvalidInput
+from trailforge.schemas.files import user_cache
 from trailforge.small_model.gguf_weights import convert
 from trailforge.small_model.server import SMOLLM2
-
-from trailforge.schemas import InvalidInput
 from trailforge.training.config import TrainerConfig
-from trailforge.training.folders import user_cache
 from trailforge.training.masks import END, ready, teach
 from trailforge.training.telling import tell
 

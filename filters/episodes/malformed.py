@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trailforge.protocols import r_search
+from trailforge.protocols import R_SEARCH
 from trailforge.schemas import SearchEpisode, Verdict
 
 REASON = "malformed"
@@ -10,6 +10,6 @@ REASON = "malformed"
 
 def check(episode: SearchEpisode) -> Verdict:
     """Score: how many rules are broken."""
-    problems = r_search.validate(episode.messages)
+    problems = R_SEARCH.validate(episode.messages, strict=True)
     detail = problems[0] if problems else ""
     return Verdict(keep=not problems, reason=REASON, score=float(len(problems)), detail=detail)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import KgTrajectory, Verdict
 
 REASON = "malformed"
@@ -10,6 +10,6 @@ REASON = "malformed"
 
 def check(row: KgTrajectory) -> Verdict:
     """Score: how many rules are broken."""
-    problems = GRAMMAR.validate(row.messages, strict=True)
+    problems = KG_SEARCH.validate(row.messages, strict=True)
     detail = f"{problems[0]} ({row.stop})" if problems else ""
     return Verdict(keep=not problems, reason=REASON, score=float(len(problems)), detail=detail)

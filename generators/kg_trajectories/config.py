@@ -13,6 +13,7 @@ from trailforge.inference import Prices
 from trailforge.inference.asker import Client
 from trailforge.pipelines.runs.graph import GraphRunConfig
 from trailforge.protocols import kg_search
+from trailforge.protocols.environment import KgFilter
 from trailforge.protocols.episodes import EpisodeConfig
 from trailforge.retrieval import Retrieval, RetrievalConfig
 from trailforge.retrieval.kg import CountTokens, KgStore, KgToolConfig
@@ -21,9 +22,6 @@ from trailforge.rewards.dynasearcher import DEFAULT, PAPER
 from trailforge.schemas import ContrastivePair, InvalidInput, KgTrajectory, SftRow, estimate_tokens, to_dict
 
 Reader = Literal["passages", "sentences"]
-KgFilter = Literal["model", "asked", "none"]
-"""`model`: the paper's, which keeps up to five. `asked`: up to five of an entity that
-was matched surely, by the relation that is asked for or to another name in the query. `none`: all that are offered."""
 SelfCheck = Literal["off", "reading", "absent"]
 """When graph and documents are said to conflict. `reading`: the model reads something else in the documents than the
 graph has. `absent`: besides, no document mentions what the graph has; for models whose reading is not to be relied on.

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 import streamlit as st
+
 from trailforge.curation.agreement import between_people, with_filters
 from trailforge.curation.decisions import Merged, Stance
-
 from trailforge.inspector.open_run import OpenRun
 from trailforge.inspector.visible_text import visible
 

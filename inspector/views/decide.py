@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from trailforge.curation.decisions import LOG, Merged, Stance, merged, of_run, read_decisions, standing
 
+from trailforge.curation.decisions import LOG, Merged, Stance, merged, of_run, read_decisions, standing
 from trailforge.inspector.deciding import Curation, decide, fix_of
 from trailforge.inspector.open_run import OpenRun
 from trailforge.inspector.views import desk as desks

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from trailforge.curation.decisions import Merged, Stance
 
+from trailforge.curation.decisions import Merged, Stance
 from trailforge.inspector.open_run import OpenRun
 from trailforge.inspector.table_index import FILTERS
 

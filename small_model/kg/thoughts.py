@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from trailforge.generators.kg_trajectories.config import POOLS
 from trailforge.generators.prompts import load_pools
 from trailforge.protocols.base import one_line
-from trailforge.protocols.grammar import Search
+from trailforge.protocols.turns import Search
 from trailforge.rewards import mentions, normalize_answer
 from trailforge.schemas import KgStep
 

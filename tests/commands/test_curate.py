@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import typer
-from trailforge.curation.decisions import LOG, read_decisions
-from trailforge.curation.verdicts import refusals
 from typer.testing import CliRunner
 
 from tests.pipelines.conftest import finished_run, original_run  # noqa: F401 - fixtures
 from tests.pipelines.support import FinishedRun
 from trailforge.commands import curate
+from trailforge.curation.decisions import LOG, read_decisions
+from trailforge.curation.verdicts import refusals
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import InvalidInput, RejectedRow, TrailforgeError, Trajectory, read_rows
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from trailforge.curation.decisions import append
 
 from tests.commands.test_curate import run
 from tests.pipelines.conftest import finished_run, original_run  # noqa: F401 - fixtures
 from tests.pipelines.support import FinishedRun
 from tests.support.files import contents
 from tests.test_architecture import ROOT
+from trailforge.curation.decisions import append
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import Decision, OutputError, Trajectory, read_rows
 

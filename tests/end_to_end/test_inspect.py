@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trailforge.curation.decisions import read_decisions
 
 from tests.end_to_end.support import Made, free_port, trailforge
 from tests.support.browser import Visit, browsing, inspecting
+from trailforge.curation.decisions import read_decisions
 from trailforge.schemas import BundleQuestion, SourceDocument, read_rows, write_parquet
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_model, pytest.mark.timeout(600)]

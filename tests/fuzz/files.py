@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from trailforge.curation.decisions import append, merged, read_decisions
-from trailforge.curation.patterns import read_patterns, refused_patterns
 
 from tests.fuzz.target import Target, text_of
+from trailforge.curation.decisions import append, merged, read_decisions
+from trailforge.curation.patterns import read_patterns, refused_patterns
 from trailforge.pipelines.sources import read_questions
 from trailforge.pipelines.sources.benchmarks import read_benchmark
 from trailforge.pipelines.sources.columns import parse_column_map

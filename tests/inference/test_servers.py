@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from trailforge.small_model.server import EMBEDDED_MODELS, SMOLLM2, EmbeddedModel, EmbeddedServer, embedded_licence
 
 from tests.inference.support import chat, config
 from trailforge.inference import ModelClient, Sampling
 from trailforge.schemas import InvalidInput, ServerUnavailable
+from trailforge.small_model.server import EMBEDDED_MODELS, SMOLLM2, EmbeddedModel, EmbeddedServer, embedded_licence
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,7 +7,6 @@ from itertools import count
 from pathlib import Path
 
 from trailforge.curation.decisions import append, now
-
 from trailforge.schemas import Decision
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trailforge.curation.agreement import between_people, with_filters
 from trailforge.curation.decisions import Stance
 

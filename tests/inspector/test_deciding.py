@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trailforge.curation.decisions import read_decisions, standing
 
+from trailforge.curation.decisions import read_decisions, standing
 from trailforge.inspector.deciding import decide, fix_of, parts_of, value_at
 from trailforge.schemas import InvalidInput, Ruling
 

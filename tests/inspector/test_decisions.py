@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trailforge.curation.decisions import LOG, Merged, append, merged, now, of_run, read_decisions, standing
 
 from tests.inspector import decision_writer
+from trailforge.curation.decisions import LOG, Merged, append, merged, now, of_run, read_decisions, standing
 from trailforge.schemas import Decision, InvalidInput, OutputError
 
 PEOPLE = ("ann", "ben", "cleo")

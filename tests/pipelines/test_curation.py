@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trailforge.curation import rows
-from trailforge.curation.apply import apply
-from trailforge.curation.rows import Product, decidable
 
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun, edit_manifest
+from trailforge.curation import rows
+from trailforge.curation.apply import apply
+from trailforge.curation.rows import Product, decidable
 from trailforge.pipelines import datasets
 from trailforge.pipelines.datasets import dataset_of, is_curated
 from trailforge.pipelines.engine.files import sha256_of

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from trailforge.small_model.server import EmbeddedModel
 
 from tests.support.model_server import fail_next, running, stats
 from trailforge.inference import ModelClient, Reply, Request, SqliteLedger
@@ -24,6 +23,7 @@ from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.pipelines.runs.doctor import Finding, checked
 from trailforge.retrieval import encoder
 from trailforge.schemas import InvalidInput
+from trailforge.small_model.server import EmbeddedModel
 
 NOBODY = "http://127.0.0.1:9/v1"
 SCRIPTED = ModelConfig(name="scripted", url=NOBODY)

@@ -12,12 +12,12 @@ from typing import Any
 import datasets
 import pytest
 from huggingface_hub import DatasetCard
-from trailforge.curation.apply import apply
 
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FREE, FinishedKg
 from tests.pipelines.support import CONFIG, FinishedRun, config_with
 from tests.support.rows import QUESTION
+from trailforge.curation.apply import apply
 from trailforge.generators.kg_trajectories import card
 from trailforge.pipelines.cards.card import front_matter, funnel_table
 from trailforge.pipelines.cards.licences import (

@@ -15,6 +15,7 @@ from trailforge.inference.vllm.server import VllmServer
 from trailforge.pipelines.runs.config import server_config
 from trailforge.pipelines.runs.graph import GraphRunConfig
 from trailforge.presets import datasets_of, load_preset, preset_names, training_preset_names
+from trailforge.protocols import PROTOCOLS
 from trailforge.retrieval import Encoder, check_retrieval, open_retrieval
 from trailforge.training.config import load_train_preset
 from trailforge.training.searched import open_environment
@@ -68,4 +69,4 @@ def test_a_training_preset_opens_what_its_agents_search(name: str, tmp_path: Pat
         build_index(tmp_path / "passages.jsonl", documents, **prefixes)
     graph = paths_store(tmp_path / "graph").folder
     environment = open_environment(preset.protocol, [documents], search=search, kg=graph, top_k=preset.rl.top_k)
-    environment.check(preset.protocol)
+    environment.check(PROTOCOLS[preset.protocol])

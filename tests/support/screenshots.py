@@ -14,9 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trailforge.curation.decisions import append, now
-
 from tests.support.browser import Visit, browsing, inspecting
+from trailforge.curation.decisions import append, now
 from trailforge.inspector.table_index import TableIndex
 from trailforge.schemas import ContrastivePair, Decision, RejectedRow, Trajectory, read_rows
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.training.tiny import FACTS, Scripted, preset, retriever, rl_rows, searching
-from trailforge.training.agents import Environment
+from trailforge.protocols.environment import Environment
 from trailforge.training.rl import limits_of, paying
 from trailforge.training.trl_rollouts import TRIES, SearchRollouts
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from tests.support.truths import choice, truth
+from trailforge.inference.judge import Judge, Judged
 from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.schemas import MalformedReply
-from trailforge.training.judge import Judge, Judged
-from trailforge.training.prompts import prompt_version
 
 
 def judged(answer: str, **changes: Any) -> Judged:
@@ -57,7 +56,3 @@ async def test_a_verdict_without_the_form_is_an_error_and_no_zero(reply: str) ->
     with pytest.raises(MalformedReply, match="judge"):
         await judge.score(judged("Vienna"))
     assert len(model.requests) == 2  # asked once more
-
-
-def test_the_prompt_has_a_version() -> None:
-    assert len(prompt_version("judge")) == 12

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trailforge.small_model.server import SMOLLM2
 
 from trailforge.schemas import InvalidInput
+from trailforge.small_model.server import SMOLLM2
 from trailforge.training import weights
 
 

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import json
 
+from trailforge.protocols import PROTOCOLS
 from trailforge.training.config import TrainPreset, load_train_preset
 from trailforge.training.sets.files import TrainingSet
 
-_PRESET_IN = {
-    "react": "msearcher",
-    "kg_search": "dynasearcher",
-    "search_r1": "ragsearch",
-    "graph_r1": "ragsearch",
-}
-"""By the protocol that a set's questions were asked in."""
 _PRESET_OF = {
     "mcts_trajectories": "msearcher",
     "document_bundles": "r-search",
@@ -26,7 +20,7 @@ def preset_for(training_set: TrainingSet) -> TrainPreset:
     """That of the protocol in which the set asks its questions, or else of the data set which it holds most rows for
     training of; of two, the first in alphabetical order."""
     if asked := json.loads(training_set.manifest.config).get("protocol"):
-        return load_train_preset(_PRESET_IN[asked])
+        return load_train_preset(PROTOCOLS[asked].training)
     counts: dict[str, int] = {}
     for count in training_set.manifest.counts:
         if count.split == "train":

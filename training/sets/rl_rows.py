@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from trailforge.protocols import graph_r1, kg_search, r_search, react, search_r1
+from trailforge.protocols import KG_SEARCH, PROTOCOLS, R_SEARCH, REACT
 from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import (
     BundleQuestion,
@@ -20,8 +20,6 @@ from trailforge.schemas import (
     RlRow,
     SourceDocument,
 )
-from trailforge.training.agents import GRAMMARS
-from trailforge.training.sets.config import TextProtocol
 from trailforge.training.sets.runs import FinishedRun
 
 ABILITY = "search_qa"
@@ -32,23 +30,16 @@ QUESTIONS = {
     "kg_questions": "kg_questions",
 }
 """The table of each data set's runs that holds the questions."""
-PROTOCOLS: dict[str, TextProtocol] = {
-    "mcts_trajectories": "react",
-    "kg_trajectories": "kg_search",
-    "kg_questions": "kg_search",
+ASKED_IN = {
+    "mcts_trajectories": REACT,
+    "document_bundles": R_SEARCH,
+    "kg_trajectories": KG_SEARCH,
+    "kg_questions": KG_SEARCH,
 }
-"""In which each data set's questions are asked by default; those of bundles in `r_search`."""
-PRESETS = {
-    react.NAME: "msearcher",
-    r_search.NAME: "r-search",
-    kg_search.NAME: "dynasearcher",
-    graph_r1.NAME: "ragsearch",
-    search_r1.NAME: "search-r1",
-}
-"""By what the episodes of each protocol are paid."""
+"""The protocol in which each data set's questions are asked by default."""
 
 
-def rl_rows(run: FinishedRun, protocol: TextProtocol | None = None) -> Iterator[RlRow]:
+def rl_rows(run: FinishedRun, protocol: str | None = None) -> Iterator[RlRow]:
     """The questions of a run, in its order. `protocol`: that of all but those with options; None: the data set's."""
     match run.dataset:
         case "document_bundles":
@@ -76,11 +67,11 @@ def stage_of(hops: int) -> int:
     return max(1, hops - 1)
 
 
-def _of_question(question: Question, run: FinishedRun, source_id: str, protocol: TextProtocol | None) -> RlRow:
+def _of_question(question: Question, run: FinishedRun, source_id: str, protocol: str | None) -> RlRow:
     hops = question.decomposition
     titles = {paragraph.id: paragraph.title for paragraph in question.paragraphs}
     supporting = (titles[hop.support_id] for hop in hops if hop.support_id in titles)
-    speaks = protocol or PROTOCOLS[run.dataset]
+    speaks = PROTOCOLS[protocol] if protocol else ASKED_IN[run.dataset]
     truth = GroundTruth(
         target=question.golds,
         answer_kind="text",
@@ -91,8 +82,8 @@ def _of_question(question: Question, run: FinishedRun, source_id: str, protocol:
         support_titles=tuple(dict.fromkeys(supporting)),
         dag_text="",
         allowed_tools=(),
-        reward_preset=PRESETS[speaks],
-        protocol=speaks,
+        reward_preset=speaks.reward,
+        protocol=speaks.name,
     )
     return _row(
         run.dataset,
@@ -105,11 +96,12 @@ def _of_question(question: Question, run: FinishedRun, source_id: str, protocol:
     )
 
 
-def _of_bundle(row: BundleQuestion, titles: dict[str, str], run_id: str, protocol: TextProtocol | None) -> RlRow:
+def _of_bundle(row: BundleQuestion, titles: dict[str, str], run_id: str, protocol: str | None) -> RlRow:
     asked = "\n".join([row.question, *(f"{chr(ord('A') + n)}. {option}" for n, option in enumerate(row.options))])
     documents = dict.fromkeys(hop.document_id for hop in row.hops)
     letters = ", ".join(sorted(row.correct_options))
-    speaks = r_search.NAME if row.options or protocol is None else protocol  # other rewards compare no letters
+    # Other rewards compare no letters.
+    speaks = R_SEARCH if row.options or protocol is None else PROTOCOLS[protocol]
     truth = GroundTruth(
         target=(letters if row.options else row.answer,),
         answer_kind="options" if row.options else "text",
@@ -119,9 +111,9 @@ def _of_bundle(row: BundleQuestion, titles: dict[str, str], run_id: str, protoco
         hops=(),  # a bundle's hops are quotations, not questions
         support_titles=tuple(titles[each] for each in documents if each in titles),
         dag_text=row.dag_text,
-        allowed_tools=tuple(TOOLS) if speaks == r_search.NAME else (),
-        reward_preset=PRESETS[speaks],
-        protocol=speaks,
+        allowed_tools=tuple(TOOLS) if speaks.searches == "plan" else (),
+        reward_preset=speaks.reward,
+        protocol=speaks.name,
     )
     return _row(
         "document_bundles",
@@ -144,13 +136,12 @@ def _row(
     curriculum: tuple[int, float],
     provenance_id: str,
 ) -> RlRow:
-    grammar = GRAMMARS[truth.protocol]
-    user = r_search.user_turn(question) if grammar.name == r_search.NAME else question + grammar.user_suffix
+    grammar = PROTOCOLS[truth.protocol]
     known = "\0".join([truth.protocol, question, *truth.target])
     return RlRow(
         uid=hashlib.sha256(known.encode()).hexdigest()[:16],
         data_source=data_source,
-        prompt=(ChatMessage(role="system", content=grammar.system_prompt), ChatMessage(role="user", content=user)),
+        prompt=tuple(ChatMessage(role=each.role, content=each.content) for each in grammar.opening(question)),
         ability=ABILITY,
         question_id=question_id,
         question=question,

@@ -14,7 +14,7 @@ from tests.filters.kg.test_reasons import FIRST, SECOND, episode, step, triple
 from tests.support.kg_episodes import turn
 from trailforge.filters.kg import contrastive_pairs, select
 from trailforge.filters.kg.pairs import common_prefix, parts_for_the_better
-from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import same_answer
 from trailforge.schemas import KgStep, KgTrajectory, Message, RelationLink
 
@@ -88,7 +88,7 @@ def test_a_turn_that_cannot_be_read_is_the_worse_one() -> None:
     broken = list(told(FIRST, replace(FIT, query="Where?")).messages)
     broken[4] = Message(role="assistant", content=broken[4].content.replace("</search>", ""), train=True)
     bad = replace(told(FIRST, replace(FIT, query="Where?")), messages=tuple(broken))
-    assert GRAMMAR.well_formed_turns(bad.messages) == [True, False, True]
+    assert KG_SEARCH.well_formed_turns(bad.messages) == [True, False, True]
     assert parts_for_the_better(GOOD, bad)
 
 

@@ -9,6 +9,8 @@ from itertools import pairwise, permutations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from trailforge.schemas import SourceDocument
 from trailforge.small_model.composing.checks import is_telling, names_bridge, problem_of
 from trailforge.small_model.composing.clauses import Clause, clauses_of
 from trailforge.small_model.composing.composing import GAP, descriptions_of, questions_of
@@ -17,8 +19,6 @@ from trailforge.small_model.composing.kinds import noun_of
 from trailforge.small_model.composing.mentions import mentions_of, shared_names
 from trailforge.small_model.composing.reading import candidates, choice_of
 from trailforge.small_model.composing.verbs import inverted
-
-from trailforge.schemas import SourceDocument
 
 SENTENCES = (
     "The Norra Lighthouse was built in 1871 by Ida Holm.",

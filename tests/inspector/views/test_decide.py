@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trailforge.curation.decisions import append, merged, now, read_decisions, standing
-from trailforge.curation.rows import check_row
 
 from tests.support.rows import QUESTION, trajectory
+from trailforge.curation.decisions import append, merged, now, read_decisions, standing
+from trailforge.curation.rows import check_row
 from trailforge.inspector.deciding import Curation
 from trailforge.inspector.open_run import OpenRun
 from trailforge.inspector.views import queue as queues

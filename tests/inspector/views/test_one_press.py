@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trailforge.curation.decisions import read_decisions
 
 from tests.support.browser import Visit, inspecting
+from trailforge.curation.decisions import read_decisions
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
