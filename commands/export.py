@@ -35,15 +35,6 @@ class Order(StrEnum):
     SHUFFLED = "shuffled"
 
 
-class Asked(StrEnum):
-    """In which protocol questions without options are asked."""
-
-    REACT = "react"
-    KG_SEARCH = "kg_search"
-    SEARCH_R1 = "search_r1"
-    GRAPH_R1 = "graph_r1"
-
-
 class Trainer(StrEnum):
     """Whose format is written."""
 
@@ -69,7 +60,7 @@ def training_set(
         typer.Option(help="Weight of a data set as DATASET=WEIGHT; those with too many rows are cut. Repeatable."),
     ] = None,
     protocol: Annotated[
-        Asked | None,
+        str | None,
         typer.Option(help="Ask all questions without options in it, for RL. Default: each data set's own protocol."),
     ] = None,
     tokenizer: Annotated[
@@ -94,7 +85,7 @@ def training_set(
         validation_share=validation,
         order=order.value,
         mix=tuple(_share(text) for text in mix or ()),
-        protocol=protocol.value if protocol else None,
+        protocol=protocol,
         tokenizer=tokenizer,
         max_tokens=max_tokens,
         long_rows=long_rows.value,

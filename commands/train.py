@@ -31,9 +31,7 @@ def rewards(
             help="msearcher, r-search, dynasearcher, ragsearch, search-r1, or a training preset's YAML, with its judge."
         ),
     ],
-    protocol: Annotated[
-        str | None, typer.Option(help="Of lines that name none: react, r_search, kg_search, search_r1, graph_r1.")
-    ] = None,
+    protocol: Annotated[str | None, typer.Option(help="Of lines that name none.")] = None,
     limit: Annotated[int, typer.Option(min=0, help="Rows of the table; the means are over all.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Every row as a line of JSON, and no table.")] = False,
 ) -> None:

@@ -13,7 +13,7 @@ import typer
 from trailforge.commands.launching import Launch, Launcher, Print, launched
 
 if TYPE_CHECKING:
-    from trailforge.training.agents import Environment
+    from trailforge.protocols.environment import Environment
     from trailforge.training.config import TrainPreset
 
 app = typer.Typer(
@@ -71,7 +71,7 @@ _QueryPrefix = Annotated[
     typer.Option(help="What the encoder wants before a query. Default: the preset's, else what the index says."),
 ]
 _PassagePrefix = Annotated[str | None, typer.Option(help="What it wants before a passage. Default: as above.")]
-_Kg = Annotated[Path | None, typer.Option(help="Folder that `kg build` made, for agents of kg_search.")]
+_Kg = Annotated[Path | None, typer.Option(help="Folder that `kg build` made, for agents that search one.")]
 
 
 @app.command(

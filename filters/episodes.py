@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from trailforge.filters.base import count_faults, reject_low_reward
-from trailforge.protocols import r_search
+from trailforge.protocols import R_SEARCH
 from trailforge.rewards import evidence_recall, mentions
 from trailforge.schemas import BundleQuestion, SearchEpisode, Verdict
 
@@ -42,7 +42,7 @@ def judge_episode(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFi
 
 def malformed(episode: SearchEpisode) -> Verdict:
     """It breaks the protocol's grammar, or its plan breaks a rule. Score: how many rules are broken."""
-    return count_faults("malformed", r_search.validate(episode.messages), str)
+    return count_faults("malformed", R_SEARCH.validate(episode.messages, strict=True), str)
 
 
 def placeholder_query(episode: SearchEpisode) -> Verdict:

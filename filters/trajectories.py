@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trailforge.filters.base import count_faults, is_never_quoted, mentions_any
-from trailforge.protocols import react
+from trailforge.protocols import REACT
 from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer, states
 from trailforge.schemas import Question, Step, Trajectory, Verdict
 
@@ -77,7 +77,7 @@ def unresolved_reference(row: Trajectory) -> Verdict:
 
 def malformed_tags(row: Trajectory) -> Verdict:
     """The conversation breaks the grammar of its protocol. Score: how many of its rules are broken."""
-    return count_faults("malformed_tags", react.validate(row.messages), str)
+    return count_faults("malformed_tags", REACT.validate(row.messages, strict=True), str)
 
 
 def ungrounded_answer(row: Trajectory) -> Verdict:

@@ -1,4 +1,4 @@
-"""What all protocols share: the tags, keeping retrieved text from posing as tags, and a length without a tokenizer."""
+"""What all protocols share: the tags, passages as harmless lines of a result, and a length without a tokenizer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
+from trailforge.schemas import Passage
 from trailforge.schemas import estimate_tokens as estimate_tokens
 from trailforge.schemas.text import escape_chat_tokens
 
@@ -22,10 +23,13 @@ TAGS = (
 )
 """Names of the tags of every protocol, ours and those of the agents that we read."""
 
+NOTHING_FOUND = "Nothing was found."
+
 _NAMES = "|".join(TAGS)
 # White space is taken possessively: given back piece by piece, long runs of it would take quadratic time.
 _SPACED_TAG = r"\s*+(/?)\s*+({})\s*+/?\s*+>"
 _TAG_START = re.compile(rf"<(?={_SPACED_TAG.format(_NAMES)}|\|[^<>|\s]++\|>)", re.IGNORECASE)
+_PASSAGE_LINE = re.compile(r"\d+\. \(")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -70,3 +74,32 @@ def contents_of(name: str, text: str) -> list[str]:
 def tags_in(text: str) -> list[str]:
     """The protocol tags of a text in order, in plain form: `["<think>", "</think>"]`."""
     return [f"<{slash}{name.lower()}>" for slash, name in tag_pattern().findall(text)]
+
+
+def passage_lines(passages: Sequence[Passage]) -> list[str]:
+    """A line `1. (Title) text` for each passage."""
+    return [f"{n}. ({one_line(p.title)}) {one_line(p.text)}" for n, p in enumerate(passages, start=1)]
+
+
+def passage_titles(result: str) -> list[str]:
+    """The titles that `passage_lines` wrote into a result."""
+    return titles_of_lines(result, _PASSAGE_LINE)
+
+
+def titles_of_lines(result: str, start: re.Pattern[str]) -> list[str]:
+    """The titles of a result whose lines begin with `start`, then title, then `)`: brackets in a title have to match.
+
+    As in the text that the agent read: white space is collapsed, tags are plain again.
+    """
+    rests = (line[match.end() :] for line in result.split("\n") if (match := start.match(line)))
+    return [unescape(rest[: _closing_bracket(rest)]) for rest in rests]
+
+
+def _closing_bracket(text: str) -> int:
+    """Where the bracket stands that was opened before the text; the text's end without one."""
+    depth = 1
+    for match in re.finditer(r"[()]", text):
+        depth += 1 if match[0] == "(" else -1
+        if not depth:
+            return match.start()
+    return len(text)

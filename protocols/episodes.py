@@ -14,7 +14,8 @@ from typing import Literal, Protocol
 
 from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
 from trailforge.protocols.base import estimate_tokens, tags_in
-from trailforge.protocols.grammar import Grammar, Observation, Search, Turn
+from trailforge.protocols.grammar import Grammar
+from trailforge.protocols.turns import Observation, Search, Turn
 from trailforge.schemas import ContextOverflow, MalformedReply, Message, Passage
 
 StopReason = Literal["answered", "too_many_turns", "malformed", "too_long"]

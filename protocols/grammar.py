@@ -1,88 +1,38 @@
-"""What the protocols of turn-taking agents have in common: think, then search and read the result, or answer.
+"""What all protocols have in common: think, then search and read the result, or answer.
 
     system      the rules
     user        the question, with a suffix
-    assistant   <think>…</think><search>…</search>      } any number of times
+    assistant   <think>…</think><search>…</search>      } any number of times, or once
     tool        <result>…</result>                      }
     assistant   <think>…</think><answer>…</answer>
 
 A `Grammar` says how one protocol writes this: its tags, and what stands in them. Reading, mending, writing and checking
-of turns follow from it and are here, once for all.
+of turns follow from it and are here, once for data, training, evaluation and rewards.
 
 An agent's slips are mended where its meaning is plain, so that an episode is not lost for a comma; each mend is named
-in `Turn.repairs`. The format reward pays only for turns that needed none.
+in `Turn.repairs`. A mended turn is executed and its search is counted; the format reward reads the turn as it was
+written and pays only where nothing was mended.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
-from trailforge.protocols.base import contents_of, one_line, tag_pattern, tags_in, unescape
+from trailforge.protocols.base import contents_of, one_line, tag_pattern, tags_in
 from trailforge.protocols.repair import Repair
+from trailforge.protocols.turns import Observation, Search, Turn
 from trailforge.rewards.graph_r1 import per_turn_format_reward
-from trailforge.schemas import MalformedReply, Message, Passage, Role
+from trailforge.rewards.r_search import TOOLS, format_reward
+from trailforge.schemas import MalformedReply, Message, Role
 
-NOTHING_FOUND = "Nothing was found."
-_PASSAGE_LINE = re.compile(r"\d+\. \(")
-
-
-class Triple(Protocol):
-    """A fact of a knowledge graph, by its labels."""
-
-    @property
-    def head(self) -> str:
-        """Whom it is about."""
-        ...
-
-    @property
-    def relation(self) -> str:
-        """What is said."""
-        ...
-
-    @property
-    def tail(self) -> str:
-        """The other entity, or a value."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
-    """What an agent asks its tools. Only a KG agent names entities and relations."""
-
-    query: str
-    entities: tuple[str, ...] = ()
-    """To look up in the knowledge graph."""
-    relations: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """What the tools found."""
-
-    passages: tuple[Passage, ...] = ()
-    """Best first."""
-    triples: tuple[Triple, ...] = ()
-    """Best first."""
-    message: str = ""
-    """What a tool has to say besides, as that it failed: one line, which the agent reads first."""
-    detail: object = None
-    """Whatever the caller wants to find again with the step; the agent does not see it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """An assistant turn taken apart, white space around each part trimmed: one of `search` and `answer` is None."""
-
-    thought: str
-    """Empty where a repair says that it is missing."""
-    search: Search | None = None
-    answer: str | None = None
-    repairs: tuple[Repair, ...] = ()
-    """What had to be mended to read it, each kind once."""
+Searched = Literal["documents", "graph", "plan"]
+"""What a search asks: documents; documents and a knowledge graph; documents of several kinds, by a plan."""
+FormatRule = Literal["whole", "per_turn", "sections"]
+"""What the format reward pays. `whole`: 1 for a flawless conversation, else 0. `per_turn`: 0.5 for each flawless turn.
+`sections`: 1 where think, search, result and answer each stand exactly once, in order (R-Search, eq. 1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +43,11 @@ class Grammar:
     """As it stands in a row's `protocol`."""
     system_prompt: str
     user_suffix: str
+    searches: Searched
+    reward: str
+    """Name of the reward preset by which its episodes are paid, unless another is asked for."""
+    training: str
+    """Name of the training preset that trains agents of it."""
     search_tag: str
     result_tag: str
     read_search: Callable[[str], tuple[Search, Sequence[Repair]]]
@@ -104,8 +59,18 @@ class Grammar:
     write_answer: Callable[[str], str]
     write_result: Callable[[Observation], str]
     """What stands between the result tags. Retrieved text has passed `protocols.base.one_line`."""
-    format_rule: Literal["whole", "per_turn"] = "whole"
-    """`whole`: the format reward is 1 for a flawless conversation, else 0. `per_turn`: 0.5 for each flawless turn."""
+    read_titles: Callable[[str], list[str]]
+    """The titles of the passages that `write_result` wrote."""
+    format_rule: FormatRule = "whole"
+    joint: str = "\n"
+    """What stands between a thought and the search or answer."""
+    answer_has_thought: bool = True
+    num_searches: int | None = None
+    """How many a whole episode has; None: any number."""
+    suffix_own_line: bool = False
+    """Whether the suffix stands below a question of several lines, as one with options is."""
+    plan_problems: Callable[[str, Collection[str]], Sequence[str]] | None = None
+    """What is wrong with a search plan, by the tools that it may name; None where searches are no plans."""
 
     @property
     def stop(self) -> tuple[str, str]:
@@ -120,10 +85,21 @@ class Grammar:
             action = f"<{self.search_tag}>{self.write_search(turn.search)}</{self.search_tag}>"
         else:
             action = f"<answer>{self.write_answer(turn.answer or '')}</answer>"
-        return f"<think>{turn.thought}</think>\n{action}"
+            if not self.answer_has_thought:
+                return action
+        return f"<think>{turn.thought}</think>{self.joint}{action}"
 
-    def parse_turn(self, text: str) -> Turn:
-        """Take an assistant turn apart, mending what can be. Raises `MalformedReply`, saying what is wrong."""
+    def parse_turn(self, text: str, *, strict: bool = False) -> Turn:
+        """Take an assistant turn apart, mending what can be, unless `strict`.
+
+        Raises `MalformedReply`, saying what is wrong.
+        """
+        turn = self._mended_turn(text)
+        if strict and turn.repairs:
+            raise MalformedReply(_needed(turn))
+        return turn
+
+    def _mended_turn(self, text: str) -> Turn:
         text, repairs = self._mended_tags(text)
         tags = tags_in(text)
         if tags[-2:] not in ([f"<{tag}>", f"</{tag}>"] for tag in self._actions):
@@ -136,6 +112,8 @@ class Grammar:
         if not body:
             raise MalformedReply(f"empty {name}")
         thought, mended = self._thought(head, tags[:-2])
+        if name == "answer" and not self.answer_has_thought:
+            mended = ["surplus_thought"] if head.strip() else []
         repairs += mended
         search = answer = None
         if name == "answer":
@@ -208,13 +186,24 @@ class Grammar:
         """The conversation before the agent's first turn."""
         return (
             Message(role="system", content=self.system_prompt, train=False),
-            Message(role="user", content=question + self.user_suffix, train=False),
+            Message(role="user", content=self.user_turn(question), train=False),
         )
+
+    def user_turn(self, question: str) -> str:
+        """The question and how to answer it."""
+        if self.suffix_own_line and self.user_suffix and "\n" in question:
+            return f"{question}\n{self.user_suffix.lstrip()}"
+        return question + self.user_suffix
+
+    def question_of(self, user: str) -> str:
+        """The question of a `user_turn`; other text as it stands."""
+        suffix = self.user_suffix.strip()
+        return user.removesuffix(suffix).rstrip() if suffix else user
 
     def render_result(self, observation: Observation) -> str:
         """A tool turn; nothing in it can pose as a tag."""
         lines = [one_line(observation.message)] if observation.message.strip() else []
-        if observation.passages or observation.triples or not lines:
+        if observation.passages or observation.triples or observation.nodes or not lines:
             lines.append(self.write_result(observation))
         return "\n".join([f"<{self.result_tag}>", *lines, f"</{self.result_tag}>"])
 
@@ -235,15 +224,56 @@ class Grammar:
             for number, message in enumerate(messages)
             for problem in self._message_problems(message, number, last, strict)
         ]
-        if len(messages) < 3 or _role_at(last) != "assistant":
-            problems.append(f"{len(messages)} messages; expected system, user, (assistant, tool)*, assistant")
+        if self.num_searches is None:
+            is_whole, expected = len(messages) >= 3 and _role_at(last) == "assistant", "(assistant, tool)*, assistant"
+        else:
+            is_whole = len(messages) == 3 + 2 * self.num_searches
+            expected = "assistant, tool, " * self.num_searches + "assistant"
+        if not is_whole:
+            problems.append(f"{len(messages)} messages; expected system, user, {expected}")
         return problems
 
+    def read_turn(self, message: Message) -> Turn | None:
+        """The agent's turn in a conversation, its slips mended; None where it cannot be read or was cut.
+
+        The tag at which generation stopped has to stand in the turn.
+        """
+        if message.role != "assistant" or self.missing_end(message.content):
+            return None
+        turn = self._turn_or_problem(message.content)
+        return turn if isinstance(turn, Turn) else None
+
+    def answer_of(self, messages: Sequence[Message]) -> str:
+        """What the agent answers in the end; empty where it does not, or where the loop could not read it.
+
+        A reward that pays sections apart takes the last answer section, in whatever it may stand.
+        """
+        if self.format_rule == "sections":
+            return self.final_answer(_agent_and_tools(messages))
+        turn = self.read_turn(messages[-1]) if messages else None
+        return (turn.answer if turn else None) or ""
+
+    def is_well_formed(self, messages: Sequence[Message]) -> bool:
+        """Is the conversation as the reward's format asks, without any mending?"""
+        if self.format_rule == "sections":
+            return format_reward(tags_in(_agent_and_tools(messages))) == 1.0
+        return not self.validate(messages, strict=True)
+
     def format_reward(self, messages: Sequence[Message]) -> float:
-        """Is the conversation as the system prompt asks, without any mending? In [0, 1], by `format_rule`."""
-        if self.format_rule == "whole":
-            return float(not self.validate(messages, strict=True))
-        return per_turn_format_reward(self.well_formed_turns(messages))
+        """Is the conversation as the system prompt asks? In [0, 1], by `format_rule`."""
+        if self.format_rule == "per_turn":
+            return per_turn_format_reward(self.well_formed_turns(messages))
+        return float(self.is_well_formed(messages))
+
+    def plan_reward(self, messages: Sequence[Message], tools: Collection[str] = TOOLS) -> float | None:
+        """1.0 if the first search plan, the one that is run, breaks no rule, else 0.0; None in protocols without plans.
+
+        Whatever the turn around it is like: the format is paid apart.
+        """
+        if self.plan_problems is None:
+            return None
+        plans = contents_of(self.search_tag, _agent_and_tools(messages))
+        return float(bool(plans) and not self.plan_problems(plans[0], tools))
 
     def well_formed_turns(self, messages: Sequence[Message]) -> list[bool]:
         """For each assistant turn: is it flawless, and in its place?"""
@@ -279,7 +309,9 @@ class Grammar:
             yield turn
             return
         if strict and turn.repairs:
-            yield f"needs repair: {', '.join(turn.repairs)}"
+            yield _needed(turn)
+        if strict and turn.search is not None and self.plan_problems is not None:
+            yield from self.plan_problems(turn.search.query, TOOLS)
         if is_last and turn.answer is None:
             yield "the conversation ends without an answer"
         elif not is_last and turn.search is None:
@@ -299,38 +331,13 @@ class Grammar:
             return str(error)
 
 
-def passage_lines(passages: Sequence[Passage]) -> list[str]:
-    """A line `1. (Title) text` for each passage."""
-    return [f"{n}. ({one_line(p.title)}) {one_line(p.text)}" for n, p in enumerate(passages, start=1)]
+def _needed(turn: Turn) -> str:
+    return f"needs repair: {', '.join(turn.repairs)}"
 
 
-def passage_titles(result: str) -> list[str]:
-    """The titles that `passage_lines` wrote into a result."""
-    return titles_of_lines(result, _PASSAGE_LINE)
-
-
-def titles_of_lines(result: str, start: re.Pattern[str]) -> list[str]:
-    """The titles of a result whose lines begin with `start`, then title, then `)`: brackets in a title have to match.
-
-    As in the text that the agent read: white space is collapsed, tags are plain again.
-    """
-    rests = (line[match.end() :] for line in result.split("\n") if (match := start.match(line)))
-    return [unescape(rest[: _closing_bracket(rest)]) for rest in rests]
-
-
-def _closing_bracket(text: str) -> int:
-    """Where the bracket stands that was opened before the text; the text's end without one."""
-    depth = 1
-    for match in re.finditer(r"[()]", text):
-        depth += 1 if match[0] == "(" else -1
-        if not depth:
-            return match.start()
-    return len(text)
-
-
-def read_plain_answer(body: str) -> tuple[str, Sequence[Repair]]:
-    """An answer that stands bare between its tags."""
-    return body, ()
+def _agent_and_tools(messages: Sequence[Message]) -> str:
+    """A conversation from the first assistant turn on, as the one text that it is to a model."""
+    return "\n".join(message.content for message in messages if message.role in ("assistant", "tool"))
 
 
 def _role_at(number: int) -> Role:

@@ -17,13 +17,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from trailforge.protocols.base import tags_in
-from trailforge.protocols.grammar import NOTHING_FOUND, Grammar, Observation, Search, passage_lines, read_plain_answer
+from trailforge.protocols.base import passage_titles, tags_in
+from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.repair import Repair, read_object
+from trailforge.protocols.turns import Search, read_plain_answer, write_passages
 from trailforge.schemas import MalformedReply
-
-NAME = "graph_r1"
-"""As it stands in a row's `protocol`."""
 
 SYSTEM_PROMPT = (
     "You answer a question with the help of a knowledge base. "
@@ -32,7 +30,6 @@ SYSTEM_PROMPT = (
     "what the knowledge base holds comes back between <knowledge> and </knowledge>. You may ask as often as you need. "
     "Once nothing is lacking, give the answer between <answer> and </answer>."
 )
-USER_SUFFIX = ""
 
 
 def read_search(body: str) -> tuple[Search, Sequence[Repair]]:
@@ -52,21 +49,20 @@ def write_search(search: Search) -> str:
     return text.replace("<", "\\u003c") if tags_in(text) else text
 
 
-def write_result(observation: Observation) -> str:
-    """The passages, one a line."""
-    return "\n".join(passage_lines(observation.passages) or [NOTHING_FOUND])
-
-
-GRAMMAR = Grammar(
-    name=NAME,
+GRAPH_R1 = Grammar(
+    name="graph_r1",
     system_prompt=SYSTEM_PROMPT,
-    user_suffix=USER_SUFFIX,
+    user_suffix="",
+    searches="documents",
+    reward="ragsearch",
+    training="ragsearch",
     search_tag="query",
     result_tag="knowledge",
     read_search=read_search,
     write_search=write_search,
     read_answer=read_plain_answer,
     write_answer=str,
-    write_result=write_result,
+    write_result=write_passages,
+    read_titles=passage_titles,
     format_rule="per_turn",
 )

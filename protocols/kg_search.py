@@ -21,24 +21,11 @@ import json
 import re
 from collections.abc import Sequence
 
-from trailforge.protocols.base import one_line, tags_in
-from trailforge.protocols.episodes import EpisodeRun
-from trailforge.protocols.grammar import NOTHING_FOUND, Grammar, Observation, Search, passage_lines, passage_titles
+from trailforge.protocols.base import NOTHING_FOUND, one_line, passage_lines, passage_titles, tags_in
+from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.repair import Repair, Value, read_object
-from trailforge.rewards.dynasearcher import (
-    DEFAULT,
-    DynaSearcherConstants,
-    DynaSearcherReward,
-    Same,
-    Titled,
-    dynasearcher_reward,
-    r_recall,
-    same_title,
-)
+from trailforge.protocols.turns import Observation, Search
 from trailforge.schemas import MalformedReply
-
-NAME = "kg_search"
-"""As it stands in a row's `protocol`."""
 
 SYSTEM_PROMPT = (
     "You answer questions step by step with the help of two tools: a search over documents, and a knowledge graph of "
@@ -62,27 +49,6 @@ _KEYS = {name: key for key in ("query", "entity", "relation") for name in (key, 
 }
 """How models spell the keys."""
 _BOX = "\\boxed{"
-
-
-def score(
-    run: EpisodeRun,
-    *,
-    golds: Sequence[str],
-    supporting: Sequence[Titled],
-    hops: int | None,
-    constants: DynaSearcherConstants = DEFAULT,
-    same: Same = same_title,
-) -> DynaSearcherReward:
-    """The reward of an episode, however it ended. `supporting` are the gold documents, `hops` the gold hops."""
-    return dynasearcher_reward(
-        prediction=run.answer,
-        golds=golds,
-        format_holds=GRAMMAR.format_reward(run.messages) == 1.0,
-        recall=r_recall(supporting, run.passages, same=same),
-        searches=run.num_searches,
-        hops=hops,
-        constants=constants,
-    )
 
 
 def write_search(search: Search) -> str:
@@ -194,10 +160,13 @@ def read_titles(result: str) -> list[str]:
     return passage_titles(result.partition("\nTriples:\n")[0])
 
 
-GRAMMAR = Grammar(
-    name=NAME,
+KG_SEARCH = Grammar(
+    name="kg_search",
     system_prompt=SYSTEM_PROMPT,
     user_suffix=USER_SUFFIX,
+    searches="graph",
+    reward="dynasearcher",
+    training="dynasearcher",
     search_tag="search",
     result_tag="result",
     read_search=read_search,
@@ -205,4 +174,5 @@ GRAMMAR = Grammar(
     read_answer=read_answer,
     write_answer=write_answer,
     write_result=write_result,
+    read_titles=read_titles,
 )

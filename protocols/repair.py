@@ -19,6 +19,7 @@ Repair = Literal[
     "closing_think",
     "untagged_thought",
     "missing_thought",
+    "surplus_thought",
     "loose_text",
     "code_fence",
     "surrounding_text",
@@ -38,7 +39,7 @@ Repair = Literal[
     "unboxed_answer",
     "unclosed_box",
 ]
-"""Everything that is mended in an assistant turn. The first seven concern its tags (`protocols.grammar`), the next
+"""Everything that is mended in an assistant turn. The first eight concern its tags (`protocols.grammar`), the next
 eight its JSON (this file), the others what the JSON or the answer holds (`protocols.kg_search`)."""
 
 Value = str | list[str] | None

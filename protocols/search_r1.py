@@ -12,14 +12,10 @@ assistant   <think>…</think>
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from trailforge.protocols.base import one_line
-from trailforge.protocols.grammar import NOTHING_FOUND, Grammar, Observation, Search, read_plain_answer, titles_of_lines
-from trailforge.protocols.repair import Repair
-
-NAME = "search_r1"
-"""As it stands in a row's `protocol`."""
+from trailforge.protocols.base import NOTHING_FOUND, one_line, titles_of_lines
+from trailforge.protocols.grammar import Grammar
+from trailforge.protocols.turns import Observation, read_plain_answer, read_plain_search, write_plain_search
 
 SYSTEM_PROMPT = (
     "You answer a question with the help of a search engine. "
@@ -29,19 +25,8 @@ SYSTEM_PROMPT = (
     "Once nothing is lacking, give the answer between <answer> and </answer>, without explanation. "
     "For example: <answer>Beijing</answer>."
 )
-USER_SUFFIX = ""
 
 _LINE = re.compile(r"Doc \d+\(Title: ")
-
-
-def read_search(body: str) -> tuple[Search, Sequence[Repair]]:
-    """The query as it stands."""
-    return Search(query=body), ()
-
-
-def write_search(search: Search) -> str:
-    """The query as it stands."""
-    return search.query
 
 
 def write_result(observation: Observation) -> str:
@@ -56,15 +41,19 @@ def read_titles(result: str) -> list[str]:
     return titles_of_lines(result, _LINE)
 
 
-GRAMMAR = Grammar(
-    name=NAME,
+SEARCH_R1 = Grammar(
+    name="search_r1",
     system_prompt=SYSTEM_PROMPT,
-    user_suffix=USER_SUFFIX,
+    user_suffix="",
+    searches="documents",
+    reward="search-r1",
+    training="ragsearch",
     search_tag="search",
     result_tag="information",
-    read_search=read_search,
-    write_search=write_search,
+    read_search=read_plain_search,
+    write_search=write_plain_search,
     read_answer=read_plain_answer,
     write_answer=str,
     write_result=write_result,
+    read_titles=read_titles,
 )

@@ -31,7 +31,7 @@ class Episode:
     well_formed_turns: tuple[bool, ...]
     """The same for each turn of the agent."""
     num_searches: int
-    """Executed; one for a request that asks several tools, one for a plan."""
+    """Executed; one for a request that asks several tools, one for a plan, be it answered with why it was not run."""
     retrieved_titles: tuple[str, ...]
     """Of all passages that the agent was given, in that order."""
     plan: float | None = None

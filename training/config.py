@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
+from trailforge.inference.judge import JudgeConfig
 from trailforge.presets import load_training_preset
-from trailforge.retrieval.encoder import PACKAGED
+from trailforge.protocols import PROTOCOLS
+from trailforge.protocols.environment import EnvironmentConfig
 from trailforge.rewards.msearcher import MSearcherConstants
 from trailforge.rewards.presets import CONSTANTS, RewardPreset
 from trailforge.rewards.r_search import RSearchConstants
@@ -35,8 +37,6 @@ Loss = Literal["token", "sequence"]
 """`token`: the mean over all trained tokens of a batch. `sequence`: the mean over episodes of their token means."""
 Rollouts = Literal["vllm-server", "vllm-colocate", "transformers"]
 """Who generates episodes: a vLLM server apart, vLLM on the trainer's own accelerators, or the trainer's model."""
-Protocol = Literal["react", "r_search", "kg_search", "search_r1", "graph_r1"]
-"""In which an agent talks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,57 +193,16 @@ class RlConfig(TrainerConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeConfig:
-    """The model that scores answers (`training.judge`). Its key comes from the environment: TRAILFORGE_API_KEY."""
-
-    url: str
-    """Of an OpenAI-compatible server; several of the same model with commas between them."""
-    model: str
-    """As the server knows it. R-Search's is GPT-4.1-Mini (section 3.4)."""
-    rubric: str = ""
-    """Path of a text with {{question}}, {{reference}} and {{answer}}; empty: `training/judge.txt`."""
-    ledger: str = ""
-    """File that remembers verdicts; empty: one in the user's cache. TRAILFORGE_LEDGER_URL goes over both."""
-    max_tokens: int = 64
-    """Of a verdict; more for a model that thinks first."""
-    reasoning: Literal["separate", "inline"] = "separate"
-    """Where such a model's thoughts are: sent beside the verdict, or in it, up to `</think>`."""
-    max_in_flight: int = 64
-    """Calls at a time, of one process."""
-    timeout_s: float = 120.0
-
-    def __post_init__(self) -> None:
-        for name in ("url", "model"):
-            if not getattr(self, name).strip():
-                raise InvalidInput("must not be empty", field=name)
-        for name in ("max_tokens", "max_in_flight", "timeout_s"):
-            if getattr(self, name) <= 0:
-                raise InvalidInput(f"has to be more than 0, got {getattr(self, name)}", field=name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchConfig:
-    """How agents find documents, in training and evaluation. What the command line says goes over it."""
-
-    kind: Literal["bm25", "dense"] = "bm25"
-    encoder: str = PACKAGED
-    """For `dense`: `minilm`, or any sentence-transformers name or path."""
-    query_prefix: str = ""
-    """What the encoder wants before a query, e.g. `query: ` for e5. Empty: what the index says, if one is searched."""
-    passage_prefix: str = ""
-    """What it wants before a passage, e.g. `passage: `. Empty: as above."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainPreset:
     """A recipe: how an agent of one protocol is paid and trained."""
 
     name: str
-    protocol: Protocol
+    protocol: str
+    """In which the agent talks: a name of `protocols.PROTOCOLS`."""
     reward: RewardPreset
     sft: SftConfig
     rl: RlConfig
-    retrieval: SearchConfig = field(default_factory=SearchConfig)
+    retrieval: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     judge: JudgeConfig | None = None
     """Of answers to questions without options; None: these are compared with the gold ones word by word."""
 
@@ -275,15 +234,15 @@ def _train_preset(name: str, content: dict[str, Any]) -> TrainPreset:
             raise InvalidInput(f"unknown; expected {', '.join((*expected, *optional))}", field=str(key))
     if missing := [key for key in expected if key not in content]:
         raise InvalidInput("missing in the preset", field=missing[0])
-    if content["protocol"] not in get_args(Protocol):
-        raise InvalidInput(f"{content['protocol']!r} is none of {', '.join(get_args(Protocol))}", field="protocol")
+    if content["protocol"] not in PROTOCOLS:
+        raise InvalidInput(f"{content['protocol']!r} is none of {', '.join(PROTOCOLS)}", field="protocol")
     return TrainPreset(
         name=name,
         protocol=content["protocol"],
         reward=_reward(name, content["reward"]),
         sft=_section(SftConfig, content["sft"], "sft"),
         rl=_section(RlConfig, content["rl"], "rl"),
-        retrieval=_section(SearchConfig, content.get("retrieval") or {}, "retrieval"),
+        retrieval=_section(EnvironmentConfig, content.get("retrieval") or {}, "retrieval"),
         judge=None if content.get("judge") is None else _section(JudgeConfig, content["judge"], "judge"),
     )
 

@@ -11,13 +11,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from trailforge.protocols import grammar_of
+from trailforge.protocols.environment import Environment
+from trailforge.protocols.transcripts import read_transcript
 from trailforge.rewards.score import score_answer, score_choice
 from trailforge.schemas import InvalidInput, RlRow, TrajectoryReward
-from trailforge.training.agents import Environment
 from trailforge.training.config import TrainPreset
 from trailforge.training.generation import Draw, Generator, TransformersGenerator
 from trailforge.training.rollouts import TokenEpisode, roll_out
-from trailforge.training.transcripts import read_transcript
 from trailforge.training.trl.rl import limits_of, paying
 from trailforge.training.weights import base_model, load_base
 
@@ -76,7 +77,7 @@ def evaluate_agent(
     """Score whoever generates. Raises `InvalidInput` when there are no questions, and what the tools raise."""
     if not rows:
         raise InvalidInput("no questions to evaluate on")
-    environment.check(preset.protocol)
+    environment.check(grammar_of(preset.protocol))
     episodes = asyncio.run(
         roll_out(
             [row.prompt for row in rows],

@@ -21,10 +21,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
-from trailforge.protocols import r_search
-from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, Respond, run_episode
-from trailforge.schemas import ChatMessage, ContextOverflow, Message
-from trailforge.training.agents import GRAMMARS, Environment, grammar_for, within
+from trailforge.protocols import Grammar, grammar_of
+from trailforge.protocols.environment import Environment, within
+from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, run_episode
+from trailforge.protocols.turns import Observation, Search
+from trailforge.schemas import ChatMessage, ContextOverflow, InvalidInput, Message
 from trailforge.training.generation import Generated, Generator
 from trailforge.training.masks import END, START, escape_special, prompt_ids
 
@@ -195,21 +196,21 @@ async def roll_out(
     known: Mapping[tuple[ChatMessage, ...], list[int]] = {
         opening: prompt_ids(tokenizer, opening) for opening in {tuple(prompt) for prompt in prompts}
     }
-    respond = environment.respond(protocol)
+    grammar = grammar_of(protocol)
 
     async def episode(number: int, prompt: Sequence[ChatMessage]) -> TokenEpisode:
         def ask(ids: list[int], room: int, stop: Sequence[str]) -> Awaitable[Generated]:
             return rounds.ask(number, ids, room)
 
         writer = _Writer(known[tuple(prompt)], ask, generator.end_ids, tokenizer, limits)
-        finished = await _run(prompt, protocol, respond, writer, tokenizer, limits)
+        finished = await _run(prompt, grammar, environment, writer, tokenizer, limits)
         rounds.leave()
         return finished
 
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(episode(number, prompt)) for number, prompt in enumerate(prompts)]
-            group.create_task(rounds.serve(generator, GRAMMARS[protocol].stop))
+            group.create_task(rounds.serve(generator, grammar.stop))
     except BaseExceptionGroup as failed:
         raise failed.exceptions[0] from None
     return [task.result() for task in tasks]
@@ -230,27 +231,37 @@ async def roll_out_one(
     Raises what tools and `go_on` raise, and `InvalidInput` for a prompt that is not system turn and question.
     """
     writer = _Writer(prompt_ids(tokenizer, prompt), go_on, end_ids, tokenizer, limits)
-    return await _run(prompt, protocol, environment.respond(protocol), writer, tokenizer, limits)
+    return await _run(prompt, grammar_of(protocol), environment, writer, tokenizer, limits)
 
 
 async def _run(
     prompt: Sequence[ChatMessage],
-    protocol: str,
-    respond: Respond,
+    protocol: Grammar,
+    environment: Environment,
     writer: _Writer,
     tokenizer: Any,
     limits: RolloutLimits,
 ) -> TokenEpisode:
     """One episode over `writer`."""
-    plain = grammar_for(protocol, prompt)
-    grammar = replace(plain, write_result=lambda found: escape_special(tokenizer, plain.write_result(found)))
+    if [message.role for message in prompt] != ["system", "user"]:
+        raise InvalidInput("expected a system turn and the question", field="prompt")
+    # The rules are the row's own, and the question goes in as it stands there.
+    grammar = replace(
+        protocol,
+        system_prompt=prompt[0].content,
+        user_suffix="",
+        write_result=lambda found: escape_special(tokenizer, protocol.write_result(found)),
+    )
+    tools = environment.respond(protocol, protocol.question_of(prompt[1].content))
 
     def count(text: str) -> int:
         return len(tokenizer.encode(text, add_special_tokens=False))
 
-    searches = _NO_LIMIT if limits.max_searches is None else limits.max_searches
-    if protocol == r_search.NAME:
-        searches = 1
+    async def respond(search: Search) -> Observation:
+        found = await tools(search)
+        return replace(found, message=escape_special(tokenizer, found.message))
+
+    searches = protocol.num_searches or (_NO_LIMIT if limits.max_searches is None else limits.max_searches)
     run = await run_episode(
         prompt[1].content,
         grammar,

@@ -18,8 +18,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trailforge.inference.judge import JudgeConfig
+from trailforge.protocols import KG_SEARCH, R_SEARCH
+from trailforge.protocols.transcripts import Spoken
 from trailforge.rewards.episode import Reward
-from trailforge.rewards.presets import RewardPreset
+from trailforge.rewards.presets import REWARD_PRESETS, RewardPreset
 from trailforge.schemas import (
     ChatMessage,
     GroundTruth,
@@ -32,9 +35,7 @@ from trailforge.schemas import (
     stored_name,
 )
 from trailforge.schemas.files import json_lines
-from trailforge.training.config import JudgeConfig
 from trailforge.training.scoring import Pending, Scorer, ToScore, read_messages, read_truth, split_text
-from trailforge.training.transcripts import Spoken
 
 _TRUTH_KEYS = (
     "answer", "answer_aliases", "options", "correct_options", "num_hops", "support_titles", "allowed_tools", "protocol"
@@ -260,7 +261,7 @@ def _sft(row: SftRow) -> _Item | None:
     if row.segment_index != row.segment_count - 1:
         return None
     # These rows do not say whether a question has options; the gold answer to one that has is its letters.
-    is_choice = row.protocol == "r_search" and _LETTERS.fullmatch(row.answer)
+    is_choice = row.protocol == R_SEARCH.name and _LETTERS.fullmatch(row.answer)
     truth = _truth_of(
         (row.answer, *row.answer_aliases),
         protocol=row.protocol,
@@ -277,13 +278,13 @@ def _kg_trajectory(row: KgTrajectory) -> _Item:
         question=row.question,
         truth=_truth_of(
             row.golds,
-            protocol="kg_search",
+            protocol=KG_SEARCH.name,
             num_hops=row.num_hops or None,
             support_titles=tuple(document.title for document in row.supporting),
         ),
         retrieved_titles=tuple(document.title for step in row.steps for document in step.documents),
         recorded=row.reward.total,
-        recorded_kind="dynasearcher",
+        recorded_kind=REWARD_PRESETS[KG_SEARCH.reward].kind,
     )
 
 
@@ -294,14 +295,14 @@ def _episode(row: SearchEpisode) -> _Item:
         question=row.question,
         truth=_truth_of(
             (row.answer, *row.answer_aliases),
-            protocol="r_search",
+            protocol=R_SEARCH.name,
             options=row.options,
             correct_options=row.correct_options,
             num_hops=row.num_hops or None,
         ),
         retrieved_titles=tuple(passage.title for search in row.searches for passage in search.passages),
         recorded=row.reward.total,
-        recorded_kind="r_search",
+        recorded_kind=REWARD_PRESETS[R_SEARCH.reward].kind,
     )
 
 

@@ -15,14 +15,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trailforge.protocols import r_search
+from trailforge.inference.judge import JudgeConfig, Judged, judge_desk
+from trailforge.protocols import grammar_of
+from trailforge.protocols.transcripts import Spoken, read_transcript, split_text
 from trailforge.rewards.episode import Episode, Reward, score
 from trailforge.rewards.presets import RewardPreset, reward_preset
 from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import ChatMessage, GroundTruth, InvalidInput, from_dict
-from trailforge.training.config import JudgeConfig, TrainPreset, load_train_preset
-from trailforge.training.judge import Judged, judge_desk
-from trailforge.training.transcripts import Spoken, read_transcript, split_text
+from trailforge.training.config import TrainPreset, load_train_preset
 
 __all__ = [
     "Pending",
@@ -92,9 +92,10 @@ class Scorer:
         choices none is asked: their letters are compared.
         """
         truth = told.truth
+        protocol = self.protocol or truth.protocol
         episode = read_transcript(
             told.messages,
-            self.protocol or truth.protocol,
+            protocol,
             tokens=told.tokens,
             retrieved_titles=told.retrieved_titles,
             tools=truth.allowed_tools or TOOLS,
@@ -102,8 +103,8 @@ class Scorer:
         preset = self.preset or reward_preset(truth.reward_preset)
         judge: Future[float | None] | float | None = told.judge
         if judge is None and self.judge is not None and not truth.correct_options:
-            judged = Judged(question=told.question or _asked(told.messages), answer=episode.answer, truth=truth)
-            judge = judge_desk(self.judge).score(judged)
+            question = told.question or _asked(told.messages, protocol)
+            judge = judge_desk(self.judge).score(Judged(question=question, answer=episode.answer, truth=truth))
         return Pending(episode=episode, truth=truth, preset=preset, judge=judge)
 
     def score(self, told: Sequence[ToScore]) -> list[Reward]:
@@ -145,7 +146,7 @@ def scorer_of_training(preset: TrainPreset) -> Scorer:
     return Scorer(preset=preset.reward, protocol=preset.protocol, judge=preset.judge)
 
 
-def _asked(messages: Sequence[Spoken]) -> str:
+def _asked(messages: Sequence[Spoken], protocol: str) -> str:
     """The question of a conversation's opening."""
     opening: list[str] = []
     for message in messages:
@@ -155,7 +156,7 @@ def _asked(messages: Sequence[Spoken]) -> str:
             opening.append(message.content)
     if not opening:
         raise InvalidInput("a judge has to know it; give it, or the turns before the agent's first", field="question")
-    return r_search.question_of(opening[-1])
+    return grammar_of(protocol).question_of(opening[-1])
 
 
 def read_truth(value: Any) -> GroundTruth:

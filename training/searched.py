@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
-from trailforge.protocols import kg_search, r_search
-from trailforge.retrieval import (
-    Bm25Retriever,
-    DenseIndex,
-    DenseRetriever,
-    Encoder,
-    RetrievalConfig,
-    Retriever,
-    local_tools,
-    open_retrieval,
-)
-from trailforge.retrieval.dense import META, embedded_text
-from trailforge.retrieval.kg import KgStore, KgTool
+from trailforge.protocols import Grammar, grammar_of
+from trailforge.protocols.environment import Environment, EnvironmentConfig
+from trailforge.protocols.environment import open_environment as open_over
+from trailforge.retrieval.dense import META
 from trailforge.schemas import Document, InvalidInput, Question, SourceDocument
-from trailforge.training.agents import Environment
-from trailforge.training.config import SearchConfig
 from trailforge.training.sets.runs import MANIFEST, open_runs
 
 
@@ -31,7 +19,7 @@ def open_environment(
     protocol: str,
     documents: Sequence[Path],
     *,
-    search: SearchConfig | None = None,
+    search: EnvironmentConfig | None = None,
     kg: Path | None = None,
     top_k: int = 5,
 ) -> Environment:
@@ -41,18 +29,9 @@ def open_environment(
     `InvalidInput` for what is missing or cannot be searched so, and `RetrievalError` for a missing package, model or
     index, and for a damaged graph.
     """
-    search = search or SearchConfig()
-    kg = kg if protocol == kg_search.NAME else None
-    graph = _graph(kg) if kg else None
-    if not documents:
-        environment = Environment(kg=graph, top_k=top_k)
-    elif protocol == r_search.NAME:
-        embedding = _encoder(search) if search.kind == "dense" else None
-        tools = local_tools(_source_documents(documents), encoder=embedding)
-        environment = Environment(plan_tools=tools, top_k=top_k)
-    else:
-        environment = Environment(documents=_retriever(documents, search), kg=graph, top_k=top_k)
-    environment.check(protocol)
+    grammar, search = grammar_of(protocol), search or EnvironmentConfig()
+    kg = kg if grammar.searches == "graph" else None
+    environment = open_over(grammar, _corpus(grammar, documents), search=search, kg=kg, top_k=top_k)
     searched = {
         "documents": [_hash_of(path) for path in documents],
         "retrieval": search.kind,
@@ -63,11 +42,12 @@ def open_environment(
     return replace(environment, searched=searched | {name: text for name, text in prefixes.items() if text})
 
 
-def _graph(folder: Path) -> KgTool:
-    """Every byte of it checked, once for all processes of a training (`KgStore.check_once`)."""
-    store = KgStore.open(folder)
-    store.check_once()
-    return KgTool(store)
+def _corpus(grammar: Grammar, documents: Sequence[Path]) -> Path | Sequence[Document] | Sequence[SourceDocument] | None:
+    if not documents:
+        return None
+    if grammar.searches == "plan":
+        return _source_documents(documents)
+    return _distinct(_documents_of_runs(documents)) if _are_runs(documents) else documents[0]
 
 
 def _hash_of(path: Path) -> str:
@@ -76,23 +56,6 @@ def _hash_of(path: Path) -> str:
         path = next(each for each in (path / MANIFEST, path / META) if each.is_file())
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _encoder(search: SearchConfig) -> Encoder:
-    return Encoder(search.encoder, query_prefix=search.query_prefix, passage_prefix=search.passage_prefix)
-
-
-def _retriever(documents: Sequence[Path], search: SearchConfig) -> Retriever:
-    if _are_runs(documents):
-        found = _distinct(_documents_of_runs(documents))
-        if search.kind == "bm25":
-            return Bm25Retriever(found)
-        embedding = _encoder(search)
-        vectors = embedding.encode_documents([embedded_text(document) for document in found])
-        return DenseRetriever(DenseIndex.build(found, vectors), embedding)
-    config = RetrievalConfig(**asdict(search), scope="corpus", corpus_index=str(documents[0]))
-    nobodys = Question(id="", question="", answer="")  # the corpus is the same for every question
-    return asyncio.run(open_retrieval(config).for_question(nobodys))
 
 
 def _are_runs(documents: Sequence[Path]) -> bool:

@@ -12,7 +12,6 @@ from typing import Any
 from trailforge.inference.packaged import SMOLLM2
 from trailforge.schemas import InvalidInput, install_hint
 from trailforge.schemas.files import user_cache
-from trailforge.small_model.server import SMOLLM2
 from trailforge.training.config import TrainerConfig
 from trailforge.training.gguf_weights import convert
 from trailforge.training.masks import END, ready, teach

@@ -18,9 +18,10 @@ from trailforge.generators.document_bundles.write import asked
 from trailforge.generators.sft_rows import whole_conversation
 from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
 from trailforge.inference.asker import Client
-from trailforge.protocols import nl_dag, r_search
+from trailforge.protocols import R_SEARCH, nl_dag, r_search
 from trailforge.protocols.base import estimate_tokens, one_line
 from trailforge.protocols.episodes import turn_text
+from trailforge.protocols.turns import Observation, Turn
 from trailforge.retrieval import Tools
 from trailforge.rewards import evidence_recall, score_answer, score_choice
 from trailforge.schemas import (
@@ -127,32 +128,29 @@ class _Work:
             nodes=tuple(replace(node, query=one_line(node.query)) for node in row.dag_nodes), edges=row.dag_edges
         )
         results = await nl_dag.execute(plan, context.tools, context.config.top_k)
-        told = r_search.Episode(
-            thought=search_thoughts.think(row, plan, seed=f"{context.seed}:{row.uid}"),
-            plan=plan,
-            result=nl_dag.render_results(results),
-            answer=one_line(gold_answer(row)),
+        thought = search_thoughts.think(row, plan, seed=f"{context.seed}:{row.uid}")
+        messages = (
+            *R_SEARCH.opening(asked(row)),
+            _turn(Turn(thought=thought, search=r_search.search_of(plan))),
+            _result(Observation(nodes=tuple(results))),
+            _turn(Turn(answer=one_line(gold_answer(row)))),
         )
-        messages = r_search.render_episode(asked(row), told)
         # Behind the plan is the model that wrote the question.
         return self._episode(messages, results, "oracle", row.provenance.model, row.provenance.call_keys)
 
     async def sampled(self, number: int) -> SearchEpisode:
         """A draw. A first turn that breaks the grammar is the end of it: no answer would make it good enough."""
         context = self.context
-        system, user = r_search.SYSTEM_PROMPT, r_search.user_turn(asked(self.row))
-        messages = [
-            Message(role="system", content=system, train=False),
-            Message(role="user", content=user, train=False),
-        ]
+        messages = [*R_SEARCH.opening(asked(self.row))]
         results: Sequence[nl_dag.NodeResult] = ()
         first = await self._ask(messages, number)
         messages.append(_assistant(first, turn_text(first)))
-        turn, keys = r_search.readable_turn(messages[-1].content), [first.key]
-        if turn is not None and turn.plan is not None and not first.is_cut:
-            response = await r_search.respond(messages[-1].content, context.tools, context.config.top_k)
-            results = response.results
-            messages.append(Message(role="tool", content=response.text, train=False))
+        read, keys = r_search.read_plan(messages[-1].content), [first.key]
+        if read is not None and not first.is_cut:
+            _, plan = read
+            found = await r_search.run_plan(plan, context.tools, context.config.top_k)
+            results = found.nodes
+            messages.append(_result(found))
             second = await self._ask(messages, number)
             # No thought belongs here: what a server delivers apart was thought before the agent took its turn.
             messages.append(_assistant(second, second.text))
@@ -169,7 +167,7 @@ class _Work:
                 ChatTurn(role=config.result_role if m.role == "tool" else m.role, content=m.content) for m in messages
             ),
             sampling=Sampling(
-                temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens, stop=r_search.STOP
+                temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens, stop=R_SEARCH.stop
             ),
             sample=number,
             seed=context.seed,
@@ -187,14 +185,14 @@ class _Work:
         keys: Sequence[str],
     ) -> SearchEpisode:
         row = self.row
-        turn = r_search.readable_turn(messages[2].content) or r_search.Turn()
-        plan = turn.plan or nl_dag.SearchPlan(nodes=(), edges=())
+        read = r_search.read_plan(messages[2].content)
+        thought, plan = read or ("", nl_dag.SearchPlan(nodes=(), edges=()))
         said = "\0".join([row.uid, *(message.content for message in messages)])
         return SearchEpisode(
             uid=hashlib.sha256(said.encode()).hexdigest()[:16],
             origin=origin,
-            thought=turn.thought or "",
-            plan_text=nl_dag.render(plan) if turn.plan else "",
+            thought=thought,
+            plan_text=nl_dag.render(plan) if read else "",
             plan_nodes=plan.nodes,
             plan_edges=plan.edges,
             searches=tuple(map(_search, results)),
@@ -223,7 +221,7 @@ def made_of(messages: Sequence[Message], row: BundleQuestion) -> dict[str, Any]:
         "answer_aliases": (),
         "options": row.options,
         "correct_options": row.correct_options,
-        "final_answer": r_search.final_answer(r_search.episode_text(messages)),
+        "final_answer": R_SEARCH.answer_of(messages),
         "num_hops": len(row.hops),
         "token_estimate": sum(estimate_tokens(message.content) for message in messages),
         "reward": _reward_of(messages, row),
@@ -232,13 +230,13 @@ def made_of(messages: Sequence[Message], row: BundleQuestion) -> dict[str, Any]:
 
 def asks_its_question(episode: SearchEpisode) -> bool:
     """Does the conversation ask what the row says?"""
-    return [turn.content for turn in episode.messages[1:2]] == [r_search.user_turn(episode.question)]
+    return [turn.content for turn in episode.messages[1:2]] == [R_SEARCH.user_turn(episode.question)]
 
 
 def _reward_of(messages: Sequence[Message], row: BundleQuestion) -> RSearchReward:
     """0.25 for the format, 0.25 for the plan, 0.5 for the answer (R-Search, 3.4), of a conversation as it stands."""
     golds = () if row.correct_options else (row.answer,)
-    return r_search.score(r_search.episode_text(messages), correct_options=row.correct_options, golds=golds)
+    return r_search.score(messages, correct_options=row.correct_options, golds=golds)
 
 
 def gold_answer(row: BundleQuestion) -> str:
@@ -269,6 +267,15 @@ def _search(result: nl_dag.NodeResult) -> PlannedSearch:
     )
 
 
+def _turn(turn: Turn) -> Message:
+    return Message(role="assistant", content=R_SEARCH.render_turn(turn), train=True)
+
+
+def _result(found: Observation) -> Message:
+    return Message(role="tool", content=R_SEARCH.render_result(found), train=False)
+
+
 def _assistant(reply: Reply, text: str) -> Message:
     """A turn as the model wrote it, with the tag that the server cut off, unless the reply itself was cut short."""
-    return Message(role="assistant", content=text if reply.is_cut else r_search.close_turn(text), train=True)
+    end = "" if reply.is_cut else R_SEARCH.missing_end(text)
+    return Message(role="assistant", content=text + end, train=True)

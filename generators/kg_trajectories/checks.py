@@ -13,7 +13,7 @@ from trailforge.generators.kg_trajectories.filters import judge_kg_episode
 from trailforge.generators.kg_trajectories.generate import made_of, tells_its_steps
 from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
-from trailforge.generators.kg_trajectories.work import DATASET, EPISODE, FILTER, SEARCH
+from trailforge.generators.kg_trajectories.work import EPISODE, FILTER, SEARCH
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.row_checks import RowChecks
 from trailforge.schemas import (

@@ -14,6 +14,7 @@ from trailforge.inference.prompts import Prompts
 from trailforge.pipelines.runs.graph import GraphRunConfig
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.protocols import kg_search
+from trailforge.protocols.environment import KgFilter
 from trailforge.protocols.episodes import EpisodeConfig
 from trailforge.retrieval import Retrieval, RetrievalConfig, check_retrieval
 from trailforge.retrieval.kg import CountTokens, KgStore, KgToolConfig
@@ -23,9 +24,6 @@ from trailforge.schemas import ContrastivePair, InvalidInput, KgTrajectory, SftR
 from trailforge.schemas.plugins import check_plugin
 
 Reader = Literal["passages", "sentences"]
-KgFilter = Literal["model", "asked", "none"]
-"""`model`: the paper's, which keeps up to five. `asked`: up to five of an entity that
-was matched surely, by the relation that is asked for or to another name in the query. `none`: all that are offered."""
 SelfCheck = Literal["off", "reading", "absent"]
 """When graph and documents are said to conflict. `reading`: the model reads something else in the documents than the
 graph has. `absent`: besides, no document mentions what the graph has; for models whose reading is not to be relied on.

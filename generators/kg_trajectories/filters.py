@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trailforge.filters.base import count_faults, is_never_quoted, reject_low_reward
-from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer
 from trailforge.schemas import Hop, KgStep, KgTrajectory, KgTriple, Verdict
 
@@ -44,7 +44,7 @@ def judge_kg_episode(
 
 def malformed(row: KgTrajectory) -> Verdict:
     """It breaks the protocol's grammar, ends without an answer or needed mending. Score: how many rules are broken."""
-    problems = GRAMMAR.validate(row.messages, strict=True)
+    problems = KG_SEARCH.validate(row.messages, strict=True)
     return count_faults("malformed", problems, lambda problem: f"{problem} ({row.stop})")
 
 

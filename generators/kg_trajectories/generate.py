@@ -28,9 +28,9 @@ from trailforge.generators.kg_trajectories.rows import made_of, reward_of, row_o
 from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.inference import Meter, Usage
 from trailforge.inference.asker import Asker
+from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.episodes import EpisodeRun, run_episode
-from trailforge.protocols.grammar import Observation, Search
-from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.protocols.turns import Observation, Search
 from trailforge.schemas import ITEM_ERRORS, InvalidInput, KgConflict, KgTrajectory, Question, TrailforgeError
 from trailforge.schemas.plugins import load_plugin
 
@@ -143,7 +143,7 @@ class _Work:
 
         return await run_episode(
             self.question.question,
-            GRAMMAR,
+            KG_SEARCH,
             respond,
             client=context.client,
             model=context.model,

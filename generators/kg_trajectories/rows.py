@@ -8,12 +8,12 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig
-from trailforge.generators.kg_trajectories.tool import labels
 from trailforge.generators.sft_rows import whole_conversation
-from trailforge.protocols import kg_search
+from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.base import estimate_tokens
+from trailforge.protocols.environment import labels
 from trailforge.protocols.episodes import EpisodeRun
-from trailforge.protocols.grammar import Observation, Search
+from trailforge.protocols.turns import Observation, Search
 from trailforge.rewards import DynaSearcherConstants, dynasearcher_reward, r_recall, score_answer
 from trailforge.schemas import (
     KgConflict,
@@ -97,13 +97,13 @@ def made_of(row: KgTrajectory, question: Question, config: KgGeneratorConfig) ->
 
 def tells_its_steps(row: KgTrajectory) -> bool:
     """Are steps, end and final answer those of the conversation? For one that the protocol finds no fault with."""
-    *searches, last = [kg_search.GRAMMAR.parse_turn(m.content) for m in row.messages if m.role == "assistant"]
+    *searches, last = [KG_SEARCH.parse_turn(m.content) for m in row.messages if m.role == "assistant"]
     asked = [_plain(turn.search) for turn in searches if turn.search]
     noted = [_plain(Search(query=s.query, entities=s.mentions, relations=s.phrases)) for s in row.steps]
     read = [message.content for message in row.messages if message.role == "tool"]
     shown = [Observation(passages=s.documents, triples=tuple(map(labels, s.triples_kept))) for s in row.steps]
-    is_same = asked == noted and read == [kg_search.GRAMMAR.render_result(each) for each in shown]
-    opening = tuple(kg_search.GRAMMAR.opening(row.question))
+    is_same = asked == noted and read == [KG_SEARCH.render_result(each) for each in shown]
+    opening = tuple(KG_SEARCH.opening(row.question))
     is_ended = (row.stop, row.final_answer) == ("answered", last.answer)
     return is_same and is_ended and row.messages[: len(opening)] == opening
 
@@ -118,7 +118,7 @@ def _plain(search: Search) -> Search:
 
 
 def reward_of(row: KgTrajectory, constants: DynaSearcherConstants) -> KgReward:
-    """The reward from the row alone: the same as `protocols.kg_search.score` of the episode it was made from."""
+    """The reward from the row alone: the same as that of the episode it was made from."""
     parts = dynasearcher_reward(
         prediction=row.final_answer,
         golds=row.golds,
@@ -133,7 +133,7 @@ def reward_of(row: KgTrajectory, constants: DynaSearcherConstants) -> KgReward:
 
 def holds_format(messages: Sequence[Message]) -> bool:
     """Is the conversation as the protocol asks, without any mending?"""
-    return kg_search.GRAMMAR.format_reward(messages) == 1.0
+    return KG_SEARCH.format_reward(messages) == 1.0
 
 
 def steps_of(run: EpisodeRun) -> tuple[KgStep, ...]:
@@ -156,4 +156,4 @@ def kg_sft_row(row: KgTrajectory) -> SftRow:
     `reward.total` is the episode's reward; its other parts hold the final answer against the gold answers.
     """
     reward = replace(score_answer(row.final_answer, row.golds), total=row.reward.total)
-    return whole_conversation(row, data_source="kg_trajectories", protocol=kg_search.NAME, reward=reward)
+    return whole_conversation(row, data_source="kg_trajectories", protocol=KG_SEARCH.name, reward=reward)

@@ -23,7 +23,7 @@ from trailforge.generators.kg_trajectories.filters import (
     unfitting_steps,
     wrong_steps,
 )
-from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import mentions
 from trailforge.schemas import ContrastivePair, KgStep, KgTrajectory, Message, Verdict
 
@@ -148,7 +148,7 @@ def parts_for_the_better(good: KgTrajectory, bad: KgTrajectory) -> bool:
         return False
     number = sum(message.role == "assistant" for message in bad.messages[:place])
     is_last = place == len(bad.messages) - 1
-    if is_last or not GRAMMAR.well_formed_turns(bad.messages)[number]:
+    if is_last or not KG_SEARCH.well_formed_turns(bad.messages)[number]:
         return True
     if number in _faulty_turns(bad) - _faulty_turns(good) or number >= len(good.steps):
         return True

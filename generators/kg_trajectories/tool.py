@@ -1,32 +1,16 @@
-"""The tool of a KG-search episode: one request goes to the documents and to the knowledge graph at once.
-
-What it did is kept with the observation, as a `KgStep`, from which the row's annotations are made.
-"""
+"""The tool of a KG-search episode; each search is noted as a `KgStep`, of which the row's annotations are made."""
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from trailforge.generators.kg_trajectories.config import KgContext
-from trailforge.inference import Meter, Sampling
-from trailforge.protocols.grammar import Observation, Search
-from trailforge.retrieval import LazyRetriever, Retriever
-from trailforge.retrieval.kg import MAX_KEPT, KgResult, KgTool, TripleQuery, keep_triples
-from trailforge.rewards import mentions
-from trailforge.schemas import EntityLink, KgStep, KgTriple, Question, RelationLink
-
-SURE = 0.9
-"""Score from which a name is taken for an entity: "Roman Polansky" is Roman Polanski, "George VI" not George II."""
-
-
-class Labels(NamedTuple):
-    """A triple as the agent reads it."""
-
-    head: str
-    relation: str
-    tail: str
+from trailforge.inference import Meter
+from trailforge.protocols.environment import Environment, GraphFound, TripleFilter
+from trailforge.protocols.turns import Observation, Search
+from trailforge.retrieval import LazyRetriever
+from trailforge.retrieval.kg import KgResult, KgTool
+from trailforge.schemas import EntityLink, KgStep, Question, RelationLink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,82 +19,46 @@ class SearchTool:
 
     question: Question
     context: KgContext
-    documents: Retriever
-    kg: KgTool
+    environment: Environment
 
     @classmethod
     def open(cls, question: Question, context: KgContext) -> SearchTool:
         """The documents are opened by the first search."""
-        return cls(
-            question=question,
-            context=context,
+        config = context.config
+        environment = Environment(
             documents=LazyRetriever(lambda: context.retrieval.for_question(question)),
-            kg=KgTool(context.store, context.config.kg, context.count_tokens),
+            kg=KgTool(context.store, config.kg, context.count_tokens),
+            triples=TripleFilter(
+                rule=config.kg_filter,
+                client=context.client,
+                model=context.model,
+                seed=context.seed,
+                max_tokens=config.filter_max_tokens,
+            ),
+            top_k=config.top_k,
         )
+        return cls(question=question, context=context, environment=environment)
 
     async def search(self, search: Search, meter: Meter) -> Observation:
         """Ask both; `detail` is the `KgStep` of it. Raises what retrieval and the model of the KG filter raise.
 
         `meter` counts the calls of the filter.
         """
-        found, passages = await asyncio.gather(
-            asyncio.to_thread(self.kg.search, search.entities, search.relations, search.query),
-            self.documents.retrieve(search.query, self.context.config.top_k),
-        )
-        kept = await self._kept(search, found, meter)
+        observed = await self.environment.search_graph(self.question.question, search, meter)
+        graph = observed.detail
+        assert isinstance(graph, GraphFound)
         step = KgStep(
             index=0,
             sub_question=search.query,
             query=search.query,
-            entities=entity_links(found, self.context.config.kg.entities_per_mention),
-            relations=relation_links(found),
-            triples_offered=found.triples,
-            triples_kept=kept,
-            documents=tuple(passages),
+            entities=entity_links(graph.found, self.context.config.kg.entities_per_mention),
+            relations=relation_links(graph.found),
+            triples_offered=graph.found.triples,
+            triples_kept=graph.kept,
+            documents=observed.passages,
             answer=None,
         )
-        return Observation(passages=step.documents, triples=tuple(map(labels, kept)), detail=step)
-
-    async def _kept(self, search: Search, found: KgResult, meter: Meter) -> tuple[KgTriple, ...]:
-        config, offered = self.context.config, found.triples
-        if config.kg_filter == "none":
-            return tuple(offered)
-        if config.kg_filter == "asked":
-            return asked_for(search.query, found)
-        query = TripleQuery(
-            question=self.question.question,
-            sub_query=search.query,
-            entities=search.entities,
-            relations=search.relations,
-        )
-        kept = await keep_triples(
-            self.context.client,
-            self.context.model,
-            query,
-            offered,
-            seed=self.context.seed,
-            sampling=Sampling(max_tokens=config.filter_max_tokens),
-            meter=meter,
-        )
-        return kept.triples
-
-
-def asked_for(query: str, found: KgResult) -> tuple[KgTriple, ...]:
-    """Up to five triples of surely matched entities, by a relation asked for or to what the query names too."""
-    sure = {match.entity_id for one in found.entities for match in one.matches[:1] if match.score >= SURE}
-    relations = {match.relation_id for one in found.relations for match in one.matches[:1]}
-    kept = []
-    for triple in found.triples:
-        ends = {triple.head: triple.tail_label, triple.tail: triple.head_label}
-        others = [label for entity, label in ends.items() if entity in sure]
-        if others and (triple.relation in relations or any(mentions(query, label) for label in others)):
-            kept.append(triple)
-    return tuple(kept[:MAX_KEPT])
-
-
-def labels(triple: KgTriple) -> Labels:
-    """A triple without its ids."""
-    return Labels(triple.head_label, triple.relation_label, triple.tail_label)
+        return replace(observed, detail=step)
 
 
 def entity_links(found: KgResult, searched: int) -> tuple[EntityLink, ...]:

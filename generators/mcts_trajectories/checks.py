@@ -9,7 +9,6 @@ from trailforge.filters import first_rejection, judge_trajectory
 from trailforge.generators.mcts_trajectories import NAME as DATASET
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.story import mismatch, sft_row
-from trailforge.generators.mcts_trajectories.work import DATASET
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.row_checks import RowChecks
 from trailforge.rewards import mcts_reward, score_answer

@@ -21,7 +21,6 @@ from trailforge.mcts.reflection import (
 )
 from trailforge.mcts.rollout import PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
 from trailforge.mcts.search import SearchConfig, search
-from trailforge.protocols import react
 from trailforge.retrieval import LazyRetriever, Retrieval
 from trailforge.rewards import mentions, same_answer, score_answer
 from trailforge.schemas import (
@@ -34,6 +33,7 @@ from trailforge.schemas import (
     Step,
     StepPair,
     Trajectory,
+    estimate_tokens,
     to_dict,
 )
 
@@ -209,7 +209,7 @@ class _Writer:
             final_answer=right.answer,
             num_tool_calls=sum(m.role == "tool" for m in messages),
             num_hops=len(plan),
-            token_estimate=sum(react.estimate_tokens(m.content) for m in messages),
+            token_estimate=sum(estimate_tokens(m.content) for m in messages),
             reward=score_answer(right.answer, question.golds),
             step_pair=pair,
             wrong_rollout=pair.wrong_rollout if pair else None,

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from trailforge.generators.sft_rows import whole_conversation
 from trailforge.inference.prompts import Prompts, Sentences
 from trailforge.mcts.plan import references
-from trailforge.protocols import react
+from trailforge.protocols import REACT
+from trailforge.protocols.turns import Observation, Search, Turn
 from trailforge.rewards import normalize_answer, same_answer, states
 from trailforge.schemas import ErrorType, MalformedReply, Message, SftRow, Step, Trajectory
 
@@ -40,22 +41,22 @@ def narrate(story: Story, *, seed: str) -> tuple[Message, ...]:
 
 def user_turn(question: str) -> str:
     """How a conversation asks its question."""
-    return question + react.USER_SUFFIX
+    return REACT.user_turn(question)
 
 
 def answer_in(ending: Message) -> str:
     """The final answer of the last turn; empty when there is none."""
-    return react.final_answer(ending.content)
+    return REACT.final_answer(ending.content)
 
 
 def with_answer(ending: Message, answer: str) -> Message:
     """The last turn with another final answer. Raises `MalformedReply` for a turn that breaks the grammar."""
-    return replace(ending, content=react.render_answer(thought_in(ending), answer))
+    return replace(ending, content=REACT.render_turn(Turn(thought=thought_in(ending), answer=answer)))
 
 
 def thought_in(turn: Message) -> str:
     """Of a turn of the agent. Raises `MalformedReply` for one that breaks the grammar."""
-    return react.parse_turn(turn.content).thought
+    return REACT.parse_turn(turn.content, strict=True).thought
 
 
 def mismatch(row: Trajectory) -> str:
@@ -64,7 +65,7 @@ def mismatch(row: Trajectory) -> str:
     Held against each other are the question, each search with what it found, and the final answer, which has to be
     what the last step found. The thoughts are free.
     """
-    if row.messages[:2] != _opening(row.question):
+    if row.messages[:2] != REACT.opening(row.question):
         return "it does not begin with the rules and the row's question"
     searched = [step for n, step in enumerate(row.steps) if not _rereads(row.reflection_error, row.steps, n)]
     turns, ending = row.messages[2:-1], row.messages[-1].content
@@ -72,15 +73,15 @@ def mismatch(row: Trajectory) -> str:
         return f"it has {len(turns) // 2} searches, the row {len(searched)}"
     for number, (asking, found, step) in enumerate(zip(turns[::2], turns[1::2], searched, strict=True), start=1):
         try:
-            query = react.parse_turn(asking.content).query
+            asked = REACT.parse_turn(asking.content, strict=True).search
         except MalformedReply as error:
             return f"search {number}: {error}"
-        if query != step.query.strip():
-            return f"search {number} asks {query!r}, its step {step.query!r}"
-        if found.content != react.render_passages(step.passages):
+        if asked is None or asked.query != step.query.strip():
+            return f"search {number} asks {asked.query if asked else None!r}, its step {step.query!r}"
+        if found.content != REACT.render_result(Observation(passages=step.passages)):
             return f"search {number} found other passages than its step"
-    if react.final_answer(ending) != row.final_answer.strip():
-        return f"it ends with the answer {react.final_answer(ending)!r}, the row with {row.final_answer!r}"
+    if REACT.final_answer(ending) != row.final_answer.strip():
+        return f"it ends with the answer {REACT.final_answer(ending)!r}, the row with {row.final_answer!r}"
     if not (row.steps and same_answer(row.final_answer, row.steps[-1].answer)):
         return f"its last step found {row.steps[-1].answer if row.steps else ''!r}, its answer is {row.final_answer!r}"
     return ""
@@ -88,7 +89,7 @@ def mismatch(row: Trajectory) -> str:
 
 def sft_row(row: Trajectory) -> SftRow:
     """The whole conversation as one row; the loss is taken on every assistant turn."""
-    made = whole_conversation(row, data_source="mcts_trajectories", protocol=react.NAME, reward=row.reward)
+    made = whole_conversation(row, data_source="mcts_trajectories", protocol=REACT.name, reward=row.reward)
     return replace(made, trajectory_kind=row.kind, reflection_error=row.reflection_error)
 
 
@@ -99,21 +100,21 @@ class _Narrator:
 
     def narrate(self) -> tuple[Message, ...]:
         steps = self._story.steps
-        messages = [*_opening(self._story.question)]
+        messages = [*REACT.opening(self._story.question)]
         thought = self._first_thought()
         for position, step in enumerate(steps):
             if not _rereads(self._story.error, steps, position):
                 thought = [*thought, *self._ask(position)]
                 messages += [
-                    _assistant(react.render_search(" ".join(thought), step.query)),
-                    Message(role="tool", content=react.render_passages(step.passages), train=False),
+                    _assistant(REACT.render_turn(Turn(thought=" ".join(thought), search=Search(query=step.query)))),
+                    Message(role="tool", content=REACT.render_result(Observation(passages=step.passages)), train=False),
                 ]
                 thought = []
             thought.append(self._accept(step))
             if step.is_mistake:
                 thought += self._reflect(steps[position + 1])
         thought.append(self._say("final"))
-        messages.append(_assistant(react.render_answer(" ".join(thought), self._story.answer)))
+        messages.append(_assistant(REACT.render_turn(Turn(thought=" ".join(thought), answer=self._story.answer))))
         return tuple(messages)
 
     def _first_thought(self) -> list[str]:
@@ -152,13 +153,6 @@ class _Narrator:
             if following.index > 0:
                 said.append(self._say("keep_answers", number=str(following.index + 1)))
         return said
-
-
-def _opening(question: str) -> tuple[Message, ...]:
-    return (
-        Message(role="system", content=react.SYSTEM_PROMPT, train=False),
-        Message(role="user", content=user_turn(question), train=False),
-    )
 
 
 def _rereads(error: ErrorType | None, steps: Sequence[Step], position: int) -> bool:

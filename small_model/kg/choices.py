@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from trailforge.generators.document_bundles.search_thoughts import names_in
-from trailforge.generators.kg_trajectories.tool import SURE
+from trailforge.protocols.environment import SURE
 from trailforge.retrieval import Retrieval
 from trailforge.retrieval.kg import KgStore, match_entity, match_relation
 from trailforge.retrieval.kg.folding import content_words, name_words

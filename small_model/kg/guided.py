@@ -16,10 +16,10 @@ from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts
 from trailforge.mcts.plan import references, resolve
+from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.base import estimate_tokens, one_line
 from trailforge.protocols.episodes import EpisodeRun, EpisodeStep, Segment, StopReason
-from trailforge.protocols.grammar import Search, Turn
-from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.protocols.turns import Search, Turn
 from trailforge.schemas import KgStep, Message
 from trailforge.small_model.kg.choices import name_choices, relation_choices, some_of
 from trailforge.small_model.kg.spans import offer_spans
@@ -58,7 +58,7 @@ class GuidedEpisode:
         than an episode may have.
         """
         question, config = self.tool.question, self.tool.context.config
-        self._messages += GRAMMAR.opening(question.question)
+        self._messages += KG_SEARCH.opening(question.question)
         # One seed for all draws: they read the same while they decide the same, so pairs differ where it counts.
         thoughts = Thoughts(f"{self.tool.context.seed}:{question.id}")
         answers: dict[int, str] = {}
@@ -117,7 +117,7 @@ class GuidedEpisode:
         answer = await reading.answer(search.query, found.documents, found.triples_kept, about)
         step = replace(found, sub_question=sub_question, answer=answer or None)
         self._steps[-1] = replace(self._steps[-1], observation=replace(observation, detail=step))
-        text = GRAMMAR.render_result(observation)
+        text = KG_SEARCH.render_result(observation)
         self._messages.append(Message(role="tool", content=text, train=False))
         self._segments.append(Segment(author="tool", text=f"\n{text}\n"))
         return step
@@ -140,7 +140,7 @@ class GuidedEpisode:
 
     def _say(self, thought: str, *, search: Search | None = None, answer: str | None = None) -> None:
         turn = Turn(thought=thought, search=search, answer=answer)
-        text = GRAMMAR.render_turn(turn)
+        text = KG_SEARCH.render_turn(turn)
         self._messages.append(Message(role="assistant", content=text, train=True))
         self._segments.append(Segment(author="agent", text=text))
         self._steps.append(EpisodeStep(turn=turn, problem="", observation=None, call_key=""))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from trailforge.inference.prompts import Prompts, Sentences
 from trailforge.protocols.base import one_line
-from trailforge.protocols.grammar import Search
+from trailforge.protocols.turns import Search
 from trailforge.rewards import mentions, normalize_answer
 from trailforge.schemas import KgStep
 

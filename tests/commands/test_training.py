@@ -17,11 +17,12 @@ from tests.support.bundle_rows import sample_documents
 from tests.support.finished_runs import write_run
 from tests.training.tiny import FACTS, SAMPLE, rl_rows, save_tiny_model, sft_rows, training_set
 from trailforge.commands import training
+from trailforge.protocols.environment import EnvironmentConfig
 from trailforge.retrieval import Encoder, build_index
 from trailforge.retrieval.kg import build_kg, open_source
 from trailforge.schemas import InvalidInput, Question, RetrievalError, SourceDocument
 from trailforge.training.adapters.search_episodes import _opened, read_settings
-from trailforge.training.config import SearchConfig, load_train_preset
+from trailforge.training.config import load_train_preset
 from trailforge.training.searched import open_environment
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
@@ -124,8 +125,8 @@ def test_an_index_made_with_prefixes_is_searched_with_them(tmp_path: Path, encod
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("Vienna is a city.", "A cat sleeps.")))
     build_index(corpus, tmp_path / "index", passage_prefix="passage: ", query_prefix="query: ")
-    said = SearchConfig(kind="dense", query_prefix="query: ", passage_prefix="passage: ")
-    for search in (said, SearchConfig(kind="dense")):
+    said = EnvironmentConfig(kind="dense", query_prefix="query: ", passage_prefix="passage: ")
+    for search in (said, EnvironmentConfig(kind="dense")):
         environment = open_environment("react", [tmp_path / "index"], search=search)
         assert environment.documents
         (first,) = asyncio.run(environment.documents.retrieve("city", 1))
@@ -134,22 +135,22 @@ def test_an_index_made_with_prefixes_is_searched_with_them(tmp_path: Path, encod
     settings = read_settings({"documents": [str(tmp_path / "index")], **asdict(said)})
     assert _opened("react", settings).documents
     with pytest.raises(RetrievalError, match='--passage-prefix "p: "'):
-        open_environment("react", [tmp_path / "index"], search=SearchConfig(kind="dense", passage_prefix="p: "))
+        open_environment("react", [tmp_path / "index"], search=EnvironmentConfig(kind="dense", passage_prefix="p: "))
     assert open_environment("react", [tmp_path / "index"], search=said).searched["query_prefix"] == "query: "
 
 
 def test_what_is_said_goes_over_the_presets_retrieval() -> None:
     """Prefixes belong to an encoder: with another one, those of the preset's are not kept."""
     paper = load_train_preset("dynasearcher")
-    e5 = SearchConfig(
+    e5 = EnvironmentConfig(
         kind="dense", encoder="intfloat/multilingual-e5-base", query_prefix="query: ", passage_prefix="passage: "
     )
     assert paper.retrieval == e5
     for said, meant in (
         ((None, None, None, None), e5),
         ((training.Retrieval.BM25, None, None, None), replace(e5, kind="bm25")),
-        ((None, "minilm", None, None), SearchConfig(kind="dense", encoder="minilm")),
-        ((None, "mine", "q: ", None), SearchConfig(kind="dense", encoder="mine", query_prefix="q: ")),
+        ((None, "minilm", None, None), EnvironmentConfig(kind="dense", encoder="minilm")),
+        ((None, "mine", "q: ", None), EnvironmentConfig(kind="dense", encoder="mine", query_prefix="q: ")),
         ((None, e5.encoder, None, "text: "), replace(e5, passage_prefix="text: ")),
     ):
         assert training._searching(paper, *said).retrieval == meant

@@ -10,14 +10,24 @@ from trailforge.generators.document_bundles.bundling.normalise import normalise
 from trailforge.inference import structured
 from trailforge.inference.vllm.metrics import parse_metrics
 from trailforge.pipelines.sources.fields import iso_date
-from trailforge.protocols import base, graph_r1, kg_search, nl_dag, r_search, react, repair, search_r1
+from trailforge.protocols import (
+    GRAPH_R1,
+    KG_SEARCH,
+    R_SEARCH,
+    REACT,
+    SEARCH_R1,
+    base,
+    nl_dag,
+    r_search,
+    repair,
+)
 from trailforge.protocols.grammar import Grammar
+from trailforge.protocols.transcripts import read_transcript, split_text
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.retrieval.web.html_text import html_to_text
 from trailforge.retrieval.web.http import canonical_url
 from trailforge.retrieval.web.serper import serper_hits
 from trailforge.schemas import InvalidInput, MalformedReply, Message, ServerUnavailable
-from trailforge.training.transcripts import read_transcript, split_text
 
 _TAGS = (
     *(f"{bracket}{tag}>".encode() for tag in base.TAGS for bracket in ("<", "</")), b"< /", b"<", b">",
@@ -54,9 +64,9 @@ def _escape(case: bytes, _: Path) -> None:
 
 def _react(case: bytes, _: Path) -> None:
     text = text_of(case)
-    react.final_answer(text)
-    react.validate(_conversation(text))
-    react.parse_turn(text)
+    REACT.final_answer(text)
+    REACT.validate(_conversation(text), strict=True)
+    REACT.parse_turn(text, strict=True)
 
 
 def _by_grammar(grammar: Grammar) -> Callable[[bytes, Path], None]:
@@ -74,12 +84,13 @@ def _by_grammar(grammar: Grammar) -> Callable[[bytes, Path], None]:
 
 def _r_search(case: bytes, _: Path) -> None:
     text = text_of(case)
-    r_search.close_turn(text)
-    r_search.score(text, golds=["a"])
-    r_search.score(text, correct_options=["A"])
-    r_search.validate(_conversation(text))
-    r_search.readable_turn(text)
-    r_search.parse_episode(text)
+    conversation = _conversation(text)
+    R_SEARCH.missing_end(text)
+    r_search.score(conversation, golds=["a"])
+    r_search.score(conversation, correct_options=["A"])
+    R_SEARCH.validate(conversation, strict=True)
+    r_search.read_plan(text)
+    R_SEARCH.parse_turn(text)
 
 
 def _nl_dag(case: bytes, _: Path) -> None:
@@ -122,21 +133,21 @@ TARGETS = (
     Target(name="react", run=_react, may_raise=(MalformedReply,), samples=lambda: _turns("search", "q"), tokens=_TAGS),
     Target(
         name="kg_search",
-        run=_by_grammar(kg_search.GRAMMAR),
+        run=_by_grammar(KG_SEARCH),
         may_raise=(MalformedReply,),
         samples=lambda: _turns("search", _REQUEST.decode()),
         tokens=(*_TAGS, *_JSON, b"\\boxed{", b"\\}", b"1. (a) b\n", b"Documents:\n", b"Triples:\n"),
     ),
     Target(
         name="search_r1",
-        run=_by_grammar(search_r1.GRAMMAR),
+        run=_by_grammar(SEARCH_R1),
         may_raise=(MalformedReply,),
         samples=lambda: _turns("search", "who directed Avatar"),
         tokens=(*_TAGS, b"Doc 1(Title: a) b\n", b"(", b")"),
     ),
     Target(
         name="graph_r1",
-        run=_by_grammar(graph_r1.GRAMMAR),
+        run=_by_grammar(GRAPH_R1),
         may_raise=(MalformedReply,),
         samples=lambda: _turns("query", '{"query": "who directed Avatar"}'),
         tokens=(*_TAGS, *_JSON),

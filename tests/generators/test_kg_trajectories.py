@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.support.cut_replies import CutModel
 from tests.support.kg_episodes import BORN, DIED, DIRECTOR, ENTITIES, TRIPLES, agent, context, store, turn
 from tests.support.rows import QUESTION
+from tests.support.turns import kg_score
 from trailforge.generators.kg_trajectories.config import KgContext, KgRunConfig
 from trailforge.generators.kg_trajectories.generate import (
     KgGeneratorConfig,
@@ -29,8 +30,8 @@ from trailforge.generators.kg_trajectories.work import episodes_of
 from trailforge.inference import Meter, Request
 from trailforge.inference.prompts import Prompts
 from trailforge.inference.scripted import Script, prompt_text
+from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.episodes import EpisodeConfig, run_episode
-from trailforge.protocols.kg_search import GRAMMAR, score
 from trailforge.retrieval import RetrievalConfig, open_retrieval
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import mentions
@@ -208,7 +209,7 @@ async def test_a_document_that_poses_as_an_answer_stays_data(graph: KgStore) -> 
     result = row.messages[3].content
     assert "Rosenberg" in result and result.count("</result>") == 1 and "<answer>" not in result
     assert (row.stop, row.final_answer, row.num_tool_calls) == ("answered", "Vienna", 2)
-    assert GRAMMAR.validate(row.messages, strict=True) == [] and row.reward.r_acc == 1.0
+    assert KG_SEARCH.validate(row.messages, strict=True) == [] and row.reward.r_acc == 1.0
 
 
 def told_otherwise(row: KgTrajectory) -> dict[str, KgTrajectory]:
@@ -239,14 +240,14 @@ async def test_rewards_in_rows_are_those_of_the_episodes(graph: KgStore) -> None
     for sample, row in enumerate(rows):
         run = await run_episode(
             QUESTION.question,
-            GRAMMAR,
+            KG_SEARCH,
             lambda search: tool.search(search, Meter()),
             client=ctx.client,
             model="scripted",
             seed=7,
             sample=sample,
         )
-        expected = score(run, golds=QUESTION.golds, supporting=QUESTION.paragraphs[:2], hops=2)
+        expected = kg_score(run, golds=QUESTION.golds, supporting=QUESTION.paragraphs[:2], hops=2)
         assert asdict(row.reward) == asdict(expected) == asdict(reward_of(row, FREE.constants))
         assert run.messages == row.messages
 
@@ -404,9 +405,9 @@ def test_messages_are_valid_whatever_is_retrieved_or_read(graph: KgStore, title:
     (row,) = asyncio.run(generate(question, context(graph, script, config))).candidates
     assert row.stop == ("answered" if row.final_answer else "malformed")
     if row.final_answer:
-        assert GRAMMAR.validate(row.messages, strict=True) == []
-        assert GRAMMAR.parse_turn(row.messages[-1].content).answer == row.final_answer
-        searches = [GRAMMAR.parse_turn(m.content).search for m in row.messages[2:-1:2]]
+        assert KG_SEARCH.validate(row.messages, strict=True) == []
+        assert KG_SEARCH.parse_turn(row.messages[-1].content).answer == row.final_answer
+        searches = [KG_SEARCH.parse_turn(m.content).search for m in row.messages[2:-1:2]]
         assert [s.query for s in searches if s] == [step.query for step in row.steps]
 
 

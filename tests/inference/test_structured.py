@@ -16,13 +16,12 @@ from tests.support.cut_replies import CutModel
 from tests.support.kg_worlds import DUST
 from trailforge.generators.document_bundles import write as bundles
 from trailforge.generators.kg_questions.generate import schema_for
-from trailforge.inference import ChatTurn, Meter, ModelClient, Request, ask_json, ask_matching
+from trailforge.inference import ChatTurn, Meter, ModelClient, Request, ask_json, ask_matching, judge
 from trailforge.inference.scripted import ScriptedModel
 from trailforge.inference.structured import strict_schema
 from trailforge.mcts.policy import split_schema
 from trailforge.retrieval.kg import tool as kg_filter
 from trailforge.schemas import ITEM_ERRORS, ContextOverflow, MalformedReply
-from trailforge.training import judge
 
 SCHEMA = {
     "type": "object",

@@ -14,7 +14,6 @@ from tests.support import world
 from tests.support.files import contents, digest
 from trailforge.filters import FilterConfig
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.work import take_in
 from trailforge.pipelines.runs.config import OutputConfig, read_config
 from trailforge.pipelines.runs.intake import (
     config_of,

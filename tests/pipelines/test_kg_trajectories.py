@@ -28,7 +28,7 @@ from trailforge.mcts.plan import resolve
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.runs.intake import run_configuration
 from trailforge.pipelines.runs.verify import verify_run
-from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import InvalidInput, Question, RejectedRow, from_dict, read_parquet, to_dict
 
 TABLES = (*DATASET.tables, "inputs", "shards")
@@ -86,7 +86,7 @@ def test_rows_are_right_episodes_of_the_questions(
         question = questions[row.question_id]
         assert (row.origin, row.final_answer, row.num_hops) == (origin, question.answer, len(question.decomposition))
         assert row.plan == (tuple(hop.question for hop in question.decomposition) if style == "guided" else ())
-        assert GRAMMAR.validate(row.messages, strict=True) == [] and row.reward.r_acc == 1.0
+        assert KG_SEARCH.validate(row.messages, strict=True) == [] and row.reward.r_acc == 1.0
         found = {number: hop.answer for number, hop in enumerate(question.decomposition, start=1)}
         assert [step.query for step in row.steps] == [resolve(hop.question, found) for hop in question.decomposition]
         assert all(step.triples_kept and step.documents for step in row.steps)

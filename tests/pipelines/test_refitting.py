@@ -12,7 +12,7 @@ from tests.support.graph_questions import question as kg_question
 from tests.support.rows import AGAIN, DIED, FIRST, SECOND, trajectory
 from trailforge.curation import fixes
 from trailforge.generators.mcts_trajectories.story import mismatch, user_turn
-from trailforge.protocols import react
+from trailforge.protocols import REACT
 from trailforge.rewards import score_answer
 from trailforge.schemas import BundleQuestion, FilterScore, InvalidInput, Trajectory
 
@@ -77,7 +77,7 @@ def test_a_fixed_question_is_asked_in_the_conversation() -> None:
 
 def test_a_fixed_final_answer_stands_in_the_last_turn_and_the_other_way_round() -> None:
     fixed = refit(final_answer="the city of Vienna")
-    assert react.final_answer(fixed.messages[-1].content) == "the city of Vienna" and mismatch(fixed) == ""
+    assert REACT.final_answer(fixed.messages[-1].content) == "the city of Vienna" and mismatch(fixed) == ""
     assert fixed.reward == score_answer("the city of Vienna", ("Vienna", "Wien"))
     assert refit(turns=turn(LAST, "<answer>Vienna", "<answer>the city of Vienna")) == fixed
     with pytest.raises(InvalidInput, match="it ends with the answer"):

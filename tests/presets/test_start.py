@@ -17,6 +17,7 @@ from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.runs.config import RunConfig, server_config
 from trailforge.pipelines.runs.graph import GraphRunConfig
 from trailforge.presets import datasets_of, load_preset, preset_names, training_preset_names
+from trailforge.protocols import PROTOCOLS
 from trailforge.retrieval import Encoder, check_retrieval, open_retrieval
 from trailforge.training.config import load_train_preset
 from trailforge.training.searched import open_environment
@@ -75,4 +76,4 @@ def test_a_training_preset_opens_what_its_agents_search(name: str, tmp_path: Pat
         build_index(tmp_path / "passages.jsonl", documents, **prefixes)
     graph = paths_store(tmp_path / "graph").folder
     environment = open_environment(preset.protocol, [documents], search=search, kg=graph, top_k=preset.rl.top_k)
-    environment.check(preset.protocol)
+    environment.check(PROTOCOLS[preset.protocol])

@@ -11,16 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inference.support import answer, config, model_server
+from tests.support.turns import kg_score
 from trailforge.inference import Meter, ModelClient, Reply, Request, Sampling
 from trailforge.inference.scripted import ScriptedModel
-from trailforge.protocols import graph_r1, kg_search, search_r1
+from trailforge.protocols import GRAPH_R1, KG_SEARCH, SEARCH_R1
 from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.episodes import Client, EpisodeConfig, EpisodeRun, Respond, run_episode
-from trailforge.protocols.grammar import Grammar, Observation, Search, Turn
+from trailforge.protocols.grammar import Grammar
+from trailforge.protocols.turns import Observation, Search, Turn
 from trailforge.rewards.dynasearcher import PAPER
 from trailforge.schemas import BudgetExceeded, ContextOverflow, Document, Passage, RetrievalError
 
-GRAMMARS = [kg_search.GRAMMAR, search_r1.GRAMMAR, graph_r1.GRAMMAR]
+GRAMMARS = [KG_SEARCH, SEARCH_R1, GRAPH_R1]
 KG, R1, GRAPH = GRAMMARS
 every_grammar = pytest.mark.parametrize("grammar", GRAMMARS, ids=lambda grammar: grammar.name)
 DEFAULTS = EpisodeConfig()
@@ -332,16 +334,16 @@ async def test_an_episode_is_scored() -> None:
     supporting = [Document(id="1", title="AVATAR", text=""), Document(id="2", title="James Cameron", text="")]
     client = Replies(said(searching(KG, "avatar")), said(answering(KG, "Kapuskasing")))
     episode = await run(KG, client)
-    reward = kg_search.score(episode, golds=["Kapuskasing"], supporting=supporting, hops=1)
+    reward = kg_score(episode, golds=["Kapuskasing"], supporting=supporting, hops=1)
     assert (reward.r_acc, reward.r_ans, reward.r_recall, reward.r_penalty) == (1.0, 1.0, 0.5, 0.0)
     assert (reward.r_gain, reward.total) == (0.25, 1.25)
     sloppy = replace(episode, messages=(*episode.messages[:4], replace(episode.messages[4], content="x")))
-    assert kg_search.score(sloppy, golds=["Kapuskasing"], supporting=supporting, hops=1).total == 0.0
+    assert kg_score(sloppy, golds=["Kapuskasing"], supporting=supporting, hops=1).total == 0.0
 
 
 async def test_an_answer_without_a_search_gains_by_the_paper_alone() -> None:
     episode = await run(KG, Replies(said(answering(KG, "Rome"))))
     supporting = [Document(id="1", title="Avatar", text="")]
-    assert kg_search.score(episode, golds=["Oslo"], supporting=supporting, hops=2).total == 0.1
-    paper = kg_search.score(episode, golds=["Oslo"], supporting=supporting, hops=2, constants=PAPER)
+    assert kg_score(episode, golds=["Oslo"], supporting=supporting, hops=2).total == 0.1
+    paper = kg_score(episode, golds=["Oslo"], supporting=supporting, hops=2, constants=PAPER)
     assert paper.total == pytest.approx(0.2)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.protocols import graph_r1, kg_search, search_r1
+from trailforge.protocols import GRAPH_R1, KG_SEARCH, SEARCH_R1, graph_r1, kg_search
 from trailforge.protocols.base import TAGS, tags_in
-from trailforge.protocols.grammar import Grammar, Observation, Search, Turn
+from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.repair import Repair
+from trailforge.protocols.turns import Labels, Observation, Search, Turn
 from trailforge.schemas import MalformedReply, Message, Passage
 
-GRAMMARS = [kg_search.GRAMMAR, search_r1.GRAMMAR, graph_r1.GRAMMAR]
+GRAMMARS = [KG_SEARCH, SEARCH_R1, GRAPH_R1]
 KG, R1, GRAPH = GRAMMARS
 every_grammar = pytest.mark.parametrize("grammar", GRAMMARS, ids=lambda grammar: grammar.name)
 
@@ -29,26 +30,17 @@ PIECES = st.sampled_from([*TAGS, "<", "</", ">", "/>", " ", "\n", "|", "<|im_end
 HOSTILE = st.lists(PIECES, max_size=8).map("".join) | st.text(max_size=15)
 
 
-@dataclass(frozen=True)
-class Fact:
-    """A triple."""
-
-    head: str
-    relation: str
-    tail: str
-
-
 OBSERVATIONS = st.builds(
     Observation,
     passages=st.lists(
         st.builds(Passage, id=st.just("0"), title=HOSTILE, text=HOSTILE, score=st.just(0.0)), max_size=3
     ).map(tuple),
-    triples=st.lists(st.builds(Fact, HOSTILE, HOSTILE, HOSTILE), max_size=3).map(tuple),
+    triples=st.lists(st.builds(Labels, HOSTILE, HOSTILE, HOSTILE), max_size=3).map(tuple),
     message=HOSTILE,
 )
 FOUND = Observation(
     passages=(Passage(id="7", title="Avatar", text="A film\nof 2009.", score=0.5),),
-    triples=(Fact("Avatar", "director", "James Cameron"),),
+    triples=(Labels("Avatar", "director", "James Cameron"),),
 )
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trailforge.protocols import graph_r1, kg_search, nl_dag, react, search_r1
-from trailforge.protocols.grammar import Observation, passage_titles
+from trailforge.protocols import GRAPH_R1, KG_SEARCH, REACT, SEARCH_R1, kg_search, nl_dag, search_r1
+from trailforge.protocols.base import passage_titles
+from trailforge.protocols.turns import Labels, Observation
 from trailforge.schemas import Passage, PlanNode
 
 NODE = PlanNode(node_id="A", query="q", tool="News")
@@ -24,10 +25,10 @@ def _observed(render: Callable[[Observation], str]) -> Callable[[tuple[Passage, 
 
 
 WAYS = {
-    "react": (react.render_passages, passage_titles),
-    "graph_r1": (_observed(graph_r1.GRAMMAR.render_result), passage_titles),
-    "kg_search": (_observed(kg_search.GRAMMAR.render_result), kg_search.read_titles),
-    "search_r1": (_observed(search_r1.GRAMMAR.render_result), search_r1.read_titles),
+    "react": (_observed(REACT.render_result), passage_titles),
+    "graph_r1": (_observed(GRAPH_R1.render_result), passage_titles),
+    "kg_search": (_observed(KG_SEARCH.render_result), kg_search.read_titles),
+    "search_r1": (_observed(SEARCH_R1.render_result), search_r1.read_titles),
     "r_search": (_plan_result, nl_dag.read_titles),
 }
 PIECES = st.sampled_from(
@@ -57,12 +58,10 @@ def test_where_nothing_was_found_there_are_no_titles(way: str) -> None:
 
 
 def test_triples_are_no_passages() -> None:
-    class Fact:
-        head, relation, tail = "Lang", "born in", "Vienna"
-
-    told = Observation(passages=(passage("Lang", "x"),), triples=(Fact(),))
-    assert kg_search.read_titles(kg_search.GRAMMAR.render_result(told)) == ["Lang"]
-    assert kg_search.read_titles(kg_search.GRAMMAR.render_result(Observation(triples=(Fact(),)))) == []
+    fact = Labels("Lang", "born in", "Vienna")
+    told = Observation(passages=(passage("Lang", "x"),), triples=(fact,))
+    assert kg_search.read_titles(KG_SEARCH.render_result(told)) == ["Lang"]
+    assert kg_search.read_titles(KG_SEARCH.render_result(Observation(triples=(fact,)))) == []
 
 
 def test_a_bracket_that_nobody_closes_takes_the_line() -> None:

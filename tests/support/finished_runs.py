@@ -13,10 +13,11 @@ from tests.support.bundle_rows import QUESTIONS, sample_documents
 from tests.support.kg_worlds import chain_to, fact, node
 from tests.support.rows import AGAIN, DIED, FIRST, QUESTION, SECOND, trajectory
 from tests.support.sft_rows import sft_row
+from tests.support.turns import answer_turn, plan_turn
 from trailforge.generators.mcts_trajectories import story
-from trailforge.protocols import kg_search, r_search
-from trailforge.protocols.grammar import Search, Turn
+from trailforge.protocols import KG_SEARCH, R_SEARCH
 from trailforge.protocols.nl_dag import parse
+from trailforge.protocols.turns import Search, Turn
 from trailforge.schemas import (
     BundleQuestion,
     ChatMessage,
@@ -24,6 +25,7 @@ from trailforge.schemas import (
     Hop,
     KgQuestion,
     Manifest,
+    Message,
     Provenance,
     Question,
     SchemaVersion,
@@ -154,13 +156,17 @@ KG_QUESTION = KgQuestion(
 def _episode(row: BundleQuestion) -> SftRow:
     asked = "\n".join([row.question, *(f"{chr(65 + n)}. {option}" for n, option in enumerate(row.options))])
     answer = ", ".join(row.correct_options) if row.options else row.answer
-    told = r_search.Episode(thought="Two searches.", plan=parse(row.dag_text), result="Nothing.", answer=answer)
-    messages = r_search.render_episode(asked, told)
+    messages = (
+        *R_SEARCH.opening(asked),
+        Message(role="assistant", content=plan_turn("Two searches.", parse(row.dag_text)), train=True),
+        Message(role="tool", content="<result>\nNothing.\n</result>", train=False),
+        Message(role="assistant", content=answer_turn(R_SEARCH, "", answer), train=True),
+    )
     chat = tuple(ChatMessage(role=m.role, content=m.content) for m in messages)
     return sft_row(
         f"e-{row.uid}",
         chat,
-        protocol=r_search.NAME,
+        protocol=R_SEARCH.name,
         question=asked,
         answer=answer,
         question_id=row.uid,
@@ -170,7 +176,7 @@ def _episode(row: BundleQuestion) -> SftRow:
 
 
 def _kg_row(asked: Question) -> SftRow:
-    grammar = kg_search.GRAMMAR
+    grammar = KG_SEARCH
     search = Turn(thought="I search.", search=Search(query="Metropolis", entities=("Metropolis",)))
     messages = (
         ChatMessage(role="system", content=grammar.system_prompt),
@@ -182,7 +188,7 @@ def _kg_row(asked: Question) -> SftRow:
     return sft_row(
         f"k-{asked.id}",
         messages,
-        protocol=kg_search.NAME,
+        protocol=KG_SEARCH.name,
         question=asked.question,
         answer=asked.answer,
         question_id=asked.id,

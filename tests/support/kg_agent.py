@@ -16,8 +16,9 @@ from pathlib import Path
 from tests.retrieval.kg.support import store_of
 from tests.support import world
 from tests.support.kg_worlds import random_store, random_triples
-from trailforge.protocols.grammar import Search, Turn
-from trailforge.protocols.kg_search import GRAMMAR, USER_SUFFIX
+from trailforge.protocols import KG_SEARCH
+from trailforge.protocols.kg_search import USER_SUFFIX
+from trailforge.protocols.turns import Search, Turn
 from trailforge.retrieval.kg import KgStore
 from trailforge.schemas import Question
 
@@ -75,11 +76,11 @@ class Model:
             return "I think I know it."
         if flaw < 0.2 or len(done) == len(chain) - 1:
             answer = world.name_of("wrong", asked) if flaw < 0.2 else world.answer_of(chain)
-            return GRAMMAR.render_turn(Turn(thought="That is all.", answer=answer))
+            return KG_SEARCH.render_turn(Turn(thought="That is all.", answer=answer))
         depth = len(done) + (flaw >= 0.3 or not done)
         entity, relation = world.answer_of(chain[-depth:]) if depth > 1 else chain[-1], chain[-depth - 1]
         search = Search(query=world.ask([relation, entity]), entities=(entity,), relations=(relation,))
-        return GRAMMAR.render_turn(Turn(thought="Something is missing.", search=search))
+        return KG_SEARCH.render_turn(Turn(thought="Something is missing.", search=search))
 
     def _keep(self, prompt: str) -> str:
         asked = prompt.rsplit("Sub-query: ", 1)[1].splitlines()[0]

@@ -9,8 +9,8 @@ from pathlib import Path
 from trailforge.generators.kg_trajectories.generate import KgContext, KgGeneratorConfig
 from trailforge.inference import Prices, Request
 from trailforge.inference.scripted import Script, ScriptedModel
-from trailforge.protocols.grammar import Search, Turn
-from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.protocols import KG_SEARCH
+from trailforge.protocols.turns import Search, Turn
 from trailforge.retrieval import RetrievalConfig, open_retrieval
 from trailforge.retrieval.kg import KgStore, build_kg, open_source
 
@@ -76,9 +76,9 @@ def context(graph: KgStore, script: Script, config: KgGeneratorConfig) -> KgCont
 def turn(thought: str, *, answer: str | None = None, **search: str) -> str:
     """An agent's turn; a search as `query=…, entity=…, relation=…`."""
     if answer is not None:
-        return GRAMMAR.render_turn(Turn(thought=thought, answer=answer))
+        return KG_SEARCH.render_turn(Turn(thought=thought, answer=answer))
     asked = Search(query=search["query"], entities=(search["entity"],), relations=(search["relation"],))
-    return GRAMMAR.render_turn(Turn(thought=thought, search=asked))
+    return KG_SEARCH.render_turn(Turn(thought=thought, search=asked))
 
 
 DIRECTOR = turn("First the director.", query="Who directed Metropolis?", entity="Metropolis", relation="director")

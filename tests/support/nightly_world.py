@@ -12,8 +12,8 @@ from pathlib import Path
 from tests.retrieval.kg.support import store_of
 from tests.support import bundle_world
 from tests.support.bundle_rows import sample_documents
-from trailforge.protocols import kg_search
-from trailforge.protocols.grammar import Search, Turn
+from trailforge.protocols import KG_SEARCH, kg_search
+from trailforge.protocols.turns import Search, Turn
 from trailforge.schemas import SourceDocument
 
 PRESET = """\
@@ -99,10 +99,10 @@ def _turn(prompt: str) -> str:
     asked, said = prompt.split(kg_search.USER_SUFFIX, maxsplit=1)
     question = asked.splitlines()[-1]
     if "<result>" in said:
-        return kg_search.GRAMMAR.render_turn(Turn(thought="That is all.", answer=_answer(question)))
+        return KG_SEARCH.render_turn(Turn(thought="That is all.", answer=_answer(question)))
     found = _JOINED.search(question)
     search = Search(query=question, entities=found.groups()[:1] if found else (), relations=(RELATION,))
-    return kg_search.GRAMMAR.render_turn(Turn(thought="I look for it.", search=search))
+    return KG_SEARCH.render_turn(Turn(thought="I look for it.", search=search))
 
 
 def _last(prompt: str, label: str) -> str:

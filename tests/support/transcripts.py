@@ -11,11 +11,22 @@ from typing import Any
 
 from tests.support.rows import DIED, FIRST, QUESTION, SECOND
 from tests.support.truths import choice, truth
+from tests.support.turns import answer_turn
 from trailforge.generators.mcts_trajectories.story import Story, narrate
 from trailforge.inference.scripted import ScriptedModel
-from trailforge.protocols import graph_r1, kg_search, nl_dag, r_search, react, search_r1
+from trailforge.protocols import (
+    GRAPH_R1,
+    KG_SEARCH,
+    R_SEARCH,
+    REACT,
+    SEARCH_R1,
+    nl_dag,
+    r_search,
+)
+from trailforge.protocols.base import contents_of
 from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, run_episode
-from trailforge.protocols.grammar import Grammar, Observation, Search, Turn
+from trailforge.protocols.grammar import Grammar
+from trailforge.protocols.turns import Labels, Observation, Search, Turn
 from trailforge.retrieval.base import Retriever
 from trailforge.schemas import GroundTruth, Message, Passage
 
@@ -75,7 +86,7 @@ class Case:
 def cases() -> tuple[Case, ...]:
     """All fifty."""
     makers: tuple[Callable[[int, random.Random], Case], ...] = (
-        *(_by_loop(grammar) for grammar in (kg_search.GRAMMAR, search_r1.GRAMMAR, graph_r1.GRAMMAR)),
+        *(_by_loop(grammar) for grammar in (KG_SEARCH, SEARCH_R1, GRAPH_R1)),
         _react,
         _r_search,
     )
@@ -103,10 +114,6 @@ SLIPS: tuple[Callable[[str], str], ...] = (
 
 
 # The common loop
-
-
-class _Fact:
-    head, relation, tail = "Lang", "born in", "Vienna"
 
 
 def _by_loop(grammar: Grammar) -> Callable[[int, random.Random], Case]:
@@ -144,7 +151,9 @@ def _slip(rng: random.Random, text: str) -> str:
 async def _play(grammar: Grammar, turns: list[str], rng: random.Random) -> EpisodeRun:
     async def respond(search: Search) -> Observation:
         kept = tuple(rng.sample(SHELF, rng.randint(0, 3)))
-        return Observation(passages=kept, triples=(_Fact(),) if grammar.name == "kg_search" else ())
+        return Observation(
+            passages=kept, triples=(Labels("Lang", "born in", "Vienna"),) if grammar.name == "kg_search" else ()
+        )
 
     def script(request: Any) -> str:
         told = sum(chat.role == "assistant" for chat in request.prompt)
@@ -184,7 +193,7 @@ def _react(number: int, rng: random.Random) -> Case:
     if number == 9:
         messages.pop()
     tokens = rng.choice([500, 12_288, 13_000, 15_000, 16_384, 20_000])
-    against = truth(protocol=react.NAME, reward_preset=PRESETS[react.NAME])
+    against = truth(protocol=REACT.name, reward_preset=PRESETS[REACT.name])
     return Case(name=f"react {number}", messages=tuple(messages), truth=against, tokens=tokens)
 
 
@@ -207,16 +216,16 @@ class _Shelf:
 def _r_search(number: int, rng: random.Random) -> Case:
     tools: dict[str, Retriever] = {name: _Shelf() for name in nl_dag.TOOLS}
     first = _slip(rng, f"<think>Two things.</think><search>\n{PLANS[number % 5]}\n</search>")
-    result = asyncio.run(r_search.respond(first, tools)).text
+    result = R_SEARCH.render_result(asyncio.run(r_search.run_plan((contents_of("search", first) or [""])[0], tools)))
     is_choice = number % 3 == 0
     answer = rng.choice(["A, C", "A", "(A) and (B)", "Vienna"] if is_choice else ANSWERS)
-    second = _slip(rng, r_search.render_answer(answer))
-    contents = (r_search.SYSTEM_PROMPT, r_search.user_turn("Where?"), first, result, second)
+    second = _slip(rng, answer_turn(R_SEARCH, "", answer))
+    contents = (r_search.SYSTEM_PROMPT, R_SEARCH.user_turn("Where?"), first, result, second)
     roles = ("system", "user", "assistant", "tool", "assistant")
     messages = tuple(
         Message(role=role, content=content, train=role == "assistant")
         for role, content in zip(roles, contents, strict=True)
     )
-    against = (choice if is_choice else truth)(protocol=r_search.NAME, reward_preset=PRESETS[r_search.NAME])
+    against = (choice if is_choice else truth)(protocol=R_SEARCH.name, reward_preset=PRESETS[R_SEARCH.name])
     kept = messages[:3] if number == 8 else messages
     return Case(name=f"r_search {number}", messages=kept, truth=against, tokens=400)

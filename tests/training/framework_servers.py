@@ -12,14 +12,14 @@ from typing import Any
 from aiohttp import web
 
 from tests.support import finished_runs as made
+from tests.support.turns import answer_turn, plan_turn
 from tests.training.tiny import SAMPLE
-from trailforge.protocols import nl_dag, r_search
-from trailforge.protocols.grammar import Search, Turn
+from trailforge.protocols import PROTOCOLS, R_SEARCH, nl_dag
+from trailforge.protocols.transcripts import Spoken
+from trailforge.protocols.turns import Search, Turn
 from trailforge.retrieval.kg import build_kg, open_source
 from trailforge.schemas import PlanNode
-from trailforge.training.agents import GRAMMARS
 from trailforge.training.rollouts import observation_ids
-from trailforge.training.transcripts import Spoken
 
 LOGPROB = -0.25
 ANSWER = "Kourou"
@@ -37,10 +37,10 @@ def searched(home: Path) -> dict[str, Any]:
 
 def says(protocol: str, text: str) -> str:
     """The agent's next turn: it searches once and answers."""
-    grammar = GRAMMARS[protocol]
+    grammar = PROTOCOLS[protocol]
     has_result = f"</{grammar.result_tag}><|im_end|>" in text
-    if protocol == r_search.NAME:
-        return r_search.render_answer(ANSWER) if has_result else r_search.render_search("a", _PLAN)
+    if protocol == R_SEARCH.name:
+        return answer_turn(R_SEARCH, "", ANSWER) if has_result else plan_turn("a", _PLAN)
     if has_result:
         return grammar.render_turn(Turn(thought="b", answer=ANSWER))
     search = Search(query="Webb launched", entities=("Marie Curie",), relations=("place of birth",))

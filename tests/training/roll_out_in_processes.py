@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tests.training.tiny import FACTS, retriever, rl_rows
-from trailforge.training.agents import Environment
+from trailforge.protocols.environment import Environment
 from trailforge.training.generation import VllmServer
 from trailforge.training.rollouts import RolloutLimits, roll_out
 from trailforge.training.weights import load_tokenizer

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.training.tiny import FACTS, Scripted, preset, retriever, rl_rows, searching
-from trailforge.training.agents import Environment
+from trailforge.protocols.environment import Environment
 from trailforge.training.trl.rl import limits_of, paying
 from trailforge.training.trl.rollouts import TRIES, SearchRollouts
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from tests.training.tiny import FACTS, Scripted, preset, retriever, rl_rows, searching
-from trailforge.protocols import react
+from trailforge.protocols.environment import Environment
 from trailforge.schemas import InvalidInput
-from trailforge.training.agents import Environment
 from trailforge.training.evaluate import evaluate_agent, write_score
 
 
@@ -39,7 +38,7 @@ def test_a_mended_turn_is_searched_for_and_not_well_formed(tokenizer: Any) -> No
 
     def script(text: str, number: int) -> str:
         turn = searching(text, 1)
-        return turn.replace(react.END_THINK, "") if react.END_SEARCH in turn else turn
+        return turn.replace("</think>", "") if "</search>" in turn else turn
 
     environment = Environment(documents=retriever(), top_k=2)
     score = evaluate_agent(Scripted(tokenizer, script), tokenizer, rl_rows(), preset(), environment, model="scripted")

@@ -14,6 +14,7 @@ import yaml
 
 from tests.training.framework_servers import ANSWER, LOGPROB, FakeSampler, expected, router, searched
 from tests.training.tiny import rl_rows
+from trailforge.protocols import PROTOCOLS
 from trailforge.schemas import InvalidInput, RequestRefused, RlRow, ServerUnavailable, to_dict
 from trailforge.training.adapters import search_episodes, slime, verl
 from trailforge.training.adapters.search_episodes import (
@@ -23,13 +24,12 @@ from trailforge.training.adapters.search_episodes import (
     search_episode,
     settings_of,
 )
-from trailforge.training.agents import GRAMMARS
 from trailforge.training.generation import Generated
 from trailforge.training.masks import prompt_ids, render
 from trailforge.training.rollouts import TokenEpisode
 from trailforge.training.scoring import read_messages, score_messages
 
-every_protocol = pytest.mark.parametrize("protocol", GRAMMARS)
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 LAUNCHED = 3
 """The fact whose answer the script gives."""
 
@@ -53,7 +53,7 @@ async def episode_of(
     """By the core that both adapters wrap."""
 
     async def go_on(ids: list[int], room: int, stop: Sequence[str], end_ids: Collection[int]) -> Generated:
-        assert tuple(stop) == tuple(GRAMMARS[protocol].stop) and sampler.tokenizer.eos_token_id in end_ids
+        assert tuple(stop) == tuple(PROTOCOLS[protocol].stop) and sampler.tokenizer.eos_token_id in end_ids
         made = sampler.sample(ids)
         return Generated(made, None if logprob is None else [logprob] * len(made))
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.support.truths import choice, truth
+from trailforge.inference.judge import Judge, Judged
 from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.schemas import MalformedReply
-from trailforge.training.judge import Judge, Judged
 
 
 def judged(answer: str, **changes: Any) -> Judged:

@@ -18,9 +18,13 @@ import yaml
 from tests.support import model_server
 from tests.support.transcripts import Case, cases
 from tests.support.truths import choice
+from tests.support.turns import answer_turn, plan_turn
 from tests.training.tiny import FACTS, Scripted, documents, preset, rl_rows, training_set
+from trailforge.inference.judge import JudgeConfig, Judged, JudgeDesk, judge_desk
 from trailforge.presets import load_training_preset
-from trailforge.protocols import nl_dag, r_search
+from trailforge.protocols import R_SEARCH, nl_dag
+from trailforge.protocols.environment import Environment
+from trailforge.protocols.transcripts import read_transcript
 from trailforge.retrieval import Bm25Retriever
 from trailforge.schemas import (
     InvalidInput,
@@ -33,12 +37,9 @@ from trailforge.schemas import (
     to_dict,
 )
 from trailforge.training.adapters import slime, trl, verl
-from trailforge.training.agents import Environment
-from trailforge.training.config import JudgeConfig, TrainPreset, load_train_preset
-from trailforge.training.judge import Judged, JudgeDesk, judge_desk
+from trailforge.training.config import TrainPreset, load_train_preset
 from trailforge.training.score_file import score_file
 from trailforge.training.scoring import ToScore, score_messages, scorer_of
-from trailforge.training.transcripts import read_transcript
 from trailforge.training.trl.rl import paying, train_rl
 
 CASES = [case for case in cases() if case.protocol == "r_search"]
@@ -197,8 +198,8 @@ def test_the_question_may_stand_in_the_conversation(recipe: Path) -> None:
     scorer = scorer_of(str(recipe))
     asked = next(message.content for message in case.messages if message.role == "user")
     whole = replace(told(case), question=None)
-    assert scorer.score([whole]) == scorer.score([replace(whole, question=r_search.question_of(asked))])
-    assert r_search.question_of(r_search.user_turn("Who?")) == "Who?"
+    assert scorer.score([whole]) == scorer.score([replace(whole, question=R_SEARCH.question_of(asked))])
+    assert R_SEARCH.question_of(R_SEARCH.user_turn("Who?")) == "Who?"
     with pytest.raises(InvalidInput, match="a judge has to know it") as refused:
         scorer.score([replace(whole, messages=case.turns)])
     assert refused.value.field == "question"
@@ -269,8 +270,8 @@ def _plan_recipe(recipe: Path) -> TrainPreset:
 def _answering(text: str, number: int) -> str:
     answer = next(fact[1] for fact in FACTS if fact[0] in text)
     if "Node A (" not in text:
-        return r_search.render_search("a", PLAN)
-    return r_search.render_answer(answer.split()[0] if number % 2 else "four words of answer")
+        return plan_turn("a", PLAN)
+    return answer_turn(R_SEARCH, "", answer.split()[0] if number % 2 else "four words of answer")
 
 
 def _trained(rows: Path, learnt: TrainPreset, model: Path, out: Path, *, resume: bool = False) -> None:

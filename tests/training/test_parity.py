@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.support.transcripts import PRESETS, Case, cases
+from tests.support.turns import kg_score
 from tests.training.tiny import preset
-from trailforge.protocols import graph_r1, kg_search, r_search, react
+from trailforge.protocols import GRAPH_R1, REACT, r_search
 from trailforge.rewards import REWARD_PRESETS, MSearcherConstants, reward_preset, score_answer
 from trailforge.rewards.dynasearcher import PAPER
 from trailforge.schemas import RewardModel, SupportingDocument, to_dict
@@ -61,23 +62,19 @@ def while_data_is_made(case: Case) -> float:
     """By what makes and filters the rows of each data set."""
     golds = case.truth.target
     if case.protocol == "r_search":
-        text = r_search.episode_text(case.messages)
-        return r_search.score(text, correct_options=case.truth.correct_options, golds=golds).total
+        return r_search.score(case.messages, correct_options=case.truth.correct_options, golds=golds).total
     if case.protocol == "react":
-        said = case.messages[-1].content if case.messages[-1].role == "assistant" else ""
-        correct = score_answer(react.final_answer(said), golds).f1
+        correct = score_answer(REACT.answer_of(case.messages), golds).f1
         length = -min(max(case.tokens - 12_288, 0), 4_096) / 4_096
-        return correct + length if not react.validate(case.messages) else min(-1.0, correct + length - 0.2)
+        return correct + length if not REACT.validate(case.messages, strict=True) else min(-1.0, correct + length - 0.2)
     assert case.run is not None
     if case.protocol == "kg_search":
         supporting = [SupportingDocument(id=title, title=title) for title in case.truth.support_titles]
-        return kg_search.score(
-            case.run, golds=golds, supporting=supporting, hops=case.truth.num_hops, constants=PAPER
-        ).total
+        return kg_score(case.run, golds=golds, supporting=supporting, hops=case.truth.num_hops, constants=PAPER).total
     answer = score_answer(case.run.answer, golds)
     if case.protocol == "search_r1":
         return answer.exact_match
-    format = graph_r1.GRAMMAR.format_reward(case.messages)
+    format = GRAPH_R1.format_reward(case.messages)
     return -1.0 + format + (answer.f1 if format == 1.0 else 0.0)
 
 

@@ -25,10 +25,10 @@ from tests.training.tiny import (
     sft_rows,
     training_set,
 )
-from trailforge.protocols import graph_r1
-from trailforge.protocols.grammar import Search, Turn
+from trailforge.protocols import GRAPH_R1
+from trailforge.protocols.environment import Environment
+from trailforge.protocols.turns import Search, Turn
 from trailforge.schemas import InvalidInput, OutputError
-from trailforge.training.agents import Environment
 from trailforge.training.config import KlConfig, TrainPreset, load_train_preset
 from trailforge.training.evaluate import evaluate
 from trailforge.training.masks import END
@@ -166,12 +166,12 @@ def test_the_ragsearch_preset_trains_on_questions_of_all_data_sets(
     prompts: list[str] = []
 
     def script(text: str, number: int) -> str:
-        if f"</{graph_r1.GRAMMAR.result_tag}>{END}" in text:
+        if f"</{GRAPH_R1.result_tag}>{END}" in text:
             row = next(row for row in rows if row.question in text)
             answer = row.reward_model.ground_truth.target[0] if number % 2 else "something that no question has"
-            return graph_r1.GRAMMAR.render_turn(Turn(thought="So it is.", answer=answer))
+            return GRAPH_R1.render_turn(Turn(thought="So it is.", answer=answer))
         prompts.append(text)
-        return graph_r1.GRAMMAR.render_turn(Turn(thought="Look.", search=Search(query="Webb")))
+        return GRAPH_R1.render_turn(Turn(thought="Look.", search=Search(query="Webb")))
 
     rows = questions_of(tmp_path / "set", "train", "graph_r1")
     capsys.readouterr()

@@ -8,13 +8,21 @@ from typing import Any
 import pytest
 
 from tests.support.tiny_tokenizer import tiny_tokenizer
+from tests.support.turns import answer_turn, plan_turn
 from tests.training.tiny import FACTS, SAMPLE, Scripted, retriever, rl_rows, searching
-from trailforge.protocols import graph_r1, kg_search, nl_dag, r_search, search_r1
-from trailforge.protocols.grammar import Search, Turn
+from trailforge.protocols import (
+    GRAPH_R1,
+    KG_SEARCH,
+    PROTOCOLS,
+    R_SEARCH,
+    SEARCH_R1,
+    nl_dag,
+)
+from trailforge.protocols.environment import Environment, within
+from trailforge.protocols.turns import Search, Turn
 from trailforge.retrieval import Bm25Retriever
 from trailforge.retrieval.kg import KgStore, KgTool, build_kg, open_source
 from trailforge.schemas import ChatMessage, InvalidInput, Passage, PlanEdge, PlanNode
-from trailforge.training.agents import GRAMMARS, Environment, within
 from trailforge.training.generation import Generated
 from trailforge.training.masks import END, masked_tokens, ready
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode, observation_ids, roll_out
@@ -174,7 +182,7 @@ def kg(tmp_path_factory: pytest.TempPathFactory) -> KgTool:
 
 async def test_protocols_with_a_grammar(tokenizer: Any, kg: KgTool) -> None:
     """Each searches with its own tags, and the knowledge graph answers where it is asked."""
-    for grammar in (search_r1.GRAMMAR, graph_r1.GRAMMAR, kg_search.GRAMMAR):
+    for grammar in (SEARCH_R1, GRAPH_R1, KG_SEARCH):
 
         def script(text: str, number: int, grammar: Any = grammar) -> str:
             if f"</{grammar.result_tag}><|im_end|>" in text:
@@ -198,16 +206,16 @@ async def test_r_search_runs_its_plan_once(tokenizer: Any) -> None:
     tools = {"General": Bm25Retriever(list(_documents()))}
 
     def script(text: str, number: int) -> str:
-        return r_search.render_answer("Kourou") if "Node A (" in text else r_search.render_search("a", plan)
+        return answer_turn(R_SEARCH, "", "Kourou") if "Node A (" in text else plan_turn("a", plan)
 
     episodes, _ = await rolled(
         script, tokenizer, protocol="r_search", environment=Environment(plan_tools=tools, top_k=2)
     )
     assert episodes[0].run.stop == "answered"
     assert episodes[0].messages[3].content.startswith("<result>\nNode A (general) Search results:")
-    assert not r_search.validate(episodes[0].messages)
+    assert not R_SEARCH.validate(episodes[0].messages, strict=True)
     again, _ = await rolled(
-        lambda text, number: r_search.render_search("a", plan),
+        lambda text, number: plan_turn("a", plan),
         tokenizer,
         protocol="r_search",
         environment=Environment(plan_tools=tools, top_k=2),
@@ -223,12 +231,12 @@ def _documents() -> Any:
 
 async def test_results_are_shortened_to_their_limit(tokenizer: Any) -> None:
     """Words at the ends of passages go, all passages and their titles stay while there is room."""
-    grammar = GRAMMARS["react"]
+    grammar = PROTOCOLS["react"]
 
     def count(text: str) -> int:
         return len(tokenizer.encode(text, add_special_tokens=False))
 
-    respond = Environment(documents=retriever(), top_k=3).respond("react")
+    respond = Environment(documents=retriever(), top_k=3).respond(grammar, "Where?")
     whole = await respond(Search(query="Webb telescope"))
     for limit in (400, 200, 120):
         short = await within(respond, grammar, count, limit)(Search(query="Webb telescope"))
@@ -245,10 +253,9 @@ def test_environment_says_what_is_missing() -> None:
         ("react", Environment(), "--documents"),
         ("kg_search", Environment(documents=retriever()), "--kg"),
         ("r_search", Environment(documents=retriever()), "--documents"),
-        ("toolformer", Environment(), "none of react"),
     ):
         with pytest.raises(InvalidInput, match=missing):
-            environment.check(protocol)
+            environment.check(PROTOCOLS[protocol])
 
 
 async def test_a_prompt_has_a_system_turn_and_the_question(tokenizer: Any) -> None:
@@ -280,7 +287,7 @@ async def test_no_result_holds_a_special_token_of_the_models_own(protocol: str) 
     """`<unused_0>` is of no template that we know: the tokenizer knows it."""
     tokenizer: Any = tiny_tokenizer("</s>", "[INST]", "<unused_0>")
     ready(tokenizer)
-    grammar = GRAMMARS[protocol]
+    grammar = PROTOCOLS[protocol]
 
     class Hostile:
         async def retrieve(self, query: str, k: int) -> list[Passage]:

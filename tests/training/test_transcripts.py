@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.transcripts import RESULT_TAGS, cases
-from trailforge.protocols import react, search_r1
-from trailforge.protocols.grammar import Turn
+from tests.support.turns import answer_turn, search_turn
+from trailforge.protocols import REACT, SEARCH_R1
+from trailforge.protocols.transcripts import read_transcript, split_text
+from trailforge.protocols.turns import Turn
 from trailforge.schemas import ChatMessage, InvalidInput, Role
-from trailforge.training.transcripts import read_transcript, split_text
 
-SEARCH, ANSWER = react.render_search("Who?", "Lang"), react.render_answer("Done.", "Vienna")
+SEARCH, ANSWER = search_turn(REACT, "Who?", "Lang"), answer_turn(REACT, "Done.", "Vienna")
 RESULT = "<tool_response>\n1. (Metropolis) by Lang\n2. (M (film)) also\n</tool_response>"
 
 
@@ -53,16 +54,16 @@ def test_no_tool_text_earns_or_costs_anything(result: str) -> None:
     ("turns", "answer", "flags", "searches"),
     [
         ((), "", (), 0),
-        ((SEARCH,), "", (True,), 0),  # never executed
-        ((SEARCH, SEARCH), "", (True, True), 1),
+        ((SEARCH,), "", (False,), 0),  # never executed
+        ((SEARCH, SEARCH), "", (True, False), 1),
         ((ANSWER,), "Vienna", (True,), 0),
         (("Vienna.",), "", (False,), 0),
         ((SEARCH, "<answer>Vienna</answer>"), "Vienna", (True, False), 1),
-        ((SEARCH, f"{ANSWER}<answer> Oslo</answer>"), "Oslo", (True, False), 1),  # the last one
+        ((SEARCH, f"{ANSWER}<answer> Oslo</answer>"), "", (True, False), 1),  # not to be read, as in the loop
         ((SEARCH, "<think>x</think><answer>Vien"), "", (True, False), 1),  # cut
         ((SEARCH.removesuffix("</search>"), ANSWER), "Vienna", (False, True), 0),
         ((f"{RESULT}{SEARCH}", ANSWER), "Vienna", (False, True), 0),  # made up
-        ((ANSWER, ANSWER), "Vienna", (True, True), 0),
+        ((ANSWER, ANSWER), "Vienna", (False, True), 0),
     ],
 )
 def test_broken_episodes(turns: tuple[str, ...], answer: str, flags: tuple[bool, ...], searches: int) -> None:
@@ -81,7 +82,7 @@ def test_two_turns_in_a_row_are_no_conversation() -> None:
 
 def test_slips_are_mended_for_the_search_and_cost_the_form() -> None:
     slip = "<Think>x</Think><search>Lang</search>"
-    last = search_r1.GRAMMAR.render_turn(Turn(thought="Done.", answer="Vienna"))
+    last = SEARCH_R1.render_turn(Turn(thought="Done.", answer="Vienna"))
     episode = read_transcript(said(slip, last), "search_r1")
     assert episode.num_searches == 1 and episode.answer == "Vienna"
     assert not episode.is_well_formed and episode.well_formed_turns == (False, True)

@@ -17,9 +17,9 @@ import yaml
 from tests.support import finished_runs as made
 from tests.training.framework_servers import LOGPROB, FakeSampler, FakeServerManager, expected, searched
 from tests.training.tiny import rl_rows
+from trailforge.protocols import PROTOCOLS
 from trailforge.schemas import InvalidInput, RlRow
 from trailforge.training.adapters.verl import compute_score
-from trailforge.training.agents import GRAMMARS
 from trailforge.training.exports import export
 from trailforge.training.exports.verl import AGENT, rl_row
 from trailforge.training.masks import prompt_ids
@@ -91,7 +91,7 @@ class Worker:
         return self._postprocess(list(await asyncio.gather(*runs)))
 
 
-@pytest.mark.parametrize("protocol", GRAMMARS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_verl_gets_tokens_mask_and_reward(protocol: str, entry: Path, tokenizer: Any) -> None:
     """Two episodes, the second made when verl has imported the class: padded, masked, and paid by the naive manager."""
     server = FakeServerManager(FakeSampler(tokenizer, protocol))
@@ -116,7 +116,7 @@ async def test_verl_gets_tokens_mask_and_reward(protocol: str, entry: Path, toke
     assert len({request["request_id"] for request in server.requests}) == 2 and len(server.requests) == 4
     sampling = server.requests[0]["sampling_params"]
     assert sampling["include_stop_str_in_output"] and sampling["max_tokens"] == LIMITS["response_length"] - 1
-    assert sampling["stop"] == list(GRAMMARS[protocol].stop) and tokenizer.eos_token_id in sampling["stop_token_ids"]
+    assert sampling["stop"] == list(PROTOCOLS[protocol].stop) and tokenizer.eos_token_id in sampling["stop_token_ids"]
 
 
 async def test_without_log_probabilities_none_are_made_up(entry: Path, tokenizer: Any) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.sft_rows import sft_row
-from trailforge.protocols import react
+from tests.support.turns import answer_turn, result_turn, search_turn
+from trailforge.protocols import REACT
 from trailforge.retrieval import Bm25Retriever
 from trailforge.rewards.msearcher import MSearcherConstants
 from trailforge.rewards.presets import RewardPreset
@@ -59,9 +60,9 @@ def conversation(question: str, answer: str, query: str, passages: str) -> tuple
     return (
         ChatMessage(role="system", content=RULES),
         ChatMessage(role="user", content=question),
-        ChatMessage(role="assistant", content=react.render_search("Look it up.", query)),
+        ChatMessage(role="assistant", content=search_turn(REACT, "Look it up.", query)),
         ChatMessage(role="tool", content=passages),
-        ChatMessage(role="assistant", content=react.render_answer("It says so.", answer)),
+        ChatMessage(role="assistant", content=answer_turn(REACT, "It says so.", answer)),
     )
 
 
@@ -72,7 +73,7 @@ def sft_rows(copies: int = 1, *, searched: bool = False) -> list[SftRow]:
         for number, (question, answer, query) in enumerate(FACTS):
             result = f"<tool_response>\n1. (Found) {answer} is in the passage.\n</tool_response>"
             if searched:
-                result = react.render_passages(asyncio.run(retriever().retrieve(query, 1)))
+                result = result_turn(REACT, asyncio.run(retriever().retrieve(query, 1)))
             said = conversation(question, answer, query, result)
             rows.append(sft_row(f"{number}-{copy}", said, protocol="react", question=question, answer=answer))
     return rows
@@ -217,8 +218,8 @@ def searching(text: str, number: int) -> str:
     """Searches once with the fact's query, then answers; every second episode answers wrongly."""
     question, answer, query = next(fact for fact in FACTS if fact[0] in text)
     if "<tool_response>\n" not in text and "<result>\n" not in text:
-        return react.render_search("Look it up.", query)
-    return react.render_answer("It says so.", answer if number % 2 else f"not what {question} asks")
+        return search_turn(REACT, "Look it up.", query)
+    return answer_turn(REACT, "It says so.", answer if number % 2 else f"not what {question} asks")
 
 
 def preset(**changes: Any) -> TrainPreset:

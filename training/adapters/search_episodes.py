@@ -16,10 +16,8 @@ from typing import Any
 
 import yaml
 
-from trailforge.protocols import r_search
+from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.schemas import ChatMessage, InvalidInput, from_dict
-from trailforge.training.agents import Environment
-from trailforge.training.config import SearchConfig
 from trailforge.training.generation import Generated, ended
 from trailforge.training.masks import END, ready
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out_one
@@ -33,7 +31,7 @@ GoOn = Callable[[list[int], int, Sequence[str], Collection[int]], Awaitable[Gene
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchSettings(SearchConfig):
+class SearchSettings(EnvironmentConfig):
     """What agents search, and how much of it: what exports write for a framework's configuration."""
 
     documents: tuple[str, ...]
@@ -111,7 +109,7 @@ def known_of(episode: TokenEpisode) -> dict[str, Any]:
     return {
         "transcript": [{"role": message.role, "content": message.content} for message in episode.messages],
         "response_tokens": len(episode.ids),
-        "retrieved_titles": _titles(episode),
+        "retrieved_titles": [passage.title for passage in episode.run.passages],
         "num_searches": episode.run.num_searches,
         "stop": episode.run.stop,
     }
@@ -145,20 +143,7 @@ def _opened(protocol: str, settings: SearchSettings) -> Environment:
     return open_environment(
         protocol,
         [Path(folder) for folder in settings.documents],
-        search=SearchConfig(**{each.name: getattr(settings, each.name) for each in fields(SearchConfig)}),
+        search=EnvironmentConfig(**{each.name: getattr(settings, each.name) for each in fields(EnvironmentConfig)}),
         kg=Path(settings.kg) if settings.kg else None,
         top_k=settings.top_k,
     )
-
-
-def _titles(episode: TokenEpisode) -> list[str]:
-    """Of the passages that the agent was given, in that order."""
-    titles: list[str] = []
-    for step in episode.run.steps:
-        if step.observation is None:
-            continue
-        passages = list(step.observation.passages)
-        if isinstance(step.observation.detail, r_search.Response):
-            passages += [passage for result in step.observation.detail.results for passage in result.passages]
-        titles += [passage.title for passage in passages]
-    return titles

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from trailforge.pipelines.engine.files import new_folder
-from trailforge.protocols import graph_r1, kg_search, r_search, react, search_r1
+from trailforge.protocols import PROTOCOLS, REACT
 from trailforge.schemas import InvalidInput
 from trailforge.training.config import TrainPreset, load_train_preset
 from trailforge.training.exports import messages, slime, trl, verl
@@ -27,16 +27,6 @@ TRAINERS: Mapping[str, Callable[[Export], str]] = MappingProxyType(
     }
 )
 """By its name, the function that writes a trainer's format and returns the README."""
-
-
-_PRESET_IN = {
-    react.NAME: "msearcher",
-    r_search.NAME: "r-search",
-    kg_search.NAME: "dynasearcher",
-    search_r1.NAME: "ragsearch",
-    graph_r1.NAME: "ragsearch",
-}
-"""The preset whose numbers the commands get, by the protocol that questions are asked in."""
 
 
 def export(folder: Path, to: str, out: Path, *, progress: Progress | None = None) -> Mapping[str, int]:
@@ -74,5 +64,5 @@ def preset_for(training_set: TrainingSet) -> TrainPreset:
                 counts[count.dataset] += count.rows
         dataset = min(counts, key=lambda name: (-counts[name], name))
         questions = table_of(dataset, "questions")
-        protocol = questions[1].protocol if questions else react.NAME
-    return load_train_preset(_PRESET_IN[protocol])
+        protocol = questions[1].protocol if questions else REACT.name
+    return load_train_preset(PROTOCOLS[protocol].training)

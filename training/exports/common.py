@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import ChatMessage, RlRow, SftRow, to_dict
 from trailforge.training.config import RlConfig, Scheduler, SftConfig, TrainPreset
 from trailforge.training.masks import END, START, TRAINING_TEMPLATE
@@ -158,9 +159,10 @@ cp {TEMPLATE} $MODEL/{TEMPLATE}
 ```"""
 
 
-SEARCH_NOTE = """`documents` are absolute paths: of finished runs, whose documents or paragraphs are searched, or of
+_GRAPH = KG_SEARCH.name
+SEARCH_NOTE = f"""`documents` are absolute paths: of finished runs, whose documents or paragraphs are searched, or of
 one corpus. `kind` is `bm25`, or `dense` with an `encoder` and its prefixes (empty: those of the index). Questions of
-protocol `kg_search` also want a `kg`. An agent speaks the protocol that its question names. Results have no loss and
+protocol `{_GRAPH}` also want a `kg`. An agent speaks the protocol that its question names. Results have no loss and
 are never tokenised again; an end of turn that was put behind a closing tag, and not sampled, has none either."""
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trailforge.pipelines.datasets import dataset_names
+from trailforge.protocols import PROTOCOLS
 from trailforge.schemas import InvalidInput
 
 Order = Literal["curriculum", "shuffled"]
 LongRows = Literal["drop", "segments"]
-TextProtocol = Literal["react", "kg_search", "search_r1", "graph_r1"]
-"""Protocols in which any question without options can be asked. The plans of `r_search` are for bundles."""
+TEXT_PROTOCOLS = tuple(name for name, grammar in PROTOCOLS.items() if grammar.searches != "plan")
+"""In which any question without options can be asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +36,9 @@ class ViewConfig:
     """`curriculum`: easy rows first, see `training.views.order`."""
     mix: tuple[Share, ...] = ()
     """Data sets are cut down until they stand in this proportion, rows of none are doubled; empty: all rows."""
-    protocol: TextProtocol | None = None
-    """In which questions without options are asked; None: in that of their data set. Conversations stay as they are."""
+    protocol: str | None = None
+    """In which questions without options are asked; None: in that of their data set. Conversations stay as they are.
+    Not one that plans: the kinds of document that a plan names are those of bundles."""
     tokenizer: str | None = None
     """Path or name of a tokenizer of transformers, by which rows are measured; None: by `schemas.estimate_tokens`."""
     max_tokens: int = 16384
@@ -58,6 +60,8 @@ class ViewConfig:
         for name in ("max_tokens", "ngram", "rows_per_file"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"expected at least 1, got {getattr(self, name)}", field=name)
+        if self.protocol is not None and self.protocol not in TEXT_PROTOCOLS:
+            raise InvalidInput(f"{self.protocol!r} is none of {', '.join(TEXT_PROTOCOLS)}", field="protocol")
         for share in self.mix:
             if share.dataset not in dataset_names():
                 known = ", ".join(dataset_names())

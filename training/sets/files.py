@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, TypeVar, get_args
+from typing import ClassVar, Literal, TypeVar
 
 from trailforge.schemas import FileEntry, InvalidInput, RlRow, SftRow, StageCount, iter_parquet
 from trailforge.training.processes import log
-from trailforge.training.sets.config import TextProtocol
+from trailforge.training.sets.config import TEXT_PROTOCOLS
 from trailforge.training.sets.runs import MANIFEST, check_hash, read_json
 
 Record = TypeVar("Record")
@@ -131,7 +131,7 @@ def questions_of(folder: Path, split: Split, protocol: str) -> list[RlRow]:
     asked = Counter(row.reward_model.ground_truth.protocol for row in rows)
     others = ", ".join(f"{name} {count:,}" for name, count in sorted(asked.items()) if name != protocol)
     if not asked[protocol]:
-        mend = f"; `training-set --protocol {protocol}` asks them so" if protocol in get_args(TextProtocol) else ""
+        mend = f"; `training-set --protocol {protocol}` asks them so" if protocol in TEXT_PROTOCOLS else ""
         raise InvalidInput(f"rl/{split} asks nothing in {protocol} ({others}){mend}", file=folder, field="protocol")
     if others:
         log(f"rl/{split}: {asked[protocol]:,} questions are in {protocol}; others are left out ({others})")

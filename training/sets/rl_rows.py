@@ -9,25 +9,15 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
-from trailforge.protocols import graph_r1, kg_search, r_search, react, search_r1
+from trailforge.protocols import PROTOCOLS
 from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import AskedQuestion, ChatMessage, GroundTruth, RewardModel, RlRow
-from trailforge.training.agents import GRAMMARS
-from trailforge.training.sets.config import TextProtocol
 from trailforge.training.sets.runs import FinishedRun, table_of
 
 ABILITY = "search_qa"
-PRESETS = {
-    react.NAME: "msearcher",
-    r_search.NAME: "r-search",
-    kg_search.NAME: "dynasearcher",
-    graph_r1.NAME: "ragsearch",
-    search_r1.NAME: "search-r1",
-}
-"""By what the episodes of each protocol are paid."""
 
 
-def rl_rows(run: FinishedRun, protocol: TextProtocol | None = None) -> Iterator[RlRow]:
+def rl_rows(run: FinishedRun, protocol: str | None = None) -> Iterator[RlRow]:
     """The questions of a run, in its order. `protocol`: that of all but those with options; None: the data set's."""
     questions = table_of(run.dataset, "questions")
     if questions is None:
@@ -62,7 +52,7 @@ def stage_of(hops: int) -> int:
 
 
 def _row(asked: AskedQuestion, run: FinishedRun, protocol: str, titles: Iterable[str]) -> RlRow:
-    hops = len(asked.hops)
+    hops, grammar = len(asked.hops), PROTOCOLS[protocol]
     stage, difficulty = asked.curriculum or (stage_of(hops), float(hops))
     truth = GroundTruth(
         target=asked.golds,
@@ -73,17 +63,15 @@ def _row(asked: AskedQuestion, run: FinishedRun, protocol: str, titles: Iterable
         hops=asked.hops,
         support_titles=(*asked.support_titles, *titles),
         dag_text=asked.plan,
-        allowed_tools=tuple(TOOLS) if protocol == r_search.NAME else (),
-        reward_preset=PRESETS[protocol],
-        protocol=protocol,
+        allowed_tools=tuple(TOOLS) if grammar.searches == "plan" else (),
+        reward_preset=grammar.reward,
+        protocol=grammar.name,
     )
-    grammar = GRAMMARS[protocol]
-    user = r_search.user_turn(asked.text) if grammar.name == r_search.NAME else asked.text + grammar.user_suffix
     known = "\0".join([protocol, asked.text, *truth.target])
     return RlRow(
         uid=hashlib.sha256(known.encode()).hexdigest()[:16],
         data_source=run.dataset,
-        prompt=(ChatMessage(role="system", content=grammar.system_prompt), ChatMessage(role="user", content=user)),
+        prompt=tuple(ChatMessage(role=each.role, content=each.content) for each in grammar.opening(asked.text)),
         ability=ABILITY,
         question_id=asked.id,
         question=asked.text,

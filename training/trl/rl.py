@@ -18,12 +18,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from trailforge.inference.judge import judge_desk, read_rubric
+from trailforge.protocols import grammar_of
+from trailforge.protocols.environment import Environment
 from trailforge.rewards.episode import Reward
 from trailforge.schemas import InvalidInput, RlRow
-from trailforge.training.agents import Environment
 from trailforge.training.config import KlConfig, RlConfig, TrainPreset
 from trailforge.training.generation import Draw, Generator, TransformersGenerator, VllmColocated, VllmServer
-from trailforge.training.judge import judge_desk, read_rubric
 from trailforge.training.masks import prompt_ids
 from trailforge.training.processes import is_anywhere, is_main_process, log, processes
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode
@@ -72,7 +73,7 @@ def train_rl(
     model without the ChatML tokens, since vLLM and the reference model are loaded from where it lies.
     """
     config = preset.rl
-    environment.check(preset.protocol)
+    environment.check(grammar_of(preset.protocol))
     if preset.judge is not None:
         judge_desk(preset.judge).check()
     rows = questions_of(training_set, "train", preset.protocol)

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
+from trailforge.protocols.environment import Environment
+from trailforge.protocols.transcripts import read_transcript
 from trailforge.rewards.episode import Reward
 from trailforge.schemas import RlRow
-from trailforge.training.agents import Environment
 from trailforge.training.generation import Generator
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out
-from trailforge.training.transcripts import read_transcript
 
 TRIES = 3
 """Rounds in which groups without advantage are replaced."""

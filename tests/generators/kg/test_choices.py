@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.kg_episodes import store
-from trailforge.generators.kg_trajectories.tool import asked_for
+from trailforge.protocols.environment import asked_for
 from trailforge.retrieval.kg import KgStore, KgTool, build_kg, open_source
 from trailforge.small_model.kg.choices import name_choices
 

@@ -25,7 +25,7 @@ from trailforge.generators.kg_trajectories.filters import (
     wrong_intermediate,
 )
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig, asked_in_vain, select, similarity
-from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import (
     EntityLink,
     Hop,
@@ -74,7 +74,7 @@ def episode(*steps: KgStep, thoughts: tuple[str, ...] = (), answer: str = "Vienn
     """An episode of these searches; `thoughts` in the order of turns, the last one's before the answer."""
     steps = steps or (FIRST, SECOND)
     said = [*thoughts, *["Let me see."] * (len(steps) + 1 - len(thoughts))]
-    messages = [*GRAMMAR.opening("In which city was the director of Metropolis born?")]
+    messages = [*KG_SEARCH.opening("In which city was the director of Metropolis born?")]
     for one, thought in zip(steps, said[:-1], strict=True):
         content = turn(thought, query=one.query, entity="N", relation="r")
         messages.append(Message(role="assistant", content=content, train=True))

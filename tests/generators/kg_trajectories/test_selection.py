@@ -18,7 +18,7 @@ from trailforge.generators.kg_trajectories.selection import (
     parts_for_the_better,
     select,
 )
-from trailforge.protocols.kg_search import GRAMMAR
+from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import same_answer
 from trailforge.schemas import KgStep, KgTrajectory, Message, RelationLink
 
@@ -92,7 +92,7 @@ def test_a_turn_that_cannot_be_read_is_the_worse_one() -> None:
     broken = list(told(FIRST, replace(FIT, query="Where?")).messages)
     broken[4] = Message(role="assistant", content=broken[4].content.replace("</search>", ""), train=True)
     bad = replace(told(FIRST, replace(FIT, query="Where?")), messages=tuple(broken))
-    assert GRAMMAR.well_formed_turns(bad.messages) == [True, False, True]
+    assert KG_SEARCH.well_formed_turns(bad.messages) == [True, False, True]
     assert parts_for_the_better(GOOD, bad)
 
 

@@ -7,14 +7,13 @@ import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from tests.support import finished_runs as made
 from tests.support.bundle_rows import INSTRUMENT, ISLAND, WHEEL
 from tests.support.tiny_tokenizer import tiny_tokenizer
-from trailforge.protocols import r_search
+from trailforge.protocols import PROTOCOLS, r_search
 from trailforge.schemas import (
     ChatMessage,
     CountMismatch,
@@ -26,11 +25,10 @@ from trailforge.schemas import (
     read_parquet,
     write_parquet,
 )
-from trailforge.training.agents import GRAMMARS
 from trailforge.training.masks import masked_tokens, ready
 from trailforge.training.sets import Share, ViewConfig, loss_spans, make_training_set
 from trailforge.training.sets.build import check
-from trailforge.training.sets.config import TextProtocol
+from trailforge.training.sets.config import TEXT_PROTOCOLS
 from trailforge.training.sets.files import TrainingSet, open_set
 from trailforge.training.sets.order import question_key
 
@@ -103,15 +101,15 @@ def test_a_prompt_is_how_the_trajectories_begin(tmp_path: Path, runs: list[Path]
     assert all(row.messages[:2] == begins[row.protocol, row.question_id] for row in rows)
 
 
-@pytest.mark.parametrize("protocol", get_args(TextProtocol))
+@pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)
 def test_questions_without_options_are_asked_in_another_protocol(
-    tmp_path: Path, runs: list[Path], protocol: TextProtocol
+    tmp_path: Path, runs: list[Path], protocol: str
 ) -> None:
     """Prompt, protocol and reward go together; letters are paid by R-Search alone; conversations stay as they are."""
     made_set = build(runs, tmp_path / "out", replace(ALL, protocol=protocol))
     rl = {row.question_id: row for row in made_set.rows("rl", "train", RlRow)}
     rewards = {"react": "msearcher", "kg_search": "dynasearcher", "search_r1": "search-r1", "graph_r1": "ragsearch"}
-    grammar = GRAMMARS[protocol]
+    grammar = PROTOCOLS[protocol]
     others = {name for name, row in rl.items() if row.reward_model.ground_truth.protocol != protocol}
     assert others == {name for name, row in rl.items() if row.reward_model.ground_truth.options}
     assert len(others) == 2

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from trailforge.inference import (
     ChatTurn,
@@ -33,9 +33,10 @@ from trailforge.inference import (
 from trailforge.inference.structured import Client
 from trailforge.schemas import GroundTruth, InvalidInput
 from trailforge.schemas.files import user_cache
-from trailforge.training.config import JudgeConfig
 
 T = TypeVar("T")
+
+PROMPT = "judge.txt"
 
 SCHEMA = {
     "type": "object",
@@ -44,6 +45,35 @@ SCHEMA = {
     "additionalProperties": False,
 }
 _PLACES = {"question", "reference", "answer"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeConfig:
+    """The model that scores answers. Its key comes from the environment: TRAILFORGE_API_KEY."""
+
+    url: str
+    """Of an OpenAI-compatible server; several of the same model with commas between them."""
+    model: str
+    """As the server knows it. R-Search's is GPT-4.1-Mini (section 3.4)."""
+    rubric: str = ""
+    """Path of a text with {{question}}, {{reference}} and {{answer}}; empty: `inference/judge.txt`."""
+    ledger: str = ""
+    """File that remembers verdicts; empty: one in the user's cache. TRAILFORGE_LEDGER_URL goes over both."""
+    max_tokens: int = 64
+    """Of a verdict; more for a model that thinks first."""
+    reasoning: Literal["separate", "inline"] = "separate"
+    """Where such a model's thoughts are: sent beside the verdict, or in it, up to `</think>`."""
+    max_in_flight: int = 64
+    """Calls at a time, of one process."""
+    timeout_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        for name in ("url", "model"):
+            if not getattr(self, name).strip():
+                raise InvalidInput("must not be empty", field=name)
+        for name in ("max_tokens", "max_in_flight", "timeout_s"):
+            if getattr(self, name) <= 0:
+                raise InvalidInput(f"has to be more than 0, got {getattr(self, name)}", field=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +114,7 @@ class Judge:
             "answer": judged.answer[: self.max_answer_chars],
         }
         # In one pass: an answer that holds {{reference}} must not be filled in.
-        rubric = self.rubric or _packaged_rubric()
+        rubric = self.rubric or default_rubric()
         prompt = re.sub(r"\{\{(question|reference|answer)\}\}", lambda match: texts[match[1]], rubric)
         request = Request(
             model=self.model,
@@ -97,14 +127,15 @@ class Judge:
 
 
 @cache
-def _packaged_rubric() -> str:
-    return (files("trailforge.training") / "judge.txt").read_text(encoding="utf-8").strip("\n")
+def default_rubric() -> str:
+    """Our text for judges, with its three places."""
+    return files("trailforge.inference").joinpath(PROMPT).read_text(encoding="utf-8").strip("\n")
 
 
 def read_rubric(config: JudgeConfig) -> str:
     """The text that a judge is asked by. Raises `InvalidInput` for a file without the three places."""
     if not config.rubric:
-        return _packaged_rubric()
+        return default_rubric()
     path = Path(config.rubric)
     try:
         text = path.read_text(encoding="utf-8").strip("\n")

@@ -1,0 +1,278 @@
+"""What agents search: documents, a knowledge graph, the tools of plans; the same for data, training and evaluation.
+
+environment = open_environment(grammar, corpus, search=config, kg=folder)     or of what is open already
+respond = environment.respond(grammar, question)                              the tools of one episode
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from trailforge.inference import Meter, Sampling
+from trailforge.inference.structured import Client
+from trailforge.protocols.episodes import Respond
+from trailforge.protocols.grammar import Grammar
+from trailforge.protocols.r_search import run_plan
+from trailforge.protocols.turns import Labels, Observation, Search
+from trailforge.retrieval import (
+    Bm25Retriever,
+    DenseIndex,
+    DenseRetriever,
+    Encoder,
+    RetrievalConfig,
+    Retriever,
+    Tools,
+    local_tools,
+    open_retrieval,
+)
+from trailforge.retrieval.dense import embedded_text
+from trailforge.retrieval.encoder import PACKAGED
+from trailforge.retrieval.kg import MAX_KEPT, KgResult, KgStore, KgTool, TripleQuery, keep_triples
+from trailforge.rewards import mentions
+from trailforge.schemas import Document, InvalidInput, KgTriple, Question, SourceDocument
+
+KgFilter = Literal["model", "asked", "first", "none"]
+"""Which of the triples that the graph offers an agent reads. `model`: the paper's, which keeps up to five. `asked`: up
+to five of an entity that was matched surely, by the relation that is asked for or to another name in the query.
+`first`: the best five. `none`: all that are offered."""
+
+SURE = 0.9
+"""Score from which a name is taken for an entity: "Roman Polansky" is Roman Polanski, "George VI" not George II."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentConfig:
+    """How agents find documents, in training and evaluation. What the command line says goes over it."""
+
+    kind: Literal["bm25", "dense"] = "bm25"
+    encoder: str = PACKAGED
+    """For `dense`: `minilm`, or any sentence-transformers name or path."""
+    query_prefix: str = ""
+    """What the encoder wants before a query, e.g. `query: ` for e5. Empty: what the index says, if one is searched."""
+    passage_prefix: str = ""
+    """What it wants before a passage, e.g. `passage: `. Empty: as above."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TripleFilter:
+    """Chooses the triples that an agent reads."""
+
+    rule: KgFilter = "first"
+    client: Client | None = None
+    """Asked by `model`, as is the next."""
+    model: str = ""
+    seed: int = 0
+    max_tokens: int = 2048
+    """Room for a reasoning model's thoughts."""
+
+    async def keep(
+        self, question: str, search: Search, found: KgResult, meter: Meter | None = None
+    ) -> tuple[KgTriple, ...]:
+        """Those of `found` that are kept. Raises what the client raises."""
+        match self.rule:
+            case "none":
+                return tuple(found.triples)
+            case "first":
+                return tuple(found.triples[:MAX_KEPT])
+            case "asked":
+                return asked_for(search.query, found)
+        if self.client is None:
+            raise ValueError("the filter `model` needs a client")
+        query = TripleQuery(
+            question=question, sub_query=search.query, entities=search.entities, relations=search.relations
+        )
+        kept = await keep_triples(
+            self.client,
+            self.model,
+            query,
+            found.triples,
+            seed=self.seed,
+            sampling=Sampling(max_tokens=self.max_tokens),
+            meter=meter,
+        )
+        return kept.triples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphFound:
+    """What the knowledge graph gave to a search: the `Observation.detail` of agents that ask it."""
+
+    found: KgResult
+    kept: tuple[KgTriple, ...]
+    """Those that the agent reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What agents search."""
+
+    documents: Retriever | None = None
+    """For all protocols but those that plan."""
+    kg: KgTool | None = None
+    """For those that search a graph."""
+    triples: TripleFilter = field(default_factory=TripleFilter)
+    plan_tools: Tools | None = None
+    """For those that plan."""
+    top_k: int = 5
+    """Passages of a search; in plans, of each node."""
+    searched: Mapping[str, object] = field(default_factory=dict)
+    """What it was opened from, by hashes; empty where that is not known."""
+
+    def check(self, grammar: Grammar) -> None:
+        """Raises `InvalidInput` when what agents of the protocol search is missing."""
+        if grammar.searches == "plan" and self.plan_tools is None:
+            raise InvalidInput(f"{grammar.name} runs plans over documents of several kinds; give --documents")
+        if grammar.searches != "plan" and self.documents is None:
+            raise InvalidInput(f"{grammar.name} searches documents; give --documents")
+        if grammar.searches == "graph" and self.kg is None:
+            raise InvalidInput(f"{grammar.name} searches a knowledge graph too; give --kg")
+
+    def respond(self, grammar: Grammar, question: str, meter: Meter | None = None) -> Respond:
+        """The tools of an episode on a question. `meter` counts the calls of the triples' filter."""
+
+        async def respond(search: Search) -> Observation:
+            match grammar.searches:
+                case "plan":
+                    assert self.plan_tools is not None
+                    return await run_plan(search.query, self.plan_tools, self.top_k)
+                case "graph":
+                    return await self.search_graph(question, search, meter)
+                case "documents":
+                    assert self.documents is not None
+                    return Observation(passages=tuple(await self.documents.retrieve(search.query, self.top_k)))
+
+        return respond
+
+    async def search_graph(self, question: str, search: Search, meter: Meter | None = None) -> Observation:
+        """Ask graph and documents at once; `detail` is a `GraphFound`."""
+        assert self.documents is not None and self.kg is not None
+        found, passages = await asyncio.gather(
+            asyncio.to_thread(self.kg.search, search.entities, search.relations, search.query),
+            self.documents.retrieve(search.query, self.top_k),
+        )
+        kept = await self.triples.keep(question, search, found, meter)
+        return Observation(
+            passages=tuple(passages),
+            triples=tuple(map(labels, kept)),
+            detail=GraphFound(found=found, kept=kept),
+        )
+
+
+def asked_for(query: str, found: KgResult) -> tuple[KgTriple, ...]:
+    """Up to five triples of surely matched entities, by a relation asked for or to what the query names too."""
+    sure = {match.entity_id for one in found.entities for match in one.matches[:1] if match.score >= SURE}
+    relations = {match.relation_id for one in found.relations for match in one.matches[:1]}
+    kept = []
+    for triple in found.triples:
+        ends = {triple.head: triple.tail_label, triple.tail: triple.head_label}
+        others = [label for entity, label in ends.items() if entity in sure]
+        if others and (triple.relation in relations or any(mentions(query, label) for label in others)):
+            kept.append(triple)
+    return tuple(kept[:MAX_KEPT])
+
+
+def labels(triple: KgTriple) -> Labels:
+    """A triple without its ids."""
+    return Labels(triple.head_label, triple.relation_label, triple.tail_label)
+
+
+# Opening
+
+
+def open_environment(
+    grammar: Grammar,
+    corpus: Path | Sequence[Document] | Sequence[SourceDocument] | None,
+    *,
+    search: EnvironmentConfig | None = None,
+    kg: Path | None = None,
+    top_k: int = 5,
+    triples: TripleFilter | None = None,
+) -> Environment:
+    """What a protocol's agents search.
+
+    `corpus`: as `trailforge index` reads or makes it, or documents; for agents that plan, documents with their kinds.
+    `search`: None for bm25. `kg`: a graph's folder. Raises `InvalidInput` for what is missing, and `RetrievalError` for
+    a missing package, model or index, and for a damaged graph.
+    """
+    search = search or EnvironmentConfig()
+    environment = Environment(
+        kg=_open_graph(kg) if kg and grammar.searches == "graph" else None,
+        triples=triples or TripleFilter(),
+        top_k=top_k,
+    )
+    if grammar.searches == "plan":
+        found = () if isinstance(corpus, Path) else corpus or ()
+        sources = [each for each in found if isinstance(each, SourceDocument)]
+        encoder = _encoder(search) if search.kind == "dense" else None
+        environment = replace(environment, plan_tools=local_tools(sources, encoder=encoder) if sources else None)
+    elif isinstance(corpus, Path):
+        environment = replace(environment, documents=_open_corpus(corpus, search))
+    elif corpus:
+        documents = [each.document if isinstance(each, SourceDocument) else each for each in corpus]
+        environment = replace(environment, documents=_index(documents, search))
+    environment.check(grammar)
+    return environment
+
+
+def _open_graph(folder: Path) -> KgTool:
+    """Every byte of it checked, once for all processes of a training (`KgStore.check_once`)."""
+    store = KgStore.open(folder)
+    store.check_once()
+    return KgTool(store)
+
+
+def _encoder(search: EnvironmentConfig) -> Encoder:
+    return Encoder(search.encoder, query_prefix=search.query_prefix, passage_prefix=search.passage_prefix)
+
+
+def _index(documents: Sequence[Document], search: EnvironmentConfig) -> Retriever:
+    if search.kind == "bm25":
+        return Bm25Retriever(documents)
+    encoder = _encoder(search)
+    vectors = encoder.encode_documents([embedded_text(document) for document in documents])
+    return DenseRetriever(DenseIndex.build(documents, vectors), encoder)
+
+
+def _open_corpus(path: Path, search: EnvironmentConfig) -> Retriever:
+    config = RetrievalConfig(**asdict(search), scope="corpus", corpus_index=str(path))
+    nobodys = Question(id="", question="", answer="")  # the corpus is the same for every question
+    return asyncio.run(open_retrieval(config).for_question(nobodys))
+
+
+# Room
+
+
+def within(respond: Respond, grammar: Grammar, count: Callable[[str], int], limit: int) -> Respond:
+    """Tools whose results are at most `limit` tokens long: words at the end of each passage go first, triples last.
+
+    A plan's result is left as it is: its two passages a search are short.
+    """
+
+    async def shortened(search: Search) -> Observation:
+        found = await respond(search)
+        if grammar.searches == "plan" or count(grammar.render_result(found)) <= limit:
+            return found
+        longest = max([len(passage.text.split()) for passage in found.passages], default=0)
+        low, high = 0, len(found.triples) + longest
+        best = _of_size(found, 0)
+        while low <= high:  # the largest size that fits
+            size = (low + high) // 2
+            tried = _of_size(found, size)
+            if count(grammar.render_result(tried)) <= limit:
+                best, low = tried, size + 1
+            else:
+                high = size - 1
+        return best
+
+    return shortened
+
+
+def _of_size(found: Observation, size: int) -> Observation:
+    """Triples, then as many words of every passage; together at most `size`. Without a word no passage."""
+    words = size - len(found.triples)
+    passages = [replace(p, text=" ".join(p.text.split()[:words])) for p in found.passages if words > 0]
+    return replace(found, passages=tuple(passages), triples=found.triples[:size])

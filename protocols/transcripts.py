@@ -1,0 +1,118 @@
+"""Transcripts of every protocol, as messages or as one text, read into what rewards see of them.
+
+Only what the agent wrote is parsed. Tool turns are looked at for the titles of passages and for nothing else, so no
+retrieved text can earn or cost a reward. Turns are read as the loop of `protocols.episodes` reads them: a slip that was
+mended there is mended here, so the searches that count are those that were executed. The closing tag at which
+generation stopped has to stand in a turn: without it the turn counts as cut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from trailforge.protocols import grammar_of
+from trailforge.rewards.episode import Episode
+from trailforge.rewards.r_search import TOOLS
+from trailforge.schemas import ChatMessage, Message
+
+
+class Spoken(Protocol):
+    """A message of a conversation."""
+
+    @property
+    def role(self) -> str:
+        """Who speaks: `assistant` is the agent."""
+        ...
+
+    @property
+    def content(self) -> str:
+        """What is said."""
+        ...
+
+
+def read_transcript(
+    messages: Sequence[Spoken],
+    protocol: str,
+    *,
+    tokens: int | None = None,
+    retrieved_titles: Sequence[str] | None = None,
+    tools: Collection[str] = TOOLS,
+) -> Episode:
+    """What rewards see of a conversation, with or without the turns before the agent's first.
+
+    Whoever but the agent speaks after that, in whatever role, is a tool. `retrieved_titles`: of the passages found, by
+    who knows them; None reads them from the tool turns that follow a readable search. `tools`: which a search plan may
+    name. Raises `InvalidInput` for a protocol that there is not.
+    """
+    grammar = grammar_of(protocol)
+    turns = _turns(messages)
+    blank = f"<{grammar.result_tag}>\n</{grammar.result_tag}>"
+    conversation = [
+        *_OPENING,
+        *(_message(role, content if role == "assistant" else blank) for role, content in turns),
+    ]
+    read = [grammar.read_turn(message) for message in conversation[len(_OPENING) :]]
+    results = [
+        content
+        for turn, (role, content) in zip(read, turns[1:], strict=False)
+        if turn is not None and turn.search is not None and role == "tool"
+    ]
+    if retrieved_titles is None:
+        retrieved_titles = [title for result in results for title in grammar.read_titles(result)]
+    return Episode(
+        answer=grammar.answer_of(conversation),
+        is_well_formed=grammar.is_well_formed(conversation),
+        well_formed_turns=tuple(grammar.well_formed_turns(conversation)),
+        num_searches=len(results),
+        retrieved_titles=tuple(retrieved_titles),
+        plan=grammar.plan_reward(conversation, tools),
+        tokens=tokens,
+    )
+
+
+def split_text(text: str, protocol: str) -> tuple[ChatMessage, ...]:
+    """An episode as one text, from the agent's first word on, as its turns.
+
+    What stands between the tags of a result is taken for a tool's: a text does not tell who wrote it. A trainer that
+    lets an agent write on after its search should hand over messages. Marks of a chat template (`<|im_end|>`) and the
+    names of roles that are left of them around a result are removed. Raises as `read_transcript`.
+    """
+    parts = _around_results(_SPECIAL_TOKEN.sub("", text), grammar_of(protocol).result_tag)
+    # Every result answers a turn, be it an empty one; only after the last one nothing may have been said.
+    parts = parts if parts[-1] else parts[:-1]
+    return tuple(
+        ChatMessage(role="tool" if number % 2 else "assistant", content=part) for number, part in enumerate(parts)
+    )
+
+
+def _around_results(text: str, tag: str) -> list[str]:
+    """What stands before, in and after each result in turn, trimmed, without the names of roles beside a result."""
+    opening, closing, parts, at = f"<{tag}>", f"</{tag}>", list[str](), 0
+    while (start := text.find(opening, at)) >= 0 and (end := text.find(closing, start)) >= 0:
+        end += len(closing)
+        parts += [_ROLE_AT_END.sub("", text[at:start].rstrip()).strip(), text[start:end]]
+        role = _ROLE_AT_START.match(text, end)
+        at = role.end() if role else end
+    return [*parts, text[at:].strip()]
+
+
+# <|im_end|>, and DeepSeek's with wide bars.
+_SPECIAL_TOKEN = re.compile(r"<[|｜][^<>|｜\s]++[|｜]>")
+_ROLE_AT_END = re.compile(r"(?:^|\n)(?:user|tool)$")
+_ROLE_AT_START = re.compile(r"\s*+assistant(?:\n|$)")
+
+
+def _message(role: str, content: str) -> Message:
+    agent = role == "assistant"
+    return Message(role="assistant" if agent else "tool", content=content, train=agent)
+
+
+_OPENING = (Message(role="system", content="", train=False), Message(role="user", content="", train=False))
+
+
+def _turns(messages: Sequence[Spoken]) -> list[tuple[str, str]]:
+    """(role, content) from the first turn of agent or tool on."""
+    start = next((n for n, message in enumerate(messages) if message.role in ("assistant", "tool")), len(messages))
+    return [("assistant" if m.role == "assistant" else "tool", m.content) for m in messages[start:]]
