@@ -77,9 +77,6 @@ TO_TURN: dict[str, frozenset[str]] = {
 _ALL_OF_THEM = frozenset({"mcts_trajectories", "document_bundles", "kg_trajectories", "kg_questions"})
 NAMES_DATA_SETS: dict[str, frozenset[str]] = {
     "cli.py": _ALL_OF_THEM - {"mcts_trajectories"},
-    "commands/curate.py": frozenset({"mcts_trajectories"}),
-    "commands/export.py": frozenset({"kg_trajectories", "mcts_trajectories"}),
-    "commands/train.py": frozenset({"kg_trajectories"}),
     "flows/configuration.py": _ALL_OF_THEM,
     "inspector/page.py": _ALL_OF_THEM - {"document_bundles"},
     "inspector/run_views.py": _ALL_OF_THEM - {"document_bundles"},
@@ -306,7 +303,9 @@ def named_data_sets(root: Path, file: Path) -> Iterator[tuple[int, str]]:
     tree = parse(file)
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.keyword) and node.arg in {"help", "epilog"}:
+        is_shown = isinstance(node, ast.keyword) and node.arg in {"help", "epilog"}
+        is_shown = is_shown or (isinstance(node, ast.Assign) and name_of(node.targets[0]).endswith("EPILOG"))
+        if is_shown and isinstance(node, ast.keyword | ast.Assign):
             prose |= {id(each) for each in ast.walk(node.value)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
