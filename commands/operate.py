@@ -34,9 +34,9 @@ def serve_model(
     from trailforge.pipelines.dataset import resolve
     from trailforge.pipelines.datasets import load_dataset
     from trailforge.pipelines.runs.config import server_config
-    from trailforge.presets import dataset_of, load_preset
+    from trailforge.presets import datasets_of, load_preset
 
-    dataset = dataset_of(preset)
+    dataset = datasets_of(preset)[0]
     content = load_preset(preset, dataset)
     config, name = server_config(content, source=f"preset {preset}", record=resolve(load_dataset(dataset).config))
     config = replace(config, port=port or config.port)

@@ -34,7 +34,6 @@ from trailforge.schemas.curation import (
     RefusedPattern,
     Ruling,
     RulingAction,
-    source_field,
 )
 from trailforge.schemas.episode import PlannedSearch, RSearchReward, SearchEpisode, SearchStatus
 from trailforge.schemas.errors import (
@@ -94,6 +93,7 @@ from trailforge.schemas.provenance import (
     RejectedRow,
     SchemaVersion,
     StageCount,
+    TableRole,
     Verdict,
 )
 from trailforge.schemas.question import AskedQuestion, Document, Hop, Question
@@ -248,6 +248,7 @@ __all__ = [
     "StepPair",
     "StopReason",
     "SupportingDocument",
+    "TableRole",
     "TrailforgeError",
     "Trajectory",
     "TrajectoryKind",
@@ -268,7 +269,6 @@ __all__ = [
     "read_columns",
     "read_parquet",
     "read_rows",
-    "source_field",
     "stored_name",
     "sync",
     "to_dict",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from trailforge.schemas.versions import Earlier, migration
+
+TableRole = Literal["", "sft", "questions", "corpus"]
+"""What training takes a table for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +65,15 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaVersion:
-    """The schema version of one table of the run."""
+    """The schema version of one table of the run, and what training takes it for."""
 
     table: str
     record: str
     version: str
+    role: TableRole = ""
+    """`sft`: conversations to learn; `questions`: rows with questions to ask; `corpus`: what is searched for them."""
+    protocol: str = ""
+    """In which the questions are asked, unless another one is wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +81,13 @@ class Manifest:
     """A finished run, written last: `manifest.json`. A folder without one is not finished."""
 
     STORED_AS: ClassVar[str] = "Manifest"
-    SCHEMA_VERSION: ClassVar[str] = "1.2"
-    EARLIER: ClassVar[Earlier] = {"1.1": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.3"
+    EARLIER: ClassVar[Earlier] = {"1.1": migration(), "1.2": migration()}
 
     run_id: str
     dataset: str
     schema_versions: tuple[SchemaVersion, ...]
+    """Roles and protocols of tables are known from version 1.3 on; see `pipelines.datasets.with_roles`."""
     config_hash: str
     inputs: tuple[FileEntry, ...]
     """The files a person gave; `path` as given."""

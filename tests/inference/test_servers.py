@@ -18,6 +18,7 @@ from tests.inference.support import chat, config
 from trailforge.inference import ModelClient, Sampling
 from trailforge.inference.packaged import PACKAGED_MODELS, SMOLLM2, PackagedModel, packaged_licence
 from trailforge.schemas import InvalidInput, ServerUnavailable
+from trailforge.small_model.server import EmbeddedServer
 
 ROOT = Path(__file__).parents[2]
 

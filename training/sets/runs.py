@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trailforge.pipelines.dataset import INPUTS, Role, Table
+from trailforge.pipelines.dataset import INPUTS, Table
 from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.schemas import (
     CountMismatch,
     FileEntry,
     InvalidInput,
     Manifest,
+    TableRole,
     from_stored,
     is_read,
     iter_parquet,
@@ -37,7 +38,7 @@ def trained_tables(dataset: str) -> dict[str, Table]:
     return {name: table for name, table in tables.items() if table.role in TRAINED}
 
 
-def table_of(dataset: str, role: Role) -> tuple[str, Table] | None:
+def table_of(dataset: str, role: TableRole) -> tuple[str, Table] | None:
     """A data set's table of a role, with its name; None where it has none."""
     return next(((name, table) for name, table in trained_tables(dataset).items() if table.role == role), None)
 
