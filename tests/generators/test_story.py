@@ -162,5 +162,5 @@ def test_the_sft_row_is_the_whole_conversation_and_trains_the_agents_turns() -> 
     assert (row.segment_index, row.segment_count) == (0, 1)
     assert row.train == (False, False, True, False, True, False, True)
     assert [(m.role, m.content) for m in row.messages] == [(m.role, m.content) for m in CORRECT.messages]
-    assert (row.protocol, row.num_tool_calls, row.reward) == (react.NAME, 2, CORRECT.reward)
+    assert (row.protocol, row.num_tool_calls, row.reward) == (REACT.name, 2, CORRECT.reward)
     assert sft_row(REASONING).reflection_error == "reasoning"

@@ -16,7 +16,7 @@ import pytest
 
 from trailforge.curation import apply
 from trailforge.curation.decisions import LOG, append, merged, now, read_decisions, source_of
-from trailforge.curation.verdicts import refusals
+from trailforge.flows.execute import RunRequest, execute
 from trailforge.pipelines.curated import check_ruling, decidable
 from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.datasets import all_lists, all_tables, dataset_names, dataset_of, load_dataset
@@ -24,7 +24,7 @@ from trailforge.pipelines.engine.files import exclusive
 from trailforge.pipelines.runs.finish import CARD, finish_run, finished_run
 from trailforge.pipelines.runs.intake import read_settings, write_settings
 from trailforge.pipelines.runs.own_files import drop_rows
-from trailforge.pipelines.runs.stages import is_complete, planned_stages, run_stage
+from trailforge.pipelines.runs.stages import is_complete, planned_stages
 from trailforge.pipelines.runs.status import read_status
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.presets import declared_datasets
@@ -62,16 +62,13 @@ def questions_file(folder: Path) -> Path:
     return path
 
 
-def make(out: Path, source: Path, **taken: Any) -> Manifest:
-    """Take in, run the stages, finish: by the declaration alone."""
-    dataset = load_dataset("toy_sums")
-    config = resolve(dataset.config)()
-    with exclusive(out):
-        settings = resolve(dataset.take_in)(source, out, config, None, **taken)
-        write_settings(out, settings)
-        for stage in dataset.stages:
-            run_stage(dataset, stage.name, out, settings, config, "toy", ())
-        return finish_run(out, settings, dataset, seconds=1.0)
+def make(out: Path, source: Path, *, verdicts: tuple[Path, ...] = ()) -> Manifest:
+    """A run, as the command of any data set makes it."""
+    preset = source.with_suffix(".yaml")
+    preset.write_text("dataset: toy_sums\nmodel: {url: embedded}\n")
+    return execute(
+        RunRequest(dataset="toy_sums", out=out, preset=str(preset), files=(source,), verdicts=verdicts)
+    )
 
 
 def rows_of(folder: Path, table: str, dataset: DataSet | None = None) -> list[Any]:
@@ -202,7 +199,7 @@ def test_what_people_rejected_is_not_made_again(tmp_path: Path) -> None:
     make(run, source)
     bad = rows_of(run, "sums")[0]
     decide(run, "sums", bad, "reject", reason="too easy")
-    make(tmp_path / "next", source, refused=refusals([run]))
+    make(tmp_path / "next", source, verdicts=(run,))
     assert bad.question_id not in {row.question_id for row in rows_of(tmp_path / "next", "sums")}
 
 

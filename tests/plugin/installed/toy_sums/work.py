@@ -24,10 +24,10 @@ from trailforge.pipelines.engine.shards import (
 )
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.config import OutputConfig, RunConfig
-from trailforge.pipelines.runs.intake import Settings, take_in_questions
+from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_questions
 from trailforge.pipelines.runs.stages import digest_of
-from trailforge.pipelines.sources.refused import NONE, Refusals
-from trailforge.protocols import react
+from trailforge.protocols import REACT
+from trailforge.protocols.turns import Turn
 from trailforge.rewards import score_answer
 from trailforge.schemas import (
     ChatMessage,
@@ -78,8 +78,9 @@ class SumConfig(RunConfig):
         return "chat"
 
 
-def take_in(source: Path, folder: Path, config: SumConfig, limit: int | None, refused: Refusals = NONE) -> Settings:
+def take_in(inputs: RunInputs, folder: Path, config: SumConfig) -> Settings:
     """Questions of a file."""
+    (source,) = inputs.files
     return take_in_questions(
         source,
         folder,
@@ -87,8 +88,8 @@ def take_in(source: Path, folder: Path, config: SumConfig, limit: int | None, re
         config_hash=config.hash,
         config=json.dumps(to_dict(config)),
         shard_size=config.output.shard_size,
-        limit=limit,
-        refused=refused,
+        limit=inputs.limit,
+        refused=inputs.refused,
     )
 
 
@@ -168,9 +169,9 @@ def refit(row: Sum, old: Sum) -> Sum:
 def rows_for_sft(row: Sum, config: SumConfig) -> list[SftRow]:
     """The conversation of a sum."""
     messages = (
-        ChatMessage(role="system", content=react.SYSTEM_PROMPT),
-        ChatMessage(role="user", content=row.question + react.USER_SUFFIX),
-        ChatMessage(role="assistant", content=react.render_answer(f"I add ({row.remark}).", row.answer)),
+        ChatMessage(role="system", content=REACT.system_prompt),
+        ChatMessage(role="user", content=REACT.user_turn(row.question)),
+        ChatMessage(role="assistant", content=REACT.render_turn(Turn(thought=f"I add ({row.remark}).", answer=row.answer))),
     )
     provenance = Provenance(
         run_id="toy", source_id=row.question_id, model="", prompt_version="", seed=config.seed, call_keys=()
@@ -182,7 +183,7 @@ def rows_for_sft(row: Sum, config: SumConfig) -> list[SftRow]:
             data_source="toy_sums",
             messages=messages,
             train=(False, False, True),
-            protocol=react.NAME,
+            protocol=REACT.name,
             question_id=row.question_id,
             question=row.question,
             answer=row.answer,
