@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from trailforge.small_model.bundle_steps import StepWork, draft_of
-from trailforge.small_model.composing.composing import GAP, Asked
-from trailforge.small_model.composing.joining import Bridge, Joined
 
 from tests.support.cut_replies import CutModel
 from trailforge.filters.bundles import BundleFilterConfig, judge_question
-from trailforge.generators.document_bundles.write import BundleContext, BundleWork, BundleWriterConfig
-from trailforge.generators.document_bundles.write import open_writer
+from trailforge.generators.document_bundles.write import BundleContext, BundleWork, BundleWriterConfig, open_writer
 from trailforge.inference import Prices, Request
 from trailforge.inference.scripted import prompt_text
 from trailforge.protocols import nl_dag
 from trailforge.schemas import Bundle, BundleInput, SourceDocument
+from trailforge.small_model.bundle_steps import StepWork, draft_of
+from trailforge.small_model.composing.composing import GAP, Asked
+from trailforge.small_model.composing.joining import Bridge, Joined
 
 LIGHTS = SourceDocument(
     id="news:1", source="news", kind="news", title="Two lights",

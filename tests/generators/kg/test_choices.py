@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from trailforge.small_model.kg.choices import name_choices
 
 from tests.support.kg_episodes import store
 from trailforge.generators.kg_trajectories.tool import asked_for
 from trailforge.retrieval.kg import KgStore, KgTool, build_kg, open_source
+from trailforge.small_model.kg.choices import name_choices
 
 ENTITIES = (("ana", "Ana, mon amour"), ("tana", "Tana"), ("king", "King George II"), ("be", "be"), ("coal", "Coal"))
 
