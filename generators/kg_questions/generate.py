@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from trailforge.generators.kg_questions.wording import Wording, compose
-from trailforge.generators.kg_questions.wording.phrases import PROMPTS, RELATIONS
+from trailforge.generators.kg_questions.wording import PROMPTS, RELATIONS, Wording, compose
 from trailforge.inference import ChatTurn, Meter, Prices, Request, Sampling, ask_json
 from trailforge.inference.asker import Client, Style, fill
 from trailforge.mcts.rollout import short_answer

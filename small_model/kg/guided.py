@@ -21,8 +21,7 @@ from trailforge.protocols.base import estimate_tokens, one_line
 from trailforge.protocols.episodes import EpisodeRun, EpisodeStep, Segment, StopReason
 from trailforge.protocols.turns import Search, Turn
 from trailforge.schemas import KgStep, Message
-from trailforge.small_model.kg.choices import name_choices, relation_choices, some_of
-from trailforge.small_model.kg.spans import offer_spans
+from trailforge.small_model.kg.choices import name_choices, offer_spans, relation_choices, some_of
 from trailforge.small_model.kg.thoughts import Thoughts
 
 PROMPTS = Prompts("trailforge.small_model")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, SECOND, step, trajectory
 from trailforge.generators.mcts_trajectories.story import PROMPTS, Story, narrate, sft_row
 from trailforge.inference.prompts import Sentences
-from trailforge.protocols import REACT, react
+from trailforge.protocols import REACT
 from trailforge.schemas import Trajectory
 
 OTHER_PLAN = ("Who directed Metropolis?", "In which city did #1 die?")

@@ -20,9 +20,8 @@ from trailforge.flows.execute import RunRequest, execute
 from trailforge.pipelines.curated import check_ruling, decidable
 from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.datasets import all_lists, all_tables, dataset_names, dataset_of, load_dataset
-from trailforge.pipelines.engine.files import exclusive
-from trailforge.pipelines.runs.finish import CARD, finish_run, finished_run
-from trailforge.pipelines.runs.intake import read_settings, write_settings
+from trailforge.pipelines.runs.finish import CARD, finished_run
+from trailforge.pipelines.runs.intake import read_settings
 from trailforge.pipelines.runs.own_files import drop_rows
 from trailforge.pipelines.runs.stages import is_complete, planned_stages
 from trailforge.pipelines.runs.status import read_status
@@ -66,9 +65,7 @@ def make(out: Path, source: Path, *, verdicts: tuple[Path, ...] = ()) -> Manifes
     """A run, as the command of any data set makes it."""
     preset = source.with_suffix(".yaml")
     preset.write_text("dataset: toy_sums\nmodel: {url: embedded}\n")
-    return execute(
-        RunRequest(dataset="toy_sums", out=out, preset=str(preset), files=(source,), verdicts=verdicts)
-    )
+    return execute(RunRequest(dataset="toy_sums", out=out, preset=str(preset), files=(source,), verdicts=verdicts))
 
 
 def rows_of(folder: Path, table: str, dataset: DataSet | None = None) -> list[Any]:

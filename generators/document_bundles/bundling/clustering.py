@@ -19,9 +19,8 @@ import numpy as np
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Group, Leftover, Method
 from trailforge.generators.document_bundles.bundling.determinism import one_thread
 from trailforge.generators.document_bundles.bundling.merging import complete, explain, greedy_groups
-from trailforge.generators.document_bundles.bundling.partition import partition
 from trailforge.generators.document_bundles.bundling.recipe import hdbscan_groups, recipe_groups
-from trailforge.generators.document_bundles.bundling.units import Documents
+from trailforge.generators.document_bundles.bundling.units import Documents, partition
 from trailforge.schemas import InvalidInput, install_hint
 
 _MODULES: dict[Method, tuple[str, ...]] = {

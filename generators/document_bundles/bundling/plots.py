@@ -15,8 +15,8 @@ import numpy as np
 from trailforge.generators.document_bundles.bundling.config import Bundling, Group
 from trailforge.generators.document_bundles.bundling.determinism import one_thread
 from trailforge.generators.document_bundles.bundling.measures import cohesion, size_counts
-from trailforge.generators.document_bundles.bundling.partition import without_source
 from trailforge.generators.document_bundles.bundling.recipe import umap
+from trailforge.generators.document_bundles.bundling.units import without_source
 from trailforge.pipelines.cards.plots import DARK, GOOD, GREY, bars, figure_of, png_of, remove_frame
 
 if TYPE_CHECKING:

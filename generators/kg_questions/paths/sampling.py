@@ -14,11 +14,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from trailforge.generators.kg_questions.paths.chains import chain_of, links_of
 from trailforge.generators.kg_questions.paths.config import KgPathConfig
-from trailforge.generators.kg_questions.paths.graph import Graph, relations_named
-from trailforge.generators.kg_questions.paths.kinds import KindReader
-from trailforge.generators.kg_questions.paths.query import Link, Node, answers, left_without
+from trailforge.generators.kg_questions.paths.graph import Graph, KindReader, relations_named
+from trailforge.generators.kg_questions.paths.query import Link, Node, answers, chain_of, left_without, links_of
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import mentions
 from trailforge.schemas import FactChain

@@ -7,8 +7,7 @@ import re
 import pytest
 
 from tests.support.kg_worlds import DUST, chain_to, fact, node
-from trailforge.generators.kg_questions.wording import compose, mention_of, phrase_of
-from trailforge.generators.kg_questions.wording.phrases import PROMPTS, RELATIONS
+from trailforge.generators.kg_questions.wording import PROMPTS, RELATIONS, compose, mention_of, phrase_of
 from trailforge.schemas import FactChain, KgFact, KgNode
 
 MEETING = chain_to(

@@ -23,9 +23,8 @@ from trailforge.generators.document_bundles.bundling.clustering import (
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Leftover
 from trailforge.generators.document_bundles.bundling.measures import mean_cohesion
 from trailforge.generators.document_bundles.bundling.merging import complete, explain
-from trailforge.generators.document_bundles.bundling.partition import partition
 from trailforge.generators.document_bundles.bundling.recipe import cut
-from trailforge.generators.document_bundles.bundling.units import Documents
+from trailforge.generators.document_bundles.bundling.units import Documents, partition
 from trailforge.schemas import InvalidInput
 
 LAX: dict[str, Any] = {"min_cosine": 0.0}

@@ -171,7 +171,9 @@ def rows_for_sft(row: Sum, config: SumConfig) -> list[SftRow]:
     messages = (
         ChatMessage(role="system", content=REACT.system_prompt),
         ChatMessage(role="user", content=REACT.user_turn(row.question)),
-        ChatMessage(role="assistant", content=REACT.render_turn(Turn(thought=f"I add ({row.remark}).", answer=row.answer))),
+        ChatMessage(
+            role="assistant", content=REACT.render_turn(Turn(thought=f"I add ({row.remark}).", answer=row.answer))
+        ),
     )
     provenance = Provenance(
         run_id="toy", source_id=row.question_id, model="", prompt_version="", seed=config.seed, call_keys=()
