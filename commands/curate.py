@@ -235,7 +235,7 @@ def _matched(folder: Path, settings: Any, pattern: RefusedPattern) -> list[str]:
     from trailforge.pipelines.sources.refused import FIELDS, compiled, is_match
     from trailforge.schemas import read_rows
 
-    record = dataset_of(settings).item
+    record = dataset_of(settings).inputs.record
     if pattern.field not in FIELDS[record]:
         raise InvalidInput(f"sources of {settings.dataset} have {', '.join(FIELDS[record])}", field=pattern.field)
     compiled(pattern.pattern)
