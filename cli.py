@@ -154,7 +154,7 @@ def status(
 
     if windows := windows_of(folder):
         rounds = follow_windows(folder) if watch else iter([windows])
-        _tell(rounds, as_json, lambda window: window.told)
+        _tell(rounds, as_json, lambda window: window.lines)
         return
     each = follow(folder) if watch else iter([read_status(folder)])
     _tell(([now] for now in each), as_json, told)

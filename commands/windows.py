@@ -23,7 +23,7 @@ RETAIN_EPILOG = """Examples:\n
 CHECK_EPILOG = """Examples:\n
     trailforge check-bands datasets_out/nightly/2026-11-20/mcts\n
     trailforge check-bands datasets_out/demo --bands my-bands.yaml"""
-_CAPPED = "of each of the three data sets of each window"
+_CAPPED = "of each data set of each window"
 Curated = Annotated[
     list[Path] | None,
     typer.Option(help="Folder of curated data sets beside the root's: decisions applied there count. Repeatable."),
@@ -37,10 +37,8 @@ def nightly_command(
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day of the window. Default: today, in UTC.")
     ] = None,
     window_days: Annotated[int, typer.Option(min=1, help="Documents of so many days before it.")] = 1,
-    bundles_preset: Annotated[str, typer.Option(help="Of bundles of documents.")] = "r-search",
-    mcts_preset: Annotated[str, typer.Option(help="Of MCTS trajectories.")] = "msearcher",
-    kg_preset: Annotated[str, typer.Option(help="Of KG trajectories.")] = "dynasearcher",
-    kg: Annotated[Path | None, typer.Option(help="Folder of a graph. Without it no KG trajectories.")] = None,
+    makes: Annotated[str, typer.Option(help="nightly, or a YAML file: data sets, each with its preset.")] = "nightly",
+    kg: Annotated[Path | None, typer.Option(help="Folder of a graph; what needs one is left out without.")] = None,
     model: Model = None,
     model_name: ModelName = None,
     most_documents: Annotated[int | None, typer.Option(min=1, help="Only the first N documents.")] = None,
@@ -61,7 +59,7 @@ def nightly_command(
     curated: Curated = None,
     seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
 ) -> None:
-    """Make bundles, MCTS and KG trajectories of the documents of some days; finish those of earlier days first."""
+    """Make the data sets of a night of the documents of some days; finish those of earlier days first."""
     from trailforge.flows.nightly import nightly
     from trailforge.inference import Caps
 
@@ -72,9 +70,7 @@ def nightly_command(
             out=out,
             day=due if day else None,
             window_days=window_days,
-            bundles_preset=bundles_preset,
-            mcts_preset=mcts_preset,
-            kg_preset=kg_preset,
+            makes=makes,
             kg=kg,
             model=model,
             model_name=model_name,
@@ -99,7 +95,7 @@ def _shown(root: Path, day: date) -> Iterator[None]:
     try:
         yield
     finally:
-        print("\n".join(line for window in windows_of(root) if window.day == day.isoformat() for line in window.told))
+        print("\n".join(line for window in windows_of(root) if window.day == day.isoformat() for line in window.lines))
 
 
 def retain_command(
@@ -135,7 +131,7 @@ def check_bands_command(
     if manifest is None:
         raise InvalidInput("holds no finished run", file=folder)
     if breaches := outside(manifest, held):
-        raise OutOfBand("; ".join(breach.told for breach in breaches))
+        raise OutOfBand("; ".join(breach.line for breach in breaches))
     print(f"{manifest.run_id}: {len(held.get(manifest.dataset, {}))} figures, all within their bands")
 
 

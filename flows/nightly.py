@@ -1,4 +1,4 @@
-"""The flow of a night: all three data sets of a window of documents, each by its own flow.
+"""The flow of a night: the data sets of a window of documents, each by its own flow.
 
 Windows of earlier days that are in the same root and not complete are finished first, as they were begun. Whatever goes
 wrong with one, the others are made and retention is done; then the run fails with the first error, or for the figures
@@ -7,11 +7,12 @@ that are outside of their bands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_table_artifact
@@ -20,28 +21,25 @@ from prefect.runtime import flow_run
 
 from trailforge.curation.verdicts import awaits_curation, copied, copies
 from trailforge.flows.configuration import configuration_of
-from trailforge.flows.document_bundles import document_bundles
-from trailforge.flows.kg_trajectories import kg_trajectories
-from trailforge.flows.mcts_trajectories import mcts_trajectories
 from trailforge.flows.nights import retention, windows
 from trailforge.flows.nights.bands import Bands, Breach, bands_of, outside, outside_of_window
+from trailforge.flows.nights.makes import OF_DOCUMENTS, Make, read_makes
 from trailforge.flows.nights.questions import NAME as QUESTIONS
 from trailforge.flows.nights.questions import write_questions
 from trailforge.flows.nights.windows import Made, Taken, Window, WindowPlan
-from trailforge.generators.document_bundles import DATASET as BUNDLES
-from trailforge.generators.kg_trajectories import DATASET as KG
-from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.inference import Caps
-from trailforge.pipelines.dataset import DataSet
+from trailforge.pipelines.dataset import resolve
+from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.engine.files import exclusive, is_held, remove_temporary_files
-from trailforge.presets import declared_datasets, load_bands
+from trailforge.presets import load_bands, load_night
 from trailforge.schemas import InvalidInput, Manifest, NothingLeft, OutOfBand, StageCount, TrailforgeError
 
 EVENT = "trailforge.band.breached"
 """What an automation listens for."""
 _NO_DOCUMENTS = "no document of these days"
 _NO_QUESTIONS = "the bundles gave no factual question"
-_NO_GRAPH = "no knowledge graph was given"
+_NOT_GIVEN = {"kg": "no knowledge graph was given", "benchmarks": "no benchmarks were given"}
+"""Why a data set that needs a parameter of the night is left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +57,7 @@ def nightly(
     out: Path,
     day: date | None = None,
     window_days: int = 1,
-    bundles_preset: str = "r-search",
-    mcts_preset: str = "msearcher",
-    kg_preset: str = "dynasearcher",
+    makes: str = "nightly",
     kg: Path | None = None,
     model: str | None = None,
     model_name: str | None = None,
@@ -79,20 +75,19 @@ def nightly(
     """Make the data of one window in `out/DAY/`: of the documents published in the `window_days` days before `day`.
 
     `documents`: files, or patterns of files. `day`: None is the day, in UTC, for which the run was scheduled, however
-    late it starts. `kg`: folder of a store; None leaves KG trajectories out. `most_…`: the first so many. `verdicts`:
-    folders of curated runs or logs of theirs, or patterns of these, as they are when the window takes its documents.
+    late it starts. `makes`: a file with the list of data sets (`presets/nights/`). `kg`: folder of a store; None leaves
+    out what needs one. `most_…`: the first so many. `verdicts`: folders of curated runs or logs of theirs, or patterns
+    of these, as they are when the window takes its documents.
     `bands`: a file of bands; None: nobody is told. `caps`: of each data set of a window. `keep_windows`, `curated`: see
     `pipelines.retention`; None removes nothing, and never what this run made goes. Raises at the end: the first error,
     with the figures outside of their bands in its message, or `OutOfBand` when there was none.
     """
     means = Means(model=model, caps=caps, bands=_bands(bands))
-    asked = WindowPlan(
+    plan = WindowPlan(
         day=(day or _scheduled_day()).isoformat(),
         window_days=window_days,
         documents=tuple(documents),
-        bundles_preset=bundles_preset,
-        mcts_preset=mcts_preset,
-        kg_preset=kg_preset,
+        makes=read_makes(load_night(makes), source=makes, datasets=dataset_names()),
         kg=str(kg or ""),
         model_name=model_name,
         benchmarks=tuple(map(str, benchmarks or ())),
@@ -102,7 +97,7 @@ def nightly(
         seed=seed,
         verdicts=tuple(verdicts or ()),
     )
-    own = configured_plan(asked)
+    own = configured_plan(plan)
     retention.check_keep(1 if keep_windows is None else keep_windows)
     windows.files_of(own.documents)  # of no file, the plan would stay unfinished for ever
     windows.begin(out, own)
@@ -120,30 +115,40 @@ def configured_plan(plan: WindowPlan) -> WindowPlan:
 
     Raises `InvalidInput` for those that cannot be used, before anything is paid.
     """
-    bundles = configuration_of(BUNDLES, plan.bundles_preset, None, plan.model_name, seed=plan.seed)
-    bundles = bundles.against([Path(path) for path in plan.benchmarks])
-    mcts = configuration_of(MCTS, plan.mcts_preset, None, plan.model_name, seed=plan.seed)
-    plan = replace(plan, bundles_hash=bundles.hash, mcts_hash=mcts.hash)
-    if not plan.kg:
-        return plan
-    kg = configuration_of(KG, plan.kg_preset, None, plan.model_name, seed=plan.seed)
-    if kg.generator.style == "guided":
-        problem = "guided episodes want gold decompositions, which the questions of bundles have not"
-        raise InvalidInput(problem, file=plan.kg_preset, field="generator.style")
-    return replace(plan, kg_hash=kg.on_graph(Path(plan.kg)).hash)
+    return replace(plan, makes=tuple(_configured_make(plan, make) for make in plan.makes))
+
+
+def _configured_make(plan: WindowPlan, make: Make) -> Make:
+    given = _given(plan, make)
+    if given is None:
+        return make
+    dataset = load_dataset(make.dataset)
+    config: Any = configuration_of(dataset, make.preset, None, plan.model_name, seed=plan.seed)
+    if "benchmarks" in given:
+        config = config.against(given["benchmarks"])
+    if "kg" in given:
+        config = config.on_graph(given["kg"])
+    if make.input != OF_DOCUMENTS and config.needs_decompositions:
+        problem = "its episodes want gold decompositions, which the questions of bundles have not"
+        raise InvalidInput(problem, file=make.preset, field=make.folder)
+    return replace(make, config_hash=config.hash)
+
+
+def _given(plan: WindowPlan, make: Make) -> dict[str, Any] | None:
+    """The night's parameters that a data set takes; None when one is not there that it needs."""
+    values: dict[str, Any] = {"kg": Path(plan.kg) if plan.kg else None, "benchmarks": [*map(Path, plan.benchmarks)]}
+    if not all(values[name] for name in make.needs):
+        return None
+    return {name: values[name] for name in (*make.takes, *make.needs) if values[name]}
 
 
 def check_plan(plan: WindowPlan) -> None:
-    """Raises `InvalidInput` as `configured_plan`, and for a preset that says other things than it did."""
-    now = configured_plan(plan)
-    for preset, then, today in (
-        (plan.bundles_preset, plan.bundles_hash, now.bundles_hash),
-        (plan.mcts_preset, plan.mcts_hash, now.mcts_hash),
-        (plan.kg_preset, plan.kg_hash, now.kg_hash),
-    ):
-        if then != today:
-            change = f"the preset, its benchmarks or its graph changed since {plan.day} was begun ({then} -> {today})"
-            raise InvalidInput(f"{change}; put them back, or move the window away", file=preset)
+    """Raises `InvalidInput` as `configured_plan`, and for a preset that gives another configuration than it did."""
+    for then, now in zip(plan.makes, configured_plan(plan).makes, strict=True):
+        if then.config_hash != now.config_hash:
+            change = f"the preset, its benchmarks or its graph changed since {plan.day} was begun"
+            hashes = f"{then.config_hash} -> {now.config_hash}"
+            raise InvalidInput(f"{change} ({hashes}); put them back, or move the window away", file=then.preset)
 
 
 def _each(folders: Sequence[Path], own: WindowPlan, means: Means) -> tuple[list[Window], list[TrailforgeError]]:
@@ -196,18 +201,15 @@ def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
         check_plan(plan)
         taken = windows.take(folder, plan, partial(copied, plan.verdicts))
         making = _Making(folder, plan, means)
-        bundles = making.bundles(taken)
-        asked = making.questions(bundles)
-        why_not = bundles.skipped or ("" if asked.accepted else _NO_QUESTIONS)
-        datasets = (bundles, making.trajectories(why_not), making.kg_trajectories(why_not))
-        making.check_window(taken.books.accepted, asked.accepted)
+        questions, datasets = making.all(taken)
+        making.check_window(taken.books.accepted, questions.accepted)
         window = Window(
             day=plan.day,
             first_day=plan.first_day,
             documents=taken.books,
-            questions=asked,
+            questions=questions,
             datasets=datasets,
-            breaches=tuple(breach.told for breach in making.breaches),
+            breaches=tuple(breach.line for breach in making.breaches),
         )
         windows.finish(folder, window)
         return window
@@ -221,63 +223,65 @@ class _Making:
         self._verdicts = copies(folder / windows.VERDICTS)
         self.breaches: list[Breach] = []
 
-    def bundles(self, taken: Taken) -> Made:
-        """Bundles of the window's documents, and their questions."""
-        plan = self._plan
+    def all(self, taken: Taken) -> tuple[StageCount, tuple[Made, ...]]:
+        """Make them in their order; also the books of the questions that some are asked."""
+        made: dict[str, Made] = {}
+        questions: StageCount | None = None
+        for make in self._plan.makes:
+            if make.input == OF_DOCUMENTS:
+                why_not = "" if taken.books.accepted else _NO_DOCUMENTS
+            elif not (why_not := made[make.input].skipped):
+                questions = questions or self._questions(make.input)
+                why_not = "" if questions.accepted else _NO_QUESTIONS
+            made[make.folder] = self._make(make, why_not)
+        return questions or StageCount(name=QUESTIONS, inputs=0, accepted=0), tuple(made.values())
 
-        def make() -> Manifest:
-            return document_bundles(
-                documents=[self._folder / windows.DOCUMENTS],
-                out=self._folder / windows.BUNDLES,
-                preset=plan.bundles_preset,
-                model=self._means.model,
-                model_name=plan.model_name,
-                limit=plan.most_documents,
-                seed=plan.seed,
-                caps=self._means.caps,
-                verdicts=self._verdicts,
-                benchmarks=[Path(path) for path in plan.benchmarks],
-            )
-
-        return self._made(BUNDLES, windows.BUNDLES, "" if taken.books.accepted else _NO_DOCUMENTS, make)
-
-    def questions(self, bundles: Made) -> StageCount:
-        """Those of the bundles that the other two are asked."""
-        if bundles.skipped:
-            return StageCount(name=QUESTIONS, inputs=0, accepted=0)
+    def _questions(self, giver: str) -> StageCount:
+        """Write what a data set gives to others to ask."""
         path = self._folder / windows.QUESTIONS
-        return write_questions(self._folder / windows.BUNDLES, path, self._plan.distractors)
+        return write_questions(self._folder / giver, path, self._plan.distractors)
 
-    def trajectories(self, why_not: str) -> Made:
-        """MCTS trajectories of the questions, unless something is against it."""
-        return self._of_questions(MCTS, windows.MCTS, mcts_trajectories, self._plan.mcts_preset, why_not)
+    def _make(self, make: Make, why_not: str) -> Made:
+        given = _given(self._plan, make)
+        if given is None:
+            why_not = next(_NOT_GIVEN[name] for name in make.needs)
+        if given is None or why_not:
+            return Made(dataset=make.dataset, folder=make.folder, skipped=why_not)
+        try:
+            manifest = self._run(make, given)
+        except NothingLeft as error:
+            return Made(dataset=make.dataset, folder=make.folder, skipped=error.problem)
+        self._tell(outside(manifest, self._means.bands))
+        counted = load_dataset(make.dataset).counted
+        return Made(
+            dataset=make.dataset,
+            folder=make.folder,
+            run_id=manifest.run_id,
+            rows=next((line.accepted for line in manifest.stages if line.name == counted), 0),
+            calls=manifest.calls,
+            tokens=manifest.prompt_tokens + manifest.completion_tokens,
+            cost=manifest.cost,
+        )
 
-    def kg_trajectories(self, why_not: str) -> Made:
-        """KG trajectories of the questions, where there is a graph, unless something is against it."""
-        plan = self._plan
-        why_not = why_not if plan.kg else _NO_GRAPH
-        return self._of_questions(KG, windows.KG, kg_trajectories, plan.kg_preset, why_not, kg=Path(plan.kg))
-
-    def _of_questions(
-        self, dataset: DataSet, name: str, make: Callable[..., Manifest], preset: str, why_not: str, **more: Path
-    ) -> Made:
+    def _run(self, make: Make, given: Mapping[str, Any]) -> Manifest:
+        """By the data set's own flow, which is called like it."""
         plan, means = self._plan, self._means
-
-        def made() -> Manifest:
-            return make(
-                questions=self._folder / windows.QUESTIONS,
-                out=self._folder / name,
-                preset=preset,
-                model=means.model,
-                model_name=plan.model_name,
-                limit=plan.most_questions,
-                seed=plan.seed,
-                caps=means.caps,
-                verdicts=self._verdicts,
-                **more,
-            )
-
-        return self._made(dataset, name, why_not, made)
+        if make.input == OF_DOCUMENTS:
+            inputs = {"documents": [self._folder / windows.DOCUMENTS], "limit": plan.most_documents}
+        else:
+            inputs = {"questions": self._folder / windows.QUESTIONS, "limit": plan.most_questions}
+        make_dataset = resolve(f"trailforge.flows.{make.dataset}:{make.dataset}")
+        return make_dataset(
+            out=self._folder / make.folder,
+            preset=make.preset,
+            model=means.model,
+            model_name=plan.model_name,
+            seed=plan.seed,
+            caps=means.caps,
+            verdicts=self._verdicts,
+            **inputs,
+            **given,
+        )
 
     def check_window(self, documents: int, questions: int) -> None:
         """Hold what the window has against its bands."""
@@ -287,24 +291,6 @@ class _Making:
         if breaches:
             alert(breaches, self._plan.day, self._folder)
         self.breaches += breaches
-
-    def _made(self, dataset: DataSet, name: str, why_not: str, make: Callable[[], Manifest]) -> Made:
-        if why_not:
-            return Made(dataset=dataset.name, folder=name, skipped=why_not)
-        try:
-            manifest = make()
-        except NothingLeft as error:
-            return Made(dataset=dataset.name, folder=name, skipped=error.problem)
-        self._tell(outside(manifest, self._means.bands))
-        return Made(
-            dataset=dataset.name,
-            folder=name,
-            run_id=manifest.run_id,
-            rows=next((line.accepted for line in manifest.stages if line.name == dataset.counted), 0),
-            calls=manifest.calls,
-            tokens=manifest.prompt_tokens + manifest.completion_tokens,
-            cost=manifest.cost,
-        )
 
 
 @task(name="alert")
@@ -319,7 +305,7 @@ def alert(breaches: list[Breach], day: str, folder: Path) -> None:
                 "trailforge.figure": breach.figure,
                 "trailforge.day": day,
             },
-            payload={"told": breach.told, "day": day, "folder": str(folder.absolute())},
+            payload={"text": breach.line, "day": day, "folder": str(folder.absolute())},
         )
     table = [{"figure": b.figure, "value": b.value, "band": str(b.band)} for b in breaches]
     stem = breaches[0].dataset.replace("_", "-")
@@ -327,7 +313,7 @@ def alert(breaches: list[Breach], day: str, folder: Path) -> None:
 
 
 def _bands(name: str | None) -> Bands:
-    return {} if name is None else bands_of(load_bands(name), source=name, datasets=tuple(declared_datasets()))
+    return {} if name is None else bands_of(load_bands(name), source=name, datasets=dataset_names())
 
 
 def _scheduled_day() -> date:

@@ -4,7 +4,7 @@ A preset is for the data set that its key `dataset` names; without that key it i
 after a data set holds what goes over the others for that one.
 
 Training presets are in `train/`: they are for trainers, not for data sets. `bands/` says between which bounds the
-figures of finished runs are to be.
+figures of finished runs are to be, `nights/` which data sets a night makes.
 """
 
 from __future__ import annotations
@@ -57,6 +57,12 @@ def load_training_preset(name_or_path: str) -> dict[str, Any]:
 def load_bands(name_or_path: str) -> dict[str, Any]:
     """What a file of bands, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
     house = _HOUSE / "bands"
+    return _read(name_or_path, house, lambda: _names(house))
+
+
+def load_night(name_or_path: str) -> dict[str, Any]:
+    """What a night's preset, by name or by a YAML file's path, says. Raises `InvalidInput` when there is none."""
+    house = _HOUSE / "nights"
     return _read(name_or_path, house, lambda: _names(house))
 
 

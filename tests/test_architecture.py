@@ -33,7 +33,17 @@ ROOT = Path(__file__).resolve().parent.parent
 _KNOWLEDGE = frozenset({"schemas", "inference", "retrieval", "rewards"})
 _MAKING = _KNOWLEDGE | {"presets", "protocols", "mcts", "filters", "pipelines", "evaluation"}
 _STARTED = _KNOWLEDGE | {
-    *("presets", "protocols", "pipelines", "evaluation", "generators", "small_model", "curation", "training", "inspector")
+    *(
+        "presets",
+        "protocols",
+        "pipelines",
+        "evaluation",
+        "generators",
+        "small_model",
+        "curation",
+        "training",
+        "inspector",
+    )
 }
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "schemas": frozenset(),

@@ -47,8 +47,8 @@ class Breach:
     band: Band
 
     @property
-    def told(self) -> str:
-        """In a line."""
+    def line(self) -> str:
+        """For people."""
         value = "is not there" if self.value is None else f"is {self.value:.4g}"
         return f"{self.dataset}: {self.figure} {value}, should be {self.band}"
 
@@ -84,7 +84,7 @@ def outside_of(dataset: str, figures: Mapping[str, float | None], bands: Bands) 
 
 
 def outside_of_window(*, documents: int, questions: int, bands: Bands) -> list[Breach]:
-    """The same of a window. Where the lack of documents is told, that of questions, which follows, is not."""
+    """The same of a window. Where documents lack, that questions do, which follows, is left out."""
     breaches = outside_of(WINDOW, {"documents": documents, "questions": questions}, bands)
     no_documents = [breach for breach in breaches if breach.figure == "documents" and not documents]
     return no_documents or breaches

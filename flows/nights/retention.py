@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from trailforge.flows.nights.windows import DOCUMENTS, DONE, PLAN, QUESTIONS, RUNS, TAKEN, VERDICTS, folders
+from trailforge.flows.nights.windows import DOCUMENTS, DONE, PLAN, QUESTIONS, TAKEN, VERDICTS, folders, run_folders
 from trailforge.pipelines.datasets import CURATED, all_tables
 from trailforge.pipelines.engine.files import LOCK, exclusive, is_held, output_errors, sha256_of
 from trailforge.pipelines.engine.progress import FOLDER as PROGRESS
@@ -28,7 +28,7 @@ from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput, Output
 
 _REMOVED = ".removed-"
 _LEFTOVER = re.compile(r"\.removed-\d{4}-\d\d-\d\d-[0-9a-f]{8}")
-_OF_A_WINDOW = frozenset({PLAN, TAKEN, DONE, DOCUMENTS, QUESTIONS, VERDICTS, LOCK, *RUNS})
+_OF_A_WINDOW = frozenset({PLAN, TAKEN, DONE, DOCUMENTS, QUESTIONS, VERDICTS, LOCK})
 _FILES_OF_A_RUN = frozenset({SETTINGS, MANIFEST, CARD, LOCK})
 _FOLDERS_OF_A_RUN = frozenset({RECEIPTS, PROGRESS, ERRORS, "ledger", "plots", "work", "curation"})
 _OF_A_RUN = _FILES_OF_A_RUN | _FOLDERS_OF_A_RUN | (all_tables() - {CURATED})
@@ -87,7 +87,7 @@ def _settled(fate: Fate) -> Fate:
     aside = fate.folder.with_name(f"{_REMOVED}{fate.folder.name}-{uuid.uuid4().hex[:8]}")
     try:
         with contextlib.ExitStack() as stack:
-            for held in (fate.folder, *_runs(fate.folder)):
+            for held in (fate.folder, *run_folders(fate.folder)):
                 stack.enter_context(exclusive(held))
             with output_errors(fate.folder):
                 os.replace(fate.folder, aside)
@@ -99,12 +99,14 @@ def _settled(fate: Fate) -> Fate:
 
 
 def _kept_for(folder: Path, applied: Set[str], is_open: Callable[[Path], bool]) -> str:
-    if any(is_held(each) for each in (folder, *_runs(folder))):
+    if any(is_held(each) for each in (folder, *run_folders(folder))):
         return "a process works in it"
-    strange = [*_beside(folder, _OF_A_WINDOW), *(path for run in _runs(folder) for path in _beside(run, _OF_A_RUN))]
+    runs = run_folders(folder)
+    own = _OF_A_WINDOW.union(run.name for run in runs)
+    strange = [*_beside(folder, own), *(path for run in runs for path in _beside(run, _OF_A_RUN))]
     if strange:
         return f"holds {strange[0].relative_to(folder)}, which is no part of a window"
-    patterns = [run for run in _runs(folder) if (run / PATTERNS_LOG).is_file()]
+    patterns = [run for run in run_folders(folder) if (run / PATTERNS_LOG).is_file()]
     if patterns:
         return f"people's patterns are in {patterns[0].name} (--verdicts)"
     open_logs = [log for log in _logs(folder) if sha256_of(log) not in applied and is_open(log)]
@@ -132,13 +134,9 @@ def _inputs(manifest: Path) -> Iterator[str]:
 
 
 def _logs(folder: Path) -> list[Path]:
-    return [run / DECISIONS_LOG for run in _runs(folder) if (run / DECISIONS_LOG).is_file()]
+    return [run / DECISIONS_LOG for run in run_folders(folder) if (run / DECISIONS_LOG).is_file()]
 
 
 def _beside(folder: Path, known: Set[str]) -> list[Path]:
     """What is in the folder beside what is known."""
     return sorted(path for path in folder.iterdir() if path.name not in known)
-
-
-def _runs(folder: Path) -> list[Path]:
-    return [folder / name for name in RUNS if (folder / name).is_dir()]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from trailforge.flows.nights.windows import PLAN, RUNS, Window, folders, read_plan, read_window
+from trailforge.flows.nights.windows import PLAN, Window, folders, read_plan, read_window, run_folders
 from trailforge.pipelines.engine.files import is_held
 from trailforge.pipelines.runs.status import EVERY_S, read_status
 from trailforge.schemas import TrailforgeError
@@ -31,10 +31,10 @@ class WindowStatus:
     """Its figures when it is complete."""
 
     @property
-    def told(self) -> list[str]:
-        """In lines."""
+    def lines(self) -> list[str]:
+        """For people."""
         if self.window is not None:
-            return self.window.told
+            return self.window.lines
         lines = [f"{self.day}: {self.state}", *(f"  {name:<18} {state}" for name, state in self.runs.items())]
         return [*lines, f"  next               {self.next}"]
 
@@ -58,7 +58,7 @@ def _status(folder: Path) -> WindowStatus:
     try:
         read_plan(folder)
         window = read_window(folder)
-        runs = {} if window else {name: read_status(folder / name).state for name in RUNS if (folder / name).is_dir()}
+        runs = {} if window else {run.name: read_status(run).state for run in run_folders(folder)}
     except TrailforgeError as error:
         return WindowStatus(day=day, state="unreadable", next=str(error), runs={})
     if window is not None:

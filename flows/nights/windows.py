@@ -1,14 +1,15 @@
 """A window of days: which documents it takes from files that grow, and the folder in which its data is made.
 
     ROOT/2026-11-20/  plan.json  verdicts/  documents.jsonl.gz  taken.json
-                      bundles/  questions.jsonl.gz  mcts/  kg/  window.json
+                      bundles/  questions.jsonl.gz  mcts/  kg/  window.json     (the runs that the plan names)
 
-`plan.json` comes first and `window.json` last. Documents and people's words on earlier runs are copied: a window that
-is killed and finished nights later has those that it began with, whatever became of the files.
+`plan.json` comes first and `window.json` last. Documents and people's decisions on earlier runs are copied: a window
+that is killed and finished nights later has those that it began with, whatever became of the files.
 """
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import gzip
 import json
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trailforge.curation.verdicts import COPIES
+from trailforge.flows.nights.makes import Make
 from trailforge.pipelines.engine.files import exclusive, sha256_of, write_atomically, write_text
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.sources.documents import read_documents
@@ -37,9 +39,6 @@ from trailforge.schemas import (
 PLAN, TAKEN, DONE = "plan.json", "taken.json", "window.json"
 DOCUMENTS, QUESTIONS, VERDICTS = "documents.jsonl.gz", "questions.jsonl.gz", COPIES
 FILES = frozenset({PLAN, TAKEN, DONE, DOCUMENTS, QUESTIONS})
-BUNDLES, MCTS, KG = "bundles", "mcts", "kg"
-RUNS = (BUNDLES, MCTS, KG)
-"""Run folders of a window."""
 UNDATED, TOO_EARLY, TOO_LATE, REPEATED, INVALID = "undated", "too_early", "too_late", "repeated", "invalid_input"
 _MOST_INVALID = 0.05
 _READINGS = 5
@@ -56,11 +55,10 @@ class WindowPlan:
     """Days before it whose documents are taken."""
     documents: tuple[str, ...]
     """Files, or patterns of files."""
-    bundles_preset: str
-    mcts_preset: str
-    kg_preset: str
+    makes: tuple[Make, ...]
+    """The data sets, in the order in which they are made."""
     kg: str
-    """Folder of the knowledge graph; empty: no KG trajectories."""
+    """Folder of the knowledge graph; empty: there is none."""
     model_name: str | None
     benchmarks: tuple[str, ...]
     most_documents: int | None
@@ -69,12 +67,7 @@ class WindowPlan:
     """Other documents that a question's paragraphs have beside its own."""
     seed: int
     verdicts: tuple[str, ...] = ()
-    """Folders of runs, logs of what people said of them, or patterns of these."""
-    bundles_hash: str = ""
-    """Of the configuration that the preset, the benchmarks and so on gave when the window was begun."""
-    mcts_hash: str = ""
-    kg_hash: str = ""
-    """With the graph; empty without one."""
+    """Folders of runs, logs of people's decisions on them, or patterns of these."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidInput` for a day that is none, or a window without days."""
@@ -99,7 +92,7 @@ class Taken:
     sources: tuple[FileEntry, ...]
     """The files; `rows`: how many of theirs were taken."""
     verdicts: tuple[FileEntry, ...] = ()
-    """The logs of people's words that are heard; `rows`: words in them."""
+    """The logs of people's decisions; `rows`: decisions in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +125,8 @@ class Window:
     """Figures outside of their bands."""
 
     @property
-    def told(self) -> list[str]:
-        """In lines."""
+    def lines(self) -> list[str]:
+        """For people."""
         lines = [f"{self.first_day} to {self.day}: {self.documents.accepted:,} of {self.documents.inputs:,} documents"]
         lines += [
             f"  {each.dataset:<18} {each.skipped or f'{each.rows:,} rows, {each.calls:,} calls, cost {each.cost:,.2f}'}"
@@ -156,8 +149,9 @@ def keep_plan(folder: Path, plan: WindowPlan) -> None:
     """
     begun = _read(folder / PLAN, WindowPlan) if (folder / TAKEN).is_file() else None
     if begun is not None and begun != plan:
-        old, new = to_dict(begun), to_dict(plan)
-        changed = "; ".join(f"{name}: {old[name]} -> {new[name]}" for name in old if old[name] != new[name])
+        old, new = _parameters(begun), _parameters(plan)
+        names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+        changed = "; ".join(f"{name}: {old.get(name)} -> {new.get(name)}" for name in names)
         problem = f"was begun with other parameters ({changed}); give these, or move it away"
         raise OutputError(f"{folder} {problem}. A run for a later day finishes it as it was begun")
     strange = {path.name for path in folder.glob("[!.]*")} - {PLAN, DOCUMENTS, VERDICTS}
@@ -165,6 +159,21 @@ def keep_plan(folder: Path, plan: WindowPlan) -> None:
         raise OutputError(f"{folder} holds no window, but {min(strange)}; give another --out")
     if begun is None:
         write_text(folder / PLAN, json.dumps(to_dict(plan), indent=1))
+
+
+def _parameters(plan: WindowPlan) -> dict[str, Any]:
+    """By name; those of the data sets as `FOLDER.name`."""
+    values = to_dict(plan)
+    makes = values.pop("makes")
+    return values | {f"{make['folder']}.{name}": value for make in makes for name, value in make.items()}
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """The runs of a window that were begun, as its plan names them; none where that cannot be read."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        named = [folder / make["folder"] for make in parse_json((folder / PLAN).read_bytes())["makes"]]
+        return [run for run in named if run.is_dir()]
+    return []
 
 
 def unfinished(root: Path, *, before: str) -> list[Path]:
@@ -192,10 +201,12 @@ def read_window(folder: Path) -> Window | None:
     return _read(folder / DONE, Window)
 
 
-def take(folder: Path, plan: WindowPlan, hear: Callable[[Path], tuple[FileEntry, ...]] = lambda _: ()) -> Taken:
+def take(
+    folder: Path, plan: WindowPlan, copy_verdicts: Callable[[Path], tuple[FileEntry, ...]] = lambda _: ()
+) -> Taken:
     """Copy the documents of the window's days into its folder, unless that is done, and keep the books of it.
 
-    `hear`: copies people's words into a folder and says from where.
+    `copy_verdicts`: copies people's decisions on earlier runs into a folder, and says from where.
 
     All files are read again when one has changed meanwhile. Raises `InvalidInput` for a pattern without files, a file
     that cannot be read or does not stand still, and when over 5 % of all rows are invalid.
@@ -203,7 +214,7 @@ def take(folder: Path, plan: WindowPlan, hear: Callable[[Path], tuple[FileEntry,
     done = _read(folder / TAKEN, Taken)
     if done is not None:
         return done
-    heard = hear(folder / VERDICTS)
+    verdicts = copy_verdicts(folder / VERDICTS)
     files = files_of(plan.documents)
     for _ in range(_READINGS):
         before = [_version(file) for file in files]
@@ -216,7 +227,7 @@ def take(folder: Path, plan: WindowPlan, hear: Callable[[Path], tuple[FileEntry,
         raise InvalidInput(problem, file=changed[0])
     choice.check()
     write_lines(folder / DOCUMENTS, choice.documents)
-    taken = Taken(books=choice.books, sources=sources, verdicts=heard)
+    taken = Taken(books=choice.books, sources=sources, verdicts=verdicts)
     write_text(folder / TAKEN, json.dumps(to_dict(taken), indent=1))
     return taken
 
@@ -230,7 +241,7 @@ def _chosen(files: Iterable[Path], plan: WindowPlan) -> tuple[Choice, tuple[File
 
 
 def _version(file: Path) -> tuple[int, ...]:
-    """Another one when the content is; empty for what is not there, of which the reading tells."""
+    """Changes with the content; empty for a file that is not there, which the reading reports."""
     try:
         found = file.stat()
     except OSError:

@@ -151,6 +151,11 @@ class KgRunConfig(GraphRunConfig):
     retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
 
     @property
+    def needs_decompositions(self) -> bool:
+        """Guided episodes follow the gold decomposition."""
+        return self.generator.style == "guided"
+
+    @property
     def prompt_version(self) -> str:
         """Hash of the prompts in use."""
         return self.generator.prompts.version

@@ -176,6 +176,11 @@ class RunConfig(ABC):
         return content
 
     @property
+    def needs_decompositions(self) -> bool:
+        """Whether every question has to come with a gold decomposition."""
+        return False
+
+    @property
     @abstractmethod
     def prompt_version(self) -> str:
         """Hash of the prompts in use."""

@@ -22,7 +22,7 @@ from tests.support import nightly_world
 from tests.support.bundle_world import write_documents
 from tests.support.cluster import children
 from tests.support.model_server import running
-from trailforge.flows.nights.windows import RUNS, read_window
+from trailforge.flows.nights.windows import read_window
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import KgTrajectory, Trajectory, read_rows
 
@@ -55,7 +55,7 @@ class Lab:
             "kg": str(nightly_world.graph_of(folder / "kg", [at for some in BUNDLES.values() for at in some])),
             "model": model,
             "bands": str(folder / "bands.yaml"),
-            **{f"{name}_preset": preset for name in RUNS},
+            "makes": str(nightly_world.write_makes(folder / "makes.yaml", preset)),
         }
 
     def schedule(self, day: str) -> str:

@@ -23,8 +23,11 @@ from trailforge.curation.patterns import append_pattern
 from trailforge.flows import nightly as module
 from trailforge.flows.nightly import nightly
 from trailforge.flows.nights import windows
+from trailforge.flows.nights.makes import read_makes
 from trailforge.flows.nights.windows import Window, WindowPlan, read_window
+from trailforge.pipelines.datasets import dataset_names
 from trailforge.pipelines.engine.files import exclusive
+from trailforge.presets import load_night
 from trailforge.schemas import (
     PATTERNS_LOG,
     InvalidInput,
@@ -63,7 +66,7 @@ class Lab:
     def run(self, day: date | None, **options: Any) -> Window:
         """The flow, without a graph."""
         given = {"documents": [str(self.folder / "*.jsonl")], "model": self.url}
-        given |= {"bundles_preset": self.preset, "mcts_preset": self.preset, **options}
+        given |= options if "makes" in options else {"makes": self.makes(), **options}
         made = nightly(out=self.out, day=day, **given)
         assert isinstance(made, Window)
         return made
@@ -73,12 +76,17 @@ class Lab:
         """For all data sets."""
         return str(self.folder / "preset.yaml")
 
+    def makes(self, preset: str = "", kg_preset: str = "dynasearcher") -> str:
+        """The list of data sets."""
+        path = self.folder / "makes.yaml"
+        return str(nightly_world.write_makes(path, preset or self.preset, kg_preset))
+
     def asked(self, day: date, **changes: Any) -> WindowPlan:
         """What a run for the day is asked for, as `run` asks."""
         plan = WindowPlan(
-            day=day.isoformat(), window_days=1, documents=(str(self.folder / "*.jsonl"),), bundles_preset=self.preset,
-            mcts_preset=self.preset, kg_preset="dynasearcher", kg="", model_name=None, benchmarks=(),
-            most_documents=None, most_questions=None, distractors=16, seed=0,
+            day=day.isoformat(), window_days=1, documents=(str(self.folder / "*.jsonl"),),
+            makes=read_makes(load_night(self.makes()), source="", datasets=dataset_names()), kg="", model_name=None,
+            benchmarks=(), most_documents=None, most_questions=None, distractors=16, seed=0,
         )  # fmt: skip
         return replace(plan, **changes)
 
@@ -126,7 +134,7 @@ def test_a_stopped_window_is_finished_as_it_was_begun_and_complete_ones_stay(
     assert first is not None and empty is not None and first.documents.accepted == 4
     bundles, mcts, kg = first.datasets
     assert bundles.rows > 0 and mcts.rows > 0 and kg.skipped == "no knowledge graph was given"
-    assert [event["payload"]["told"] for event in events] == [*first.breaches, *empty.breaches]
+    assert [event["payload"]["text"] for event in events] == [*first.breaches, *empty.breaches]
     assert events[0]["resource"]["prefect.resource.id"] == "trailforge.dataset.mcts_trajectories"
 
     before, calls = contents(lab.out), stats(lab.url)["calls"]
@@ -140,7 +148,7 @@ def test_windows_that_are_held_or_cannot_be_finished_keep_no_other_from_being_ma
     held, unread, gone = FIRST, FIRST - timedelta(days=2), FIRST - timedelta(days=1)
     lab.begin(held)
     lab.begin(unread).write_text("of another trailforge")
-    lab.begin(gone, bundles_preset="nowhere")
+    lab.begin(gone, makes=(replace(lab.asked(gone).makes[0], preset="nowhere"),))
     with exclusive(lab.out / held.isoformat()), pytest.raises(OutputError, match="another run is writing here"):
         lab.run(held)
     with exclusive(lab.out / held.isoformat()), pytest.raises(OutputError, match=r"2026-11-17/plan\.json was not"):
@@ -157,9 +165,9 @@ def test_a_preset_that_has_changed_since_is_named(lab: Lab) -> None:
     preset.write_text(preset.read_text().replace("grounded: false", "grounded: true"))
     with pytest.raises(InvalidInput, match=r"preset\.yaml: .* changed since 2026-11-19 was begun") as caught:
         module.check_plan(plan)
-    assert plan.mcts_hash in caught.value.problem
+    assert plan.makes[1].config_hash in caught.value.problem
     with pytest.raises(InvalidInput, match="no preset 'nowhere'"):
-        module.check_plan(replace(plan, bundles_preset="nowhere"))
+        module.check_plan(replace(plan, makes=(replace(plan.makes[0], preset="nowhere"),)))
 
 
 def test_errors_breaches_and_retention_keep_none_of_each_other_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,9 +227,9 @@ def test_what_cannot_be_is_refused_before_anything_is_made(lab: Lab) -> None:
     graph = nightly_world.graph_of(lab.folder / "kg", [5])
     wrong: list[tuple[str, dict[str, Any]]] = [
         (r"window\.documents", {"bands": str(lab.folder / "bands.yaml")}),
-        ("no preset 'nope'", {"mcts_preset": "nope"}),
+        ("no preset 'nope'", {"makes": "nope"}),
+        ("expected one list `makes`", {"makes": lab.preset}),
         ("holds no knowledge graph", {"kg": lab.folder}),
-        ("want gold decompositions", {"kg": graph, "kg_preset": "demo"}),
         ("no such file", {"benchmarks": [lab.folder / "none.jsonl"]}),
         ("no file is called so", {"documents": [str(lab.folder / "elsewhere/*.jsonl")]}),
         ("'keep'", {"keep_windows": -1}),
@@ -229,6 +237,10 @@ def test_what_cannot_be_is_refused_before_anything_is_made(lab: Lab) -> None:
     for message, options in wrong:
         with pytest.raises(InvalidInput, match=message):
             lab.run(FIRST, **options)
+    with pytest.raises(InvalidInput, match="want gold decompositions"):
+        lab.run(FIRST, kg=graph, makes=lab.makes(kg_preset="demo"))
+    with pytest.raises(InvalidInput, match="no preset 'nowhere'"):
+        lab.run(FIRST, makes=lab.makes(preset="nowhere"))
     assert not lab.out.exists()
 
 

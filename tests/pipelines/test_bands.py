@@ -43,16 +43,16 @@ def test_figures_are_shares_of_a_stage_and_what_an_accepted_row_took() -> None:
 
 def test_a_figure_outside_is_named_with_its_band() -> None:
     found = outside(MANIFEST, bands(filter__accepted={"least": 0.3}, search__accepted={"least": 0.9, "most": 1.0}))
-    assert [breach.told for breach in found] == ["mcts_trajectories: filter.accepted is 0.25, should be at least 0.3"]
+    assert [breach.line for breach in found] == ["mcts_trajectories: filter.accepted is 0.25, should be at least 0.3"]
     found = outside(MANIFEST, bands(cost_per_accepted_row={"least": 0.01, "most": 0.4}))
-    assert found[0].told.endswith("cost_per_accepted_row is 0.5, should be at least 0.01 and at most 0.4")
+    assert found[0].line.endswith("cost_per_accepted_row is 0.5, should be at least 0.01 and at most 0.4")
     assert outside(replace(MANIFEST, dataset="kg_trajectories"), bands(cut_replies={"most": 0})) == []
 
 
 def test_a_figure_that_is_not_there_is_outside() -> None:
     nothing = replace(MANIFEST, calls_per_accepted_row=None)
     found = outside(nothing, bands(calls_per_accepted_row={"most": 99}, idle__accepted={"least": 0.0}))
-    assert [breach.value for breach in found] == [None, None] and "is not there" in found[0].told
+    assert [breach.value for breach in found] == [None, None] and "is not there" in found[0].line
 
 
 @pytest.mark.parametrize(

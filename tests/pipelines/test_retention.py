@@ -17,7 +17,7 @@ from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun
 from tests.support.files import contents
 from trailforge.flows.nights import retention
-from trailforge.flows.nights.windows import DONE
+from trailforge.flows.nights.windows import DONE, PLAN
 from trailforge.pipelines.engine.files import exclusive, sha256_of
 from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, InvalidInput
 
@@ -38,6 +38,7 @@ def root(tmp_path: Path) -> Path:
             (tmp_path / day / run / "sft").mkdir(parents=True)
             (tmp_path / day / run / ROWS).write_text(day)
         (tmp_path / day / DONE).write_text("{}")
+        (tmp_path / day / PLAN).write_text('{"makes": [{"folder": "bundles"}, {"folder": "mcts"}, {"folder": "kg"}]}')
     (tmp_path / DAYS[1] / DONE).unlink()
     (tmp_path / "2026-notes").mkdir()
     return tmp_path

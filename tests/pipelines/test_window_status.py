@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from trailforge.flows.nights import windows
+from trailforge.flows.nights.makes import Make
 from trailforge.flows.nights.status import windows_of
 from trailforge.flows.nights.windows import Made, Window, WindowPlan
 from trailforge.pipelines.engine.files import exclusive
 from trailforge.schemas import StageCount
 
 PLAN = WindowPlan(
-    day="2026-11-20", window_days=1, documents=("d.jsonl",), bundles_preset="r-search", mcts_preset="msearcher",
-    kg_preset="dynasearcher", kg="", model_name=None, benchmarks=(), most_documents=None, most_questions=None,
-    distractors=16, seed=0,
+    day="2026-11-20", window_days=1, documents=("d.jsonl",),
+    makes=(Make(folder="bundles", dataset="document_bundles", preset="r-search"),), kg="", model_name=None,
+    benchmarks=(), most_documents=None, most_questions=None, distractors=16, seed=0,
 )  # fmt: skip
 BOOKS = StageCount(name="window", inputs=3, accepted=3)
 DONE = Window(
@@ -40,9 +41,9 @@ def root(tmp_path: Path) -> Path:
 
 def test_each_window_says_how_it_stands(root: Path) -> None:
     done, begun, other = windows_of(root)
-    assert (done.state, done.window) == ("complete", DONE) and "12 rows, 34 calls" in "\n".join(done.told)
+    assert (done.state, done.window) == ("complete", DONE) and "12 rows, 34 calls" in "\n".join(done.lines)
     assert (begun.state, begun.runs) == ("stopped", {"bundles": "empty"})
-    assert begun.told[0] == "2026-11-21: stopped" and "goes on" in begun.told[-1]
+    assert begun.lines[0] == "2026-11-21: stopped" and "goes on" in begun.lines[-1]
     assert other.state == "unreadable" and "plan.json was not written by this trailforge" in other.next
 
 

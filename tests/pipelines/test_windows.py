@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_documents
 from trailforge.flows.nights import windows
+from trailforge.flows.nights.makes import Make
 from trailforge.flows.nights.windows import Choice, WindowPlan, begin, files_of, read_plan, take, unfinished
 from trailforge.pipelines.engine.files import exclusive, sha256_of
 from trailforge.pipelines.sources.documents import read_documents
@@ -23,8 +24,12 @@ from trailforge.pipelines.sources.rows import InvalidRow
 from trailforge.schemas import InvalidInput, OutputError, SourceDocument, to_dict
 
 DAY = date(2026, 11, 20)
+MAKES = (
+    Make(folder="bundles", dataset="document_bundles", preset="b"),
+    Make(folder="kg", dataset="kg_trajectories", preset="k", input="bundles", needs=("kg",)),
+)
 PLAN = WindowPlan(
-    day="2026-11-20", window_days=2, documents=("a.jsonl",), bundles_preset="b", mcts_preset="m", kg_preset="k", kg="",
+    day="2026-11-20", window_days=2, documents=("a.jsonl",), makes=MAKES, kg="",
     model_name=None, benchmarks=(), most_documents=None, most_questions=None, distractors=3, seed=0,
 )  # fmt: skip
 
@@ -118,8 +123,8 @@ def test_a_window_is_found_until_it_is_complete_and_keeps_the_plan_that_took_its
     assert unfinished(tmp_path, before="2026-11-20") == []
     (folder / windows.TAKEN).write_text("{}")
     begin(tmp_path, PLAN)
-    with pytest.raises(OutputError, match=r"begun with other parameters \(kg_preset: k -> x; seed: 0 -> 7\)"):
-        begin(tmp_path, replace(PLAN, seed=7, kg_preset="x"))
+    with pytest.raises(OutputError, match=r"begun with other parameters \(seed: 0 -> 7; kg\.preset: k -> x\)"):
+        begin(tmp_path, replace(PLAN, seed=7, makes=(MAKES[0], replace(MAKES[1], preset="x"))))
     (folder / windows.DONE).write_text("{}")
     (folder / windows.PLAN).write_text("of another trailforge")
     assert unfinished(tmp_path, before="2026-11-22") == [tmp_path / later.day]

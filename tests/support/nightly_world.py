@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.retrieval.kg.support import store_of
 from tests.support import bundle_world
 from tests.support.bundle_rows import sample_documents
+from trailforge.presets import load_night
 from trailforge.protocols import KG_SEARCH, kg_search
 from trailforge.protocols.turns import Search, Turn
 from trailforge.schemas import SourceDocument
@@ -77,6 +78,14 @@ def graph_of(folder: Path, bundles: Sequence[int]) -> Path:
 def write_preset(path: Path, *, in_flight: int = 4) -> Path:
     """`PRESET` in a file."""
     path.write_text(PRESET.format(in_flight=in_flight))
+    return path
+
+
+def write_makes(path: Path, preset: str, kg_preset: str = "") -> Path:
+    """The list of a night's data sets, all by one preset but for `kg_preset`."""
+    makes = load_night("nightly")["makes"]
+    presets = {"kg": kg_preset or preset}
+    path.write_text(json.dumps({"makes": [each | {"preset": presets.get(each["folder"], preset)} for each in makes]}))
     return path
 
 

@@ -1,0 +1,76 @@
+"""What a night makes: a list of data sets, each of the window's documents or of the questions that another one gave."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trailforge.generators.document_bundles import NAME as BUNDLES
+from trailforge.schemas import InvalidInput, from_dict
+
+OF_DOCUMENTS = "documents"
+"""As the input of an entry: the documents of the window."""
+PARAMETERS = ("kg", "benchmarks")
+"""Of a night, that entries may take or need."""
+_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Make:
+    """One data set of every window."""
+
+    folder: str
+    """Its run, in the window's folder."""
+    dataset: str
+    preset: str
+    input: str = OF_DOCUMENTS
+    """`documents`, or the folder of an earlier entry: the questions that it gave are asked."""
+    takes: tuple[str, ...] = ()
+    """Parameters of the night that it is given."""
+    needs: tuple[str, ...] = ()
+    """As `takes`; where one was not given the data set is left out."""
+    config_hash: str = ""
+    """Of the configuration that preset and parameters gave when the window was begun; empty where it is left out."""
+
+
+def read_makes(content: Mapping[str, Any], *, source: str, datasets: tuple[str, ...]) -> tuple[Make, ...]:
+    """The list of a night's preset. Raises `InvalidInput` naming the entry that no night can make.
+
+    `datasets`: names that there are. All questions of a window come from one entry.
+    """
+    entries = content.get("makes")
+    if not isinstance(entries, list) or not entries or set(content) != {"makes"}:
+        raise InvalidInput("expected one list `makes` of data sets", file=source, field="makes")
+    makes: list[Make] = []
+    for number, entry in enumerate(entries):
+        try:
+            make = from_dict(Make, entry)
+            _check(make, makes, datasets)
+        except InvalidInput as error:
+            where = f"makes[{number}]" + (f".{error.field}" if error.field else "")
+            raise InvalidInput(error.problem, file=source, field=where) from error
+        makes.append(make)
+    return tuple(makes)
+
+
+def _check(make: Make, before: list[Make], datasets: tuple[str, ...]) -> None:
+    if make.config_hash:
+        raise InvalidInput("is found out, not given", field="config_hash")
+    if not _NAME.fullmatch(make.folder) or make.folder in {OF_DOCUMENTS, *(each.folder for each in before)}:
+        raise InvalidInput(f"{make.folder!r}: expected a name of its own, of small letters", field="folder")
+    if make.dataset not in datasets:
+        raise InvalidInput(f"no data set {make.dataset!r}; there are {', '.join(datasets)}", field="dataset")
+    for field in ("takes", "needs"):
+        if unknown := sorted(set(getattr(make, field)) - set(PARAMETERS)):
+            raise InvalidInput(f"no parameter {unknown[0]!r}; there are {', '.join(PARAMETERS)}", field=field)
+    if make.input == OF_DOCUMENTS:
+        return
+    givers = [each.folder for each in before if each.dataset == BUNDLES]
+    if make.input not in givers:
+        known = ", ".join((OF_DOCUMENTS, *givers))
+        raise InvalidInput(f"nothing before it gives questions of {make.input!r}; there are {known}", field="input")
+    asked = {each.input for each in before} - {OF_DOCUMENTS}
+    if asked and make.input not in asked:
+        raise InvalidInput(f"the questions of a window come from one entry, which is {min(asked)}", field="input")
