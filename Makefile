@@ -7,6 +7,9 @@ STAMP := $(VENV)/.installed
 PIP_FLAGS ?= -qq
 LOCK := requirements.lock
 LOCK_HEADER := \# Core and all extras, pinned for Python 3.11. Made by `make lock`; install with `pip install --no-deps -r`.
+CORE_VENV := .venv-core
+CORE_TOOLS := hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist
+CORE_TESTS := tests/filters tests/mcts tests/protocols tests/rewards tests/schemas tests/test_face.py
 OUT ?= datasets_out/demo
 JOBS ?= 2
 # A third party's build of vLLM for CPUs, and what reads our model's file for it.
@@ -26,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-vllm kills fuzz lint types check bench golden lock clean
+.PHONY: help install demo test test-core test-vllm kills fuzz lint types check bench golden lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +60,11 @@ demo: install  ## every data set from the samples, with a packaged model: no key
 
 test: install  ## the tests, in JOBS=2 processes; ARGS="-m 'not slow'" leaves out the slow ones
 	@$(BIN)/python -m pytest -n $(JOBS) --durations=30 --durations-min=5 $(ARGS)
+
+test-core:  ## the core's tests beside its dependencies alone, on another Python: PYTHON=python3.13, in .venv-core/
+	@test -x $(CORE_VENV)/bin/python || $(PYTHON) -m venv $(CORE_VENV)
+	@$(CORE_VENV)/bin/python -m pip install $(PIP_FLAGS) --disable-pip-version-check -e . $(CORE_TOOLS)
+	@$(CORE_VENV)/bin/python -m pytest -m 'not slow and not real_model' $(CORE_TESTS) $(ARGS)
 
 test-vllm: install $(VLLM_WEIGHTS)  ## tests against a real vLLM on this CPU: .venv-vllm/ (4 GB, 3 to 11 minutes), no part of check
 	@TRAILFORGE_VLLM=$(CURDIR)/$(VLLM_VENV) $(BIN)/python -m pytest -m vllm $(ARGS)
@@ -118,6 +126,6 @@ lock: install  ## pin the dependencies of pyproject.toml anew
 	@{ echo '$(LOCK_HEADER)'; sed 's/+cpu$$//' $(LOCK).new; } > $(LOCK)
 	@rm -f $(LOCK).new
 
-clean:  ## remove what tools and builds leave (not .venv, not .venv-vllm, not datasets_out)
+clean:  ## remove what tools and builds leave (not .venv, .venv-core, .venv-vllm, datasets_out)
 	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
-	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -not -path './$(VLLM_VENV)/*' -prune -exec rm -rf {} +
+	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -not -path './$(CORE_VENV)/*' -not -path './$(VLLM_VENV)/*' -prune -exec rm -rf {} +

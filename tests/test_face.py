@@ -63,6 +63,13 @@ def test_the_examples_of_the_guide_run_and_print_what_they_say(
         assert capsys.readouterr().out.splitlines() == re.findall(r"^print\(.*\)  # (.*)$", block, re.MULTILINE)
 
 
+def test_the_imports_in_the_readme_are_names_of_the_face() -> None:
+    blocks = re.findall(r"```python\n(.*?)\n```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+
+
 def test_the_examples_need_the_core_alone() -> None:
     code = "\n".join(re.findall(r"```python\n(.*?)\n```", GUIDE.read_text(), re.DOTALL))
     script = f"import os, tempfile; os.chdir(tempfile.mkdtemp())\nexec({code!r}, {{}})"

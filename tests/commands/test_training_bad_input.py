@@ -242,7 +242,7 @@ def test_the_command_itself(tmp_path: Path) -> None:
     (run / "manifest.json").write_text(json.dumps(manifest | {"schema_version": "9.0"}))
     words = ["training-set", str(run), "--out", str(tmp_path / "out")]
     done = subprocess.run(
-        [sys.executable, "-m", "cli", *words],
+        [sys.executable, "-m", "trailforge", *words],
         cwd=Path(__file__).parents[2],
         env=os.environ,
         capture_output=True,

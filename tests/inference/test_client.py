@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import sqlite3
+import sys
 import time
 import traceback
 from collections.abc import AsyncIterator
@@ -34,9 +35,10 @@ from trailforge.inference import (
     SqliteLedger,
     Usage,
     ask_json,
+    wire,
 )
 from trailforge.inference.endpoint import retry_after
-from trailforge.schemas import ContextOverflow, OutputError, ProviderError, ServerUnavailable, Stalled
+from trailforge.schemas import ContextOverflow, InvalidInput, OutputError, ProviderError, ServerUnavailable, Stalled
 
 SECRET = "sk-0123456789abcdef-secret"
 
@@ -776,3 +778,25 @@ async def test_the_check_of_a_web_page_names_its_url(server: ModelServer) -> Non
         with pytest.raises(ProviderError) as caught:
             await client.check()
     assert server.url in str(caught.value)
+
+
+async def test_without_its_package_the_error_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(wire._libraries.cache_clear)
+    wire._libraries.cache_clear()
+    monkeypatch.setitem(sys.modules, "openai", None)
+    client = ModelClient(config("http://127.0.0.1:9/v1"))
+    with pytest.raises(InvalidInput, match=r"needs the package openai: pip install 'trailforge\[agent\]'"):
+        await client.complete(completion("hi"))
+    await client.aclose()
+
+
+async def test_version_2_of_its_package_speaks_through_httpx(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(wire._libraries.cache_clear)
+    for version, library in (("2.54.0", "httpx"), ("3.52.0", "httpx2")):
+        wire._libraries.cache_clear()
+        monkeypatch.setattr("openai.__version__", version)
+        assert wire._libraries()[0].__name__ == library
