@@ -90,6 +90,7 @@ DATASET = DataSet(
     ),
     counted="select",
     configure=f"{_HERE}.config:configure",
+    estimate=f"{_HERE}.estimate:estimate",
     take_in=f"{_WORK}:take_in",
     checks=f"{_HERE}.checks:BundleRowChecks",
     card=f"{_HERE}.card:card_of",
