@@ -10,11 +10,11 @@ from typing import Any
 
 import streamlit as st
 
-from trailforge.curation.rows import check_row, decidable, products_of
 from trailforge.inspector.deciding import Curation
 from trailforge.inspector.open_run import OpenRun, stamp_of
 from trailforge.inspector.page import show_page
 from trailforge.inspector.table_index import tables_of
+from trailforge.pipelines.curated import check_row, decidable, products_of
 from trailforge.pipelines.datasets import is_curated
 from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.pipelines.runs.intake import read_settings

@@ -21,7 +21,7 @@ from trailforge.pipelines.engine.files import what_is_wrong
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult, Receipt, Shard
 from trailforge.pipelines.runs.accounting import stage
-from trailforge.pipelines.runs.intake import RunInputs, Settings, read_settings, take_in_paths
+from trailforge.pipelines.runs.intake import RunInputs, Settings, read_settings, take_in_rows
 from trailforge.pipelines.runs.stages import digest_of
 from trailforge.retrieval.kg import KgStore
 from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
@@ -41,10 +41,12 @@ def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Set
     if earlier is not None and is_same and not any(what_is_wrong(folder, entry) for entry in earlier.files):
         return earlier
     sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
-    settings = take_in_paths(
+    settings = take_in_rows(
         Path(config.kg) / STORE_MANIFEST,
         inputs.shown(sampler.sample(config.count), "sample: paths", config.count),
         folder,
+        record=FactChain,
+        nouns="paths of the wanted forms",
         dataset=NAME,
         config_hash=config.hash,
         config=json.dumps(to_dict(config)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ class Receipt:
     shard: str
     files: tuple[FileEntry, ...]
     stages: tuple[StageCount, ...]
-    usage: Usage
+    usage: Usage = field(default_factory=Usage)
     shards: tuple[Shard, ...] = ()
     """That the next stage is to run, where a stage makes those of another."""
     made_of: str = ""

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -252,7 +253,7 @@ _PATTERN = PatternDecision(run_id="r", field="title", pattern="a+", who="A", whe
 def _presets(case: bytes, folder: Path) -> None:
     path = folder / "p.yaml"
     path.write_bytes(case)
-    for load in (load_preset, load_training_preset, load_bands):
+    for load in (partial(load_preset, dataset="mcts_trajectories"), load_training_preset, load_bands):
         try:
             load(str(path))
         except InvalidInput:

@@ -73,7 +73,7 @@ async def test_the_demo_comes_out_as_it_was_measured() -> None:
     from trailforge.presets import load_preset
 
     source = Path(__file__).parents[2] / "sample_data" / "musique_style_questions.jsonl"
-    config = read_config(MctsRunConfig, load_preset("demo"), source="demo")
+    config = read_config(MctsRunConfig, load_preset("demo", "mcts_trajectories"), source="demo")
     estimated = await asyncio.to_thread(estimate, RunInputs(files=(source,)), config)
     usage = sum((line.usage for line in estimated.stages), start=Usage())
     assert estimated.items == estimated.sampled == 36

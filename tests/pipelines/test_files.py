@@ -77,7 +77,7 @@ def test_a_write_killed_halfway_leaves_the_old_file_and_one_that_is_removed_late
     path = tmp_path / "rows" / "file.txt"
     write_text(path, "old")
     script = (
-        "import os, sys, pathlib; from pipelines.files import write_atomically\n"
+        "import os, sys, pathlib; from trailforge.pipelines.engine.files import write_atomically\n"
         "write_atomically(pathlib.Path(sys.argv[1]), lambda t: (t.write_text('half'), os.kill(os.getpid(), 9)))"
     )
     killed = subprocess.run([sys.executable, "-c", script, str(path)], cwd=Path(__file__).parents[2])
@@ -119,7 +119,7 @@ def test_a_second_holder_of_the_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_killed_holder_lets_go_of_the_folder(tmp_path: Path) -> None:
     script = (
-        "import os, sys, pathlib; from pipelines.files import exclusive\n"
+        "import os, sys, pathlib; from trailforge.pipelines.engine.files import exclusive\n"
         "with exclusive(pathlib.Path(sys.argv[1])):\n"
         "    print('held', flush=True); sys.stdin.read()"
     )
