@@ -30,13 +30,14 @@ def serve_model(
     """Run the preset's model in vLLM, in the foreground, until Ctrl-C."""
     from dataclasses import replace
 
+    from trailforge.flows.configuration import datasets_for
     from trailforge.inference.vllm.server import VllmServer, serve
     from trailforge.pipelines.dataset import resolve
     from trailforge.pipelines.datasets import load_dataset
     from trailforge.pipelines.runs.config import server_config
-    from trailforge.presets import datasets_of, load_preset
+    from trailforge.presets import load_preset
 
-    dataset = datasets_of(preset)[0]
+    dataset = datasets_for(preset)[0]
     content = load_preset(preset, dataset)
     config, name = server_config(content, source=f"preset {preset}", record=resolve(load_dataset(dataset).config))
     config = replace(config, port=port or config.port)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from trailforge.inference import Caps, ledger_url
 from trailforge.pipelines.dataset import DataSet, resolve
-from trailforge.pipelines.datasets import load_dataset
+from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.runs.config import RunConfig, read_config
 from trailforge.presets import datasets_of, load_preset
 from trailforge.schemas import to_dict
@@ -15,7 +15,30 @@ from trailforge.schemas import to_dict
 
 def configured_for_all(preset: str, model: str | None, model_name: str | None) -> dict[str, RunConfig]:
     """`configuration_of` each data set that a preset is for, by its name."""
-    return {name: configuration_of(load_dataset(name), preset, model, model_name) for name in datasets_of(preset)}
+    return {name: configuration_of(load_dataset(name), preset, model, model_name) for name in datasets_for(preset)}
+
+
+def datasets_for(preset: str) -> list[str]:
+    """The data sets that a preset names; of one that names none, those whose configuration it is.
+
+    Raises `InvalidInput` as `read_config` where it is nobody's, by the data set that knows most of its sections.
+    """
+    if named := datasets_of(preset):
+        return named
+    problems: dict[str, InvalidInput] = {}
+    for dataset in dataset_names():
+        try:
+            read_config(resolve(load_dataset(dataset).config), load_preset(preset, dataset), source=f"preset {preset}")
+        except InvalidInput as error:
+            problems[dataset] = error
+    if len(problems) == len(dataset_names()):
+        raise problems[max(dataset_names(), key=lambda name: len(_sections(preset, name)))]
+    return [dataset for dataset in dataset_names() if dataset not in problems]
+
+
+def _sections(preset: str, dataset: str) -> set[str]:
+    """Of a preset, those that the configuration of a data set has."""
+    return {each.name for each in fields(resolve(load_dataset(dataset).config))} & load_preset(preset, dataset).keys()
 
 
 def configuration_of(

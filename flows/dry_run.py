@@ -31,8 +31,10 @@ def show_estimate(request: RunRequest) -> None:
 
 def estimate_table(estimate: Estimate, model: ModelConfig, caps: Caps, server: VllmConfig) -> Table:
     """Calls, tokens and cost by stage, and their sum; below it the caps that would end the run before that."""
-    kind = "at most, a bound:" if estimate.is_bound else "estimated"
+    kind = "a bound, reckoned" if estimate.is_bound else "estimated"
     certain = "--max-calls, --max-tokens and --max-cost hold for certain."
+    if estimate.is_bound:
+        certain = f"Prompts are reckoned by the lengths in the sample. {certain}"
     table = Table(
         title=f"{estimate.items:,} {estimate.unit}, {kind} from {estimate.sampled:,}, for {model.name} at {model.url}",
         caption="\n".join(

@@ -38,7 +38,8 @@ class Estimate:
     """So many of them it rests on."""
     stages: tuple[StageEstimate, ...]
     is_bound: bool = False
-    """The run takes at most this much, and mostly much less; else it is what is to be expected."""
+    """The run makes at most these calls with at most these completions, and mostly far less; else it is what is to be
+    expected. Prompts are reckoned by the lengths in the sample either way."""
     rests_on: str = ""
     """What a person should know of it."""
 

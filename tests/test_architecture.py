@@ -76,7 +76,6 @@ TO_TURN: dict[str, frozenset[str]] = {}
 _ALL_OF_THEM = frozenset({"mcts_trajectories", "document_bundles", "kg_trajectories", "kg_questions"})
 NAMES_DATA_SETS: dict[str, frozenset[str]] = {
     "cli.py": _ALL_OF_THEM - {"mcts_trajectories"},
-    "flows/configuration.py": _ALL_OF_THEM,
     "inspector/page.py": _ALL_OF_THEM - {"document_bundles"},
     "inspector/run_views.py": _ALL_OF_THEM - {"document_bundles"},
     "inspector/summary.py": _ALL_OF_THEM - {"document_bundles"},
@@ -120,6 +119,7 @@ ANYBODYS = frozenset({"Question", "SourceDocument"})
 COMMANDS_OF = {
     "cli.py": frozenset({"mcts_trajectories"}),
     "commands/documents.py": frozenset({"document_bundles"}),
+    "commands/mcts.py": frozenset({"mcts_trajectories"}),
     "commands/kg.py": frozenset({"kg_trajectories", "kg_questions"}),
 }
 """Where the commands of data sets are."""

@@ -101,6 +101,7 @@ DATASET = DataSet(
     counted="select",
     configure=f"{_HERE}.config:configure",
     preview={"limit": 24},
+    estimate=f"{_HERE}.estimate:estimate",
     take_in=f"{_WORK}:take_in",
     checks=f"{_HERE}.checks:BundleRowChecks",
     card=f"{_HERE}.card:card_of",

@@ -51,6 +51,7 @@ DATASET = DataSet(
     counted="select",
     configure=f"{_HERE}.config:configure",
     preview={"count": 8},
+    estimate=f"{_HERE}.estimate:estimate",
     take_in=f"{_HERE}.work:take_in",
     checks=f"{_HERE}.checks:KgQuestionRowChecks",
     card=f"{_HERE}.card:card_of",

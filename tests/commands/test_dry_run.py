@@ -1,4 +1,4 @@
-"""`trailforge mcts-trajectories --dry-run`: what is said on the line counts, and neither Prefect nor Beam is loaded."""
+"""`--dry-run` of every data set: what is said on the line counts, and neither Prefect nor Beam is loaded."""
 
 from __future__ import annotations
 
@@ -9,19 +9,49 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.end_to_end.support import PRESET, ROOT
+from tests.end_to_end.support import ROOT
+from tests.support.kg_agent import paths_store
 from tests.support.world import write_questions
 from trailforge import cli
-from trailforge.flows.dry_run import stops
+from trailforge.flows.dry_run import gpu_hours, stops
 from trailforge.inference import Caps, Usage
+from trailforge.inference.vllm.server import VllmConfig
 
 
 @pytest.fixture
 def inputs(tmp_path: Path) -> list[str]:
-    write_questions(tmp_path / "questions.jsonl", 8)
-    (tmp_path / "preset.yaml").write_text(PRESET)
-    given = ["--questions", tmp_path / "questions.jsonl", "--preset", tmp_path / "preset.yaml", "--dry-run"]
-    return ["mcts-trajectories", *map(str, given)]
+    return inputs_of("mcts-trajectories", tmp_path)
+
+
+def inputs_of(command: str, folder: Path) -> list[str]:
+    """A command that is to say what it would take."""
+    (folder / "preset.yaml").write_text(
+        "model: {name: scripted}\nserver: {tokens_per_second: 100, price_per_hour: 36}\n"
+    )
+    given: dict[str, Path] = {}
+    if command in ("mcts-trajectories", "kg-trajectories"):
+        write_questions(folder / "questions.jsonl", 8)
+        given["--questions"] = folder / "questions.jsonl"
+    if command.startswith("kg"):
+        given["--kg"] = paths_store(folder / "graph").folder
+    if command == "document-bundles":
+        given["--documents"] = ROOT / "sample_data" / "documents.jsonl"
+    if command == "kg-questions":
+        with (folder / "preset.yaml").open("a") as preset:
+            preset.write(
+                "paths: {max_degree: 9, max_fan_out: 4, min_functionality: 0.0, min_triples: 1, open_ended: [], "
+                "many_tails: [], one_head: [likes, helps, follows, fears], symmetric: [], max_attempts: 40}\n"
+            )
+    elif command != "document-bundles":
+        with (folder / "preset.yaml").open("a") as preset:
+            preset.write("retrieval: {kind: bm25}\n")
+    options = [str(part) for pair in given.items() for part in pair]
+    return [command, *options, "--preset", str(folder / "preset.yaml"), "--dry-run"]
+
+
+def written(folder: Path) -> list[Path]:
+    """All files but the note of a graph that its bytes were checked."""
+    return sorted(path for path in folder.rglob("*") if path.name != ".checked")
 
 
 def printed(*arguments: str) -> str:
@@ -52,16 +82,33 @@ def test_what_changes_a_run_that_is_there_is_refused(inputs: list[str], option: 
     assert done.exit_code == 2 and "--dry-run has none" in done.output
 
 
-def test_neither_prefect_nor_beam_is_loaded(inputs: list[str]) -> None:
+@pytest.mark.parametrize("command", ["kg-trajectories", "kg-questions", "document-bundles"])
+def test_what_is_a_bound_is_called_one(command: str, tmp_path: Path) -> None:
+    told = printed(*inputs_of(command, tmp_path), "--model-name", "mine", "--max-calls", "1")
+    assert "a bound, reckoned from" in told and "for mine at" in told and "--max-calls 1 would stop the run" in told
+
+
+def test_hours_of_a_server_are_reckoned_by_its_measured_speed(inputs: list[str]) -> None:
+    usage = Usage(calls=9, prompt_tokens=1, completion_tokens=720_000)
+    (line,) = gpu_hours(usage, VllmConfig(tokens_per_second=100, price_per_hour=36, tensor_parallel_size=4))
+    assert line == "2.0 hours of the server (8.0 GPU-hours) at 100 tokens/s, 72.00 to pay"
+    assert gpu_hours(usage, VllmConfig(price_per_hour=36)) == []
+    assert "hours of the server" in printed(*inputs)
+
+
+@pytest.mark.parametrize("command", ["mcts-trajectories", "kg-trajectories", "kg-questions", "document-bundles"])
+def test_neither_prefect_nor_beam_is_loaded_and_nothing_is_written(command: str, tmp_path: Path) -> None:
+    arguments = inputs_of(command, tmp_path)
+    before = written(tmp_path)
     script = f"""
 import sys
 from trailforge import cli
 try:
-    cli.main({inputs!r})
+    cli.main({arguments!r})
 except SystemExit as end:
     assert not end.code, end.code
 print({{"prefect", "apache_beam", "torch"}} & {{*sys.modules}})
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "set()"
+    assert done.stdout.splitlines()[-1] == "set()" and written(tmp_path) == before

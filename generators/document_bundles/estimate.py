@@ -1,0 +1,69 @@
+"""What a run of bundles would take at most."""
+
+from __future__ import annotations
+
+from trailforge.filters.bundles.evidence import smaller_sets
+
+from trailforge.generators.document_bundles.bundling.config import LARGEST
+from trailforge.generators.document_bundles.config import BundleRunConfig
+from trailforge.generators.prompts import load_prompt
+from trailforge.pipelines.estimate import Estimate, StageEstimate, count_tokens, mean_tokens, sample, stage_estimate
+from trailforge.pipelines.runs.intake import RunInputs
+from trailforge.pipelines.sources.documents import read_documents
+from trailforge.protocols import r_search
+from trailforge.schemas import SourceDocument
+
+_QUESTION_TOKENS = 80
+"""Of a long question with its options."""
+_SMALLEST = 2
+
+
+def estimate(inputs: RunInputs, config: BundleRunConfig) -> Estimate:
+    """A bound: every document finds a bundle, and every question comes as far as its episodes.
+
+    Of bundles of 2 to 4 documents those count that take the most tokens.
+    """
+    given = {name: inputs.options.get(name) for name in ("column_map", "source", "kind")}
+    rows = read_documents(inputs.files, **given)
+    valid = (row for row in rows if isinstance(row, SourceDocument) and inputs.refused.row_of(row) is None)
+    documents, total = sample(valid, inputs.limit, config.seed, inputs.files[0])
+    stages: list[StageEstimate] = []
+    if config.questions:
+        ways = [_stages(documents, total, size, config) for size in range(_SMALLEST, LARGEST + 1)]
+        stages = max(ways, key=lambda way: sum(e.usage.prompt_tokens + e.usage.completion_tokens for e in way))
+    is_by_rule = config.writer.kind == "steps"
+    besides = " Rules that write ask besides what names are, which is not reckoned here." if is_by_rule else ""
+    return Estimate(
+        items=total,
+        unit="documents",
+        sampled=len(documents),
+        stages=tuple(stages),
+        is_bound=not is_by_rule,
+        rests_on=f"As if all documents were in bundles, all questions kept, all replies full.{besides}",
+    )
+
+
+def _stages(documents: list[SourceDocument], total: int, size: int, config: BundleRunConfig) -> list[StageEstimate]:
+    """Of bundles of so many documents."""
+    writer, episodes, prices = config.writer, config.episodes, config.model.prices
+    shown = mean_tokens([f"{d.title} {d.text[: writer.longest_document]}" for d in documents])
+    bundles = total / size
+    questions = bundles * writer.questions_per_bundle
+    sets = [size, *(len(part) for part in smaller_sets(documents[:1] * size))]
+    read = count_tokens(load_prompt("read_documents")) + _QUESTION_TOKENS + shown * sum(sets) / len(sets)
+    draws = questions * config.filters.closed_book_samples
+    blind = count_tokens(load_prompt("read_nothing")) + _QUESTION_TOKENS
+    stages = [
+        stage_estimate("read", questions * len(sets), read, writer.read_max_tokens, prices),
+        stage_estimate("closed_book", draws, blind, writer.read_max_tokens, prices),
+    ]
+    if writer.kind == "model":
+        prompt = count_tokens(load_prompt("bundle_questions")) + size * shown
+        stages.insert(0, stage_estimate("write", bundles, prompt, writer.write_max_tokens, prices))
+    if episodes.plan == "sampled":
+        begin = count_tokens(r_search.SYSTEM_PROMPT + r_search.USER_SUFFIX) + _QUESTION_TOKENS
+        found = size * episodes.top_k * shown + episodes.max_tokens
+        drawn = questions * episodes.samples
+        stages.append(stage_estimate("plan", drawn, begin, episodes.max_tokens, prices))
+        stages.append(stage_estimate("answer", drawn, begin + found, episodes.max_tokens, prices))
+    return stages

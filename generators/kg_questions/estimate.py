@@ -1,0 +1,41 @@
+"""What a run of questions made of a knowledge graph would take at most."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trailforge.generators.kg_questions.config import KgQuestionRunConfig
+from trailforge.generators.kg_questions.generate import writer_prompt
+from trailforge.generators.kg_questions.paths import sample_shapes
+from trailforge.generators.prompts import load_prompt
+from trailforge.pipelines.estimate import Estimate, count_tokens, mean_tokens, stage_estimate
+from trailforge.pipelines.runs.intake import RunInputs
+from trailforge.retrieval.kg import KgStore
+from trailforge.schemas import InvalidInput
+
+_PATHS = 50
+"""Sampled, to see how long their prompts are."""
+_QUESTION_TOKENS = 60
+"""Of a long question in words."""
+
+
+def estimate(inputs: RunInputs, config: KgQuestionRunConfig) -> Estimate:
+    """A bound: every path is found, and every question comes as far as the filter that asks the model."""
+    writer, count, prices = config.writer, config.count, config.model.prices
+    chains = list(sample_shapes(KgStore.open(Path(config.kg)), config.paths, config.seed, min(count, _PATHS)))
+    if not chains:
+        raise InvalidInput("holds no paths of the wanted forms", file=config.kg)
+    draws = count * config.filters.closed_book_samples
+    asked = count_tokens(load_prompt("read_nothing")) + _QUESTION_TOKENS
+    stages = [stage_estimate("closed_book", draws, asked, writer.closed_book_max_tokens, prices)]
+    if writer.kind == "model":
+        prompt = mean_tokens([writer_prompt(chain) for chain in chains])
+        stages.insert(0, stage_estimate("write", count, prompt, writer.write_max_tokens, prices))
+    return Estimate(
+        items=count,
+        unit="paths",
+        sampled=len(chains),
+        stages=tuple(stages),
+        is_bound=True,
+        rests_on="A bound: every reply fills its room, and no question is rejected before the model is asked.",
+    )

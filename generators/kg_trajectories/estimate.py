@@ -1,0 +1,77 @@
+"""What a run of KG trajectories would take at most."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from trailforge.generators.kg_trajectories.config import KgGeneratorConfig, KgRunConfig
+from trailforge.generators.prompts import load_prompt
+from trailforge.inference import Prices
+from trailforge.pipelines.estimate import (
+    Estimate,
+    StageEstimate,
+    count_tokens,
+    mean_tokens,
+    sample,
+    stage_estimate,
+)
+from trailforge.pipelines.runs.intake import RunInputs
+from trailforge.pipelines.sources import read_questions
+from trailforge.protocols import kg_search
+from trailforge.schemas import Question
+
+_PASSAGE_TOKENS = 140
+"""Of 100 words, as in the usual corpora, where the questions bring none."""
+_CHOICE_TOKENS = 48
+_CHOICE_PROMPT_TOKENS = 250
+
+
+def estimate(inputs: RunInputs, config: KgRunConfig) -> Estimate:
+    """A bound: every episode has all turns that it may have."""
+    (source,) = inputs.files
+    rows = (r for r in read_questions(source) if isinstance(r, Question) and inputs.refused.row_of(r) is None)
+    questions, total = sample(rows, inputs.limit, config.seed, source)
+    generator, prices = config.generator, config.model.prices
+    passages = [p.text for question in questions for p in question.paragraphs]
+    read = generator.top_k * (mean_tokens(passages) if passages else _PASSAGE_TOKENS)
+    episodes, is_free = total * generator.episodes, generator.style == "free"
+    stages = (_free if is_free else _guided)(questions, episodes, generator, prices)
+    searches = episodes * (generator.episode.max_turns - 1 if is_free else _hops(questions))
+    if is_free and generator.kg_filter == "model":
+        offered = generator.kg.limits.max_tokens
+        stages.append(stage_estimate("keep_triples", searches, offered, generator.filter_max_tokens, prices))
+    if generator.self_check != "off" or not is_free:
+        prompt = read + count_tokens(load_prompt(generator.prompts.answer))
+        stages.append(stage_estimate("read", searches, prompt, generator.reading.max_tokens, prices))
+    return Estimate(
+        items=total,
+        unit="questions",
+        sampled=len(questions),
+        stages=tuple(stages),
+        is_bound=True,
+        rests_on=f"A bound: {generator.episodes} episodes of a question, each with all the turns that it may have.",
+    )
+
+
+def _free(
+    questions: list[Question], episodes: int, generator: KgGeneratorConfig, prices: Prices
+) -> list[StageEstimate]:
+    """Every turn is given all that the episode may hold."""
+    episode = generator.episode
+    begin = count_tokens(kg_search.SYSTEM_PROMPT + kg_search.USER_SUFFIX) + mean_tokens([q.question for q in questions])
+    reply = min(episode.sampling.max_tokens, episode.max_tokens / episode.max_turns)
+    prompt = begin + episode.max_tokens
+    return [stage_estimate("turn", episodes * episode.max_turns, prompt, reply, prices)]
+
+
+def _guided(
+    questions: list[Question], episodes: int, generator: KgGeneratorConfig, prices: Prices
+) -> list[StageEstimate]:
+    """Names and a relation are chosen for every hop."""
+    choices = 2 * episodes * min(_hops(questions), generator.episode.max_turns)
+    return [stage_estimate("choose", choices, _CHOICE_PROMPT_TOKENS, _CHOICE_TOKENS, prices)]
+
+
+def _hops(questions: list[Question]) -> float:
+    """That a gold decomposition has."""
+    return fmean(len(question.decomposition) for question in questions)
