@@ -13,8 +13,8 @@ import typer
 from trailforge.commands.launching import Launch, Launcher, Print, launched
 
 if TYPE_CHECKING:
-    from trailforge.protocols.environment import Environment
     from trailforge.training.config import TrainPreset
+    from trailforge.training.searched import Environment
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -10,7 +10,7 @@ from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.runs.config import RunConfig, read_config
 from trailforge.presets import datasets_of, load_preset
-from trailforge.schemas import to_dict
+from trailforge.schemas import InvalidInput, to_dict
 
 
 def configured_for_all(preset: str, model: str | None, model_name: str | None) -> dict[str, RunConfig]:

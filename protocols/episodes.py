@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
+from trailforge.inference.structured import Client
 from trailforge.protocols.base import estimate_tokens, tags_in
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.turns import Observation, Search, Turn
@@ -28,14 +29,6 @@ Respond = Callable[[Search], Awaitable[Observation]]
 Author = Literal["agent", "stop", "tool"]
 """`agent`: as the model's reply has it. `stop`: the closing tag at which the model stopped and which the server
 took off. `tool`: not the agent's."""
-
-
-class Client(Protocol):
-    """What an episode needs of a model client."""
-
-    async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """Answer one request."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,14 +13,17 @@ from trailforge.rewards.dynasearcher import (
 )
 from trailforge.rewards.episode import Episode, Reward, score_batch
 from trailforge.rewards.graph_r1 import GraphR1Constants, GraphR1Reward, graph_r1_reward, per_turn_format_reward
-from trailforge.rewards.msearcher import (
-    MSearcherConstants,
-    MSearcherReward,
+from trailforge.rewards.matching import (
     mcts_reward,
-    msearcher_reward,
+    mentions,
+    option_f1,
+    option_letters,
     same_answer,
-    soft_overlong,
+    score_answer,
+    score_choice,
+    states,
 )
+from trailforge.rewards.msearcher import MSearcherConstants, MSearcherReward, msearcher_reward, soft_overlong
 from trailforge.rewards.presets import REWARD_PRESETS, RewardPreset, reward_preset
 from trailforge.rewards.r_search import (
     PlanProblem,
@@ -31,19 +34,8 @@ from trailforge.rewards.r_search import (
     format_reward,
     r_search_reward,
 )
-from trailforge.rewards.score import score_answer, score_choice
 from trailforge.rewards.search_r1 import SearchR1Constants, SearchR1Reward, search_r1_reward
-from trailforge.rewards.text import (
-    cover_exact_match,
-    evidence_recall,
-    exact_match,
-    f1,
-    mentions,
-    normalize_answer,
-    option_f1,
-    option_letters,
-    states,
-)
+from trailforge.rewards.text import cover_exact_match, evidence_recall, exact_match, f1, normalize_answer
 from trailforge.schemas import RSearchReward
 
 __all__ = [

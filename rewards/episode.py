@@ -1,7 +1,7 @@
 """What a reward sees of a transcript, and the one way from there to what is paid.
 
 Filters, trainers and evaluation differ in where transcripts come from. Whoever has one makes an `Episode` of it
-(`training.scoring`), and from there on there is this file alone.
+(`protocols.transcripts`), and from there on there is this file alone.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 
 from trailforge.rewards.dynasearcher import DynaSearcherConstants, DynaSearcherReward, dynasearcher_reward, r_recall
 from trailforge.rewards.graph_r1 import GraphR1Constants, graph_r1_reward
+from trailforge.rewards.matching import score_choice
 from trailforge.rewards.msearcher import MSearcherConstants, msearcher_reward
 from trailforge.rewards.presets import RewardPreset
 from trailforge.rewards.r_search import RSearchConstants, answer_reward, r_search_reward
-from trailforge.rewards.score import score_choice
 from trailforge.rewards.search_r1 import SearchR1Constants, search_r1_reward
 from trailforge.rewards.text import exact_match
 from trailforge.schemas import GroundTruth, InvalidInput

@@ -7,11 +7,9 @@ readings of the sum inside the bars exist, see `FormatPenalty`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trailforge.rewards.text import cover_exact_match, normalize_answer
 from trailforge.schemas import InvalidInput
 
 FormatPenalty = Literal["literal", "floor_minus_one"]
@@ -72,27 +70,6 @@ def msearcher_reward(
         length = soft_overlong(tokens, max_tokens=constants.max_tokens, cache_tokens=constants.cache_tokens)
     format = 0.0 if format_holds else format_penalty(correct, length or 0.0, constants)
     return MSearcherReward(total=correct + (length or 0.0) + format, correct=correct, length=length, format=format)
-
-
-_MOST_WORDS_RATIO = 3
-
-
-def mcts_reward(prediction: str, golds: Sequence[str]) -> float:
-    """1.0 if the prediction equals a gold answer, or covers one (whole words) in at most three times its words."""
-    return float(any(_answers(prediction, gold) for gold in golds))
-
-
-def same_answer(first: str, second: str) -> bool:
-    """Do two answers say the same? The reward's rule, either way round; two empty answers are the same."""
-    if normalize_answer(first) == normalize_answer(second):
-        return True
-    return _answers(first, second) or _answers(second, first)
-
-
-def _answers(prediction: str, gold: str) -> bool:
-    """One gold answer's worth of `mcts_reward`; being equal is the shortest way to cover."""
-    words, gold_words = (len(normalize_answer(text).split()) for text in (prediction, gold))
-    return words <= _MOST_WORDS_RATIO * gold_words and bool(cover_exact_match(prediction, (gold,), word_boundary=True))
 
 
 def soft_overlong(tokens: int, *, max_tokens: int, cache_tokens: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import get_args
 
 from trailforge.rewards.dynasearcher import PAPER, DynaSearcherConstants
 from trailforge.rewards.graph_r1 import GraphR1Constants
@@ -12,16 +12,15 @@ from trailforge.rewards.r_search import RSearchConstants
 from trailforge.rewards.search_r1 import SearchR1Constants
 from trailforge.schemas import InvalidInput
 
-RewardKind = Literal["msearcher", "r_search", "dynasearcher", "graph_r1", "search_r1"]
 RewardConstants = MSearcherConstants | RSearchConstants | DynaSearcherConstants | GraphR1Constants | SearchR1Constants
 
-CONSTANTS: dict[RewardKind, type[RewardConstants]] = {
-    "msearcher": MSearcherConstants,
-    "r_search": RSearchConstants,
-    "dynasearcher": DynaSearcherConstants,
-    "graph_r1": GraphR1Constants,
-    "search_r1": SearchR1Constants,
-}
+
+def kind_of(constants: type[RewardConstants]) -> str:
+    """What a kind of reward is called: as its file."""
+    return constants.__module__.rpartition(".")[2]
+
+
+CONSTANTS: dict[str, type[RewardConstants]] = {kind_of(each): each for each in get_args(RewardConstants)}
 """Which constants a kind of reward has."""
 
 
@@ -31,23 +30,23 @@ class RewardPreset:
 
     name: str
     """As it stands in a row's `reward_preset`."""
-    kind: RewardKind
     constants: RewardConstants
-    """Of the kind."""
+    """They say which kind."""
 
-    def __post_init__(self) -> None:
-        if type(self.constants) is not CONSTANTS[self.kind]:
-            raise TypeError(f"{self.kind}: expected {CONSTANTS[self.kind].__name__}, got {self.constants!r}")
+    @property
+    def kind(self) -> str:
+        """Of reward."""
+        return kind_of(type(self.constants))
 
 
 REWARD_PRESETS: dict[str, RewardPreset] = {
     preset.name: preset
     for preset in (
-        RewardPreset(name="msearcher", kind="msearcher", constants=MSearcherConstants()),
-        RewardPreset(name="r-search", kind="r_search", constants=RSearchConstants()),
-        RewardPreset(name="dynasearcher", kind="dynasearcher", constants=PAPER),
-        RewardPreset(name="ragsearch", kind="graph_r1", constants=GraphR1Constants()),
-        RewardPreset(name="search-r1", kind="search_r1", constants=SearchR1Constants()),
+        RewardPreset(name="msearcher", constants=MSearcherConstants()),
+        RewardPreset(name="r-search", constants=RSearchConstants()),
+        RewardPreset(name="dynasearcher", constants=PAPER),
+        RewardPreset(name="ragsearch", constants=GraphR1Constants()),
+        RewardPreset(name="search-r1", constants=SearchR1Constants()),
     )
 }
 """Each with the paper's values. `search-r1` is the other reward of RAGSearch, for agents of that protocol."""

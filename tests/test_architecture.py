@@ -26,6 +26,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from trailforge.protocols import PROTOCOLS
 from trailforge.schemas.errors import EXTRAS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -134,6 +135,11 @@ HEAVY = frozenset(
     {"torch", "apache_beam", "prefect", "openai", "sentence_transformers", "transformers", "faiss", "sklearn"}
 )
 """Modules that cost a second or more; loaded by the commands that need them."""
+
+PROTOCOL_HOMES = ("protocols/", "presets/")
+"""Where a protocol's name may stand as a literal; besides, a reward is called as its file, be it a protocol's name."""
+NAMES_PROTOCOLS: frozenset[str] = frozenset()
+"""Files that still spell one elsewhere. This list only shrinks."""
 
 MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 400
@@ -418,6 +424,28 @@ def long_ones(root: Path) -> list[str]:
     return found
 
 
+def protocols_by_name(root: Path) -> list[str]:
+    """Texts in code, docstrings and examples of command lines aside, that spell a protocol's name.
+
+    `protocols.REACT.name` says it, and `PROTOCOLS` has them all, so that a sixth is one file and one line.
+    """
+    spelled = re.compile(rf"(?<![\w-])(?:{'|'.join(PROTOCOLS)})(?![\w-])")
+    found = []
+    for file in sources(root):
+        relative = file.relative_to(root).as_posix()
+        if relative.startswith(PROTOCOL_HOMES) or relative in NAMES_PROTOCOLS:
+            continue
+        tree = parse(file)
+        notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        found += [
+            where(root, file, node.lineno, f"{match[0]} is spelled out; say protocols.{match[0].upper()}.name")
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in notes
+            if "\n    trailforge " not in node.value and (match := spelled.search(node.value))
+        ]
+    return found
+
+
 def undocumented(root: Path) -> list[str]:
     """Modules, and public classes, functions and methods, without a docstring."""
     found = []
@@ -527,6 +555,7 @@ CHECKS: list[Callable[[Path], list[str]]] = [
     records_imported,
     mutual_imports,
     long_ones,
+    protocols_by_name,
     undocumented,
     unannotated,
     unfinished,
@@ -617,6 +646,12 @@ FAULTS: list[tuple[Callable[[Path], list[str]], dict[str, str], str]] = [
     ),
     (long_ones, {"filters/a.py": "def f():\n" + "    a = 1\n" * 60}, "filters/a.py:1: f: 61 lines"),
     (long_ones, {"filters/a.py": "a = 1\n" * 401}, "filters/a.py:1: 401 lines"),
+    (
+        protocols_by_name,
+        {"filters/a.py": "def f(p):\n    return p == 'kg_search'"},
+        "filters/a.py:2: kg_search is spelled",
+    ),
+    (protocols_by_name, {"filters/a.py": "A = f'one of {1} and react, say'"}, "filters/a.py:1: react is spelled"),
     (undocumented, {"filters/a.py": '"""A."""\nclass A:\n    """A."""\n    def f(self): ...'}, "filters/a.py:4: f"),
     (undocumented, {"filters/a.py": "a = 1"}, "filters/a.py:1: module"),
     (unannotated, {"filters/a.py": "def _f(a, *b: int, c): ..."}, "filters/a.py:1: _f: a, c, return"),

@@ -253,7 +253,7 @@ def _reward(name: str, section: Any) -> RewardPreset:
     if kind not in CONSTANTS:
         raise InvalidInput(f"{kind!r} is none of {', '.join(CONSTANTS)}", field="reward.kind")
     constants = {key: value for key, value in section.items() if key != "kind"}
-    return RewardPreset(name=name, kind=kind, constants=_section(CONSTANTS[kind], constants, "reward"))
+    return RewardPreset(name=name, constants=_section(CONSTANTS[kind], constants, "reward"))
 
 
 def _section(record: type[T], content: Any, name: str) -> T:

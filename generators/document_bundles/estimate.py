@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from trailforge.filters.bundles.evidence import smaller_sets
-
+from trailforge.filters.bundles import smaller_sets
 from trailforge.generators.document_bundles.bundling.config import LARGEST
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.prompts import load_prompt
+from trailforge.generators.document_bundles.search_thoughts import PROMPTS
 from trailforge.pipelines.estimate import Estimate, StageEstimate, count_tokens, mean_tokens, sample, stage_estimate
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.pipelines.sources.documents import read_documents
@@ -50,15 +49,15 @@ def _stages(documents: list[SourceDocument], total: int, size: int, config: Bund
     bundles = total / size
     questions = bundles * writer.questions_per_bundle
     sets = [size, *(len(part) for part in smaller_sets(documents[:1] * size))]
-    read = count_tokens(load_prompt("read_documents")) + _QUESTION_TOKENS + shown * sum(sets) / len(sets)
+    read = count_tokens(PROMPTS.text("read_documents")) + _QUESTION_TOKENS + shown * sum(sets) / len(sets)
     draws = questions * config.filters.closed_book_samples
-    blind = count_tokens(load_prompt("read_nothing")) + _QUESTION_TOKENS
+    blind = count_tokens(PROMPTS.text("read_nothing")) + _QUESTION_TOKENS
     stages = [
         stage_estimate("read", questions * len(sets), read, writer.read_max_tokens, prices),
         stage_estimate("closed_book", draws, blind, writer.read_max_tokens, prices),
     ]
     if writer.kind == "model":
-        prompt = count_tokens(load_prompt("bundle_questions")) + size * shown
+        prompt = count_tokens(PROMPTS.text("bundle_questions")) + size * shown
         stages.insert(0, stage_estimate("write", bundles, prompt, writer.write_max_tokens, prices))
     if episodes.plan == "sampled":
         begin = count_tokens(r_search.SYSTEM_PROMPT + r_search.USER_SUFFIX) + _QUESTION_TOKENS

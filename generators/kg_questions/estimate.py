@@ -7,7 +7,7 @@ from pathlib import Path
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.generate import writer_prompt
 from trailforge.generators.kg_questions.paths import sample_shapes
-from trailforge.generators.prompts import load_prompt
+from trailforge.generators.kg_questions.wording import PROMPTS
 from trailforge.pipelines.estimate import Estimate, count_tokens, mean_tokens, stage_estimate
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.retrieval.kg import KgStore
@@ -26,7 +26,7 @@ def estimate(inputs: RunInputs, config: KgQuestionRunConfig) -> Estimate:
     if not chains:
         raise InvalidInput("holds no paths of the wanted forms", file=config.kg)
     draws = count * config.filters.closed_book_samples
-    asked = count_tokens(load_prompt("read_nothing")) + _QUESTION_TOKENS
+    asked = count_tokens(PROMPTS.text("read_nothing")) + _QUESTION_TOKENS
     stages = [stage_estimate("closed_book", draws, asked, writer.closed_book_max_tokens, prices)]
     if writer.kind == "model":
         prompt = mean_tokens([writer_prompt(chain) for chain in chains])

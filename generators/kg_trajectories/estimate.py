@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from trailforge.generators.kg_trajectories.config import KgGeneratorConfig, KgRunConfig
-from trailforge.generators.prompts import load_prompt
+from trailforge.generators.kg_trajectories.config import PROMPTS, KgGeneratorConfig, KgRunConfig
 from trailforge.inference import Prices
 from trailforge.pipelines.estimate import (
     Estimate,
@@ -41,7 +40,7 @@ def estimate(inputs: RunInputs, config: KgRunConfig) -> Estimate:
         offered = generator.kg.limits.max_tokens
         stages.append(stage_estimate("keep_triples", searches, offered, generator.filter_max_tokens, prices))
     if generator.self_check != "off" or not is_free:
-        prompt = read + count_tokens(load_prompt(generator.prompts.answer))
+        prompt = read + count_tokens(PROMPTS.text(generator.prompts.answer))
         stages.append(stage_estimate("read", searches, prompt, generator.reading.max_tokens, prices))
     return Estimate(
         items=total,

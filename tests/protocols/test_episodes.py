@@ -14,9 +14,10 @@ from tests.inference.support import answer, config, model_server
 from tests.support.turns import kg_score
 from trailforge.inference import Meter, ModelClient, Reply, Request, Sampling
 from trailforge.inference.scripted import ScriptedModel
+from trailforge.inference.structured import Client
 from trailforge.protocols import GRAPH_R1, KG_SEARCH, SEARCH_R1
 from trailforge.protocols.base import estimate_tokens
-from trailforge.protocols.episodes import Client, EpisodeConfig, EpisodeRun, Respond, run_episode
+from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, Respond, run_episode
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.turns import Observation, Search, Turn
 from trailforge.rewards.dynasearcher import PAPER

@@ -15,7 +15,7 @@ from trailforge.rewards.dynasearcher import PAPER, DynaSearcherConstants
 from trailforge.rewards.episode import score
 from trailforge.rewards.graph_r1 import GraphR1Constants
 from trailforge.rewards.msearcher import MSearcherConstants
-from trailforge.rewards.presets import reward_preset
+from trailforge.rewards.presets import CONSTANTS, reward_preset
 from trailforge.rewards.r_search import RSearchConstants
 from trailforge.rewards.search_r1 import SearchR1Constants
 from trailforge.schemas import GroundTruth, InvalidInput
@@ -106,7 +106,7 @@ def test_without_gold_hops_or_documents_there_is_no_gain(changes: dict[str, Any]
 def test_the_hole_of_the_gain_can_be_closed() -> None:
     lazy = seen(num_searches=0, retrieved_titles=())
     assert score(lazy, truth(), REWARD_PRESETS["dynasearcher"]).total == pytest.approx(1.1)
-    closed = RewardPreset(name="mine", kind="dynasearcher", constants=DynaSearcherConstants())
+    closed = RewardPreset(name="mine", constants=DynaSearcherConstants())
     assert score(lazy, truth(), closed).total == 1.0
 
 
@@ -156,9 +156,9 @@ def test_an_unknown_preset_gets_the_list_of_names() -> None:
         reward_preset("none")
 
 
-def test_constants_have_to_be_of_the_kind() -> None:
-    with pytest.raises(TypeError, match="msearcher: expected MSearcherConstants"):
-        RewardPreset(name="mine", kind="msearcher", constants=PAPER)
+def test_constants_say_of_which_kind_a_reward_is() -> None:
+    assert RewardPreset(name="mine", constants=PAPER).kind == "dynasearcher"
+    assert list(CONSTANTS) == ["msearcher", "r_search", "dynasearcher", "graph_r1", "search_r1"]
 
 
 # Many at once

@@ -65,7 +65,7 @@ async def search_rows() -> list[SearchEpisode]:
 async def test_rows_of_the_knowledge_graph_are_paid_what_they_say(tmp_path: Path) -> None:
     rows = await kg_rows(tmp_path / "kg")
     write_parquet(tmp_path / "rows.parquet", KgTrajectory, rows)
-    preset = RewardPreset(name="same", kind="dynasearcher", constants=KgGeneratorConfig().constants)
+    preset = RewardPreset(name="same", constants=KgGeneratorConfig().constants)
     found = list(score_file(tmp_path / "rows.parquet", preset))
     assert [each.uid for each in found] == [row.uid for row in rows]
     for each, row in zip(found, rows, strict=True):

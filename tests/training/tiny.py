@@ -246,7 +246,7 @@ def preset(**changes: Any) -> TrainPreset:
     return TrainPreset(
         name="tiny",
         protocol=changes.get("protocol", "react"),
-        reward=RewardPreset(name="msearcher", kind="msearcher", constants=msearcher),
+        reward=RewardPreset(name="msearcher", constants=msearcher),
         sft=SftConfig(**(common | sft | changes.get("sft", {}))),
         rl=RlConfig(**(common | rl)),
     )
