@@ -44,7 +44,9 @@ def kg_trajectories(
     own paragraphs. The others are those of `mcts_trajectories`.
     """
     arguments, refused = beam_options(runner, runner_options), refusals(verdicts or [])
-    config = configuration_of(KgRunConfig, DATASET, preset, model, model_name, seed, caps).on_graph(kg).over(documents)
+    config = (
+        configuration_of(KgRunConfig, DATASET.name, preset, model, model_name, seed, caps).on_graph(kg).over(documents)
+    )
     check_retrieval(config.retrieval)
 
     def work(settings: Settings, config: KgRunConfig) -> None:
