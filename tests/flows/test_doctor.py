@@ -85,7 +85,7 @@ def test_each_data_set_of_a_preset_is_looked_at_and_what_all_need_comes_once(tmp
         "kg_trajectories: {retrieval: {encoder: nobody/has-it, query_prefix: 'query: '}}\n"
     )
     (read,) = found_by(path, "preset", tmp_path)
-    assert read.detail.endswith("for mcts_trajectories, kg_trajectories, kg_questions")
+    assert read.detail.endswith("for kg_questions, kg_trajectories, mcts_trajectories")
     encoders = found_by(path, "encoder", tmp_path)
     assert [found.level for found in encoders] == ["ok", "warning"] and "nobody/has-it" in encoders[1].detail
     graphs = found_by(path, "graph", tmp_path)
