@@ -269,12 +269,12 @@ def serve_model_command(
     """Run the preset's model in vLLM, in the foreground, until Ctrl-C."""
     from dataclasses import replace
 
-    from trailforge.flows.configuration import CONFIGS
+    from trailforge.flows.configuration import CONFIGS, datasets_for
     from trailforge.inference.vllm.server import VllmServer, serve
     from trailforge.pipelines.runs.config import server_config
-    from trailforge.presets import dataset_of, load_preset
+    from trailforge.presets import load_preset
 
-    dataset = dataset_of(preset)
+    dataset = datasets_for(preset)[0]
     content = load_preset(preset, dataset)
     config, name = server_config(content, source=f"preset {preset}", record=CONFIGS[dataset])
     config = replace(config, port=port or config.port)

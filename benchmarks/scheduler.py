@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def _preset(slots: int, changes: list[str]) -> dict:
-    preset = load_preset("msearcher")
+    preset = load_preset("msearcher", "mcts_trajectories")
     preset["model"] |= {
         "name": "scripted",
         "max_in_flight": slots + slots // 4,

@@ -72,9 +72,9 @@ def decide(
     who: Annotated[str | None, typer.Option(help="Who decides. Default: the user's name.")] = None,
 ) -> None:
     """Say of one row that it is good, is to go, or has to be changed; the run's tables stay as they are."""
-    from trailforge.curation.rows import check_row
     from trailforge.inspector.deciding import decide as decided
     from trailforge.inspector.deciding import fix_of
+    from trailforge.pipelines.curated import check_row
 
     settings = _settings(folder)
     chosen = accept + withdraw + (reject is not None) + bool(fix)
@@ -232,12 +232,14 @@ def _settings(folder: Path) -> Any:
 def _matched(folder: Path, settings: Any, pattern: RefusedPattern) -> list[str]:
     """Ids of the run's sources that fit. Raises `InvalidInput` for a field that they do not have, and a bad pattern."""
     from trailforge.pipelines.datasets import dataset_of
-    from trailforge.pipelines.sources.refused import FIELDS, compiled, is_match
+    from trailforge.pipelines.sources.refused import compiled, is_match, pattern_fields
     from trailforge.schemas import read_rows
 
     record = dataset_of(settings).inputs.record
-    if pattern.field not in FIELDS[record]:
-        raise InvalidInput(f"sources of {settings.dataset} have {', '.join(FIELDS[record])}", field=pattern.field)
+    if pattern.field not in pattern_fields(record):
+        raise InvalidInput(
+            f"sources of {settings.dataset} have {', '.join(pattern_fields(record))}", field=pattern.field
+        )
     compiled(pattern.pattern)
     rows = read_rows([folder / shard.input for shard in settings.shards], record)
     return [row.id for row in rows if is_match(pattern, row)]
@@ -254,7 +256,7 @@ def _print_unfit(folder: Path, dataset: str, heard: Merged) -> None:
 
 def _unfit(folder: Path, dataset: str, heard: Merged) -> Iterator[tuple[Ruling, str]]:
     """Rulings on rows that are not there, and fixes that leave no valid row."""
-    from trailforge.curation.rows import check_row
+    from trailforge.pipelines.curated import check_row
     from trailforge.pipelines.runs.table_index import TableIndex, tables_of
 
     there = tables_of(folder)
@@ -275,7 +277,7 @@ def _unfit(folder: Path, dataset: str, heard: Merged) -> Iterator[tuple[Ruling, 
 
 def _row(folder: Path, dataset: str, uid: str, wanted: str = "") -> tuple[str, dict[str, Any]]:
     """The first table with such a row, or the one that is wanted, and the row."""
-    from trailforge.curation.rows import decidable
+    from trailforge.pipelines.curated import decidable
     from trailforge.pipelines.runs.table_index import TableIndex, tables_of
 
     there = tables_of(folder)

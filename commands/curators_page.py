@@ -10,9 +10,9 @@ from typing import Any
 
 import streamlit as st
 
-from trailforge.curation.rows import check_row, decidable, products_of
 from trailforge.inspector.deciding import Curation
 from trailforge.inspector.page import show_page
+from trailforge.pipelines.curated import check_row, decidable, products_of
 from trailforge.pipelines.datasets import is_curated
 from trailforge.pipelines.runs.finished import OpenRun, open_run, stamp_of
 from trailforge.pipelines.runs.intake import read_settings

@@ -127,10 +127,10 @@ def check_bands_command(
     """Hold yield and cost of a finished run against their bands; code 12 when one is outside."""
     from trailforge.flows.nights.bands import bands_of, outside
     from trailforge.pipelines.runs.finish import read_manifest
-    from trailforge.presets import DATASETS, load_bands
+    from trailforge.presets import declared_datasets, load_bands
     from trailforge.schemas import InvalidInput, OutOfBand
 
-    held = bands_of(load_bands(bands), source=bands, datasets=DATASETS)
+    held = bands_of(load_bands(bands), source=bands, datasets=tuple(declared_datasets()))
     manifest = read_manifest(folder)
     if manifest is None:
         raise InvalidInput("holds no finished run", file=folder)

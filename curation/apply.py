@@ -16,12 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trailforge.curation import rows
-from trailforge.curation.rows import NAME, SFT, STAGE, TABLE, Curator, products_of
-from trailforge.generators.kg_questions import select
-from trailforge.inference import Usage
+from trailforge.pipelines import curated
+from trailforge.pipelines.curated import NAME, SFT, Curator, products_of
 from trailforge.pipelines.dataset import DataSet, resolve
-from trailforge.pipelines.datasets import dataset_of, is_curated
+from trailforge.pipelines.datasets import CURATE, CURATED, dataset_of, is_curated
 from trailforge.pipelines.engine.files import LOCK, exclusive, output_errors, write_atomically, write_text
 from trailforge.pipelines.engine.shards import Receipt, file_entry, write_receipt, write_table
 from trailforge.pipelines.runs.accounting import check_balance, stage
@@ -32,7 +30,6 @@ from trailforge.schemas import (
     CuratedRow,
     FileEntry,
     InvalidInput,
-    KgQuestion,
     Manifest,
     OutputError,
     RejectedRow,
@@ -81,6 +78,8 @@ class _Curation:
     def __init__(self, folder: Path, out: Path, manifest: Manifest, settings: Settings, curator: Curator) -> None:
         self._folder, self._out, self._manifest, self._settings = folder, out, manifest, settings
         self._curator = curator
+        self._dataset = dataset_of(settings)
+        self._lists = self._dataset.lists
         self._products = products_of(settings.dataset)
         self._files: dict[str, FileEntry | None] = {}
         """By path in the run: the file as it is now, None when no row is left. Where no row changes, it is copied."""
@@ -120,8 +119,8 @@ class _Curation:
                 continue
             if table == SFT:
                 self._files[entry.path] = self._sft(entry)
-            elif entry.path == select.JSONL:
-                self._files[entry.path] = self._lines()
+            elif entry.path in self._lists:
+                self._files[entry.path] = self._lines(entry.path)
             else:
                 _copy(self._folder / entry.path, self._out / entry.path)
                 self._files[entry.path] = entry
@@ -129,24 +128,23 @@ class _Curation:
             _copy(path, self._out / "plots" / path.name)
 
     def _sft(self, entry: FileEntry) -> FileEntry | None:
-        """Of the product whose rows are conversations: `episodes` of bundles, else the one that the data set is for."""
-        config = run_configuration(dataset_of(self._settings), self._settings)
-        per_turn = getattr(config.output, "per_turn_rows", False)
-        table = "episodes" if "episodes" in self._products else self._settings.dataset
-        rows = self._curator.sft(read_parquet(self._folder / entry.path, SftRow), table, per_turn=per_turn)
+        config = run_configuration(self._dataset, self._settings)
+        rows = self._curator.sft(read_parquet(self._folder / entry.path, SftRow), config)
         return write_table(self._out, SFT, Path(entry.path).stem, SftRow, list(rows))
 
-    def _lines(self) -> FileEntry | None:
-        rows = list(read_rows(sorted((self._out / select.TABLE).glob("part-*.parquet")), KgQuestion))
+    def _lines(self, name: str) -> FileEntry | None:
+        table = self._dataset.rows
+        paths = sorted((self._out / table).glob("part-*.parquet"))
+        rows = list(read_rows(paths, self._dataset.tables[table].record))
         if not rows:
             return None
-        path = self._out / select.JSONL
-        write_text(path, "".join(map(select.line_of, rows)))
+        path = self._out / name
+        write_text(path, "".join(map(resolve(self._lists[name]), rows)))
         return file_entry(self._out, path, len(rows))
 
     def _settle(self, log: FileEntry) -> tuple[Settings, DataSet]:
         """`run.json` with `curated/`, under a run id of its own, and the receipt of the stage."""
-        entry = write_table(self._out, TABLE, NAME, CuratedRow, self._changes)
+        entry = write_table(self._out, CURATED, NAME, CuratedRow, self._changes)
         assert entry is not None  # there is a ruling on a row that was found, or on a source
         told = json.dumps([self._settings.run_id, *map(to_dict, self._changes)], sort_keys=True)
         settings = replace(
@@ -156,7 +154,7 @@ class _Curation:
             files=(*self._now(self._settings.files), entry),
         )
         write_text(self._out / SETTINGS, json.dumps(to_dict(settings), indent=1))
-        rejected = rows.rejected_rows(self._changes)
+        rejected = curated.rejected_rows(self._changes)
         gone = write_table(self._out, "rejected", NAME, RejectedRow, rejected)
         write_receipt(
             self._out,
@@ -164,7 +162,6 @@ class _Curation:
                 shard=CURATION,
                 files=(gone,) if gone else (),
                 stages=(_books(self._left, [row.reason for row in rejected]),),
-                usage=Usage(),
             ),
         )
         return settings, dataset_of(settings)
@@ -211,7 +208,7 @@ def _copy_bytes(source: Path, target: Path) -> None:
 
 
 def _books(left: int, reasons: Sequence[str]) -> StageCount:
-    return stage(STAGE, inputs=left + len(reasons), accepted=left, rejected=reasons)
+    return stage(CURATE, inputs=left + len(reasons), accepted=left, rejected=reasons)
 
 
 def _section(run_id: str, changes: Iterable[CuratedRow]) -> str:
@@ -231,7 +228,7 @@ def _section(run_id: str, changes: Iterable[CuratedRow]) -> str:
     return "\n".join(
         [
             "\n## Curation\n",
-            f"Made of the run `{run_id}` by {len(people)} curator{'s' if len(people) != 1 else ''}; `{TABLE}` tells",
+            f"Made of the run `{run_id}` by {len(people)} curator{'s' if len(people) != 1 else ''}; `{CURATED}` tells",
             "each decision. A fixed row has a uid of its own. Its conversation, gold answer and rewards agree;",
             "figures of its search are those of the row that it is derived from; scores that a model or other rows",
             "gave to another wording are left out.\n",

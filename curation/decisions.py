@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from trailforge.curation.log import append_records, read_records
+from trailforge.pipelines.curated import source_column
 from trailforge.schemas import (
     DECISIONS_LOG,
     Decision,
@@ -30,7 +31,6 @@ from trailforge.schemas import (
     Ruling,
     RulingAction,
     parse_json,
-    source_field,
 )
 
 LOG = DECISIONS_LOG
@@ -171,7 +171,7 @@ def source_of(table: str, row: Mapping[str, Any]) -> str:
 
     Raises `InvalidInput` for a table that is not known.
     """
-    field, at = source_field(table), row
+    field, at = source_column(table), row
     for step in field.split(".") if field else ():
         at = at[step]
     return at if isinstance(at, str) else ""

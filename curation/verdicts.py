@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trailforge.curation.decisions import checked, merged, read_decisions
 from trailforge.curation.patterns import read_patterns, refused_patterns
-from trailforge.flows.nights.windows import VERDICTS
+from trailforge.pipelines.curated import source_column
 from trailforge.pipelines.engine.files import output_errors, sha256_of, write_atomically
 from trailforge.pipelines.sources.refused import Refusals, refused
 from trailforge.schemas import (
@@ -21,11 +21,12 @@ from trailforge.schemas import (
     FileEntry,
     InvalidInput,
     PatternDecision,
-    source_field,
 )
 
 _LOGS = tuple(Path(log) for log in (DECISIONS_LOG, PATTERNS_LOG))
 _NAMES = tuple(log.name for log in _LOGS)
+COPIES = "verdicts"
+"""Folder of copied logs, which patterns of `copied` leave out."""
 
 
 def refusals(verdicts: Sequence[Path]) -> Refusals:
@@ -82,7 +83,7 @@ def awaits_curation(log: Path) -> bool:
 
 def _heard(decision: Decision) -> Decision:
     """A decision on a table of which it is known what it refuses. Raises `InvalidInput` for others."""
-    source_field(decision.table)
+    source_column(decision.table)
     return checked(decision)
 
 
@@ -95,7 +96,7 @@ def _logs_called(name: str) -> list[Path]:
         return _logs_in(Path(name))
     found = [Path(path) for path in sorted(glob.glob(name, recursive=True))]
     logs = [log for path in found for log in (path, *(path / log for log in _LOGS))]
-    return [log for log in logs if log.name in _NAMES and log.is_file() and log.parent.parent.name != VERDICTS]
+    return [log for log in logs if log.name in _NAMES and log.is_file() and log.parent.parent.name != COPIES]
 
 
 def _logs_in(path: Path) -> list[Path]:

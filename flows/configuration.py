@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TypeVar
 
 from trailforge.generators.document_bundles.config import BundleRunConfig
@@ -12,7 +12,7 @@ from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.inference import Caps, ledger_url
 from trailforge.pipelines.runs.config import RunConfig, read_config
 from trailforge.presets import datasets_of, load_preset
-from trailforge.schemas import to_dict
+from trailforge.schemas import InvalidInput, to_dict
 
 CONFIGS: dict[str, type[RunConfig]] = {
     "mcts_trajectories": MctsRunConfig,
@@ -35,8 +35,31 @@ def configured_for_all(preset: str, model: str | None, model_name: str | None) -
     """`configuration_of` each data set that a preset is for, by its name."""
     return {
         dataset: configuration_of(CONFIGS[dataset], dataset, preset, model, model_name, 0)
-        for dataset in datasets_of(preset)
+        for dataset in datasets_for(preset)
     }
+
+
+def datasets_for(preset: str) -> list[str]:
+    """The data sets that a preset names; of one that names none, those whose configuration it is.
+
+    Raises `InvalidInput` as `read_config` where it is nobody's, by the data set that knows most of its sections.
+    """
+    if named := datasets_of(preset):
+        return named
+    problems: dict[str, InvalidInput] = {}
+    for dataset, record in CONFIGS.items():
+        try:
+            read_config(record, load_preset(preset, dataset), source=f"preset {preset}")
+        except InvalidInput as error:
+            problems[dataset] = error
+    if len(problems) == len(CONFIGS):
+        raise problems[max(CONFIGS, key=lambda name: len(_sections(preset, name)))]
+    return [dataset for dataset in CONFIGS if dataset not in problems]
+
+
+def _sections(preset: str, dataset: str) -> set[str]:
+    """Of a preset, those that the configuration of a data set has."""
+    return {each.name for each in fields(CONFIGS[dataset])} & load_preset(preset, dataset).keys()
 
 
 def configuration_of(

@@ -36,7 +36,7 @@ from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.inference import Caps
 from trailforge.pipelines.dataset import DataSet
 from trailforge.pipelines.engine.files import exclusive, is_held, remove_temporary_files
-from trailforge.presets import DATASETS, load_bands
+from trailforge.presets import declared_datasets, load_bands
 from trailforge.schemas import InvalidInput, Manifest, NothingLeft, OutOfBand, StageCount, TrailforgeError
 
 EVENT = "trailforge.band.breached"
@@ -329,7 +329,7 @@ def alert(breaches: list[Breach], day: str, folder: Path) -> None:
 
 
 def _bands(name: str | None) -> Bands:
-    return {} if name is None else bands_of(load_bands(name), source=name, datasets=DATASETS)
+    return {} if name is None else bands_of(load_bands(name), source=name, datasets=tuple(declared_datasets()))
 
 
 def _scheduled_day() -> date:

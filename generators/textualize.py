@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from trailforge.generators.kg_trajectories import NAME as KG_TRAJECTORIES
+from trailforge.generators.mcts_trajectories import NAME as MCTS_TRAJECTORIES
 from trailforge.generators.prompts import CONNECTIVES, Sentences
 from trailforge.mcts.plan import references
 from trailforge.protocols import kg_search, r_search, react
@@ -131,7 +133,7 @@ def kg_sft_row(row: KgTrajectory) -> SftRow:
     `reward.total` is the episode's reward; its other parts hold the final answer against the gold answers.
     """
     reward = replace(score_answer(row.final_answer, row.golds), total=row.reward.total)
-    return _episode_row(row, "kg_trajectories", kg_search.NAME, reward)
+    return _episode_row(row, KG_TRAJECTORIES, kg_search.NAME, reward)
 
 
 def _episode_row(
@@ -264,7 +266,7 @@ def _sft_row(trajectory: Trajectory, messages: Sequence[Message], *, segment: in
     return SftRow(
         uid=f"{trajectory.uid}{suffix}",
         trajectory_uid=trajectory.uid,
-        data_source="mcts_trajectories",
+        data_source=MCTS_TRAJECTORIES,
         messages=_as_chat(messages),
         train=tuple(m.train for m in messages),
         protocol=react.NAME,

@@ -8,7 +8,7 @@ when it is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from trailforge.pipelines.engine.shards import Shard
     from trailforge.pipelines.runs.intake import Settings
+    from trailforge.schemas import PatternField, TableRole
 
 INPUTS = "inputs"
 """Table of what the intake cut into shards."""
@@ -27,7 +28,8 @@ Reference = str | Callable[..., Any]
 """`"module:attribute"`, or the thing itself."""
 Place = tuple[str, str]
 """A table, and the uid of one of its rows."""
-Role = Literal["", "sft", "questions", "corpus"]
+Parts = Callable[[Any], Iterable[str]]
+"""Texts of a row."""
 
 
 def resolve(reference: Reference) -> Any:
@@ -85,15 +87,17 @@ class Table:
     """Column, `chain.id` for an inner one, with the id of the input that a row was made of; empty where that is not one
     input. A rejected row keeps the next run from making anything of it again."""
     is_input: bool = False
-    """A row may itself be the input of another data set: a rejection refuses it by its uid."""
+    """A row is itself the input of other runs, which a rejection refuses by its uid. Those of `inputs` are."""
+    patterns: Mapping[PatternField, Parts] = field(default_factory=dict)
+    """Of inputs: the texts that a pattern of `trailforge curate refuse` can be held against."""
     fixable: tuple[str, ...] = ()
     """Fields that people may set: those from which no figure follows that only the run can measure again."""
     refit: Reference | None = None
     """`(fixed, old) -> row` with what follows from its fixes. Raises `InvalidInput` when they leave no valid row."""
     sft: Reference | None = None
-    """`(row, config) -> SFT rows` of a fixed row, where the table `sft` is made of this one."""
-    role: Role = ""
-    """For training. `questions` are rows with questions to ask, `corpus` what is searched for their answers."""
+    """`(row, config) -> SFT rows` of a fixed row of the table `DataSet.conversations`."""
+    role: TableRole = ""
+    """For training, which reads it in the manifest."""
     protocol: str = ""
     """In which a table of the role `questions` is asked, unless another one is wanted."""
 
@@ -113,6 +117,8 @@ class DataSet:
     """All others, each product after those that its rows are made of."""
     rows: str
     """The table that the run is for; its `kind` is what a status counts."""
+    conversations: str = ""
+    """The product whose rows the table `sft` is made of; empty where there is none."""
     candidates: str = ""
     """Table of what the last stage selects `rows` from; empty where rows are counted at once."""
     stages: tuple[Stage, ...]
@@ -140,6 +146,11 @@ class DataSet:
     def command(self) -> str:
         """Of the command line that makes it."""
         return self.name.replace("_", "-")
+
+    @property
+    def all_tables(self) -> dict[str, Table]:
+        """Inputs and all others."""
+        return {INPUTS: self.inputs, **self.tables}
 
     @property
     def records(self) -> dict[str, type]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from trailforge.pipelines.dataset import INPUTS, DataSet, Table
-from trailforge.schemas import CuratedRow, FileEntry, InvalidInput
+from trailforge.presets import declared_datasets
+from trailforge.schemas import CuratedRow, FileEntry, InvalidInput, Manifest
 
 if TYPE_CHECKING:
     from trailforge.pipelines.runs.intake import Settings
 
-GROUP = "trailforge.datasets"
-"""Of entry points: name of a data set, and where its declaration is."""
 CURATED = "curated"
 """Table of a curated data set that says what people decided."""
 CURATE = "curate"
@@ -23,14 +20,14 @@ CURATE = "curate"
 
 def dataset_names() -> tuple[str, ...]:
     """Of all data sets that are installed, in alphabetical order."""
-    return tuple(_declared())
+    return tuple(declared_datasets())
 
 
 def load_dataset(name: str) -> DataSet:
     """A data set by its name. Raises `InvalidInput` for one that is not installed."""
-    if name not in _declared():
-        raise InvalidInput(f"a run of {name!r}; this trailforge knows {', '.join(_declared())}")
-    return _declared()[name].load()
+    if name not in declared_datasets():
+        raise InvalidInput(f"a run of {name!r}; this trailforge knows {', '.join(declared_datasets())}")
+    return declared_datasets()[name].load()
 
 
 def dataset_of(settings: Settings) -> DataSet:
@@ -46,6 +43,25 @@ def all_tables() -> frozenset[str]:
     return frozenset({INPUTS, CURATED}.union(*(load_dataset(name).tables for name in dataset_names())))
 
 
+def all_lists() -> frozenset[str]:
+    """Names of the files of all data sets that hold rows in another form."""
+    return frozenset().union(*(load_dataset(name).lists for name in dataset_names()))
+
+
+def with_roles(manifest: Manifest) -> Manifest:
+    """The manifest with the roles of its tables: those of before version 1.3 do not say them."""
+    if manifest.dataset not in dataset_names() or any(each.role for each in manifest.schema_versions):
+        return manifest
+    declared = load_dataset(manifest.dataset).all_tables
+    told = tuple(
+        replace(each, role=declared[each.table].role, protocol=declared[each.table].protocol)
+        if each.table in declared
+        else each
+        for each in manifest.schema_versions
+    )
+    return replace(manifest, schema_versions=told)
+
+
 def is_curated(settings: Settings) -> bool:
     """Whether people's decisions were applied to these rows."""
     return decisions_of(settings) is not None
@@ -54,8 +70,3 @@ def is_curated(settings: Settings) -> bool:
 def decisions_of(settings: Settings) -> FileEntry | None:
     """The file of a curated data set that says what people decided; None for a run."""
     return next((entry for entry in settings.files if entry.path.startswith(f"{CURATED}/")), None)
-
-
-@cache
-def _declared() -> dict[str, EntryPoint]:
-    return {each.name: each for each in sorted(entry_points(group=GROUP), key=lambda each: each.name)}

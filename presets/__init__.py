@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -20,8 +22,8 @@ import yaml
 
 from trailforge.schemas import InvalidInput
 
-DATASETS = ("mcts_trajectories", "document_bundles", "kg_trajectories", "kg_questions")
-"""That presets can be for."""
+GROUP = "trailforge.datasets"
+"""Of entry points: name of a data set that presets can be for, and where it declares itself."""
 
 _HOUSE = files(__name__)
 _LARGEST = 1 << 16
@@ -29,6 +31,12 @@ _LARGEST = 1 << 16
 _MOST_DEEP = 50
 _NOT_YAML = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError)
 """What PyYAML raises; all but the first for a value that is none of its tag's, as a date that does not exist."""
+
+
+@cache
+def declared_datasets() -> dict[str, EntryPoint]:
+    """The data sets that are installed, in alphabetical order; none is loaded."""
+    return {each.name: each for each in sorted(entry_points(group=GROUP), key=lambda each: each.name)}
 
 
 def preset_names(dataset: str | None = None) -> list[str]:
@@ -52,7 +60,7 @@ def load_bands(name_or_path: str) -> dict[str, Any]:
     return _read(name_or_path, house, lambda: _names(house))
 
 
-def load_preset(name_or_path: str, dataset: str = DATASETS[0]) -> dict[str, Any]:
+def load_preset(name_or_path: str, dataset: str) -> dict[str, Any]:
     """What a preset, by name or by a YAML file's path, says for a data set.
 
     Raises `InvalidInput` when there is none, it is no mapping, or it is for another data set.
@@ -67,24 +75,19 @@ def load_preset(name_or_path: str, dataset: str = DATASETS[0]) -> dict[str, Any]
     own = content.get(dataset) or {}
     if not isinstance(own, dict):
         raise InvalidInput("expected a mapping of sections", file=name_or_path, field=dataset)
-    return _merged({name: section for name, section in content.items() if name not in DATASETS}, own)
-
-
-def dataset_of(name_or_path: str) -> str:
-    """The data set that a preset is for; the first of `DATASETS` when it is for all. Raises as `load_preset`."""
-    dataset = _content(name_or_path).get("dataset", DATASETS[0])
-    if dataset not in DATASETS:
-        raise InvalidInput(
-            f"no data set {dataset!r}; there are {', '.join(DATASETS)}", file=name_or_path, field="dataset"
-        )
-    return dataset
+    return _merged({name: section for name, section in content.items() if name not in declared_datasets()}, own)
 
 
 def datasets_of(name_or_path: str) -> list[str]:
-    """The data sets that a preset says something for: the one it names, those it has sections of, else `dataset_of`."""
-    content = _content(name_or_path)
-    own = [dataset for dataset in DATASETS if dataset in content and "dataset" not in content]
-    return own or [dataset_of(name_or_path)]
+    """The data sets that a preset names: by its key `dataset`, else by sections of their own; none for the others.
+
+    Raises as `load_preset`.
+    """
+    content, known = _content(name_or_path), declared_datasets()
+    named = content.get("dataset")
+    if named is not None and named not in known:
+        raise InvalidInput(f"no data set {named!r}; there are {', '.join(known)}", file=name_or_path, field="dataset")
+    return [named] if named is not None else [name for name in known if name in content]
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

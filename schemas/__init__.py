@@ -35,7 +35,6 @@ from trailforge.schemas.curation import (
     RefusedPattern,
     Ruling,
     RulingAction,
-    source_field,
 )
 from trailforge.schemas.episode import PlannedSearch, RSearchReward, SearchEpisode, SearchStatus
 from trailforge.schemas.errors import (
@@ -93,6 +92,7 @@ from trailforge.schemas.provenance import (
     RejectedRow,
     SchemaVersion,
     StageCount,
+    TableRole,
     Verdict,
 )
 from trailforge.schemas.question import Hop, Question
@@ -244,6 +244,7 @@ __all__ = [
     "StepPair",
     "StopReason",
     "SupportingDocument",
+    "TableRole",
     "TrailforgeError",
     "Trajectory",
     "TrajectoryKind",
@@ -259,7 +260,6 @@ __all__ = [
     "parse_json",
     "read_parquet",
     "read_rows",
-    "source_field",
     "sync",
     "to_dict",
     "to_table",

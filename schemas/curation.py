@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import ClassVar, Literal
-
-from trailforge.schemas.errors import InvalidInput
 
 DecisionAction = Literal["accept", "reject", "fix", "comment", "withdraw"]
 """`withdraw` takes back all that oneself had decided on the row; one's comments stay."""
@@ -21,32 +17,6 @@ PatternAction = Literal["refuse", "withdraw"]
 DECISIONS_LOG = "curation/decisions.jsonl"
 """In a run's folder."""
 PATTERNS_LOG = "curation/patterns.jsonl"
-_SOURCE_FIELDS: Mapping[str, str] = MappingProxyType(
-    {
-        "inputs": "id",
-        "mcts_trajectories": "question_id",
-        "kg_trajectories": "question_id",
-        "pairs": "question_id",
-        "kg_questions": "chain.id",
-        "bundle_questions": "",
-        "episodes": "",
-        "bundles": "",
-        "rejected": "",
-    }
-)
-"""By table on whose rows people decide. A table that is missing here would lose what people reject."""
-
-
-def source_field(table: str) -> str:
-    """Where rows of a table have the id of the question, document or path that they were made of.
-
-    Empty where that is not one thing. Raises `InvalidInput` for a table that is not known.
-    """
-    try:
-        return _SOURCE_FIELDS[table]
-    except KeyError:
-        problem = f"no table {table!r} is known, so this would refuse nothing; use the trailforge that wrote it"
-        raise InvalidInput(problem, field="table") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

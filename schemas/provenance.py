@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
+
+TableRole = Literal["", "sft", "questions", "corpus"]
+"""What training takes a table for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,24 +62,29 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaVersion:
-    """The schema version of one table of the run."""
+    """The schema version of one table of the run, and what training takes it for."""
 
     table: str
     record: str
     version: str
+    role: TableRole = ""
+    """`sft`: conversations to learn; `questions`: rows with questions to ask; `corpus`: what is searched for them."""
+    protocol: str = ""
+    """In which the questions are asked, unless another one is wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """A finished run, written last: `manifest.json`. A folder without one is not finished."""
 
-    SCHEMA_VERSION: ClassVar[str] = "1.2"
-    ALSO_READ: ClassVar[tuple[str, ...]] = ("1.1",)
+    SCHEMA_VERSION: ClassVar[str] = "1.3"
+    ALSO_READ: ClassVar[tuple[str, ...]] = ("1.1", "1.2")
     """Earlier versions that are read, too."""
 
     run_id: str
     dataset: str
     schema_versions: tuple[SchemaVersion, ...]
+    """Roles and protocols of tables are known from version 1.3 on; see `pipelines.datasets.with_roles`."""
     config_hash: str
     inputs: tuple[FileEntry, ...]
     """The files a person gave; `path` as given."""

@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from trailforge.curation.rows import TABLE as CURATED
 from trailforge.flows.nights.windows import DOCUMENTS, DONE, PLAN, QUESTIONS, RUNS, TAKEN, VERDICTS, folders
-from trailforge.pipelines.datasets import all_tables
+from trailforge.pipelines.datasets import CURATED, all_tables
 from trailforge.pipelines.engine.files import LOCK, exclusive, is_held, output_errors, sha256_of
 from trailforge.pipelines.engine.progress import FOLDER as PROGRESS
 from trailforge.pipelines.engine.shards import RECEIPTS

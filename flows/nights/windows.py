@@ -18,6 +18,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from trailforge.curation.verdicts import COPIES
 from trailforge.pipelines.engine.files import exclusive, sha256_of, write_atomically, write_text
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.sources.documents import read_documents
@@ -34,7 +35,7 @@ from trailforge.schemas import (
 )
 
 PLAN, TAKEN, DONE = "plan.json", "taken.json", "window.json"
-DOCUMENTS, QUESTIONS, VERDICTS = "documents.jsonl.gz", "questions.jsonl.gz", "verdicts"
+DOCUMENTS, QUESTIONS, VERDICTS = "documents.jsonl.gz", "questions.jsonl.gz", COPIES
 FILES = frozenset({PLAN, TAKEN, DONE, DOCUMENTS, QUESTIONS})
 BUNDLES, MCTS, KG = "bundles", "mcts", "kg"
 RUNS = (BUNDLES, MCTS, KG)

@@ -21,7 +21,16 @@ DATASET = DataSet(
     name=NAME,
     config=f"{_HERE}.config:BundleRunConfig",
     preset="r-search",
-    inputs=Table(record=SourceDocument, decided="source", source="id", is_input=True),
+    inputs=Table(
+        record=SourceDocument,
+        decided="source",
+        source="id",
+        patterns={
+            "title": lambda row: (row.title,),
+            "text": lambda row: (row.text,),
+            "publisher": lambda row: (row.source,),
+        },
+    ),
     tables={
         "documents": Table(record=SourceDocument, role="corpus"),
         "embeddings": Table(record=DocumentEmbedding),
@@ -48,6 +57,7 @@ DATASET = DataSet(
         "rejected": Table(record=RejectedRow),
     },
     rows="bundle_questions",
+    conversations="episodes",
     candidates="candidates",
     stages=(
         Stage(name="clean", unit="documents", run=f"{_WORK}:run_cleaning", asks_model=False),

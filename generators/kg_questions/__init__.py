@@ -10,7 +10,16 @@ DATASET = DataSet(
     name=NAME,
     config=f"{_HERE}.config:KgQuestionRunConfig",
     preset="kg-questions",
-    inputs=Table(record=FactChain, decided="source", source="id", is_input=True),
+    inputs=Table(
+        record=FactChain,
+        decided="source",
+        source="id",
+        patterns={
+            "relation": lambda row: [fact.triple.relation_label for fact in row.facts],
+            "entity": lambda row: [node.label for node in (*row.starts, *row.found)],
+            "answer": lambda row: (row.answer.label, *row.answer.aliases),
+        },
+    ),
     tables={
         NAME: Table(
             record=KgQuestion,

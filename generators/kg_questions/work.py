@@ -22,7 +22,7 @@ from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.model_work import ModelSession, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult, Receipt, Shard, run_pipeline
 from trailforge.pipelines.runs.accounting import stage
-from trailforge.pipelines.runs.intake import Settings, take_in_paths
+from trailforge.pipelines.runs.intake import Settings, take_in_rows
 from trailforge.pipelines.runs.stages import digest_of
 from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.retrieval.kg import KgStore
@@ -43,10 +43,12 @@ def take_in(
     With it come the attempts that gave no path, by reason. `watched`: what the paths pass through, to count them.
     """
     sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
-    settings = take_in_paths(
+    settings = take_in_rows(
         Path(config.kg) / STORE_MANIFEST,
         watched(sampler.sample(config.count)),
         folder,
+        record=FactChain,
+        nouns="paths of the wanted forms",
         dataset=NAME,
         config_hash=config.hash,
         config=json.dumps(to_dict(config)),

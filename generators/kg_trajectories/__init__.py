@@ -11,7 +11,12 @@ DATASET = DataSet(
     config=f"{_HERE}.config:KgRunConfig",
     preset="dynasearcher",
     inputs=Table(
-        record=Question, decided="product", source="id", is_input=True, role="questions", protocol="kg_search"
+        record=Question,
+        decided="product",
+        source="id",
+        patterns={"question": lambda row: (row.question,), "answer": lambda row: row.golds},
+        role="questions",
+        protocol="kg_search",
     ),
     tables={
         NAME: Table(
@@ -31,6 +36,7 @@ DATASET = DataSet(
         "rejected": Table(record=RejectedRow),
     },
     rows=NAME,
+    conversations=NAME,
     stages=(Stage(name="search", unit="questions", run=f"{_HERE}.work:run_search"),),
     counted="filter",
     take_in=f"{_HERE}.work:take_in",

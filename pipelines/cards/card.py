@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from trailforge.curation.rows import TABLE as CURATED
 from trailforge.pipelines.cards.licences import Source, front, plain, shown
+from trailforge.pipelines.datasets import CURATED
 from trailforge.pipelines.runs.config import CardConfig
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, Count, FileEntry, Manifest, StageCount

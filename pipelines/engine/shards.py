@@ -13,7 +13,7 @@ import contextlib
 import json
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -75,7 +75,7 @@ class Receipt:
     shard: str
     files: tuple[FileEntry, ...]
     stages: tuple[StageCount, ...]
-    usage: Usage
+    usage: Usage = field(default_factory=Usage)
     shards: tuple[Shard, ...] = ()
     """That the next stage is to run, where a stage makes those of another."""
     made_of: str = ""

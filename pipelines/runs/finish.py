@@ -16,7 +16,7 @@ from trailforge.pipelines.engine.files import output_errors, plain_files, sha256
 from trailforge.pipelines.engine.shards import Receipt, file_entry
 from trailforge.pipelines.runs.accounting import add_up, check_balance
 from trailforge.pipelines.runs.finished import MANIFEST, read_manifest
-from trailforge.pipelines.runs.intake import INPUTS, Settings, read_settings, run_configuration
+from trailforge.pipelines.runs.intake import Settings, read_settings, run_configuration
 from trailforge.pipelines.runs.stages import stage_receipts
 from trailforge.schemas import (
     FileEntry,
@@ -94,13 +94,18 @@ def _manifest(settings: Settings, receipts: list[Receipt], dataset: DataSet, sec
     stages = add_up([settings.books, *(receipt.stages for receipt in receipts)])
     usage = sum((receipt.usage for receipt in receipts), start=Usage())
     accepted = next((line.accepted for line in stages if line.name == dataset.counted), 0)
-    recorded = {INPUTS: dataset.inputs.record, **dataset.records}
     return Manifest(
         run_id=settings.run_id,
         dataset=settings.dataset,
         schema_versions=tuple(
-            SchemaVersion(table=table, record=record.__name__, version=version_of(record))
-            for table, record in recorded.items()
+            SchemaVersion(
+                table=name,
+                record=table.record.__name__,
+                version=version_of(table.record),
+                role=table.role,
+                protocol=table.protocol,
+            )
+            for name, table in dataset.all_tables.items()
         ),
         config_hash=settings.config_hash,
         inputs=settings.sources,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from trailforge import schemas
+from trailforge.pipelines.datasets import load_dataset, with_roles
 from trailforge.pipelines.runs.table_index import Found, TableIndex, tables_of
 from trailforge.schemas import InvalidInput, Manifest, StageCount, from_dict, parse_json, version_of
 
@@ -95,6 +96,9 @@ class OpenRun:
         """Raises `InvalidInput` for a table that no trailforge of this version wrote."""
         record = (self.table(name).schema.metadata or {}).get(RECORD, b"").decode()
         if not hasattr(schemas, record):
+            declared = load_dataset(self.dataset).records.get(name)
+            if declared is not None and declared.__name__ == record:
+                return declared
             raise InvalidInput(
                 f"table of {record or 'unknown'} records, which this trailforge does not know", file=name
             )
@@ -222,7 +226,7 @@ def read_manifest(folder: Path) -> Manifest | None:
             f"manifest of schema version {found}; this trailforge reads {version_of(Manifest)}", file=path
         )
     try:
-        return from_dict(Manifest, content)
+        return with_roles(from_dict(Manifest, content))
     except InvalidInput as error:
         raise InvalidInput(error.problem, file=path, field=error.field) from error
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from trailforge.pipelines.dataset import INPUTS, DataSet, resolve
@@ -31,7 +30,6 @@ from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.pipelines.sources.documents import documents_by_file
 from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.schemas import (
-    FactChain,
     FileEntry,
     InvalidInput,
     OutputError,
@@ -51,9 +49,6 @@ INVALID_ROWS = "rejected/part-inputs.parquet"
 STAGED = ".intake"
 _OF_INPUTS = r"part-\d{5,}-[0-9a-f]{12}\.parquet"
 _MOST_INVALID = 0.05
-_NOUNS: Mapping[type, str] = MappingProxyType(
-    {Question: "questions", SourceDocument: "documents", FactChain: "paths of the wanted forms"}
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +96,7 @@ def take_in_questions(
     a question without is an invalid row. `refused`: what people do not want; it is put aside.
     """
     rows = [read_questions(source, needs_paragraphs=needs_paragraphs, needs_decomposition=needs_decomposition)]
-    intake = _Intake((source,), folder, Question, config_hash, refused)
+    intake = _Intake((source,), folder, Question, "questions", config_hash, refused)
     return intake.take_in(rows, dataset=dataset, config=config, shard_size=shard_size, limit=limit)
 
 
@@ -124,27 +119,30 @@ def take_in_documents(
     `column_map`, `source` and `kind` are those of `read_documents`.
     """
     rows = documents_by_file(sources, column_map=column_map, source=source, kind=kind)
-    intake = _Intake(tuple(sources), folder, SourceDocument, config_hash, refused)
+    intake = _Intake(tuple(sources), folder, SourceDocument, "documents", config_hash, refused)
     return intake.take_in(rows, dataset=dataset, config=config, shard_size=shard_size, limit=limit)
 
 
-def take_in_paths(
-    store: Path,
-    paths: Iterable[FactChain],
+def take_in_rows(
+    source: Path,
+    rows: Iterable[Any],
     folder: Path,
     *,
+    record: type,
+    nouns: str,
     dataset: str,
     config_hash: str,
     config: str,
     shard_size: int,
     refused: Refusals = NONE,
 ) -> Settings:
-    """Paths sampled from a knowledge graph, as `take_in_questions` does it.
+    """Rows of any record, as `take_in_questions` does it.
 
-    `store`: the file that stands for the graph, its manifest. Raises `InvalidInput` when there are no paths.
+    `source`: the file that stands for what they were made of. `nouns`: what they are called. Raises `InvalidInput` when
+    there are none.
     """
-    intake = _Intake((store,), folder, FactChain, config_hash, refused)
-    return intake.take_in([paths], dataset=dataset, config=config, shard_size=shard_size, limit=None)
+    intake = _Intake((source,), folder, record, nouns, config_hash, refused)
+    return intake.take_in([rows], dataset=dataset, config=config, shard_size=shard_size, limit=None)
 
 
 def write_settings(folder: Path, settings: Settings) -> None:
@@ -235,8 +233,9 @@ class _Intake:
     """Cuts the valid rows into shards and puts the others and the refused ones aside. `rows` come by source."""
 
     def __init__(
-        self, sources: tuple[Path, ...], folder: Path, record: type, config_hash: str, refused: Refusals
+        self, sources: tuple[Path, ...], folder: Path, record: type, nouns: str, config_hash: str, refused: Refusals
     ) -> None:
+        self._nouns = nouns
         self._sources, self._folder, self._record, self._config_hash = sources, folder, record, config_hash
         self._refused = refused
         earlier = read_settings(folder)
@@ -305,9 +304,9 @@ class _Intake:
     def _check(self) -> None:
         read = self._taken + len(self._invalid) + len(self._left_out)
         if not read:
-            raise InvalidInput(f"holds no {_NOUNS[self._record]}", file=self._sources[0])
+            raise InvalidInput(f"holds no {self._nouns}", file=self._sources[0])
         if not self._shards and self._left_out:
-            raise InvalidInput(f"holds no {_NOUNS[self._record]} that people did not reject", file=self._sources[0])
+            raise InvalidInput(f"holds no {self._nouns} that people did not reject", file=self._sources[0])
         if len(self._invalid) > _MOST_INVALID * read or not self._shards:
             first = self._invalid[0]
             raise InvalidInput(

@@ -18,8 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from trailforge.generators.kg_questions.select import JSONL
-from trailforge.pipelines.datasets import all_tables
+from trailforge.pipelines.datasets import all_lists, all_tables
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.engine.shards import RECEIPTS
 from trailforge.pipelines.runs.finish import CARD, MANIFEST, read_manifest
@@ -75,7 +74,7 @@ def checked_files(folder: Path, repo: str) -> list[LocalFile]:
     hashes = {entry.path: entry.sha256 for entry in manifest.files} if manifest else {}
     receipts = [f"{RECEIPTS}/{path.name}" for path in sorted((folder / RECEIPTS).glob("*.json"))]
     texts = [CARD, MANIFEST, SETTINGS, *receipts]
-    _check_secrets(folder, [*(name for name in texts if (folder / name).is_file()), *(hashes.keys() & {JSONL})])
+    _check_secrets(folder, [*(name for name in texts if (folder / name).is_file()), *(hashes.keys() & all_lists())])
     report = verify_run(folder)
     if manifest is None or not report.is_clean:
         first = report.problems[0]
@@ -206,7 +205,7 @@ def _is_of_run(path: PurePosixPath, tables: frozenset[str]) -> bool:
     is_row_file = len(path.parts) == 2 and path.parts[0] in tables and path.match("part-*.parquet")
     is_plot = path.parts[:-1] == ("plots",) and path.suffix == ".png"
     is_receipt = path.parts[:-1] == (RECEIPTS,) and path.suffix == ".json"
-    return is_row_file or is_plot or is_receipt or str(path) == JSONL
+    return is_row_file or is_plot or is_receipt or str(path) in all_lists()
 
 
 def _check_arrived(files: Sequence[LocalFile], there: Mapping[str, RepoFile], repo: str) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trailforge.curation.rows import NAME, STAGE, Curator, Undo, products_of, rejected_rows, rulings_of, uid_of
+from trailforge.pipelines.curated import NAME, Curator, Undo, products_of, rejected_rows, rulings_of, uid_of
+from trailforge.pipelines.datasets import CURATE
 from trailforge.schemas import InvalidInput, Manifest, RejectedRow, iter_parquet
 
 _MOST_SHOWN = 20
@@ -96,20 +97,21 @@ class RowChecks(ABC):
     def _check_curation(self) -> None:
         """What stands in the tables and in `rejected/` follows from what the run made and what people decided."""
         try:
-            curator = Curator(self.manifest.dataset, rulings_of(self._undo.rows))
+            dataset = self.manifest.dataset
+            curator = Curator(dataset, rulings_of(self._undo.rows))
             expected = [*curator.sources]
-            self.accepted[STAGE] = 0
-            for table, product in products_of(self.manifest.dataset).items():
+            self.accepted[CURATE] = 0
+            for table, product in products_of(dataset).items():
                 for name in self.names():
                     standing = self.standing(table, name, product.record)
                     for row, change in curator.curate(table, name, self.rows(table, name, product.record)):
                         expected += [change] if change is not None else []
                         if row is not None:
-                            self.accepted[STAGE] += 1
+                            self.accepted[CURATE] += 1
                             if row != next(standing, None):
                                 self.problem(name, uid_of(row), "this row is not what people left of what the run made")
         except InvalidInput as error:
-            self.report.problems.append(f"{STAGE}: {error}")
+            self.report.problems.append(f"{CURATE}: {error}")
             return
         if expected != self._undo.rows:
             self.problem(NAME, "curated", "this is not what follows from the decisions that are told there")

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from trailforge.inference import SqliteLedger, Usage
 from trailforge.pipelines.dataset import LEDGER, DataSet
-from trailforge.pipelines.datasets import dataset_of
+from trailforge.pipelines.datasets import dataset_names, dataset_of, load_dataset
 from trailforge.pipelines.engine.files import is_held
 from trailforge.pipelines.engine.progress import read_begun, read_progress, row_kinds
 from trailforge.pipelines.engine.shards import Receipt, finished_receipt
@@ -199,13 +199,14 @@ def _receipts_so_far(folder: Path, stages: Iterable[PlannedStage]) -> dict[str, 
 
 def _next(state: State, folder: Path, settings: Settings | None = None) -> str:
     if state == "stopped" and settings is not None:
-        command = settings.dataset.replace("_", "-")
+        command = load_dataset(settings.dataset).command
         return (
             f"run the same command again (trailforge {command} … {_given(settings)} --out {folder} …): "
             "it goes on from here and pays for no answered call twice"
         )
+    commands = sorted(name.replace("_", "-") for name in dataset_names())
     return {
-        "empty": f"start a run: trailforge mcts-trajectories --questions FILE --out {folder}",
+        "empty": f"start a run: trailforge {'|'.join(commands)} … --out {folder}",
         "reading": "wait: the input is being read",
         "running": "wait; however it is stopped, the same command goes on",
         "finished": f"trailforge verify {folder}; trailforge show {folder}",

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.sources import hotpotqa, jsonl, musique, twowiki
 from trailforge.pipelines.sources.fields import Fields
 from trailforge.pipelines.sources.rows import InvalidRow, JsonRow, iter_rows
-from trailforge.schemas import InvalidInput, Question
+from trailforge.schemas import InvalidInput, Question, SourceDocument
 
 __all__ = ["FORMATS", "InvalidRow", "read_questions"]
 
@@ -101,7 +102,9 @@ def _unknown(fields: Mapping[str, object]) -> str:
     problem = f"its fields are those of no known format ({', '.join(FORMATS[1:])})"
     if "question" in fields or not _DOCUMENT & fields.keys():
         return problem
-    return f"{problem}; these look like documents: `trailforge document-bundles --documents` takes them"
+    takes = next((each for each in map(load_dataset, dataset_names()) if each.inputs.record is SourceDocument), None)
+    mend = f": `trailforge {takes.command} {takes.option}` takes them" if takes else ""
+    return f"{problem}; these look like documents{mend}"
 
 
 def _check_has(question: Question, needs_paragraphs: bool, needs_decomposition: bool) -> None:

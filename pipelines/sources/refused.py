@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 import regex
 
+from trailforge.pipelines.curated import is_input, source_column
+from trailforge.pipelines.dataset import INPUTS, Parts
+from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.schemas import (
-    FactChain,
     FileEntry,
     InvalidInput,
     PatternField,
-    Question,
     RefusedPattern,
     RejectedRow,
     Ruling,
-    SourceDocument,
-    source_field,
     to_dict,
 )
 
@@ -83,16 +81,16 @@ def refused(rulings: Iterable[Ruling]) -> dict[str, str]:
     against: dict[str, list[str]] = {}
     in_favour: set[str] = set()
     for ruling in rulings:
-        has_source = bool(source_field(ruling.table))
+        has_source = bool(source_column(ruling.table))
         if ruling.table == "rejected":
             continue  # filters see to these
-        if ruling.table in ("inputs", "kg_questions"):
+        if is_input(ruling.table):
             if ruling.action == "reject":
                 itself[ruling.uid] = ruling.detail
         elif ruling.action == "reject" and has_source and not ruling.source_id:
             problem = f"row {ruling.uid} of {ruling.table} was rejected without its source; reject it again"
             raise InvalidInput(problem, field="source_id")
-        if ruling.table != "inputs" and ruling.source_id:
+        if ruling.table != INPUTS and ruling.source_id:
             if ruling.action == "reject":
                 against.setdefault(ruling.source_id, []).append(ruling.detail)
             else:
@@ -116,7 +114,7 @@ def compiled(pattern: str) -> regex.Pattern[str]:
 
 def is_match(pattern: RefusedPattern, source: Any) -> bool:
     """Whether a source has the pattern in its field. Raises `InvalidInput` when that takes longer than `MATCH_S`."""
-    parts = FIELDS[type(source)].get(pattern.field)
+    parts = pattern_fields(type(source)).get(pattern.field)
     search = _compiled(pattern.pattern).search
     try:
         return parts is not None and any(search(text, timeout=MATCH_S) is not None for text in parts(source))
@@ -125,23 +123,11 @@ def is_match(pattern: RefusedPattern, source: Any) -> bool:
         raise InvalidInput(f"{problem} (source {source.id})", field="pattern") from error
 
 
-Parts = Callable[[Any], Iterable[str]]
-FIELDS: Mapping[type, Mapping[PatternField, Parts]] = MappingProxyType(
-    {
-        Question: {"question": lambda each: [each.question], "answer": lambda each: each.golds},
-        SourceDocument: {
-            "title": lambda each: [each.title],
-            "text": lambda each: [each.text],
-            "publisher": lambda each: [each.source],
-        },
-        FactChain: {
-            "relation": lambda each: [fact.triple.relation_label for fact in each.facts],
-            "entity": lambda each: [node.label for node in (*each.starts, *each.found)],
-            "answer": lambda each: [each.answer.label, *each.answer.aliases],
-        },
-    }
-)
-"""What a pattern can be held against, of each kind of source; any of the texts may match."""
+@cache
+def pattern_fields(record: type) -> Mapping[PatternField, Parts]:
+    """What a pattern can be held against, of this kind of source; any of the texts may match."""
+    inputs = (load_dataset(name).inputs for name in dataset_names())
+    return next((table.patterns for table in inputs if table.record is record), {})
 
 
 @cache

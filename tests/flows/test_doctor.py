@@ -87,7 +87,7 @@ def test_each_data_set_of_a_preset_is_looked_at_and_what_all_need_comes_once(tmp
 
 def test_the_demo_is_looked_at_for_all_its_data_sets(tmp_path: Path) -> None:
     (found,) = found_by("demo", "preset", tmp_path)
-    assert found.detail.endswith("mcts_trajectories, document_bundles, kg_trajectories, kg_questions")
+    assert found.detail.endswith("document_bundles, kg_questions, kg_trajectories, mcts_trajectories")
 
 
 def test_a_damaged_graph_and_an_index_of_another_prefix_are_faults_with_their_mends(tmp_path: Path) -> None:

@@ -70,7 +70,9 @@ async def test_the_demo_comes_out_as_it_was_measured() -> None:
     from trailforge.presets import load_preset
 
     source = Path(__file__).parents[2] / "sample_data" / "musique_style_questions.jsonl"
-    estimated = await estimate(source, read_config(MctsRunConfig, load_preset("demo"), source="demo"), None)
+    estimated = await estimate(
+        source, read_config(MctsRunConfig, load_preset("demo", "mcts_trajectories"), source="demo"), None
+    )
     usage = sum((line.usage for line in estimated.stages), start=Usage())
     assert estimated.questions == estimated.sampled == 36
     assert usage.calls == pytest.approx(824, rel=0.2)

@@ -114,7 +114,9 @@ print(json.dumps({name: str(value) for name, value in known.items()}))
 
 
 def test_vllm_knows_every_option_of_the_production_preset(tmp_path: Path) -> None:
-    section, name = server_config(load_preset("msearcher"), source="msearcher", record=MctsRunConfig)
+    section, name = server_config(
+        load_preset("msearcher", "mcts_trajectories"), source="msearcher", record=MctsRunConfig
+    )
     words = [f"{ENVIRONMENT}/bin/python", "-c", PARSES, *vllm_arguments(section, name)]
     done = subprocess.run(words, cwd=tmp_path, env=server_environment(()), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -246,7 +248,7 @@ async def test_the_figures_move_and_shared_beginnings_are_found_again(server: Vl
 
 
 def test_trajectories_are_searched_for_and_the_run_verifies(server: VllmServer, tmp_path: Path) -> None:
-    preset = load_preset("demo")
+    preset = load_preset("demo", "mcts_trajectories")
     preset["model"] |= {"url": server.base_url, "dialect": "vllm"}
     preset["generator"]["search"] |= {"max_rounds": 3, "max_calls": 16, "oracle_rollouts": 2}
     preset["retrieval"] = {"kind": "bm25"}

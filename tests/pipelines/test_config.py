@@ -78,14 +78,14 @@ def test_the_hash_changes_with_the_version_of_a_table(monkeypatch: pytest.Monkey
 
 
 def test_a_configuration_survives_the_way_through_json() -> None:
-    config = read_config(MctsRunConfig, load_preset("demo"), source="demo")
+    config = read_config(MctsRunConfig, load_preset("demo", "mcts_trajectories"), source="demo")
     again = from_dict(MctsRunConfig, json.loads(json.dumps(to_dict(config))))
     assert again == config and again.hash == config.hash
 
 
 @pytest.mark.parametrize("name", preset_names("mcts_trajectories"))
 def test_every_preset_is_a_configuration(name: str) -> None:
-    assert read_config(MctsRunConfig, load_preset(name), source=name) != DEFAULT
+    assert read_config(MctsRunConfig, load_preset(name, "mcts_trajectories"), source=name) != DEFAULT
 
 
 @pytest.mark.parametrize("name", preset_names("document_bundles"))
@@ -143,13 +143,13 @@ def test_a_mistake_in_a_preset_names_file_key_and_problem(tmp_path: Path, yaml: 
     path = tmp_path / "mine.yaml"
     path.write_text(yaml)
     with pytest.raises(InvalidInput) as raised:
-        read_config(MctsRunConfig, load_preset(str(path)), source=str(path))
+        read_config(MctsRunConfig, load_preset(str(path), "mcts_trajectories"), source=str(path))
     assert raised.value.file == str(path) and raised.value.field == field
     assert problem in str(raised.value) and "\n" not in str(raised.value) and "hunter2" not in str(raised.value)
 
 
 def test_where_a_preset_serves_its_model_is_no_part_of_the_run() -> None:
-    content = load_preset("msearcher")
+    content = load_preset("msearcher", "mcts_trajectories")
     whole, server = read_config(MctsRunConfig, content, source="msearcher"), content.pop("server")
     assert server["tensor_parallel_size"] == 2
     assert read_config(MctsRunConfig, content, source="msearcher") == whole
@@ -157,7 +157,9 @@ def test_where_a_preset_serves_its_model_is_no_part_of_the_run() -> None:
 
 
 def test_a_presets_server_goes_by_the_name_that_its_calls_use() -> None:
-    server, name = server_config(load_preset("msearcher"), source="msearcher", record=MctsRunConfig)
+    server, name = server_config(
+        load_preset("msearcher", "mcts_trajectories"), source="msearcher", record=MctsRunConfig
+    )
     assert (server.host, server.prefix_caching, server.reasoning_parser) == ("127.0.0.1", True, "deepseek_r1")
     assert name == "Qwen/QwQ-32B"
 
@@ -187,7 +189,7 @@ def test_a_window_shorter_than_a_call_may_ask_for_is_refused() -> None:
 
 
 def test_calls_that_a_preset_does_not_make_need_no_room() -> None:
-    content = load_preset("demo") | {"server": {"max_model_len": 33}}
+    content = load_preset("demo", "mcts_trajectories") | {"server": {"max_model_len": 33}}
     assert server_config(content, source="demo", record=MctsRunConfig)[0].max_model_len == 33
     with pytest.raises(InvalidInput, match="may ask for 32 tokens"):
         server_config(content | {"server": {"max_model_len": 32}}, source="demo", record=MctsRunConfig)

@@ -16,9 +16,10 @@ import pytest
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun, edit_manifest
-from trailforge.curation import rows
 from trailforge.curation.apply import apply
-from trailforge.curation.rows import Product, decidable
+from trailforge.pipelines import curated
+from trailforge.pipelines.curated import decidable, source_column
+from trailforge.pipelines.dataset import Table
 from trailforge.pipelines.datasets import dataset_names, dataset_of, is_curated, load_dataset
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.intake import read_settings
@@ -43,7 +44,6 @@ from trailforge.schemas import (
     SftRow,
     Trajectory,
     read_rows,
-    source_field,
     write_parquet,
 )
 
@@ -289,7 +289,7 @@ def test_a_change_behind_its_back_is_found(
 def test_a_fix_that_only_some_fields_tell_is_found(
     original_run: FinishedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, str], found: str
 ) -> None:
-    def trusting(row: Trajectory, ruling: Ruling, product: Product) -> tuple[Trajectory, tuple[AppliedFix, ...]]:
+    def trusting(row: Trajectory, ruling: Ruling, product: Table) -> tuple[Trajectory, tuple[AppliedFix, ...]]:
         was = tuple(
             AppliedFix(field=each.field, old_value="", new_value=each.value, who=each.who) for each in ruling.fixes
         )
@@ -297,7 +297,7 @@ def test_a_fix_that_only_some_fields_tell_is_found(
 
     row = rows_of(original_run.folder, "mcts_trajectories", Trajectory)[0]
     with monkeypatch.context() as unchecked:
-        unchecked.setattr(rows, "fixed", trusting)
+        unchecked.setattr(curated, "fixed", trusting)
         apply(original_run.folder, tmp_path / "out", [fix("mcts_trajectories", row.uid, **values)], LOG)
     told = problems(tmp_path / "out")
     assert re.search(found, told), told
@@ -356,10 +356,10 @@ def test_what_a_killed_process_left_is_no_obstacle(original_run: FinishedRun, tm
 
 @pytest.mark.parametrize("dataset", dataset_names())
 def test_of_each_table_that_people_decide_on_it_is_known_what_a_rejection_refuses(dataset: str) -> None:
-    """A table that is missing in `source_field` would be an error of the page, and of the next run's `--verdicts`."""
+    """A table that is missing in `source_column` would be an error of the page, and of the next run's `--verdicts`."""
     records = load_dataset(dataset).records
     for table in decidable(dataset):
         at: object = {"inputs": Question, **records}[table]
-        for step in source_field(table).split(".") if source_field(table) else ():
+        for step in source_column(table).split(".") if source_column(table) else ():
             at = typing.get_type_hints(at)[step]
-        assert at is str or not source_field(table)
+        assert at is str or not source_column(table)

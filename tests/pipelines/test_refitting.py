@@ -10,7 +10,9 @@ import pytest
 from tests.filters.kg_questions.support import question as kg_question
 from tests.support.bundle_rows import CHURCH, INSTRUMENT, ISLAND, WHEEL
 from tests.support.rows import AGAIN, DIED, FIRST, SECOND, trajectory
-from trailforge.curation import fixes
+from trailforge.generators.document_bundles import fix as bundles_fix
+from trailforge.generators.kg_questions import fix as kg_fix
+from trailforge.generators.mcts_trajectories import fix as mcts_fix
 from trailforge.generators.textualize import untold, user_turn
 from trailforge.protocols import react
 from trailforge.rewards import score_answer
@@ -30,7 +32,7 @@ def refit(row: Trajectory = ROW, /, turns: dict[int, str] | None = None, **chang
         replace(message, content=(turns or {}).get(number, message.content))
         for number, message in enumerate(row.messages)
     )
-    return fixes.trajectory(replace(row, **({"messages": told} | changes)), row)
+    return mcts_fix.refit(replace(row, **({"messages": told} | changes)), row)
 
 
 def turn(number: int, old: str, new: str, row: Trajectory = ROW) -> dict[int, str]:
@@ -143,7 +145,7 @@ def test_a_fixed_bundle_question_has_the_answer_of_its_options_and_no_score_of_a
     row: BundleQuestion, changes: dict[str, Any], answer: str | None
 ) -> None:
     old = replace(row, filters=SCORES)
-    fixed = fixes.bundle_question(replace(old, **changes), old)
+    fixed = bundles_fix.refit(replace(old, **changes), old)
     assert fixed.answer == (answer or "It weighs 672 tonnes; Gustaf Wickman designed it; It was finished in 1912")
     assert [(score.name, score.score) for score in fixed.filters] == [("unsupported_quote", 0.75), ("bad_options", 1.0)]
 
@@ -161,7 +163,7 @@ def test_a_fixed_bundle_question_has_the_answer_of_its_options_and_no_score_of_a
 )
 def test_what_no_evidence_says_is_no_answer(row: BundleQuestion, changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
-        fixes.bundle_question(replace(row, **changes), row)
+        bundles_fix.refit(replace(row, **changes), row)
 
 
 def test_a_fixed_question_of_a_graph_keeps_its_facts_and_is_measured_again() -> None:
@@ -171,10 +173,10 @@ def test_a_fixed_question_of_a_graph_keeps_its_facts_and_is_measured_again() -> 
     ]
     old = replace(old, filters=tuple(scores))
     asked = f"Tell me: {old.question}"
-    fixed = fixes.kg_question(replace(old, question=asked), old)
+    fixed = kg_fix.refit(replace(old, question=asked), old)
     assert [(score.name, score.score) for score in fixed.filters] == [("malformed", 0.0), ("duplicate_question", 0.75)]
     hops = tuple(replace(hop, question=f"Now, {hop.question}") for hop in old.decomposition)
-    assert [each.name for each in fixes.kg_question(replace(old, decomposition=hops), old).filters][1] == "closed_book"
+    assert [each.name for each in kg_fix.refit(replace(old, decomposition=hops), old).filters][1] == "closed_book"
     for changes, problem in (
         (
             {"decomposition": (*old.decomposition[:-1], replace(old.decomposition[-1], answer="Kiel"))},
@@ -186,4 +188,4 @@ def test_a_fixed_question_of_a_graph_keeps_its_facts_and_is_measured_again() -> 
         ({"question": old.question.replace("?", f" {old.answer}?")}, "filter answer_in_question"),
     ):
         with pytest.raises(InvalidInput, match=problem):
-            fixes.kg_question(replace(old, **changes), old)
+            kg_fix.refit(replace(old, **changes), old)

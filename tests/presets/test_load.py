@@ -8,43 +8,45 @@ import pytest
 
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.pipelines.runs.config import read_config
-from trailforge.presets import DATASETS, load_preset, preset_names
+from trailforge.presets import declared_datasets, load_preset, preset_names
 from trailforge.schemas import InvalidInput
 
 
 def test_the_presets_of_the_house_are_known_by_name() -> None:
     assert preset_names() == ["demo", "dynasearcher", "kg-questions", "msearcher", "r-search"]
     assert preset_names("document_bundles") == ["demo", "r-search"]
-    assert load_preset("demo")["model"]["url"] == "embedded"
+    assert load_preset("demo", "mcts_trajectories")["model"]["url"] == "embedded"
 
 
 def test_a_description_is_for_people_only() -> None:
     assert all(
-        "description" not in load_preset(name, dataset) for dataset in DATASETS for name in preset_names(dataset)
+        "description" not in load_preset(name, dataset)
+        for dataset in declared_datasets()
+        for name in preset_names(dataset)
     )
 
 
 def test_an_unknown_name_gets_the_list_of_names() -> None:
     with pytest.raises(InvalidInput, match=r"no preset 'nope'; there are demo, msearcher, or give a \.yaml file"):
-        load_preset("nope")
+        load_preset("nope", "mcts_trajectories")
 
 
 @pytest.mark.parametrize("name", ["", "../presets/demo", "__init__", "demo.yaml.bak"])
 def test_no_name_leads_out_of_the_folder_of_presets(name: str) -> None:
     with pytest.raises(InvalidInput, match="no preset"):
-        load_preset(name)
+        load_preset(name, "mcts_trajectories")
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "yml"])
 def test_a_file_is_read_as_it_is(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"mine.{suffix}"
     path.write_text("model: {name: ü}\n", encoding="utf-8")
-    assert load_preset(str(path)) == {"model": {"name": "ü"}}
+    assert load_preset(str(path), "mcts_trajectories") == {"model": {"name": "ü"}}
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"none\.yaml: no such preset file"):
-        load_preset(str(tmp_path / "none.yaml"))
+        load_preset(str(tmp_path / "none.yaml"), "mcts_trajectories")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,7 @@ def test_what_is_no_preset_is_refused_in_one_line_that_names_the_file(
     path = tmp_path / "mine.yaml"
     path.write_bytes(content)
     with pytest.raises(InvalidInput) as raised:
-        read_config(MctsRunConfig, load_preset(str(path)), source=str(path))
+        read_config(MctsRunConfig, load_preset(str(path), "mcts_trajectories"), source=str(path))
     assert str(raised.value).startswith(str(path)) and problem in str(raised.value)
     assert "\n" not in str(raised.value)
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 
+from trailforge.pipelines.datasets import load_dataset
 from trailforge.training.config import TrainPreset, load_train_preset
 from trailforge.training.sets.files import TrainingSet
 
 _PRESET_IN = {
     "react": "msearcher",
+    "r_search": "r-search",
     "kg_search": "dynasearcher",
     "search_r1": "ragsearch",
     "graph_r1": "ragsearch",
 }
-"""By the protocol that a set's questions were asked in."""
-_PRESET_OF = {
-    "mcts_trajectories": "msearcher",
-    "document_bundles": "r-search",
-    "kg_trajectories": "dynasearcher",
-    "kg_questions": "dynasearcher",
-}
+"""By the protocol that a set's questions are asked in."""
 
 
 def preset_for(training_set: TrainingSet) -> TrainPreset:
@@ -31,4 +27,6 @@ def preset_for(training_set: TrainingSet) -> TrainPreset:
     for count in training_set.manifest.counts:
         if count.split == "train":
             counts[count.dataset] = counts.get(count.dataset, 0) + count.rows
-    return load_train_preset(_PRESET_OF[min(counts, key=lambda name: (-counts[name], name))])
+    most = min(counts, key=lambda name: (-counts[name], name))
+    tables = load_dataset(most).all_tables.values()
+    return load_train_preset(_PRESET_IN[next(table.protocol for table in tables if table.protocol)])

@@ -23,7 +23,7 @@ from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, SplitCount
 from trailforge.training.sets.lengths import Lengths
 from trailforge.training.sets.order import Entry, held_out, mixed, ordered, question_key
-from trailforge.training.sets.rl_rows import QUESTIONS, difficulties, rl_rows, stage_of
+from trailforge.training.sets.rl_rows import difficulties, rl_rows, stage_of
 from trailforge.training.sets.runs import MANIFEST, FinishedRun, open_runs
 from trailforge.training.sets.sft_rows import SPLIT, SftJudge, control_token, segments
 from trailforge.training.sets.staging import Books, RejectedRows, Staged, write_parts
@@ -176,12 +176,12 @@ def check(folder: Path, manifest: SetManifest) -> None:
 def _collect_sft(runs: Sequence[FinishedRun], table: Table, judge: SftJudge, tell: Progress) -> None:
     books, of_segments = Books("sft", table.books), Books("sft_segments", table.books)
     made = 0
-    having = [run for run in runs if run.files("sft")]
-    total = sum(run.row_count("sft") for run in having)
+    having = [run for run in runs if run.files(run.table("sft"))]
+    total = sum(run.row_count(run.table("sft")) for run in having)
     done = 0
     for run in having:
         known = difficulties(run)
-        for batch in run.batches("sft", SftRow):
+        for batch in run.batches(run.table("sft"), SftRow):
             for row in batch:
                 curriculum = known.get(row.question_id, (stage_of(row.num_hops), float(row.num_hops)))
                 verdict, tokens = judge.judge(row)
@@ -215,7 +215,7 @@ def _collect_rl(
 ) -> None:
     books = Books("rl", table.books)
     seen: set[tuple[str, str]] = set()
-    total = sum(run.row_count(QUESTIONS[run.dataset]) for run in runs)
+    total = sum(run.row_count(run.table("questions")) for run in runs)
     done = 0
     for run in runs:
         for row in rl_rows(run, config.protocol):

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from trailforge.pipelines.datasets import dataset_names
 from trailforge.schemas import InvalidInput
-from trailforge.training.sets.runs import TABLES
 
 Order = Literal["curriculum", "shuffled"]
 LongRows = Literal["drop", "segments"]
@@ -59,8 +59,10 @@ class ViewConfig:
             if getattr(self, name) < 1:
                 raise InvalidInput(f"expected at least 1, got {getattr(self, name)}", field=name)
         for share in self.mix:
-            if share.dataset not in TABLES:
-                raise InvalidInput(f"no data set {share.dataset!r}; there are {', '.join(TABLES)}", field="mix")
+            if share.dataset not in dataset_names():
+                raise InvalidInput(
+                    f"no data set {share.dataset!r}; there are {', '.join(dataset_names())}", field="mix"
+                )
             if not (math.isfinite(share.weight) and share.weight > 0):
                 raise InvalidInput(f"{share.dataset}: expected a weight above 0, got {share.weight}", field="mix")
         if len({share.dataset for share in self.mix}) < len(self.mix):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from typing import cast
 
 from trailforge.protocols import graph_r1, kg_search, r_search, react, search_r1
 from trailforge.rewards.r_search import TOOLS
@@ -14,6 +15,7 @@ from trailforge.schemas import (
     BundleQuestion,
     ChatMessage,
     GroundTruth,
+    InvalidInput,
     KgQuestion,
     Question,
     RewardModel,
@@ -22,22 +24,9 @@ from trailforge.schemas import (
 )
 from trailforge.training.agents import GRAMMARS
 from trailforge.training.sets.config import TextProtocol
-from trailforge.training.sets.runs import FinishedRun
+from trailforge.training.sets.runs import RECORDS, FinishedRun
 
 ABILITY = "search_qa"
-QUESTIONS = {
-    "mcts_trajectories": "inputs",
-    "document_bundles": "bundle_questions",
-    "kg_trajectories": "inputs",
-    "kg_questions": "kg_questions",
-}
-"""The table of each data set's runs that holds the questions."""
-PROTOCOLS: dict[str, TextProtocol] = {
-    "mcts_trajectories": "react",
-    "kg_trajectories": "kg_search",
-    "kg_questions": "kg_search",
-}
-"""In which each data set's questions are asked by default; those of bundles in `r_search`."""
 PRESETS = {
     react.NAME: "msearcher",
     r_search.NAME: "r-search",
@@ -50,24 +39,31 @@ PRESETS = {
 
 def rl_rows(run: FinishedRun, protocol: TextProtocol | None = None) -> Iterator[RlRow]:
     """The questions of a run, in its order. `protocol`: that of all but those with options; None: the data set's."""
-    match run.dataset:
-        case "document_bundles":
-            titles = {row.id: row.title for row in run.rows("documents", SourceDocument)}
-            for question in run.rows(QUESTIONS[run.dataset], BundleQuestion):
-                yield _of_bundle(question, titles, run.manifest.run_id, protocol)
-        case "kg_questions":
-            for question in run.rows(QUESTIONS[run.dataset], KgQuestion):
-                yield _of_question(question.as_question, run, question.provenance.source_id, protocol)
-        case _:
-            for question in run.rows(QUESTIONS[run.dataset], Question):
-                yield _of_question(question, run, f"{question.dataset}:{question.id}", protocol)
+    asked = run.questions
+    if asked is None:
+        return
+    speaks = protocol or cast(TextProtocol, asked.protocol)
+    titles: dict[str, str] = {}
+    if corpus := run.table("corpus"):
+        titles = {row.id: row.title for row in run.rows(corpus, SourceDocument)}
+    for question in run.rows(asked.table, RECORDS[asked.record]):
+        match question:
+            case BundleQuestion():
+                yield _of_bundle(question, titles, run, protocol)
+            case KgQuestion():
+                yield _of_question(question.as_question, run, question.provenance.source_id, speaks)
+            case Question():
+                yield _of_question(question, run, f"{question.dataset}:{question.id}", speaks)
+            case _:
+                raise InvalidInput(f"{asked.record} rows are no questions", file=run.folder, field=asked.table)
 
 
 def difficulties(run: FinishedRun) -> dict[str, tuple[int, float]]:
     """Stage and difficulty by question id, where the run has a curriculum of its own."""
-    if run.dataset != "document_bundles":
+    asked = run.questions
+    if asked is None or RECORDS[asked.record] is not BundleQuestion:
         return {}
-    rows = run.rows(QUESTIONS[run.dataset], BundleQuestion)
+    rows = run.rows(asked.table, BundleQuestion)
     return {row.uid: (row.curriculum_stage, row.complexity) for row in rows}
 
 
@@ -76,11 +72,10 @@ def stage_of(hops: int) -> int:
     return max(1, hops - 1)
 
 
-def _of_question(question: Question, run: FinishedRun, source_id: str, protocol: TextProtocol | None) -> RlRow:
+def _of_question(question: Question, run: FinishedRun, source_id: str, speaks: TextProtocol) -> RlRow:
     hops = question.decomposition
     titles = {paragraph.id: paragraph.title for paragraph in question.paragraphs}
     supporting = (titles[hop.support_id] for hop in hops if hop.support_id in titles)
-    speaks = protocol or PROTOCOLS[run.dataset]
     truth = GroundTruth(
         target=question.golds,
         answer_kind="text",
@@ -105,7 +100,7 @@ def _of_question(question: Question, run: FinishedRun, source_id: str, protocol:
     )
 
 
-def _of_bundle(row: BundleQuestion, titles: dict[str, str], run_id: str, protocol: TextProtocol | None) -> RlRow:
+def _of_bundle(row: BundleQuestion, titles: dict[str, str], run: FinishedRun, protocol: TextProtocol | None) -> RlRow:
     asked = "\n".join([row.question, *(f"{chr(ord('A') + n)}. {option}" for n, option in enumerate(row.options))])
     documents = dict.fromkeys(hop.document_id for hop in row.hops)
     letters = ", ".join(sorted(row.correct_options))
@@ -124,11 +119,11 @@ def _of_bundle(row: BundleQuestion, titles: dict[str, str], run_id: str, protoco
         protocol=speaks,
     )
     return _row(
-        "document_bundles",
+        run.dataset,
         truth,
         question_id=row.uid,
         question=asked,
-        corpus_id=run_id,
+        corpus_id=run.manifest.run_id,
         curriculum=(row.curriculum_stage, row.complexity),
         provenance_id=row.provenance.source_id,
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from trailforge.pipelines.datasets import with_roles
 from trailforge.schemas import (
     BundleQuestion,
     CountMismatch,
@@ -18,8 +19,10 @@ from trailforge.schemas import (
     KgQuestion,
     Manifest,
     Question,
+    SchemaVersion,
     SftRow,
     SourceDocument,
+    TableRole,
     from_dict,
     iter_parquet,
     version_of,
@@ -28,15 +31,10 @@ from trailforge.schemas import (
 Record = TypeVar("Record")
 
 MANIFEST = "manifest.json"
-TABLES: Mapping[str, Mapping[str, type]] = MappingProxyType(
-    {
-        "mcts_trajectories": {"sft": SftRow, "inputs": Question},
-        "document_bundles": {"sft": SftRow, "bundle_questions": BundleQuestion, "documents": SourceDocument},
-        "kg_trajectories": {"sft": SftRow, "inputs": Question},
-        "kg_questions": {"kg_questions": KgQuestion},
-    }
+RECORDS: Mapping[str, type] = MappingProxyType(
+    {each.__name__: each for each in (SftRow, Question, BundleQuestion, KgQuestion, SourceDocument)}
 )
-"""What training reads of each data set's runs."""
+"""What training reads, by the name that a manifest has for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +49,15 @@ class FinishedRun:
     def dataset(self) -> str:
         """Which data set it makes."""
         return self.manifest.dataset
+
+    def table(self, role: TableRole) -> str:
+        """The table that training takes for this; empty when the run has none."""
+        return next((each.table for each in self.manifest.schema_versions if each.role == role), "")
+
+    @property
+    def questions(self) -> SchemaVersion | None:
+        """The table of the questions: its name, its record, and the protocol that they are asked in."""
+        return next((each for each in self.manifest.schema_versions if each.role == "questions"), None)
 
     def files(self, table: str) -> list[FileEntry]:
         """Files of a table, by name."""
@@ -100,10 +107,9 @@ def open_run(folder: Path) -> FinishedRun:
         raise InvalidInput(f"holds no finished run (no {MANIFEST}); {mend}", file=folder)
     content = path.read_bytes()
     manifest = _parse(path, content)
-    if manifest.dataset not in TABLES:
-        raise InvalidInput(
-            f"a run of {manifest.dataset!r}; training takes runs of {', '.join(TABLES)}", file=path, field="dataset"
-        )
+    if not any(each.role for each in manifest.schema_versions):
+        problem = f"a run of {manifest.dataset!r}, of whose tables none is known to be for training"
+        raise InvalidInput(problem, file=path, field="dataset")
     run = FinishedRun(folder=folder, manifest=manifest, manifest_sha256=hashlib.sha256(content).hexdigest())
     _check_versions(run)
     return run
@@ -130,7 +136,7 @@ def check_hash(path: Path, entry: FileEntry) -> None:
 
 
 def _parse(path: Path, content: bytes) -> Manifest:
-    return _revived(path, content, Manifest)
+    return with_roles(_revived(path, content, Manifest))
 
 
 def _revived(path: Path, content: bytes, record: type[Record]) -> Record:
@@ -151,13 +157,13 @@ def _revived(path: Path, content: bytes, record: type[Record]) -> Record:
 
 def _check_versions(run: FinishedRun) -> None:
     """Before anything is read: the files of a table say their version too, but one file at a time."""
-    stated = {version.table: version for version in run.manifest.schema_versions}
-    for table, record in TABLES[run.dataset].items():
-        found = stated.get(table)
-        if found is not None and (found.record, found.version) != (record.__name__, version_of(record)):
+    for found in run.manifest.schema_versions:
+        record = RECORDS.get(found.record)
+        known = f"{found.record} {version_of(record)}" if record else f"no {found.record}"
+        if found.role and f"{found.record} {found.version}" != known:
             raise InvalidInput(
-                f"table {table} holds {found.record} {found.version}; this trailforge reads {record.__name__} "
-                f"{version_of(record)}: make the run again with it",
+                f"table {found.table} holds {found.record} {found.version}; this trailforge reads {known}: "
+                "make the run again with it",
                 file=run.folder / MANIFEST,
                 field="schema_versions",
             )

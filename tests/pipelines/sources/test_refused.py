@@ -20,7 +20,7 @@ from trailforge.generators.mcts_trajectories.work import take_in
 from trailforge.pipelines.runs.intake import INVALID_ROWS, refuse_other_run, take_in_documents, write_settings
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.pipelines.sources import refused as module
-from trailforge.pipelines.sources.refused import FIELDS, PATTERN_REASON, REASON, Refusals, is_match, refused
+from trailforge.pipelines.sources.refused import PATTERN_REASON, REASON, Refusals, is_match, pattern_fields, refused
 from trailforge.retrieval import RetrievalConfig
 from trailforge.schemas import (
     InvalidInput,
@@ -90,8 +90,8 @@ def test_a_pattern_is_searched_for_in_its_field_alone(field: PatternField, text:
 
 @given(st.sampled_from([ASKED, DOCUMENT, CHAIN]), st.data())
 def test_any_part_of_any_text_of_a_field_fits_when_it_is_quoted(source: Any, data: st.DataObject) -> None:
-    field = data.draw(st.sampled_from(sorted(FIELDS[type(source)])))
-    text = data.draw(st.sampled_from(list(FIELDS[type(source)][field](source))))
+    field = data.draw(st.sampled_from(sorted(pattern_fields(type(source)))))
+    text = data.draw(st.sampled_from(list(pattern_fields(type(source))[field](source))))
     first = data.draw(st.integers(0, len(text) - 1))
     part = text[first : data.draw(st.integers(first + 1, len(text)))]
     row = Refusals(patterns=(pattern(field, module.regex.escape(part)),)).row_of(source)

@@ -13,127 +13,75 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from trailforge.curation import fixes
-from trailforge.generators.textualize import sft_rows
+from trailforge.pipelines.dataset import INPUTS, Place, Table, resolve
+from trailforge.pipelines.datasets import CURATE, CURATED, dataset_names, load_dataset
 from trailforge.schemas import (
     AppliedFix,
-    BundleQuestion,
-    ContrastivePair,
     CuratedRow,
     Fix,
     InvalidInput,
-    KgQuestion,
-    KgTrajectory,
     Question,
     RejectedRow,
     Ruling,
-    SearchEpisode,
     SftRow,
-    Trajectory,
     from_dict,
     read_rows,
     to_dict,
 )
 
-STAGE = "curate"
-TABLE = "curated"
 NAME = "part-curation"
 """Of its files in `curated/` and `rejected/`."""
 SFT = "sft"
 _OF = {"reject": "of_rejected_row", "follow": "of_rejected_row", "fix": "of_fixed_row"}
 """Reason of what goes with a row, by what became of that."""
 
-Place = tuple[str, str]
-"""A table, and the uid of one of its rows."""
 
-
-def _no_refit(row: Any, old: Any) -> Any:
-    return row
-
-
-def _no_sft(row: Any, per_turn: bool) -> list[SftRow]:
-    return []
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
-    """A table of what a run is for: people decide on its rows, and its rows can go."""
-
-    record: type
-    made_of: Callable[[Any], tuple[Place, ...]]
-    """Sources and rows of other products without which a row makes no sense."""
-    fixable: tuple[str, ...] = ()
-    """Fields that a person may set: those from which no figure follows that only the run can measure again."""
-    refit: Callable[[Any, Any], Any] = _no_refit
-    """The row with its fixes, and as the run made it -> with what follows; see `fixes`."""
-    sft: Callable[[Any, bool], list[SftRow]] = _no_sft
-    """SFT rows of a fixed row; with those of single turns or without."""
-
-
-_SOURCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "mcts_trajectories": (),
-        "kg_trajectories": (),
-        "kg_questions": ("inputs",),
-        "document_bundles": ("inputs", "bundles"),
-    }
-)
-_QUESTIONS = Product(record=Question, made_of=lambda row: ())
-_PRODUCTS: Mapping[str, Mapping[str, Product]] = MappingProxyType(
-    {
-        "mcts_trajectories": {
-            "inputs": _QUESTIONS,
-            "mcts_trajectories": Product(
-                record=Trajectory,
-                made_of=lambda row: (("inputs", row.question_id),),
-                fixable=("question", "answer", "answer_aliases", "final_answer", "messages"),
-                refit=fixes.trajectory,
-                sft=lambda row, per_turn: sft_rows(row, per_turn=per_turn),
-            ),
-        },
-        "kg_trajectories": {
-            "inputs": _QUESTIONS,
-            "kg_trajectories": Product(record=KgTrajectory, made_of=lambda row: (("inputs", row.question_id),)),
-            "pairs": Product(record=ContrastivePair, made_of=lambda row: (("kg_trajectories", row.good_uid),)),
-        },
-        "kg_questions": {
-            "kg_questions": Product(
-                record=KgQuestion,
-                made_of=lambda row: (("inputs", row.chain.id),),
-                fixable=("question", "answer_aliases", "decomposition"),
-                refit=fixes.kg_question,
-            )
-        },
-        "document_bundles": {
-            "bundle_questions": Product(
-                record=BundleQuestion,
-                made_of=lambda row: (
-                    ("bundles", row.bundle_id),
-                    *(("inputs", hop.document_id) for hop in row.hops),
-                ),
-                fixable=("question", "answer", "options", "correct_options"),
-                refit=fixes.bundle_question,
-            ),
-            "episodes": Product(record=SearchEpisode, made_of=lambda row: (("bundle_questions", row.question_id),)),
-        },
-    }
-)
-
-
-def products_of(dataset: str) -> Mapping[str, Product]:
-    """Tables of a data set that lose rows, each after those that its rows are made of."""
-    return _PRODUCTS[dataset]
+def products_of(dataset: str) -> Mapping[str, Table]:
+    """Tables that lose rows, each after those that its rows are made of."""
+    return {name: table for name, table in _tables(dataset).items() if table.decided == "product"}
 
 
 def decidable(dataset: str) -> tuple[str, ...]:
     """Tables on whose rows people decide: products, sources, and what filters rejected, to tell of filters that err."""
-    return (*_PRODUCTS[dataset], *_SOURCES[dataset], "rejected")
+    return (*products_of(dataset), *_sources_of(dataset), "rejected")
+
+
+def source_column(table: str) -> str:
+    """Where rows of a table have the id of the question, document or path that they were made of.
+
+    Empty where that is not one thing. Raises `InvalidInput` for a table on whose rows nobody decides: it would lose
+    what people reject.
+    """
+    if table == "rejected":
+        return ""
+    for declared in _declared(table):
+        if declared.decided:
+            return declared.source
+    problem = f"no table {table!r} is known, so this would refuse nothing; use the trailforge that wrote it"
+    raise InvalidInput(problem, field="table")
+
+
+def is_input(table: str) -> bool:
+    """Whether a rejection of a row refuses the row itself as the input of another run."""
+    return table == INPUTS or any(declared.is_input for declared in _declared(table))
+
+
+def _declared(table: str) -> Iterator[Table]:
+    """Tables of this name, of all data sets."""
+    return (tables[table] for tables in map(_tables, dataset_names()) if table in tables)
+
+
+def _tables(name: str) -> Mapping[str, Table]:
+    return load_dataset(name).all_tables
+
+
+def _sources_of(dataset: str) -> list[str]:
+    return [name for name, table in _tables(dataset).items() if table.decided == "source"]
 
 
 def check_row(dataset: str, row: Mapping[str, Any], ruling: Ruling) -> None:
@@ -141,17 +89,17 @@ def check_row(dataset: str, row: Mapping[str, Any], ruling: Ruling) -> None:
     for field in [fix.field for fix in ruling.fixes] or [""]:
         check_ruling(dataset, ruling.table, ruling.action, field)
     if ruling.action == "fix":
-        product = _PRODUCTS[dataset][ruling.table]
+        product = products_of(dataset)[ruling.table]
         fixed(from_dict(product.record, dict(row)), ruling, product)
 
 
 def check_ruling(dataset: str, table: str, action: str, field: str = "") -> None:
     """Raises `InvalidInput` when people cannot do this to the rows of a table."""
-    products = _PRODUCTS[dataset]
+    products = products_of(dataset)
     if table == "rejected":
         if action == "fix":
             raise InvalidInput("a rejected row is in no data set, so nothing of it can be fixed", field=field)
-    elif table in _SOURCES[dataset]:
+    elif table in _sources_of(dataset):
         if action == "fix":
             raise InvalidInput(f"rows of {table} cannot be fixed: rows were made of them; reject it", field=field)
     elif table not in products:
@@ -167,7 +115,7 @@ def uid_of(row: Any) -> str:
     return row.id if isinstance(row, Question) else row.uid
 
 
-def fixed(row: Any, ruling: Ruling, product: Product) -> tuple[Any, tuple[AppliedFix, ...]]:
+def fixed(row: Any, ruling: Ruling, product: Table) -> tuple[Any, tuple[AppliedFix, ...]]:
     """The row that is derived from one by its fixes, and what stood there. Raises `InvalidInput` for a bad fix."""
     content, applied = to_dict(row), []
     for fix in ruling.fixes:
@@ -176,7 +124,8 @@ def fixed(row: Any, ruling: Ruling, product: Product) -> tuple[Any, tuple[Applie
     text = _json([[fix.field, json.loads(fix.value)] for fix in ruling.fixes])
     content["uid"] = hashlib.sha256(f"{row.uid}\0{text}".encode()).hexdigest()[:16]
     try:
-        return product.refit(from_dict(product.record, content), row), tuple(applied)
+        new = from_dict(product.record, content)
+        return (resolve(product.refit)(new, row) if product.refit else new), tuple(applied)
     except InvalidInput as error:
         problem = f"the fix of {row.uid} leaves no valid row: {error.problem}"
         raise InvalidInput(problem, field=error.field) from error
@@ -187,7 +136,8 @@ class Curator:
 
     def __init__(self, dataset: str, rulings: Iterable[Ruling]) -> None:
         """Raises `InvalidInput` for what people cannot decide. Rulings on `rejected/` change no row of the data set."""
-        self._products = _PRODUCTS[dataset]
+        self._dataset = dataset
+        self._products, sources = products_of(dataset), _sources_of(dataset)
         self._rulings: dict[Place, Ruling] = {}
         self._found: set[Place] = set()
         self.sources: list[CuratedRow] = []
@@ -197,7 +147,7 @@ class Curator:
         for ruling in rulings:
             for field in [fix.field for fix in ruling.fixes] or [""]:
                 check_ruling(dataset, ruling.table, ruling.action, field)
-            if ruling.table in _SOURCES[dataset]:
+            if ruling.table in sources:
                 self.sources.append(_curated(ruling, file="", position=None))
                 if ruling.action == "reject":
                     self._changed[ruling.table, ruling.uid] = "reject"
@@ -212,7 +162,8 @@ class Curator:
             ruling = self._rulings.get((table, uid))
             if ruling is not None:
                 self._found.add((table, uid))
-            lost = next((place for place in product.made_of(row) if place in self._changed), None)
+            places = resolve(product.made_of)(row) if product.made_of else ()
+            lost = next((place for place in places if place in self._changed), None)
             if ruling is not None and ruling.action == "reject":
                 self._changed[table, uid] = "reject"
                 yield None, _curated(ruling, file=file, position=position, payload=_json(to_dict(row)))
@@ -228,16 +179,18 @@ class Curator:
             else:
                 yield row, _curated(ruling, file=file, position=position)
 
-    def sft(self, rows: Iterable[SftRow], table: str, *, per_turn: bool) -> Iterator[SftRow]:
-        """The SFT rows that stay; those of a fixed row are told anew, in the place of the first."""
+    def sft(self, rows: Iterable[SftRow], config: Any) -> Iterator[SftRow]:
+        """The SFT rows that stay; those of a fixed row are made anew, in the place of the first."""
+        table = load_dataset(self._dataset).conversations
+        sft = self._products[table].sft
         told: set[str] = set()
         for row in rows:
             became = self._changed.get((table, row.trajectory_uid))
             if became is None:
                 yield row
-            elif became == "fix" and row.trajectory_uid not in told:
+            elif became == "fix" and sft is not None and row.trajectory_uid not in told:
                 told.add(row.trajectory_uid)
-                yield from self._products[table].sft(self._derived[row.trajectory_uid], per_turn)
+                yield from resolve(sft)(self._derived[row.trajectory_uid], config)
 
     def check_all_found(self) -> None:
         """Raises `InvalidInput` when a ruling was on a row that did not come."""
@@ -268,7 +221,7 @@ class Undo:
 
     def __init__(self, folder: Path) -> None:
         """Memory holds `curated/`."""
-        self.rows: list[CuratedRow] = list(read_rows(sorted((folder / TABLE).glob("part-*.parquet")), CuratedRow))
+        self.rows: list[CuratedRow] = list(read_rows(sorted((folder / CURATED).glob("part-*.parquet")), CuratedRow))
         self._at: dict[tuple[str, str], dict[int, CuratedRow]] = defaultdict(dict)
         for row in self.rows:
             if row.position is not None and row.action != "accept":
@@ -312,7 +265,12 @@ def rejected_rows(rows: Sequence[CuratedRow]) -> list[RejectedRow]:
     """What goes to `rejected/`."""
     return [
         RejectedRow(
-            uid=row.uid, stage=STAGE, reason=row.reason, score=0.0, detail=row.detail or row.reason, payload=row.payload
+            uid=row.uid,
+            stage=CURATE,
+            reason=row.reason,
+            score=0.0,
+            detail=row.detail or row.reason,
+            payload=row.payload,
         )
         for row in rows
         if is_gone(row)
@@ -370,4 +328,4 @@ def _revived(record: type, payload: str) -> Any:
     try:
         return from_dict(record, json.loads(payload))
     except ValueError as error:
-        raise InvalidInput(f"the payload of a row is not valid JSON ({error})", file=TABLE) from error
+        raise InvalidInput(f"the payload of a row is not valid JSON ({error})", file=CURATED) from error

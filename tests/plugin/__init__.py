@@ -1,0 +1,1 @@
+"""A data set of somebody else's, and all that a run of it goes through."""

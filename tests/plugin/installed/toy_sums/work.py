@@ -1,0 +1,211 @@
+"""Both stages, what follows from a fix, and the card."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from toy_sums.rows import Sum
+from trailforge.pipelines.cards.card import funnel_table
+from trailforge.pipelines.dataset import StageRun
+from trailforge.pipelines.engine.files import write_text
+from trailforge.pipelines.engine.shards import (
+    Receipt,
+    Shard,
+    file_entry,
+    missing_shards,
+    write_receipt,
+    write_table,
+)
+from trailforge.pipelines.runs.accounting import stage
+from trailforge.pipelines.runs.config import OutputConfig, RunConfig
+from trailforge.pipelines.runs.intake import Settings, take_in_questions
+from trailforge.pipelines.runs.stages import digest_of
+from trailforge.pipelines.sources.refused import NONE, Refusals
+from trailforge.protocols import react
+from trailforge.rewards import score_answer
+from trailforge.schemas import (
+    ChatMessage,
+    InvalidInput,
+    Manifest,
+    Provenance,
+    Question,
+    RejectedRow,
+    SftRow,
+    estimate_tokens,
+    read_parquet,
+    to_dict,
+)
+
+DIES_AFTER = "TOY_SUMS_DIES_AFTER"
+"""Of the environment: after so many shards the process kills itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumConfig(RunConfig):
+    """How sums are made: without a model."""
+
+    output: OutputConfig = field(default_factory=lambda: OutputConfig(shard_size=2))
+
+    @property
+    def prompt_version(self) -> str:
+        """There is no prompt."""
+        return ""
+
+    @property
+    def records(self) -> tuple[type, ...]:
+        """Of the rows."""
+        return (Sum, SftRow)
+
+    @property
+    def longest_reply(self) -> int:
+        """Nobody replies."""
+        return 0
+
+    @property
+    def encoder_name(self) -> str | None:
+        """None."""
+        return None
+
+    @property
+    def call_style(self) -> Literal["chat", "completion"]:
+        """Any."""
+        return "chat"
+
+
+def take_in(source: Path, folder: Path, config: SumConfig, limit: int | None, refused: Refusals = NONE) -> Settings:
+    """Questions of a file."""
+    return take_in_questions(
+        source,
+        folder,
+        dataset="toy_sums",
+        config_hash=config.hash,
+        config=json.dumps(to_dict(config)),
+        shard_size=config.output.shard_size,
+        limit=limit,
+        refused=refused,
+    )
+
+
+def run_adding(run: StageRun) -> None:
+    """A draft for each question that is a sum."""
+    for done, shard in enumerate(missing_shards(run.folder, run.shards), start=1):
+        questions = read_parquet(run.folder / shard.input, Question)
+        drafts = [draft for draft in map(added, questions) if draft is not None]
+        others = [rejected(question) for question in questions if added(question) is None]
+        files = (
+            write_table(run.folder, "drafts", shard.name, Sum, drafts),
+            write_table(run.folder, "rejected", shard.name, RejectedRow, others),
+        )
+        books = stage("add", inputs=len(questions), accepted=len(drafts), rejected=[row.reason for row in others])
+        write_receipt(run.folder, Receipt(shard=shard.name, files=tuple(f for f in files if f), stages=(books,)))
+        if str(done) == os.environ.get(DIES_AFTER):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def signing_shards(shards: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
+    """One, of all drafts."""
+    rows = sum(entry.rows for receipt in receipts for entry in receipt.files if entry.path.startswith("drafts/"))
+    return (Shard(name="selection", input="drafts", first=0, rows=rows, made_of=digest_of(receipts)),)
+
+
+def run_signing(run: StageRun) -> None:
+    """Sums and their conversations."""
+    for shard in missing_shards(run.folder, run.shards):
+        paths = (run.folder / "drafts" / f"{each.name}.parquet" for each in run.before)
+        drafts = [row for path in paths if path.exists() for row in read_parquet(path, Sum)]
+        rows = [replace(row, remark="signed") for row in drafts]
+        conversations = [each for row in rows for each in rows_for_sft(row, run.config)]
+        listed = run.folder / "sums.txt"
+        write_text(listed, "".join(map(line_of, rows)))
+        files = (
+            write_table(run.folder, "sums", "part-selection", Sum, rows),
+            write_table(run.folder, "sft", "part-selection", SftRow, conversations),
+            file_entry(run.folder, listed, len(rows)),
+        )
+        books = stage("sign", inputs=len(drafts), accepted=len(rows))
+        made_of = shard.made_of
+        write_receipt(
+            run.folder,
+            Receipt(shard=shard.name, files=tuple(f for f in files if f), stages=(books,), made_of=made_of),
+        )
+
+
+def added(question: Question) -> Sum | None:
+    """The draft; None for a question that is no sum."""
+    found = re.fullmatch(r"What is (\d+) \+ (\d+)\?", question.question)
+    if found is None:
+        return None
+    total = int(found[1]) + int(found[2])
+    return Sum(
+        uid=f"sum-{question.id}",
+        question_id=question.id,
+        question=question.question,
+        answer=str(total),
+        size="small" if total < 10 else "large",
+        remark="",
+    )
+
+
+def rejected(question: Question) -> RejectedRow:
+    """Of a question that is no sum."""
+    payload = json.dumps(to_dict(question))
+    return RejectedRow(uid=question.id, stage="add", reason="no_sum", score=0.0, detail="no sum", payload=payload)
+
+
+def refit(row: Sum, old: Sum) -> Sum:
+    """A remark changes nothing else; it says who signs."""
+    if "signed" not in row.remark:
+        raise InvalidInput("it is not signed any more", field="remark")
+    return row
+
+
+def rows_for_sft(row: Sum, config: SumConfig) -> list[SftRow]:
+    """The conversation of a sum."""
+    messages = (
+        ChatMessage(role="system", content=react.SYSTEM_PROMPT),
+        ChatMessage(role="user", content=row.question + react.USER_SUFFIX),
+        ChatMessage(role="assistant", content=react.render_answer(f"I add ({row.remark}).", row.answer)),
+    )
+    provenance = Provenance(
+        run_id="toy", source_id=row.question_id, model="", prompt_version="", seed=config.seed, call_keys=()
+    )
+    return [
+        SftRow(
+            uid=row.uid,
+            trajectory_uid=row.uid,
+            data_source="toy_sums",
+            messages=messages,
+            train=(False, False, True),
+            protocol=react.NAME,
+            question_id=row.question_id,
+            question=row.question,
+            answer=row.answer,
+            answer_aliases=(),
+            trajectory_kind="correct",
+            reflection_error=None,
+            origin="rule",
+            segment_index=0,
+            segment_count=1,
+            num_tool_calls=0,
+            num_hops=1,
+            token_estimate=sum(estimate_tokens(message.content) for message in messages),
+            reward=score_answer(row.answer, (row.answer,)),
+            provenance=provenance,
+        )
+    ]
+
+
+def line_of(row: Sum) -> str:
+    """Its line of `sums.txt`."""
+    return f"{row.question} {row.answer}\n"
+
+
+def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
+    """The card as Markdown."""
+    return f"# {manifest.run_id}\n\nSums that a toy made.\n\n{funnel_table(manifest.stages)}"
