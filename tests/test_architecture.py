@@ -76,7 +76,6 @@ TO_TURN: dict[str, frozenset[str]] = {
 
 _ALL_OF_THEM = frozenset({"mcts_trajectories", "document_bundles", "kg_trajectories", "kg_questions"})
 NAMES_DATA_SETS: dict[str, frozenset[str]] = {
-    "cli.py": _ALL_OF_THEM - {"mcts_trajectories"},
     "commands/curate.py": frozenset({"mcts_trajectories"}),
     "commands/export.py": frozenset({"kg_trajectories", "mcts_trajectories"}),
     "commands/train.py": frozenset({"kg_trajectories"}),
