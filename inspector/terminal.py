@@ -98,7 +98,7 @@ def show_end(manifest: Manifest, folder: Path) -> None:
 
 
 def _example(run: OpenRun, product: str) -> int:
-    """A row of the rarest first kind, which says most: a reflective trajectory, not a correct one."""
+    """A row that has a value in the first of two columns of kinds: a reflective trajectory, not a correct one."""
     table = show_of(run.dataset).table(product)
     kinds = kinds_of(run.dataset, table) if table else ()
     counts = run.counts(product, kinds[:1])[kinds[0]] if len(kinds) > 1 else Counter[str]()

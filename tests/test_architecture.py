@@ -76,35 +76,11 @@ TO_TURN: dict[str, frozenset[str]] = {}
 
 _ALL_OF_THEM = frozenset({"mcts_trajectories", "document_bundles", "kg_trajectories", "kg_questions"})
 NAMES_DATA_SETS: dict[str, frozenset[str]] = {
-    "cli.py": _ALL_OF_THEM - {"mcts_trajectories"},
-    "inspector/page.py": _ALL_OF_THEM - {"document_bundles"},
-    "inspector/run_views.py": _ALL_OF_THEM - {"document_bundles"},
-    "inspector/summary.py": _ALL_OF_THEM - {"document_bundles"},
-    "inspector/views/kg.py": frozenset({"kg_questions", "kg_trajectories"}),
-    "inspector/views/overview.py": _ALL_OF_THEM - {"document_bundles"},
-    "inspector/views/trajectories.py": frozenset({"kg_trajectories", "mcts_trajectories"}),
     "schemas/kg.py": frozenset({"kg_questions"}),  # a value in rows: of which data set a question is
 }
 """Files that still spell a data set, and which. This list only shrinks."""
 
-_OF_BUNDLES = frozenset({"Bundle", "BundleInput", "BundleQuestion"})
-_OF_PAGES = frozenset({"BundleInput", "BundleQuestion", "KgQuestion", "KgTrajectory", "SearchTree", "Trajectory"})
 KNOWS_RECORDS: dict[str, frozenset[str]] = {
-    "inspector/bundle_rows.py": _OF_BUNDLES,
-    "inspector/drawings/search_tree.py": frozenset({"SearchTree"}),
-    "inspector/drawings/subgraph.py": frozenset({"FactChain"}),
-    "inspector/run_views.py": _OF_PAGES,
-    "inspector/terminal.py": _OF_PAGES,
-    "inspector/views/bundle_question.py": _OF_BUNDLES,
-    "inspector/views/bundles.py": frozenset({"Bundle"}),
-    "inspector/views/episodes.py": frozenset({"SearchEpisode"}),
-    "inspector/views/kg_episode.py": frozenset({"KgTrajectory"}),
-    "inspector/views/kg_pair.py": frozenset({"ContrastivePair"}),
-    "inspector/views/kg_question.py": frozenset({"KgQuestion"}),
-    "inspector/views/mended.py": frozenset({"SearchTree", "Trajectory"}),
-    "inspector/views/rows.py": _OF_PAGES | _OF_BUNDLES | {"ContrastivePair", "SearchEpisode"},
-    "inspector/views/search_trees.py": frozenset({"SearchTree"}),
-    "inspector/views/trajectories.py": frozenset({"Trajectory"}),
     "training/score_file.py": frozenset({"KgTrajectory", "SearchEpisode"}),
     "training/sets/rl_rows.py": frozenset({"BundleQuestion", "KgQuestion"}),
     "training/sets/runs.py": frozenset({"BundleQuestion", "KgQuestion"}),

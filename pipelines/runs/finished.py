@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from trailforge import schemas
+from trailforge.pipelines.datasets import load_dataset, with_roles
 from trailforge.pipelines.runs.table_index import Found, TableIndex, tables_of
 from trailforge.schemas import InvalidInput, Manifest, StageCount, from_dict, from_stored, parse_json
 
@@ -95,6 +96,9 @@ class OpenRun:
         """Raises `InvalidInput` for a table that no trailforge of this version wrote."""
         record = (self.table(name).schema.metadata or {}).get(RECORD, b"").decode()
         if not hasattr(schemas, record):
+            declared = load_dataset(self.dataset).records.get(name)
+            if declared is not None and declared.__name__ == record:
+                return declared
             raise InvalidInput(
                 f"table of {record or 'unknown'} records, which this trailforge does not know", file=name
             )
@@ -216,7 +220,7 @@ def read_manifest(folder: Path) -> Manifest | None:
         content = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise InvalidInput(f"not valid JSON ({error}); the command of the run writes it again", file=path) from error
-    return from_stored(Manifest, content, source=path)
+    return with_roles(from_stored(Manifest, content, source=path))
 
 
 def _read_object(path: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import pytest
 from trailforge.curation import apply
 from trailforge.curation.decisions import LOG, append, merged, now, read_decisions, source_of
 from trailforge.flows.execute import RunRequest, execute
+from trailforge.inspector.terminal import show_rows
 from trailforge.pipelines.curated import check_ruling, decidable
 from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.datasets import all_lists, all_tables, dataset_names, dataset_of, load_dataset
@@ -214,3 +215,32 @@ def test_its_declaration_names_only_what_is_there() -> None:
     references += [each for stage in dataset.stages for each in (stage.run, stage.follow, stage.is_wanted) if each]
     references += [each for t in dataset.all_tables.values() for each in (t.made_of, t.refit, t.sft) if each]
     assert all(callable(resolve(each)) for each in references) and import_module("toy_sums").DATASET is dataset
+
+
+def test_its_rows_are_shown_in_a_terminal(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows(finished)
+    first = capsys.readouterr().out
+    assert "sums " in first and "remark" in first
+    show_rows(finished, table="drafts", count=9)
+    assert capsys.readouterr().out.count("drafts ") == 4
+    with pytest.raises(InvalidInput, match="no row nobody in sums, drafts, sft, rejected"):
+        show_rows(finished, id="nobody")
+
+
+def test_its_rows_are_shown_on_the_page(finished: Path) -> None:
+    testing = pytest.importorskip("streamlit.testing.v1")
+
+    def script(folder: str) -> None:
+        from pathlib import Path
+
+        from trailforge.inspector.showing import show_of
+        from trailforge.inspector.views import overview, rows
+        from trailforge.pipelines.runs.finished import open_run
+
+        run = open_run(Path(folder))
+        overview.show(run)
+        rows.show(run, show_of(run.dataset))
+
+    page = testing.AppTest.from_function(script, args=(str(finished),), default_timeout=60).run()
+    assert not page.exception
+    assert "remark" in "".join(each.proto.body for each in page.get("html"))
