@@ -89,7 +89,7 @@ def test_each_data_set_of_a_preset_is_looked_at_and_what_all_need_comes_once(tmp
     encoders = found_by(path, "encoder", tmp_path)
     assert [found.level for found in encoders] == ["ok", "warning"] and "nobody/has-it" in encoders[1].detail
     graphs = found_by(path, "graph", tmp_path)
-    assert [found.level for found in graphs] == ["warning", "fault"] and "add --kg" in graphs[0].mend
+    assert [found.level for found in graphs] == ["fault", "warning"] and "add --kg" in graphs[1].mend
     assert len(found_by(path, "model server", tmp_path)) == len(found_by(path, "key", tmp_path)) == 1
 
 
