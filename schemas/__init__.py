@@ -110,11 +110,14 @@ from trailforge.schemas.rollout import (
     VariationKind,
 )
 from trailforge.schemas.text import estimate_tokens
-from trailforge.schemas.training_row import AnswerKind, GroundTruth, RewardModel, RlRow
 from trailforge.schemas.trajectory import (
+    AnswerKind,
     ChatMessage,
     ErrorType,
+    GroundTruth,
     Message,
+    RewardModel,
+    RlRow,
     Role,
     SftRow,
     StepPair,

@@ -82,8 +82,6 @@ NAMES_DATA_SETS: dict[str, frozenset[str]] = {
 
 KNOWS_RECORDS: dict[str, frozenset[str]] = {
     "training/score_file.py": frozenset({"KgTrajectory", "SearchEpisode"}),
-    "training/sets/rl_rows.py": frozenset({"BundleQuestion", "KgQuestion"}),
-    "training/sets/runs.py": frozenset({"BundleQuestion", "KgQuestion"}),
 }
 """Files of generic rooms that still import a record which one data set alone writes. This list only shrinks."""
 
@@ -121,30 +119,35 @@ MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 400
 MAX_SIBLINGS = 15
 """Python files in a folder, besides its `__init__.py`."""
-MAX_SINGLE_IMPORTERS = 125
+MAX_SINGLE_IMPORTERS = 101
 """Product files that one other file alone imports: an idea cut in two. On its way to 60; it only falls."""
 
-CROWDED: dict[str, int] = {"inspector/views": 29, "training": 25}
+CROWDED: dict[str, int] = {}
 """Folders that still hold more than `MAX_SIBLINGS`, and how many. This list only shrinks."""
 
 HOMONYMS: dict[str, int] = {
-    "Asked": 3,
+    "Asked": 2,
+    "AskedQuestion": 2,
     "Benchmarks": 2,
-    "Client": 3,
+    "Choice": 2,
+    "Client": 2,
+    "Document": 2,
+    "Documents": 2,
     "Entry": 2,
-    "Episode": 2,
     "EpisodeConfig": 2,
+    "Fields": 2,
     "Generated": 3,
-    "KgFilterConfig": 2,
+    "Graph": 2,
     "Kind": 2,
-    "Labels": 2,
-    "Node": 2,
+    "Link": 2,
+    "Node": 3,
     "Plan": 2,
-    "Reader": 2,
     "Retrieval": 2,
-    "SearchConfig": 2,
-    "SelectionConfig": 2,
-    "Turn": 4,
+    "Span": 2,
+    "Table": 3,
+    "Tree": 2,
+    "TreeNode": 2,
+    "Turn": 2,
     "VllmServer": 2,
     "Window": 2,
 }

@@ -1,6 +1,7 @@
 """Documents -> bundles -> questions -> a curriculum of them -> episodes (R-Search)."""
 
 from trailforge.pipelines.dataset import DataSet, Stage, Table
+from trailforge.protocols import R_SEARCH
 from trailforge.schemas import (
     Bundle,
     BundleInput,
@@ -48,7 +49,7 @@ DATASET = DataSet(
             fixable=("question", "answer", "options", "correct_options"),
             refit=f"{_HERE}.fix:refit",
             role="questions",
-            protocol="r_search",
+            protocol=R_SEARCH.name,
         ),
         "episodes": Table(
             record=SearchEpisode, decided="product", made_of=lambda row: (("bundle_questions", row.question_id),)

@@ -16,7 +16,7 @@ from trailforge.generators.document_bundles.stages import cleaning, embedding, e
 from trailforge.generators.document_bundles.stages.selection import in_order
 from trailforge.generators.document_bundles.write import complexity_of
 from trailforge.pipelines.runs.intake import INPUTS
-from trailforge.pipelines.runs.row_checks import RowChecks
+from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.schemas import (
     Bundle,
     BundleInput,

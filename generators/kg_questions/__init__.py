@@ -1,6 +1,7 @@
 """A knowledge graph -> paths that lead to one entity -> questions in words, measured -> those that differ."""
 
 from trailforge.pipelines.dataset import DataSet, Stage, Table
+from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import FactChain, KgQuestion, RejectedRow
 
 NAME = "kg_questions"
@@ -31,7 +32,7 @@ DATASET = DataSet(
             fixable=("question", "answer_aliases", "decomposition"),
             refit=f"{_HERE}.fix:refit",
             role="questions",
-            protocol="kg_search",
+            protocol=KG_SEARCH.name,
         ),
         "candidates": Table(record=KgQuestion),
         "rejected": Table(record=RejectedRow),

@@ -11,7 +11,7 @@ from trailforge.generators.kg_questions.filters import judge_unasked
 from trailforge.generators.kg_questions.generate import made_of, seal
 from trailforge.generators.kg_questions.work import FILTER, WRITE
 from trailforge.pipelines.runs.intake import INPUTS
-from trailforge.pipelines.runs.row_checks import RowChecks
+from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.schemas import FactChain, InvalidInput, KgQuestion, RejectedRow, from_dict
 
 

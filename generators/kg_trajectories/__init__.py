@@ -1,6 +1,7 @@
 """Questions and a knowledge graph -> annotated search episodes, pairs of them and SFT rows (DynaSearcher)."""
 
 from trailforge.pipelines.dataset import DataSet, Stage, Table
+from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import ContrastivePair, KgTrajectory, Question, RejectedRow, SftRow
 
 NAME = "kg_trajectories"
@@ -16,7 +17,7 @@ DATASET = DataSet(
         source="id",
         patterns={"question": lambda row: (row.question,), "answer": lambda row: row.golds},
         role="questions",
-        protocol="kg_search",
+        protocol=KG_SEARCH.name,
     ),
     tables={
         NAME: Table(

@@ -15,7 +15,7 @@ from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
 from trailforge.generators.kg_trajectories.work import EPISODE, FILTER, SEARCH
 from trailforge.pipelines.runs.intake import INPUTS
-from trailforge.pipelines.runs.row_checks import RowChecks
+from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.schemas import (
     ContrastivePair,
     InvalidInput,

@@ -1,6 +1,7 @@
 """Questions -> search trees -> trajectories and SFT rows (MSearcher)."""
 
 from trailforge.pipelines.dataset import DataSet, Stage, Table
+from trailforge.protocols import REACT
 from trailforge.schemas import Question, RejectedRow, SearchTree, SftRow, Trajectory
 
 NAME = "mcts_trajectories"
@@ -16,7 +17,7 @@ DATASET = DataSet(
         source="id",
         patterns={"question": lambda row: (row.question,), "answer": lambda row: row.golds},
         role="questions",
-        protocol="react",
+        protocol=REACT.name,
     ),
     tables={
         NAME: Table(

@@ -10,7 +10,7 @@ from trailforge.generators.mcts_trajectories import NAME as DATASET
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.story import mismatch, sft_row
 from trailforge.pipelines.runs.intake import INPUTS
-from trailforge.pipelines.runs.row_checks import RowChecks
+from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.rewards import mcts_reward, score_answer
 from trailforge.schemas import Question, SearchTree, SftRow, Trajectory
 

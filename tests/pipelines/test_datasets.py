@@ -13,8 +13,7 @@ from trailforge.pipelines.dataset import resolve
 from trailforge.pipelines.datasets import dataset_names, load_dataset, with_roles
 from trailforge.pipelines.runs.config import RunConfig
 from trailforge.pipelines.runs.finish import MANIFEST, read_manifest
-from trailforge.pipelines.runs.row_checks import RowChecks
-from trailforge.pipelines.runs.verify import verify_run
+from trailforge.pipelines.runs.verify import RowChecks, verify_run
 from trailforge.presets import preset_names
 from trailforge.schemas import Manifest, to_dict
 
