@@ -49,6 +49,8 @@ $(STAMP): $(LOCK) pyproject.toml
 	@touch $@
 
 demo: install  ## every data set from the samples, with a packaged model: no key, no GPU, no network
+	@$(BIN)/trailforge preview mcts-trajectories --questions sample_data/musique_style_questions.jsonl --limit 1 --preset demo \
+	  --out $(OUT)
 	@$(BIN)/trailforge mcts-trajectories --questions sample_data/musique_style_questions.jsonl --limit 12 --preset demo \
 	  --out $(OUT)
 	@$(BIN)/trailforge document-bundles --documents sample_data/documents.jsonl --preset demo --out $(OUT)-bundles \

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -91,18 +93,13 @@ def trailforge(
     *arguments: object,
     timeout_s: float = 120,
     environment: Mapping[str, str] | None = None,
-    own_server: bool = False,
 ) -> Ended:
-    """Run `trailforge` and wait. Prefect's database is made once a session: `tests.conftest` sets PREFECT_HOME.
-
-    `own_server`: it starts a Prefect server of its own, as for a person who has none.
-    """
+    """Run `trailforge` and wait. `tests.conftest` sets PREFECT_HOME."""
     assert "PREFECT_HOME" in os.environ
-    inherited = {name: value for name, value in os.environ.items() if not (own_server and name == SERVER)}
     done = subprocess.run(
         [sys.executable, "-m", "trailforge", *map(str, arguments)],
         cwd=ROOT,
-        env={**inherited, "COLUMNS": "400", **(environment or {})},
+        env={**os.environ, "COLUMNS": "400", **(environment or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -120,12 +117,26 @@ class Made:
     printed: str
 
 
-def made(out: Path, *command: object, own_server: bool = False) -> Made:
-    """Run a command with the preset `demo`."""
-    command = (*command, "--preset", "demo", "--out", out)
-    ended = trailforge(*command, timeout_s=900, own_server=own_server)
+def readme_commands() -> list[list[str]]:
+    """The words after `trailforge` of each command that README.md prints, in order."""
+    blocks = re.findall(r"```bash\n(.*?)\n```", (ROOT / "README.md").read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    return [words[1:] for line in lines if (words := shlex.split(line, comments=True))[:1] == ["trailforge"]]
+
+
+def readme_command(name: str, **folders: Path) -> list[object]:
+    """README's command of this name, with other folders: `out` for the one of `--out`, `kg` for that of `--kg`."""
+    words = next(words for words in readme_commands() if " ".join(words).startswith(f"{name} "))
+    given = {f"--{option}": folder for option, folder in folders.items()}
+    return [given.get(before, word) for before, word in zip(["", *words], words, strict=False)]
+
+
+def made(out: Path, name: str, **folders: Path) -> Made:
+    """Run a command of README.md, with folders of the test's."""
+    command = readme_command(name, out=out, **folders)
+    ended = trailforge(*command, timeout_s=900)
     assert ended.code == 0, ended.err
-    return Made(out, command, ended.out)
+    return Made(out, tuple(command), ended.out)
 
 
 @contextmanager

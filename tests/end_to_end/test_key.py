@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tests.end_to_end.support import PRESET, ROOT, SERVER, trailforge
+from tests.end_to_end.support import PRESET, ROOT, trailforge
 from tests.support.model_server import fail_next, running
 from tests.support.world import write_questions
 from trailforge.generators.mcts_trajectories import DATASET as MCTS
@@ -30,7 +30,6 @@ KEY = "sk-7f3a9c-not-to-be-found-anywhere"
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """With the key, all of Prefect's logs, and a home of its own for Prefect's database."""
-    monkeypatch.delenv(SERVER)  # which writes elsewhere
     home = str(tmp_path / "prefect")
     return {"TRAILFORGE_API_KEY": KEY, "PREFECT_HOME": home, "PREFECT_LOGGING_LEVEL": "DEBUG"}
 

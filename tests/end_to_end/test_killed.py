@@ -5,7 +5,6 @@ What was finished stays as it is, nothing is lost, doubled or paid twice, and th
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
@@ -15,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.kills import CASES, Moment, Site, draw_moments, end_group, kill_runs, site_of
-from tests.end_to_end.support import SERVER
 from trailforge.pipelines.runs.finish import read_manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -25,7 +23,7 @@ KILLS = {"mcts-trajectories": 3, "document-bundles": 4, "kg-trajectories": 2, "k
 
 @pytest.fixture(params=KILLS)
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    with site_of(CASES[request.param], tmp_path / request.param, {SERVER: os.environ[SERVER]}) as site:
+    with site_of(CASES[request.param], tmp_path / request.param, {}) as site:
         yield site
 
 
