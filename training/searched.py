@@ -68,7 +68,7 @@ def _are_runs(documents: Sequence[Path]) -> bool:
 
 def _documents_of_runs(folders: Sequence[Path]) -> Iterable[Document]:
     for run in open_runs(folders):
-        for source in run.rows(run.table("corpus"), SourceDocument):
+        for source in run.rows("documents", SourceDocument):
             yield source.document
         for question in run.rows("inputs", Question):
             yield from question.paragraphs
@@ -89,7 +89,7 @@ def _source_documents(folders: Sequence[Path]) -> list[SourceDocument]:
     """Documents with their kinds, by which the tools of a plan differ. Raises `InvalidInput` where there are none."""
     if not _are_runs(folders):
         raise InvalidInput("plans search news and abstracts: give a finished run with documents", file=folders[0])
-    found = [source for run in open_runs(folders) for source in run.rows(run.table("corpus"), SourceDocument)]
+    found = [source for run in open_runs(folders) for source in run.rows("documents", SourceDocument)]
     if not found:
         raise InvalidInput("holds no documents: give a finished run that has some", file=folders[0])
     return found

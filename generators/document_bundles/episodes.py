@@ -110,7 +110,7 @@ def episode_sft_row(episode: SearchEpisode) -> SftRow:
     else:
         reward = score_answer(episode.final_answer, (episode.answer, *episode.answer_aliases))
     reward = replace(reward, total=episode.reward.total)
-    return whole_conversation(episode, data_source="episodes", protocol=r_search.NAME, reward=reward)
+    return whole_conversation(episode, data_source="episodes", protocol=R_SEARCH.name, reward=reward)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from trailforge.mcts.plan import references
 from trailforge.protocols import REACT
 from trailforge.protocols.turns import Observation, Search, Turn
 from trailforge.rewards import normalize_answer, same_answer, states
-from trailforge.schemas import ErrorType, MalformedReply, Message, SftRow, Step, Trajectory
+from trailforge.schemas import ErrorType, MalformedReply, Message, SftRow, Step, Trajectory, estimate_tokens
 
 PROMPTS = Prompts("trailforge.generators.mcts_trajectories", "trailforge.generators")
 
@@ -90,7 +90,13 @@ def mismatch(row: Trajectory) -> str:
 def sft_row(row: Trajectory) -> SftRow:
     """The whole conversation as one row; the loss is taken on every assistant turn."""
     made = whole_conversation(row, data_source="mcts_trajectories", protocol=REACT.name, reward=row.reward)
-    return replace(made, trajectory_kind=row.kind, reflection_error=row.reflection_error)
+    return replace(
+        made,
+        trajectory_kind=row.kind,
+        reflection_error=row.reflection_error,
+        num_tool_calls=sum(message.role == "tool" for message in row.messages),
+        token_estimate=sum(estimate_tokens(message.content) for message in row.messages),
+    )
 
 
 class _Narrator:

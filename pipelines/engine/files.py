@@ -122,7 +122,7 @@ def exclusive(folder: Path) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            if is_new and os.listdir(folder) == [LOCK]:
+            if is_new and folder.is_dir() and os.listdir(folder) == [LOCK]:
                 (folder / LOCK).unlink()
                 folder.rmdir()
             raise

@@ -53,7 +53,7 @@ def test_malformed(episode: SearchEpisode) -> None:
     messages = (*episode.messages[:4], replace(episode.messages[4], content="more than 500"))
     verdict = malformed(replace(episode, messages=messages))
     assert not verdict.keep and verdict.score == 1.0
-    assert verdict.detail == "message 4: expected <answer> </answer>; found no tags"
+    assert verdict.detail == "message 4: expected a thought, then one search or one answer; found no tags"
     assert not malformed(replace(episode, messages=messages[:3])).keep
 
 

@@ -60,7 +60,7 @@ def start(out: Path, monkeypatch: pytest.MonkeyPatch, *, redo: bool = False) -> 
     monkeypatch.setattr("trailforge.flows.execute.configuration_of", lambda *_, **__: CONFIG)
     monkeypatch.setattr("trailforge.flows.execute.check_reachable", lambda *_, **__: None)
     driver, source = ScriptedDriver(), out.parent / "questions.jsonl"
-    request = RunRequest(dataset=MCTS.name, out=out, preset="", files=(source,), redo_truncated=redo)
+    request = RunRequest(dataset=MCTS.name, out=out, preset="msearcher", files=(source,), redo_truncated=redo)
     return execute(request, driver), driver.times
 
 

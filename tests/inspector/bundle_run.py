@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.filters.bundles.support import BUNDLE, DOCUMENTS, PAPER, STREET, question
-from tests.filters.kg.test_reasons import FIRST, SECOND, episode, triple
-from tests.filters.kg_questions.support import question as kg_question
+from tests.generators.kg_trajectories.test_filters import FIRST, SECOND, episode, triple
+from tests.support.bundle_questions import BUNDLE, DOCUMENTS, PAPER, STREET, question
+from tests.support.graph_questions import question as kg_question
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.runs.table_index import tables_of
 from trailforge.schemas import (

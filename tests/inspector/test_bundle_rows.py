@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.filters.bundles.support import PAPER, STREET
 from tests.inspector.bundle_run import ALONE, KEPT, REJECTED, opened, rejected, write_bundles, write_questions
+from tests.support.bundle_questions import PAPER, STREET
 from trailforge.generators.document_bundles.bundle_rows import documents_of, question_in, questions_of, rejections_of
 
 

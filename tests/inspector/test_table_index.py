@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.filters.kg_questions.support import question as kg_question
+from tests.support.graph_questions import question as kg_question
 from trailforge.pipelines.runs.table_index import TableIndex, tables_of
 from trailforge.schemas import FilterScore, InvalidInput, KgQuestion, Question, RejectedRow, to_dict, write_parquet
 

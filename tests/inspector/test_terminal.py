@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from tests.filters.bundles.support import BUNDLE, PAPER, STREET, choice, question
-from tests.filters.kg.test_reasons import FIRST as FOUND
-from tests.filters.kg.test_reasons import SECOND as SOUGHT
-from tests.filters.kg.test_reasons import episode, triple
-from tests.filters.kg_questions.support import question as kg_question
+from tests.generators.kg_trajectories.test_filters import FIRST as FOUND
+from tests.generators.kg_trajectories.test_filters import SECOND as SOUGHT
+from tests.generators.kg_trajectories.test_filters import episode, triple
 from tests.inspector.bundle_run import write_kg
+from tests.support.bundle_questions import BUNDLE, PAPER, STREET, choice, question
+from tests.support.graph_questions import question as kg_question
 from tests.support.rows import DIED, FIRST, PLAN, QUESTION, SECOND, trajectory
 from trailforge.inspector import terminal
 from trailforge.inspector.finding import count_kinds, find_rows

@@ -124,6 +124,16 @@ def test_a_manifest_of_the_version_before_is_read_as_one_of_now(tmp_path: Path) 
     assert found.card == () and found.schema_version == version_of(Manifest) and found.calls == 4
 
 
+def test_a_manifest_without_roles_is_read_with_those_of_its_data_set(tmp_path: Path) -> None:
+    stored = (BEFORE / "manifest-1.2.json").read_bytes()
+    (tmp_path / MANIFEST).write_bytes(stored)
+    found = read_manifest(tmp_path)
+    assert found is not None and json.loads(stored)["schema_version"] == "1.2"
+    assert [(each.table, each.role, each.protocol) for each in found.schema_versions] == [
+        ("inputs", "questions", "react")
+    ]
+
+
 def test_each_version_that_is_still_read_has_a_stored_file() -> None:
     """Whoever raises a version keeps a file of the one before here; that is what proves its migration."""
     for record in RECORDS:
