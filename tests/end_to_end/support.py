@@ -39,7 +39,7 @@ POOL = DEPLOYMENTS[0]["work_pool"]["name"]
 
 @dataclass(frozen=True)
 class Ended:
-    """What a command left."""
+    """What a command left, but for the line on stderr that says what it reads."""
 
     code: int
     out: str
@@ -105,7 +105,8 @@ def trailforge(
         text=True,
         timeout=timeout_s,
     )
-    return Ended(done.returncode, done.stdout, done.stderr)
+    said = "".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith("reading "))
+    return Ended(done.returncode, done.stdout, said)
 
 
 @dataclass(frozen=True)

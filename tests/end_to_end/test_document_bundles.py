@@ -64,8 +64,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 def test_the_demo_makes_questions_and_episodes_with_a_very_small_model(demo_bundles: Made) -> None:
     out = demo_bundles.out
     questions, episodes = rows(out, "bundle_questions", BundleQuestion), rows(out, "episodes", SearchEpisode)
-    assert len(questions) >= 3 and len(episodes) >= 3
-    assert len({row.bundle_id for row in questions}) >= 3
+    assert len(questions) >= 2 and len(episodes) >= 2
+    assert len({row.bundle_id for row in questions}) >= 2
     assert {row.uid for row in rows(out, "sft", SftRow)} == {row.uid for row in episodes}
     assert verify_run(out).problems == []
     manifest = read_manifest(out)

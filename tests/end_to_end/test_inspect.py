@@ -65,7 +65,7 @@ def test_a_click_on_a_reason_lists_its_rows(browser: Any, demo_trajectories: Mad
         visit.page.wait_for_timeout(500)  # a drawing finds out first what the mouse is over
         visit.page.mouse.click(*middle)
         visit.page.get_by_text("Rejected: ").wait_for(timeout=20_000)
-        assert "Row 1 of" in visit.text()
+        assert visit.shows("Row 1 of")
 
 
 def test_ten_decisions_by_keyboard_outlive_the_server(browser: Any, demo_bundles: Made, tmp_path: Path) -> None:
