@@ -185,7 +185,8 @@ def check_out(out: Path) -> None:
         if not there.is_dir():
             raise OSError(errno.EEXIST if there == out else errno.ENOTDIR, "")
         if not os.access(there, os.W_OK | os.X_OK):
-            raise OSError(errno.EACCES, "")
+            is_read_only = os.statvfs(there).f_flag & os.ST_RDONLY
+            raise OSError(errno.EROFS if is_read_only else errno.EACCES, "")
 
 
 def check_reachable(config: RunConfig, arguments: tuple[str, ...], *, asks_model: bool) -> None:
