@@ -66,14 +66,16 @@ class RunCommand:
 
                 show_estimate(request)
                 return
-            from trailforge.inspector.terminal import show_end, show_first
-
             if given["preview"]:
-                from trailforge.flows import preview as few
+                from trailforge.flows.preview import preview
+                from trailforge.inspector.terminal import show_first
 
-                few.preview(request, _executor(prefect), show_first)
+                preview(request, _executor(prefect), show_first)
                 return
-            show_end(_executor(prefect)(request), request.out)
+            manifest = _executor(prefect)(request)
+            from trailforge.inspector.terminal import show_end
+
+            show_end(manifest, request.out)
 
         parameters = [each.replace(kind=prefect.kind) for each in (*own.values(), *shared.values(), prefect)]
         command.__doc__, command.__annotations__ = made_of.__doc__, {each.name: each.annotation for each in parameters}

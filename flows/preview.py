@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from trailforge.flows.execute import RunRequest, check_out
 from trailforge.pipelines.dataset import LEDGER, DataSet
 from trailforge.pipelines.datasets import load_dataset
-from trailforge.pipelines.engine.files import exclusive, output_errors
+from trailforge.pipelines.engine.files import output_errors
 from trailforge.pipelines.runs.own_files import refuse_strangers
 from trailforge.schemas import Manifest
 
@@ -22,25 +21,19 @@ def preview(
 ) -> None:
     """Make a few rows as the run would, and show them before they are removed.
 
-    A folder that is named for the run gets the replies, so that the run does not pay for them again; one in which a run
-    works already is refused. Without a folder they are lost, unless the configuration names a shared ledger.
+    Replies go straight into the ledger of the folder that is named for the run, which does not pay for them again, also
+    when the preview is killed. Without such a folder they are lost, unless the configuration names a shared ledger.
     """
-    dataset, keeps = load_dataset(request.dataset), request.out != Path()
-    if keeps:
+    dataset = load_dataset(request.dataset)
+    with tempfile.TemporaryDirectory(prefix="trailforge-preview-") as temporary:
+        folder = Path(temporary) / "run"
+        if request.out == Path():
+            show(execute(_first_of(request, dataset, folder)), folder)
+            return
         check_out(request.out)
         refuse_strangers(request.out, dataset)
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trailforge-preview-"))) / "run"
-        if had_replies := keeps and (request.out / LEDGER).exists():
-            stack.enter_context(exclusive(request.out))
-            _copy_ledger(request.out, folder)
-        manifest = execute(_first_of(request, dataset, folder))
-        if keeps and (folder / LEDGER).exists():
-            if not had_replies:
-                stack.enter_context(exclusive(request.out))
-            if had_replies or not (request.out / LEDGER).exists():  # a run may have come and gone
-                _copy_ledger(folder, request.out)
-        show(manifest, folder)
+        with _shared_ledger(request.out, folder):
+            show(execute(_first_of(request, dataset, folder)), folder)
 
 
 def _first_of(request: RunRequest, dataset: DataSet, folder: Path) -> RunRequest:
@@ -51,16 +44,18 @@ def _first_of(request: RunRequest, dataset: DataSet, folder: Path) -> RunRequest
     return replace(request, out=folder, limit=min(limits, default=None), options=options, replace_run=False)
 
 
-def _copy_ledger(source: Path, target: Path) -> None:
-    """Put the replies of a run's folder in the place of another's: in one transaction, or by one rename."""
-    with output_errors(target):
-        ledger, is_new = target / LEDGER, not (target / LEDGER).exists()
-        ledger.parent.mkdir(parents=True, exist_ok=True)
-        written = ledger.with_suffix(".preview") if is_new else ledger
-        with (
-            contextlib.closing(sqlite3.connect(source / LEDGER)) as replies,
-            contextlib.closing(sqlite3.connect(written)) as copy,
-        ):
-            replies.backup(copy)
-        if is_new:
-            written.replace(ledger)
+@contextlib.contextmanager
+def _shared_ledger(out: Path, folder: Path) -> Iterator[None]:
+    """`folder` writes its replies where the run of `out` looks for them. Folders that stay empty go again."""
+    ledger = (out / LEDGER).parent.absolute()
+    made = [path for path in (ledger, *ledger.parents) if not path.exists()]
+    with output_errors(out):
+        ledger.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+        (folder / LEDGER).parent.symlink_to(ledger)
+    try:
+        yield
+    finally:
+        for path in made:
+            with contextlib.suppress(OSError):  # it is not empty
+                path.rmdir()

@@ -39,7 +39,8 @@ def card(folder: Path, manifest: Manifest, config: KgQuestionRunConfig, rows: It
     figures = _Figures()
     for row in rows:
         figures.forms[row.shape, row.hops] += 1
-        figures.relations.update(dict.fromkeys(fact.triple.relation_label for fact in row.chain.facts).keys())
+        for label in dict.fromkeys(fact.triple.relation_label for fact in row.chain.facts):  # once a row, in its order
+            figures.relations[label] += 1
         figures.examples.setdefault(row.shape, row)
     sources = of_graph(config.kg_hash, config.card)
     write_figure(folder / FUNNEL, funnel(manifest.stages))

@@ -1,0 +1,69 @@
+"""A preview shows rows and leaves the replies alone: those that were paid for, whatever became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.model_server import running, stats
+from tests.support.world import write_questions
+from trailforge.flows.execute import RunRequest, execute
+from trailforge.flows.preview import preview
+from trailforge.schemas import InvalidInput, Manifest
+
+PRESET = "model: {name: scripted}\nretrieval: {kind: bm25}\noutput: {shard_size: 2}\n"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with running() as url:
+        yield url
+
+
+@pytest.fixture
+def request_of_run(tmp_path: Path, url: str) -> RunRequest:
+    write_questions(tmp_path / "questions.jsonl", 4)
+    (tmp_path / "preset.yaml").write_text(PRESET)
+    return RunRequest(
+        dataset="mcts_trajectories",
+        out=tmp_path / "out",
+        preset=str(tmp_path / "preset.yaml"),
+        files=(tmp_path / "questions.jsonl",),
+        model=url,
+        limit=2,
+    )
+
+
+def left_in(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+def test_rows_are_shown_and_the_run_pays_for_no_reply_again(request_of_run: RunRequest, url: str) -> None:
+    seen: list[int] = []
+
+    def show(manifest: Manifest, folder: Path) -> None:
+        seen.append(len(list((folder / "mcts_trajectories").glob("*.parquet"))))
+
+    preview(request_of_run, execute, show)
+    assert seen == [1] and left_in(request_of_run.out) == ["ledger", "ledger/calls.sqlite"]
+    before = stats(url)
+    assert execute(request_of_run).calls > 0
+    assert stats(url)["calls"] == before["calls"] > 0
+
+
+def test_a_preview_that_fails_keeps_what_was_paid(request_of_run: RunRequest) -> None:
+    def fail(manifest: Manifest, folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        preview(request_of_run, execute, fail)
+    assert left_in(request_of_run.out) == ["ledger", "ledger/calls.sqlite"]
+
+
+def test_what_is_wrong_leaves_nothing(request_of_run: RunRequest) -> None:
+    request_of_run.files[0].unlink()
+    with pytest.raises(InvalidInput, match="no such file"):
+        preview(request_of_run, execute, lambda manifest, folder: None)
+    assert not request_of_run.out.exists()
