@@ -27,7 +27,7 @@ _PINNED = {
     "TOKENIZERS_PARALLELISM": "false",
 }
 _SHARED = {
-    "demo": ("demo", "document_bundles", "kg_trajectories", "kg_questions", "inspect"),
+    "demo": ("demo", "document_bundles", "kg_trajectories", "kg_questions", "inspect", "readme"),
     "site": ("schedule", "nightly"),
 }
 """Tests of `end_to_end` that look at the same runs, or at the same Prefect server."""

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.support.cut_replies import CutModel
+from tests.support.scripted import prompt_text
 from trailforge.filters.bundles import BundleFilterConfig, judge_question
 from trailforge.generators.document_bundles.write import BundleContext, BundleWork, BundleWriterConfig, open_writer
 from trailforge.inference import Prices, Request
-from trailforge.inference.scripted import prompt_text
 from trailforge.protocols import nl_dag
 from trailforge.schemas import Bundle, BundleInput, SourceDocument
 from trailforge.small_model.bundle_steps import StepWork, draft_of

@@ -11,11 +11,11 @@ import pytest
 from tests.support.cut_replies import CutModel
 from tests.support.graph_questions import context
 from tests.support.kg_worlds import DUST
+from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.generators.kg_questions.filters import KgQuestionFilterConfig, judge_question
 from trailforge.generators.kg_questions.generate import KgQuestionWork, KgWriterConfig, seal, writer_prompt
 from trailforge.inference import Prices
 from trailforge.inference.asker import Style
-from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.schemas import FactChain, Hop, MalformedReply, Question
 
 SOUND: dict[str, Any] = {

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.support.cut_replies import CutModel
 from tests.support.kg_episodes import BORN, DIED, DIRECTOR, ENTITIES, TRIPLES, agent, context, store, turn
 from tests.support.rows import QUESTION
+from tests.support.scripted import Script, prompt_text
 from tests.support.turns import kg_score
 from trailforge.generators.kg_trajectories.config import KgContext, KgRunConfig
 from trailforge.generators.kg_trajectories.generate import (
@@ -29,7 +30,6 @@ from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.generators.kg_trajectories.work import episodes_of
 from trailforge.inference import Meter, Request
 from trailforge.inference.prompts import Prompts
-from trailforge.inference.scripted import Script, prompt_text
 from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.episodes import EpisodeConfig, run_episode
 from trailforge.retrieval import RetrievalConfig, open_retrieval

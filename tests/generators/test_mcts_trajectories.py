@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 
 from tests.support import world
+from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.generators.mcts_trajectories.generate import Context, Generated, GeneratorConfig, generate
 from trailforge.inference import Prices, Request
-from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.mcts.rollout import RolloutConfig
 from trailforge.mcts.search import SearchConfig
 from trailforge.retrieval import RetrievalConfig, open_retrieval

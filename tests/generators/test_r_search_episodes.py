@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.bundle_rows import CHURCH, INSTRUMENT, ISLAND, QUESTIONS, WHEEL, sample_documents
+from tests.support.scripted import ScriptedModel
 from trailforge.filters.episodes import EpisodeFilterConfig, judge_episode
 from trailforge.generators.document_bundles.episodes import (
     EpisodeConfig,
@@ -22,7 +23,6 @@ from trailforge.generators.document_bundles.episodes import (
 from trailforge.generators.document_bundles.search_thoughts import PROMPTS, names_in, think
 from trailforge.inference import Meter, Reply, Request
 from trailforge.inference.asker import Client
-from trailforge.inference.scripted import ScriptedModel
 from trailforge.inference.thoughts import ThoughtReader
 from trailforge.protocols import R_SEARCH, nl_dag, r_search
 from trailforge.retrieval import Tools, local_tools

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from tests.inference.support import chat, completion
+from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.inference import ChatTurn, Meter, Prices, Request
-from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.schemas import ContextOverflow
 
 ANSWERS = {"Who directed Metropolis?": "Fritz Lang", "Where was he born?": "in Vienna"}

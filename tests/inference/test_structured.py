@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tests.inference.support import answer, chat, completion, config, model_server
 from tests.support.cut_replies import CutModel
 from tests.support.kg_worlds import DUST
+from tests.support.scripted import ScriptedModel
 from trailforge.generators.document_bundles import write as bundles
 from trailforge.generators.kg_questions.generate import schema_for
 from trailforge.inference import ChatTurn, Meter, ModelClient, Request, ask_json, ask_matching, judge
-from trailforge.inference.scripted import ScriptedModel
 from trailforge.inference.structured import strict_schema
 from trailforge.mcts.policy import split_schema
 from trailforge.retrieval.kg import tool as kg_filter

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from tests.support.cut_replies import CutModel
+from tests.support.scripted import Script, ScriptedModel, prompt_text
 from trailforge.inference import Meter
 from trailforge.inference.asker import Asker, fill
-from trailforge.inference.scripted import Script, ScriptedModel, prompt_text
 from trailforge.mcts.policy import ModelPolicy, PolicyConfig, PolicyPrompts, open_policy, split_schema
 from trailforge.schemas import InvalidInput
 from trailforge.schemas.text import chat_token_in

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.cut_replies import CutModel
+from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.inference import Meter, Request
 from trailforge.inference.asker import Asker
-from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.mcts.rollout import (
     PlanRunner,
     RolloutConfig,

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.pipelines.support import run_stage
 from tests.support import bundle_world
+from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.generators.document_bundles import DATASET as BUNDLES
 from trailforge.generators.document_bundles.bundling.config import BundleConfig
 from trailforge.generators.document_bundles.bundling.content import ContentConfig
@@ -16,7 +17,6 @@ from trailforge.generators.document_bundles.episodes import EpisodeConfig
 from trailforge.generators.document_bundles.work import take_in
 from trailforge.generators.document_bundles.write import BundleWriterConfig
 from trailforge.inference import ModelClient, Request
-from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.pipelines.runs.finish import finish_run

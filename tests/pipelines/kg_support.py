@@ -11,6 +11,7 @@ from typing import Any
 from tests.pipelines.support import IN_PROCESS, run_stage
 from tests.support import kg_agent, world
 from tests.support.kg_worlds import LAX
+from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_questions import work as questions_work
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
@@ -21,7 +22,6 @@ from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.generate import KgGeneratorConfig, KgPromptNames, ReadingConfig
 from trailforge.generators.kg_trajectories.work import search_stage
 from trailforge.inference import ModelClient, Request
-from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.pipelines.dataset import DataSet
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.engine.pipeline import run_pipeline

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import world
+from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.generators.mcts_trajectories import work
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
 from trailforge.generators.mcts_trajectories.work import search_stage
 from trailforge.inference import ModelClient, Request
-from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.mcts.rollout import RolloutConfig
 from trailforge.pipelines.dataset import DataSet, StageRun, resolve
 from trailforge.pipelines.engine.files import sha256_of

@@ -23,11 +23,11 @@ from tests.support.files import contents
 from tests.support.graph_questions import context
 from tests.support.kg_agent import NO_PATH_MORE
 from tests.support.kg_worlds import DUST
+from tests.support.scripted import ScriptedModel
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_questions import select, work
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.work import question_of
-from trailforge.inference.scripted import ScriptedModel
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.runs.finish import finish_run
 from trailforge.pipelines.runs.intake import RunInputs, run_configuration, write_settings

@@ -13,8 +13,8 @@ import pytest
 
 from tests.pipelines.support import CONFIG, IN_PROCESS, FinishedRun, ScriptedWork, make_run, take_in
 from tests.support.files import contents
+from tests.support.scripted import ScriptedModel
 from trailforge.inference import ModelClient, Request, Sampling, Usage
-from trailforge.inference.scripted import ScriptedModel
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork
 from trailforge.pipelines.engine.pipeline import RunShards, run_pipeline

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import search_plans
-from trailforge.inference.scripted import ScriptedModel
+from tests.support.scripted import ScriptedModel
 from trailforge.protocols import KG_SEARCH, PROTOCOLS, R_SEARCH, Grammar, nl_dag
 from trailforge.protocols.base import tags_in
 from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, run_episode

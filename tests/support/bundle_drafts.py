@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.support.bundle_questions import BUNDLE, PAPER, STREET
+from tests.support.scripted import Script, ScriptedModel, prompt_text
 from trailforge.generators.document_bundles.write import BundleContext, BundleWork, BundleWriterConfig
 from trailforge.inference import Prices, Request
-from trailforge.inference.scripted import Script, ScriptedModel, prompt_text
 from trailforge.schemas import BundleInput
 
 ITEM = BundleInput(id=BUNDLE.uid, bundle=BUNDLE, documents=(STREET, PAPER))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tests.support.scripted import Script, ScriptedModel
 from trailforge.inference import Reply, Request
-from trailforge.inference.scripted import Script, ScriptedModel
 
 
 class CutModel(ScriptedModel):

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from tests.support.kg_worlds import DUST
+from tests.support.scripted import ScriptedModel
 from trailforge.generators.kg_questions.generate import KgQuestionContext, KgWriterConfig, row_of
 from trailforge.generators.kg_questions.wording import compose
 from trailforge.inference import Prices
-from trailforge.inference.scripted import ScriptedModel
 from trailforge.schemas import FactChain, KgQuestion
 
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.support.scripted import Script, ScriptedModel
 from trailforge.generators.kg_trajectories.generate import KgContext, KgGeneratorConfig
 from trailforge.inference import Prices, Request
-from trailforge.inference.scripted import Script, ScriptedModel
 from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.turns import Search, Turn
 from trailforge.retrieval import RetrievalConfig, open_retrieval

@@ -10,10 +10,10 @@ from functools import cache
 from typing import Any
 
 from tests.support.rows import DIED, FIRST, QUESTION, SECOND
+from tests.support.scripted import ScriptedModel
 from tests.support.truths import choice, truth
 from tests.support.turns import answer_turn
 from trailforge.generators.mcts_trajectories.story import Story, narrate
-from trailforge.inference.scripted import ScriptedModel
 from trailforge.protocols import (
     GRAPH_R1,
     KG_SEARCH,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.scripted import ScriptedModel, prompt_text
 from tests.support.truths import choice, truth
 from trailforge.inference.judge import Judge, Judged
-from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.schemas import MalformedReply
 
 

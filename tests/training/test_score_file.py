@@ -14,6 +14,7 @@ import pytest
 from tests.support.bundle_rows import CHURCH, ISLAND, sample_documents
 from tests.support.kg_episodes import BORN, DIED, DIRECTOR, agent, context, store, turn
 from tests.support.rows import QUESTION, trajectory
+from tests.support.scripted import ScriptedModel
 from tests.support.transcripts import PRESETS, cases
 from trailforge.generators.document_bundles.episodes import (
     EpisodeConfig,
@@ -25,7 +26,6 @@ from trailforge.generators.kg_trajectories.generate import KgGeneratorConfig, ge
 from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import Meter, Request
-from trailforge.inference.scripted import ScriptedModel
 from trailforge.retrieval import local_tools
 from trailforge.rewards import REWARD_PRESETS, RewardPreset
 from trailforge.schemas import InvalidInput, KgTrajectory, SearchEpisode, SftRow, Trajectory, write_parquet

@@ -12,11 +12,11 @@ import pytest
 
 from tests.pipelines.support import IN_PROCESS
 from tests.support.bundle_rows import INSTRUMENT, ISLAND, QUESTIONS, sample_documents
+from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.episodes import EpisodeConfig, EpisodeContext
 from trailforge.generators.document_bundles.stages.episodes import SFT, TABLE, episode_of, episode_stage
 from trailforge.inference import ModelClient, Request
-from trailforge.inference.scripted import ScriptedModel, prompt_text
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.engine.pipeline import run_pipeline
 from trailforge.pipelines.engine.shards import ItemResult, Shard, read_receipt

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.support.bundle_drafts import ITEM, SOUND, context, hop, script
+from tests.support.scripted import ScriptedModel
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages.questions import TABLE, questions_of
 from trailforge.inference import Meter, Reply, Request
-from trailforge.inference.scripted import ScriptedModel
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import check_balance
 from trailforge.schemas import BundleQuestion, MalformedReply, RejectedRow, from_dict

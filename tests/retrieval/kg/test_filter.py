@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.inference.scripted import ScriptedModel, prompt_text
+from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.retrieval.kg import MAX_KEPT, TripleQuery, filter_prompt, keep_triples
 from trailforge.retrieval.kg.tool import SCHEMA, chosen
 from trailforge.schemas import KgTriple, MalformedReply
