@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import cached_property
 
 from trailforge.filters import first_rejection, judge_trajectory
 from trailforge.generators.mcts_trajectories import NAME as DATASET
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.story import mismatch, sft_row
+from trailforge.generators.mcts_trajectories.spans import span_problem
+from trailforge.generators.mcts_trajectories.story import mismatch, rereads, sft_row, story_of
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.rewards import mcts_reward, score_answer
@@ -45,9 +47,26 @@ class MctsRowChecks(RowChecks):
                 self.problem(name, row.uid, f"filter {verdict.reason} rejects it: {verdict.detail}")
             if problem := mismatch(row):
                 self.problem(name, row.uid, f"its conversation is not that of its fields: {problem}")
+            self._check_parts(name, row)
             if row.reward != score_answer(row.final_answer, question.golds):
                 self.problem(name, row.uid, "its reward is not that of its final answer")
             earlier[row.question_id].append(row)
+
+    def _check_parts(self, name: str, row: Trajectory) -> None:
+        """Spans, and whether a mistake is mended as the configuration says."""
+        if not row.spans and self._is_without_spans:
+            return
+        if problem := span_problem(row):
+            self.problem(name, row.uid, f"its spans are not those of its conversation: {problem}")
+        told = story_of(row, self.config.generator.reasoning_rows)
+        if rereads(row) != any(map(told.rereads, range(len(row.steps)))):
+            self.problem(name, row.uid, "its mistake is not mended as `generator.reasoning_rows` says")
+
+    @cached_property
+    def _is_without_spans(self) -> bool:
+        """Trajectories of schema version 1.0 had none."""
+        versions = {each.table: each.version for each in self.manifest.schema_versions}
+        return versions.get(DATASET) == "1.0"
 
     def _check_trees(self, name: str, questions: Mapping[str, Question]) -> None:
         for tree in self.rows("trees", name, SearchTree):

@@ -13,6 +13,7 @@ from dataclasses import replace
 from trailforge.filters import trajectories
 from trailforge.generators.fixes import check_aliases, check_verdicts
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.generators.mcts_trajectories.spans import moved_spans, span_problem
 from trailforge.generators.mcts_trajectories.story import (
     answer_in,
     mismatch,
@@ -32,11 +33,12 @@ def rows_for_sft(row: Trajectory, config: MctsRunConfig) -> list[SftRow]:
 
 
 def refit(row: Trajectory, old: Trajectory) -> Trajectory:
-    """The row with the question in its first turn, the final answer in its last one, and rewards and length."""
+    """The row with the question in its first turn, the final answer in its last one, its spans, rewards and length."""
     row = _with_turns(row, old)
     check_verdicts(trajectories.malformed_tags(row))
     row = _with_golds(row, old)
-    problem = mismatch(row) or next(_rewritten(row, old), "")
+    row = replace(row, spans=moved_spans(old.spans, old.messages, row.messages))
+    problem = mismatch(row) or next(_rewritten(row, old), "") or (span_problem(row) if old.spans else "")
     if problem:
         raise InvalidInput(f"the conversation says otherwise: {problem}", field="messages")
     _check_question(row.question, old.question, (row.answer, *row.answer_aliases))

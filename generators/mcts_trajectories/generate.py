@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from trailforge.generators.mcts_trajectories.story import PROMPTS, Story, narrate
+from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate
 from trailforge.inference import Meter, Prices, Usage
 from trailforge.inference.asker import Asker, Client
 from trailforge.mcts.policy import PolicyConfig, PolicyPrompts, open_policy
@@ -65,6 +65,7 @@ class GeneratorConfig:
     search: SearchConfig = field(default_factory=SearchConfig)
     reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
     prompts: PromptNames = field(default_factory=PromptNames)
+    reasoning_rows: ReasoningRows = "search"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +183,7 @@ class _Writer:
     ) -> Trajectory:
         question = self._question
         uid = _uid(question.id, error, plan, first_plan, steps)
-        messages = narrate(
+        messages, spans = narrate(
             Story(
                 question=question.question,
                 plan=plan,
@@ -190,6 +191,7 @@ class _Writer:
                 steps=steps,
                 error=error,
                 answer=right.answer,
+                reasoning_rows=self._context.config.reasoning_rows,
             ),
             seed=f"{self._context.seed}:{uid}",
         )
@@ -215,6 +217,7 @@ class _Writer:
             wrong_rollout=pair.wrong_rollout if pair else None,
             right_rollout=right.index,
             diverges_at=pair.diverges_at if pair else None,
+            spans=spans,
             provenance=self._provenance(steps),
         )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from trailforge.generators.mcts_trajectories.show_mended import mended
+from trailforge.generators.mcts_trajectories.story import rereads
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show.common import (
     ORIGINS,
@@ -93,7 +94,7 @@ def turns_of_mistake(row: Trajectory) -> dict[int, Span]:
     """Notes for the conversation: where the wrong step is asked and searched, and where it is taken back and mended.
 
     A step's answer stands in the turn after its search. The turn after a wrong step so holds the wrong answer, the
-    reflection, and the better search; for a reasoning error the better answer itself, for nothing is searched again.
+    reflection, and the better search; the better answer itself where the same passages are only read again.
     """
     mistake = _mistake(row)
     turns = [number for number, message in enumerate(row.messages) if message.role == "assistant"]
@@ -102,7 +103,7 @@ def turns_of_mistake(row: Trajectory) -> dict[int, Span]:
     asks, mends = turns[mistake], turns[mistake + 1]
     notes = {asks: Span("begins the step that goes wrong", "wrong")}
     notes |= {number: Span("what the wrong step found", "wrong") for number in range(asks + 1, mends)}
-    if row.reflection_error == "reasoning":
+    if rereads(row):
         return notes | {mends: Span("the wrong answer, the reflection, and the right answer", "mended")}
     notes[mends] = Span("the wrong answer, the reflection, and the better search", "mended")
     after = turns[mistake + 2] if mistake + 2 < len(turns) else len(row.messages)

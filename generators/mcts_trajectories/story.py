@@ -1,23 +1,47 @@
 """Steps to conversations (MSearcher, section 3.1.4 and appendix A): a plan thought, a search per step, a final answer.
 
-The sentences between the steps are drawn from `prompts/connectives.yaml` by a generator seeded with the trajectory's
-uid, so a trajectory always reads the same. Tool turns carry `train = False`.
+`outline` says what has to be told in each turn; who tells it are sentences drawn from `prompts/connectives.yaml`, here,
+by a generator seeded with the trajectory's uid, so that a trajectory always reads the same, or the model (`thoughts`).
+Tool turns carry `train = False`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
+from trailforge.generators.mcts_trajectories.spans import Told, write_turn
 from trailforge.generators.sft_rows import whole_conversation
 from trailforge.inference.prompts import Prompts, Sentences
-from trailforge.mcts.plan import references
+from trailforge.mcts.plan import asked_for, references
 from trailforge.protocols import REACT
-from trailforge.protocols.turns import Observation, Search, Turn
-from trailforge.rewards import normalize_answer, same_answer, states
-from trailforge.schemas import ErrorType, MalformedReply, Message, SftRow, Step, Trajectory, estimate_tokens
+from trailforge.protocols.turns import Observation, Turn
+from trailforge.rewards import mentions, normalize_answer, same_answer, states
+from trailforge.schemas import (
+    ErrorType,
+    MalformedReply,
+    Message,
+    Passage,
+    SftRow,
+    SpanKind,
+    Step,
+    TextSpan,
+    Trajectory,
+    estimate_tokens,
+)
 
 PROMPTS = Prompts("trailforge.generators.mcts_trajectories", "trailforge.generators")
+ReasoningRows = Literal["search", "reread"]
+"""How a wrong reading is mended. `search`: the search is made again, as in the paper, whose tail repeats query and
+passages of the mended step (section 3.1.4). `reread`: the same passages are read again, without a search."""
+PartName = Literal["plan", "next", "claim", "reflection", "new_plan", "end"]
+_NAME = re.compile(r"[A-Z0-9][\w'’-]*(?: +[A-Z0-9][\w'’-]*)*")
+_NO_NAMES = frozenset(
+    "who whom whose what when where which why how in on at of for from to by is was were are did does do has had have "
+    "the a an and tv name list find give tell if".split()
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +56,86 @@ class Story:
     steps: tuple[Step, ...]
     error: ErrorType | None
     answer: str
+    reasoning_rows: ReasoningRows = "search"
+
+    def rereads(self, position: int) -> bool:
+        """Whether a step reads the passages of the mistake before it, without a search."""
+        if self.reasoning_rows == "search" or self.error != "reasoning" or not position:
+            return False
+        mistake, step = self.steps[position - 1 : position + 1]
+        return mistake.is_mistake and mistake.passages == step.passages
 
 
-def narrate(story: Story, *, seed: str) -> tuple[Message, ...]:
-    """The conversation of a story."""
-    return _Narrator(story, seed).narrate()
+@dataclass(frozen=True, slots=True)
+class ThoughtPart:
+    """Something that a thought has to tell."""
+
+    name: PartName
+    kind: SpanKind | None
+    step: int
+    """Position of the step that it is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOutline:
+    """A turn of the agent that is still to be worded."""
+
+    parts: tuple[ThoughtPart, ...]
+    search: int | None
+    """Position of the step that it searches for; None for the turn that answers."""
+
+
+def outline(story: Story) -> list[TurnOutline]:
+    """What is told in which turn."""
+    turns: list[TurnOutline] = []
+    parts = [ThoughtPart("plan", "plan" if len(story.first_plan) > 1 else None, 0)]
+    for position, step in enumerate(story.steps):
+        if not story.rereads(position):
+            turns.append(TurnOutline((*parts, ThoughtPart("next", None, position)), position))
+            parts = []
+        parts.append(ThoughtPart("claim", "mistake" if step.is_mistake else "claim", position))
+        if step.is_mistake:
+            parts.append(ThoughtPart("reflection", "mend", position))
+            if story.error == "decomposition":
+                parts.append(ThoughtPart("new_plan", "plan", position))
+    return [*turns, TurnOutline((*parts, ThoughtPart("end", None, len(story.steps) - 1)), None)]
+
+
+def conversation(story: Story, thoughts: Sequence[Sequence[Told]]) -> tuple[tuple[Message, ...], tuple[TextSpan, ...]]:
+    """The conversation of a story and its spans; `thoughts`: of each turn of its outline."""
+    messages = [*REACT.opening(story.question)]
+    spans: list[TextSpan] = []
+    for turn, told in zip(outline(story), thoughts, strict=True):
+        step = None if turn.search is None else story.steps[turn.search]
+        query = None if step is None else step.query.strip()
+        message, marked = write_turn(len(messages), told, query=query, answer=story.answer.strip())
+        messages.append(message)
+        spans += marked
+        if step is not None:
+            found = REACT.render_result(Observation(passages=step.passages))
+            messages.append(Message(role="tool", content=found, train=False))
+    return tuple(messages), tuple(spans)
+
+
+def narrate(story: Story, *, seed: str) -> tuple[tuple[Message, ...], tuple[TextSpan, ...]]:
+    """The conversation of a story in sentences from fixed pools, and its spans."""
+    narrator = _Narrator(story, seed)
+    return conversation(
+        story, [[told for part in turn.parts for told in narrator.tell(part)] for turn in outline(story)]
+    )
+
+
+def story_of(row: Trajectory, reasoning_rows: ReasoningRows) -> Story:
+    """The story that a row tells."""
+    return Story(
+        question=row.question,
+        plan=row.plan,
+        first_plan=row.wrong_plan or row.plan,
+        steps=row.steps,
+        error=row.reflection_error,
+        answer=row.final_answer,
+        reasoning_rows=reasoning_rows,
+    )
 
 
 def user_turn(question: str) -> str:
@@ -67,7 +166,8 @@ def mismatch(row: Trajectory) -> str:
     """
     if row.messages[:2] != REACT.opening(row.question):
         return "it does not begin with the rules and the row's question"
-    searched = [step for n, step in enumerate(row.steps) if not _rereads(row.reflection_error, row.steps, n)]
+    story = story_of(row, "reread" if rereads(row) else "search")
+    searched = [step for n, step in enumerate(row.steps) if not story.rereads(n)]
     turns, ending = row.messages[2:-1], row.messages[-1].content
     if len(turns) != 2 * len(searched):
         return f"it has {len(turns) // 2} searches, the row {len(searched)}"
@@ -87,6 +187,14 @@ def mismatch(row: Trajectory) -> str:
     return ""
 
 
+def rereads(row: Trajectory) -> bool:
+    """Whether its mistake is mended by a second reading, in the turn that takes it back; rows without spans were."""
+    if not row.spans:
+        return row.reflection_error == "reasoning"
+    mended = {span.message for span in row.spans if span.kind == "mend"}
+    return any(span.kind == "claim" and span.message in mended for span in row.spans)
+
+
 def sft_row(row: Trajectory) -> SftRow:
     """The whole conversation as one row; the loss is taken on every assistant turn."""
     made = whole_conversation(row, data_source="mcts_trajectories", protocol=REACT.name, reward=row.reward)
@@ -96,46 +204,45 @@ def sft_row(row: Trajectory) -> SftRow:
         reflection_error=row.reflection_error,
         num_tool_calls=sum(message.role == "tool" for message in row.messages),
         token_estimate=sum(estimate_tokens(message.content) for message in row.messages),
+        spans=row.spans,
     )
 
 
 class _Narrator:
+    """Words the parts of a story in the order of its outline."""
+
     def __init__(self, story: Story, seed: str) -> None:
         self._story = story
         self._say = Sentences(PROMPTS.pools("connectives"), seed=seed).say
 
-    def narrate(self) -> tuple[Message, ...]:
-        steps = self._story.steps
-        messages = [*REACT.opening(self._story.question)]
-        thought = self._first_thought()
-        for position, step in enumerate(steps):
-            if not _rereads(self._story.error, steps, position):
-                thought = [*thought, *self._ask(position)]
-                messages += [
-                    _assistant(REACT.render_turn(Turn(thought=" ".join(thought), search=Search(query=step.query)))),
-                    Message(role="tool", content=REACT.render_result(Observation(passages=step.passages)), train=False),
-                ]
-                thought = []
-            thought.append(self._accept(step))
-            if step.is_mistake:
-                thought += self._reflect(steps[position + 1])
-        thought.append(self._say("final"))
-        messages.append(_assistant(REACT.render_turn(Turn(thought=" ".join(thought), answer=self._story.answer))))
-        return tuple(messages)
-
-    def _first_thought(self) -> list[str]:
-        plan = self._story.first_plan
-        if len(plan) == 1:
-            return [self._say("open_single")]
-        return [self._say("open_plan", plan=_listing(plan))]
+    def tell(self, part: ThoughtPart) -> Iterator[Told]:
+        if part.name == "plan":
+            plan = self._story.first_plan
+            text = self._say("open_single") if len(plan) == 1 else self._say("open_plan", plan=_listing(plan))
+            yield Told(text, part.kind)
+        elif part.name == "next":
+            yield from map(Told, self._ask(part.step))
+        elif part.name == "claim":
+            yield Told(self._claim(self._story.steps[part.step]), part.kind)
+        elif part.name == "reflection":
+            yield Told(self._reflect(self._story.steps[part.step]), part.kind)
+        elif part.name == "new_plan":
+            yield Told(self._say("replan", plan=_listing(self._story.plan)), part.kind)
+            following = self._story.steps[part.step + 1].index
+            if following > 0:
+                yield Told(self._say("keep_answers", number=str(following + 1)))
+        else:
+            yield Told(self._say("final"))
 
     def _ask(self, position: int) -> list[str]:
         """Name the sub-question, resolve what it refers to, and say so if the query is worded otherwise."""
         steps = self._story.steps
         step = steps[position]
-        searches_again = position > 0 and steps[position - 1].is_mistake and self._story.error == "retrieval"
-        if searches_again or len(self._story.first_plan) == 1 == len(self._story.plan):
-            return [self._say("rephrased_query", query=step.query)] if step.query_rephrased or searches_again else []
+        if position > 0 and steps[position - 1].is_mistake and self._story.error != "decomposition":
+            is_same = step.query == steps[position - 1].query
+            return [self._say("search_again" if is_same else "rephrased_query", query=step.query)]
+        if len(self._story.first_plan) == 1 == len(self._story.plan):
+            return [self._say("rephrased_query", query=step.query)] if step.query_rephrased else []
         said = [self._say("next_subquestion", number=str(step.index + 1), sub_question=step.sub_question)]
         if step.query_rephrased:
             said.append(self._say("rephrased_query", query=step.query))
@@ -143,37 +250,47 @@ class _Narrator:
             said.append(self._say("resolved_reference", query=step.query))
         return said
 
-    def _accept(self, step: Step) -> str:
-        source = next((p for p in step.passages if states(p.text, step.answer)), None)
+    def _claim(self, step: Step) -> str:
+        answer = step.answer.rstrip(".")  # the sentence brings its own full stop
+        if step.is_mistake and not stands_in_passages(step):
+            return self._say("claim_from_memory", answer=answer)
+        source = cited_passage(step)
         if source is None:
-            return self._say("accept_answer", answer=_plain(step.answer))
+            return self._say("accept_answer", answer=answer)
         if normalize_answer(source.title) == normalize_answer(step.answer):
-            return self._say("accept_title", answer=_plain(step.answer))
-        return self._say("accept_answer_from", answer=_plain(step.answer), title=source.title)
+            return self._say("accept_title", answer=answer)
+        return self._say("accept_answer_from", answer=answer, title=source.title)
 
-    def _reflect(self, following: Step) -> list[str]:
+    def _reflect(self, step: Step) -> str:
         error = self._story.error
-        said = [self._say(f"reflect_{error}")]
-        if error == "decomposition":
-            said.append(self._say("replan", plan=_listing(self._story.plan)))
-            if following.index > 0:
-                said.append(self._say("keep_answers", number=str(following.index + 1)))
-        return said
+        if error == "decomposition" or stands_in_passages(step):
+            return self._say(f"reflect_{error}")
+        return self._say(f"reflect_memory_{error}")
 
 
-def _rereads(error: ErrorType | None, steps: Sequence[Step], position: int) -> bool:
-    """A mended reasoning error reads the same passages again: there is no new search."""
-    return error == "reasoning" and position > 0 and steps[position - 1].is_mistake
+def stands_in_passages(step: Step) -> bool:
+    """Whether a passage has the step's answer; yes and no are read out of passages that do not say them."""
+    is_verdict = normalize_answer(step.answer) in ("yes", "no")
+    return is_verdict or any(states(f"{p.title}. {p.text}", step.answer) for p in step.passages)
+
+
+def cited_passage(step: Step) -> Passage | None:
+    """The first passage that has the answer and names most of what the query names; None when none names anything."""
+    having = [passage for passage in step.passages if states(passage.text, step.answer)]
+    best = max(having, key=lambda passage: _shared_names(step.query, passage), default=None)
+    return best if best is not None and _shared_names(step.query, best) else None
+
+
+def _shared_names(query: str, passage: Passage) -> int:
+    """How many of a query's names and numbers, or of its words where it has none, a passage names.
+
+    A name of several words is there when half of them are: "Lang" for "Fritz Lang".
+    """
+    text = f"{passage.title}. {passage.text}"
+    names = [[word for word in name.split() if word.lower() not in _NO_NAMES] for name in _NAME.findall(query)]
+    names = [words for words in names if words] or [[word] for word in sorted(asked_for(query))]
+    return sum(2 * sum(mentions(text, word) for word in words) >= len(words) for words in names)
 
 
 def _listing(plan: Sequence[str]) -> str:
     return " ".join(f"{number}. {text}" for number, text in enumerate(plan, start=1))
-
-
-def _plain(answer: str) -> str:
-    """Without a full stop at the end, for the sentence brings its own."""
-    return answer.rstrip(".")
-
-
-def _assistant(content: str) -> Message:
-    return Message(role="assistant", content=content, train=True)

@@ -97,7 +97,7 @@ def test_a_misreading_gives_reasoning_errors_and_nothing_else() -> None:
         assert row.steps[mistake].answer != row.steps[mistake + 1].answer == question.answer
         assert row.steps[mistake].passages == row.steps[mistake + 1].passages
         assert row.steps[-1].answer == question.answer
-        assert row.num_tool_calls == row.num_hops
+        assert row.num_tool_calls == row.num_hops + 1
         pair = row.step_pair
         assert pair and pair.diverges_at == pair.wrong_step == pair.right_step == mistake == 2
 

@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, SECOND, step, trajectory
-from trailforge.generators.mcts_trajectories.story import PROMPTS, Story, narrate, sft_row
+from trailforge.generators.mcts_trajectories.spans import texts_of
+from trailforge.generators.mcts_trajectories.story import (
+    PROMPTS,
+    cited_passage,
+    mismatch,
+    narrate,
+    rereads,
+    sft_row,
+    story_of,
+)
 from trailforge.inference.prompts import Sentences
 from trailforge.protocols import REACT
 from trailforge.schemas import Trajectory
@@ -22,8 +31,15 @@ WRONG_TURN = step(1, "In which city did Fritz Lang die?", "Beverly Hills", "1", 
 CORRECT = trajectory()
 RETRIEVAL = trajectory(FIRST, MISLED, AGAIN, error="retrieval")
 REASONING = trajectory(FIRST, DIED, SECOND, error="reasoning")
+REREAD = trajectory(FIRST, DIED, SECOND, error="reasoning", reasoning_rows="reread")
+REMEMBERED = replace(DIED, answer="Salzburg")
+FROM_MEMORY = [
+    trajectory(FIRST, REMEMBERED, SECOND, error="reasoning"),
+    trajectory(FIRST, REMEMBERED, SECOND, error="reasoning", reasoning_rows="reread"),
+    trajectory(FIRST, replace(MISLED, answer="Salzburg"), AGAIN, error="retrieval"),
+]
 DECOMPOSITION = trajectory(FIRST, WRONG_TURN, SECOND, error="decomposition", first_plan=OTHER_PLAN)
-ALL = [CORRECT, RETRIEVAL, REASONING, DECOMPOSITION]
+ALL = [CORRECT, RETRIEVAL, REASONING, REREAD, DECOMPOSITION, *FROM_MEMORY]
 
 
 POOLS = PROMPTS.pools("connectives")
@@ -32,11 +48,8 @@ ACCEPTED = POOLS["accept_answer_from"]
 
 def tell(row: Trajectory, seed: int) -> list[str]:
     """What the assistant says, under another seed than the row's own."""
-    story = Story(
-        question=row.question, plan=row.plan, first_plan=row.wrong_plan or row.plan, steps=row.steps,
-        error=row.reflection_error, answer=row.final_answer,
-    )  # fmt: skip
-    return [m.content for m in narrate(story, seed=str(seed)) if m.train]
+    story = story_of(row, "reread" if rereads(row) else "search")
+    return [m.content for m in narrate(story, seed=str(seed))[0] if m.train]
 
 
 def searches(row: Trajectory) -> list[str]:
@@ -76,9 +89,54 @@ def test_retrieval_errors_search_again_in_other_words() -> None:
     assert "Rosenberg" in thoughts(RETRIEVAL)[2]
 
 
-def test_reasoning_errors_read_again_without_a_search() -> None:
-    assert searches(REASONING) == [FIRST.query, DIED.query]
-    last = thoughts(REASONING)[-1]
+def test_reasoning_errors_make_the_same_search_again() -> None:
+    assert searches(REASONING) == [FIRST.query, DIED.query, DIED.query]
+    turn = thoughts(REASONING)[2]
+    assert said_of("reflect_reasoning", turn) and said_of("search_again", turn)
+    assert "Vienna" not in turn and "Vienna" in thoughts(REASONING)[3]
+    assert REASONING.num_tool_calls == 3 and mismatch(REASONING) == "" and not rereads(REASONING)
+
+
+def test_where_other_passages_are_read_a_mistake_is_never_mended_by_rereading() -> None:
+    row = trajectory(FIRST, MISLED, AGAIN, error="reasoning", reasoning_rows="reread")
+    assert searches(row) == [FIRST.query, MISLED.query, AGAIN.query] and not rereads(row)
+    assert mismatch(row) == ""
+
+
+@pytest.mark.parametrize("row", FROM_MEMORY)
+def test_a_mistake_that_stands_in_no_passage_is_told_as_made_from_memory(row: Trajectory) -> None:
+    (mistake,), (mend,) = texts_of(row, "mistake"), texts_of(row, "mend")
+    assert said_of("claim_from_memory", mistake) and "Salzburg" in mistake
+    assert said_of(f"reflect_memory_{row.reflection_error}", mend) and mend.startswith("But ")
+
+
+def test_a_mistake_read_in_a_passage_is_not_told_as_made_from_memory() -> None:
+    for row in (RETRIEVAL, REASONING, DECOMPOSITION):
+        assert not said_of("claim_from_memory", " ".join(texts_of(row, "mistake")))
+
+
+def test_a_passage_is_cited_only_if_it_names_what_the_query_names() -> None:
+    other = replace(SECOND.passages[0], id="9", title="Freud", text="Sigmund Freud worked in Vienna.")
+    alone = replace(SECOND, passages=(other,))
+    assert cited_passage(alone) is None
+    assert all(said_of("accept_answer", tell(trajectory(FIRST, alone), n)[-1]) for n in range(9))
+    both = replace(SECOND, passages=(other, *SECOND.passages))
+    found = cited_passage(both)
+    assert found is not None and found.title == "Fritz Lang"
+    for n in range(9):
+        assert "Freud" not in tell(trajectory(FIRST, both), n)[-1]
+
+
+def test_of_a_query_without_names_the_words_count() -> None:
+    asked = replace(FIRST, query="who directed the film of 1927")
+    bare = replace(FIRST, query="who directed it?", passages=FIRST.passages[1:], answer="Peter Lorre")
+    assert cited_passage(asked) is not None and cited_passage(bare) is None
+
+
+def test_rereading_errors_read_again_without_a_search() -> None:
+    assert searches(REREAD) == [FIRST.query, DIED.query]
+    assert rereads(REREAD) and mismatch(REREAD) == ""
+    last = thoughts(REREAD)[-1]
     assert said_of("reflect_reasoning", last)
     assert last.index("Beverly Hills") < last.index("Vienna")
 
@@ -107,7 +165,7 @@ def test_pools_have_twelve_different_sentences_with_the_fields_of_their_role() -
     fields = {
         "open_plan": {"plan"}, "replan": {"plan"}, "resolved_reference": {"query"}, "rephrased_query": {"query"},
         "accept_answer_from": {"answer", "title"}, "accept_answer": {"answer"}, "accept_title": {"answer"},
-        "keep_answers": {"number"},
+        "keep_answers": {"number"}, "claim_from_memory": {"answer"}, "search_again": {"query"},
     }  # fmt: skip
     for role, sentences in POOLS.items():
         assert len(set(sentences)) == len(sentences) >= 12, role
@@ -145,7 +203,7 @@ def test_no_sentence_comes_twice_while_others_wait(seed: int) -> None:
 
 def test_a_conversation_does_not_repeat_itself() -> None:
     for n in range(40):
-        text = " ".join(tell(REASONING, n))
+        text = " ".join(tell(REREAD, n))
         told = [s.format(answer=step.answer, title="Fritz Lang") for step in (DIED, SECOND) for s in ACCEPTED]
         said = [sentence.replace("Beverly Hills", "*").replace("Vienna", "*") for sentence in told if sentence in text]
         assert len(said) == len(set(said)) == 2, text

@@ -117,6 +117,18 @@ def test_a_changed_reward_of_a_trajectory_is_found(finished_run: FinishedRun) ->
     assert f"{path.name}, {uid}: its reward is not that of its final answer" in problems(finished_run)
 
 
+def test_changed_spans_of_a_trajectory_are_found(finished_run: FinishedRun) -> None:
+    def cheat(rows: list[Any]) -> list[Any]:
+        first, second, *others = rows
+        moved = replace(first.spans[-1], start=first.spans[-1].start - 1)
+        return [replace(first, spans=(*first.spans[:-1], moved)), replace(second, spans=()), *others]
+
+    path = forge(finished_run.folder, "mcts_trajectories", cheat)
+    found = problems(finished_run)
+    for row in read_parquet(path, Trajectory)[:2]:
+        assert f"{path.name}, {row.uid}: its spans are not those of its conversation" in found
+
+
 def test_a_changed_reward_of_a_rollout_is_found_in_it_and_in_the_values_above_it(finished_run: FinishedRun) -> None:
     def cheat(rows: list[Any]) -> list[Any]:
         rollout = rows[0].rollouts[0]

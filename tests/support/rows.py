@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from trailforge.generators.mcts_trajectories.story import Story, narrate
+from trailforge.generators.mcts_trajectories.story import ReasoningRows, Story, narrate
 from trailforge.rewards import score_answer
 from trailforge.schemas import Document, Hop, Passage, Provenance, Question, Step, Trajectory
 
@@ -52,12 +52,13 @@ def trajectory(
     plan: tuple[str, ...] = PLAN,
     first_plan: tuple[str, ...] | None = None,
     question: Question = QUESTION,
+    reasoning_rows: ReasoningRows = "search",
     **changes: object,
 ) -> Trajectory:
     """A whole trajectory of the steps, told with seed `t`."""
     steps = steps or (FIRST, SECOND)
     final = steps[-1].answer
-    messages = narrate(
+    messages, spans = narrate(
         Story(
             question=question.question,
             plan=plan,
@@ -65,6 +66,7 @@ def trajectory(
             steps=steps,
             error=error,  # type: ignore[arg-type]
             answer=final,
+            reasoning_rows=reasoning_rows,
         ),
         seed="t",
     )
@@ -90,6 +92,7 @@ def trajectory(
         wrong_rollout=None,
         right_rollout=0,
         diverges_at=None,
+        spans=spans,
         provenance=Provenance(
             run_id="r", source_id="musique:q1", model="scripted", prompt_version="0", seed=0, call_keys=("k1",)
         ),

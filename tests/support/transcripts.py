@@ -175,7 +175,7 @@ async def _play(grammar: Grammar, turns: list[str], rng: random.Random) -> Episo
 def _react(number: int, rng: random.Random) -> Case:
     steps = rng.choice([(FIRST, SECOND), (FIRST, replace(DIED, is_mistake=False)), (FIRST, DIED, SECOND)])
     plan = tuple(hop.question for hop in QUESTION.decomposition)
-    told = narrate(
+    told, _ = narrate(
         Story(
             question=QUESTION.question,
             plan=plan,

@@ -1,0 +1,149 @@
+"""What each part of an agent's turn does, in character offsets, marked where the turn is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from itertools import pairwise
+from typing import NamedTuple
+
+from trailforge.protocols import REACT
+from trailforge.protocols.turns import Search, Turn
+from trailforge.rewards import normalize_answer, states
+from trailforge.schemas import MalformedReply, Message, SpanKind, TextSpan, Trajectory
+
+_OPENING = len("<think>")
+_PIECE = re.compile(r"\w+|\W")
+
+
+class Told(NamedTuple):
+    """Some sentences of a thought."""
+
+    text: str
+    kind: SpanKind | None = None
+    """None: they only lead on."""
+
+
+def write_turn(
+    message: int, told: Sequence[Told], *, query: str | None = None, answer: str = ""
+) -> tuple[Message, tuple[TextSpan, ...]]:
+    """A turn that thinks, then searches, or answers where there is no query; and its spans."""
+    thought = " ".join(part.text for part in told)
+    turn = Turn(thought=thought, answer=answer) if query is None else Turn(thought=thought, search=Search(query=query))
+    content = REACT.render_turn(turn)
+    spans = []
+    at = _OPENING
+    for part in told:
+        if part.kind is not None:
+            spans.append(TextSpan(message=message, kind=part.kind, start=at, end=at + len(part.text)))
+        at += len(part.text) + 1
+    spans.append(_action_span(message, content, answer if query is None else query, is_answer=query is None))
+    return Message(role="assistant", content=content, train=True), tuple(spans)
+
+
+def _action_span(message: int, content: str, text: str, *, is_answer: bool) -> TextSpan:
+    """Of the query or answer that a turn ends in."""
+    end = len(content) - len(f"</{'answer' if is_answer else REACT.search_tag}>")
+    return TextSpan(message=message, kind="answer" if is_answer else "query", start=end - len(text), end=end)
+
+
+def texts_of(row: Trajectory, *kinds: SpanKind) -> list[str]:
+    """The texts of the spans of these kinds, in their order."""
+    return [row.messages[s.message].content[s.start : s.end] for s in row.spans if s.kind in kinds]
+
+
+def span_problem(row: Trajectory) -> str:
+    """What is wrong with a row's spans, in one line; empty when each of its turns is marked as it should be."""
+    return next(_span_problems(row), "")
+
+
+def _span_problems(row: Trajectory) -> Iterator[str]:
+    turns = {number for number, message in enumerate(row.messages) if message.role == "assistant"}
+    for span in row.spans:
+        if span.message not in turns:
+            yield f"a span ({span.kind}) lies in message {span.message}, which is not the agent's"
+            return
+        if not 0 <= span.start < span.end <= len(row.messages[span.message].content):
+            yield f"a span ({span.kind}) of message {span.message} is empty or leaves its text"
+    for one, other in pairwise(row.spans):
+        if (one.message, one.end) > (other.message, other.start):
+            yield f"spans of message {other.message} overlap, or stand in another order"
+    for number in sorted(turns):
+        yield from _action_problems(row, number)
+    yield from _claim_problems(row)
+    plans = int(len(row.wrong_plan or row.plan) > 1) + int(row.reflection_error == "decomposition")
+    if len(texts_of(row, "plan")) != plans:
+        yield f"{len(texts_of(row, 'plan'))} spans are marked as plans, the row has {plans}"
+
+
+def _action_problems(row: Trajectory, number: int) -> Iterator[str]:
+    """The last span of a turn, and no other, is its query or its answer."""
+    content = row.messages[number].content
+    own = [span for span in row.spans if span.message == number]
+    actions = [span for span in own if span.kind in ("query", "answer")]
+    try:
+        turn = REACT.parse_turn(content)
+    except MalformedReply as error:
+        yield f"message {number}: {error}"
+        return
+    text = turn.answer or "" if turn.search is None else turn.search.query
+    if actions != [_action_span(number, content, text, is_answer=turn.search is None)] or own[-1:] != actions:
+        yield f"message {number}: its query or answer is not the span that is marked"
+    if any(content.find("</think>") < span.end for span in own[:-1]):
+        yield f"message {number}: a span of its thought leaves the thought"
+
+
+def _claim_problems(row: Trajectory) -> Iterator[str]:
+    """Each step's answer is claimed once, in the order of the steps, and taken back where it is a mistake."""
+    told = [span.kind for span in row.spans if span.kind in ("claim", "mistake", "mend")]
+    expected = [kind for step in row.steps for kind in (("mistake", "mend") if step.is_mistake else ("claim",))]
+    if told != expected:
+        yield f"it claims and takes back {', '.join(told) or 'nothing'}; its steps say {', '.join(expected)}"
+        return
+    for step, text in zip(row.steps, texts_of(row, "claim", "mistake"), strict=True):
+        if normalize_answer(step.answer) and not states(text, step.answer):
+            yield f"{text!r} is marked as claiming {step.answer!r}"
+
+
+def moved_spans(spans: Sequence[TextSpan], old: Sequence[Message], new: Sequence[Message]) -> tuple[TextSpan, ...]:
+    """The spans of a conversation some of whose turns were worded anew.
+
+    A span goes from the first to the last word of it that is left, so two never come to overlap; one of which nothing
+    is left goes. Query and answer are found where they stand now.
+    """
+    return tuple(
+        moved for span in spans for moved in _moved(span, old[span.message].content, new[span.message].content)
+    )
+
+
+def _moved(span: TextSpan, old: str, new: str) -> Iterator[TextSpan]:
+    if old == new:
+        yield span
+    elif span.kind in ("query", "answer"):
+        turn = REACT.parse_turn(new)
+        text = turn.answer or "" if turn.search is None else turn.search.query
+        yield _action_span(span.message, new, text, is_answer=turn.search is None)
+    elif kept := _kept(old, new, span.start, span.end):
+        yield TextSpan(message=span.message, kind=span.kind, start=kept[0], end=kept[1])
+
+
+def _kept(old: str, new: str, start: int, end: int) -> tuple[int, int] | None:
+    """Where what is left of a part of a text stands now."""
+    pieces, others = _PIECE.findall(old), _PIECE.findall(new)
+    at, other_at = _starts(pieces), _starts(others)
+    found = [
+        (other_at[block.b + n], other_at[block.b + n + 1])
+        for block in SequenceMatcher(None, pieces, others, autojunk=False).get_matching_blocks()
+        for n in range(block.size)
+        if start <= at[block.a + n] and at[block.a + n + 1] <= end and not pieces[block.a + n].isspace()
+    ]
+    return (found[0][0], found[-1][1]) if found else None
+
+
+def _starts(pieces: Sequence[str]) -> list[int]:
+    """Where each piece begins, and where the last one ends."""
+    starts = [0]
+    for piece in pieces:
+        starts.append(starts[-1] + len(piece))
+    return starts
