@@ -15,6 +15,8 @@ TRAINING_SET_EPILOG = """Examples:\n
     trailforge training-set out/musique out/bundles out/kg --out sets/all --tokenizer Qwen/Qwen2.5-7B-Instruct\n
     trailforge training-set out/musique out/kg --out sets/mixed --mix mcts_trajectories=2 --mix kg_trajectories=1\n
     trailforge training-set out/musique out/kg --out sets/graph --protocol graph_r1     all of it for preset ragsearch\n
+    trailforge training-set out/musique --out sets/msearcher --segments                 a row of each turn (3.2.1)\n
+    trailforge training-set out/musique --out sets/mended --mistakes mask              mends are learnt, errors not\n
     trailforge training-set out/musique --out sets/clean --benchmark hotpot_dev.jsonl --long-rows segments"""
 EXPORT_EPILOG = """Examples:\n
     trailforge export sets/demo --to trl --out exports/trl\n
@@ -26,6 +28,13 @@ class LongRows(StrEnum):
 
     DROP = "drop"
     SEGMENTS = "segments"
+
+
+class Mistakes(StrEnum):
+    """What becomes of claims that are taken back later."""
+
+    TRAIN = "train"
+    MASK = "mask"
 
 
 class Order(StrEnum):
@@ -70,6 +79,13 @@ def training_set(
     long_rows: Annotated[
         LongRows, typer.Option(help="Drop rows that are too long, or make a row of each turn.")
     ] = LongRows.DROP,
+    segments: Annotated[
+        bool, typer.Option("--segments", help="Make a row of each turn of the agent, as MSearcher trains (3.2.1).")
+    ] = False,
+    mistakes: Annotated[
+        Mistakes,
+        typer.Option(help="Take the loss on claims that are taken back later, or leave them out (`train sft` alone)."),
+    ] = Mistakes.TRAIN,
     reflective: Annotated[bool, typer.Option(help="With rows that make a mistake and mend it.")] = True,
     benchmark: Annotated[
         list[Path] | None, typer.Option(help="File of questions that must not be trained on (JSONL). Repeatable.")
@@ -89,6 +105,8 @@ def training_set(
         tokenizer=tokenizer,
         max_tokens=max_tokens,
         long_rows=long_rows.value,
+        segments=segments,
+        mistakes=mistakes.value,
         with_reflective=reflective,
         benchmarks=tuple(map(str, benchmark or ())),
         ngram=ngram,

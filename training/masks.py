@@ -10,6 +10,9 @@ Everything is ChatML and differs from the template that Qwen models bring along 
 stands, for its protocol has tagged it already and Qwen's template would put `<tool_response>` around it again; the
 thoughts of earlier turns stay.
 
+Parts of a turn can be left out of the loss (`unlearnt`), in characters: a token goes with the first character that it
+shares with them, so that nothing of such a part is learnt.
+
 An agent's turn is tokenised by itself, as it comes out of a rollout, so that no token holds a part of it and a part of
 the template. Any fast tokenizer will do that knows the two ChatML tokens; nothing here imports transformers.
 """
@@ -20,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from trailforge.schemas import InvalidInput
+from trailforge.schemas import InvalidInput, TextSpan
 
 START = "<|im_start|>"
 END = "<|im_end|>"
@@ -81,6 +84,10 @@ class Tokenizer(Protocol):
         """Text as token ids."""
         ...
 
+    def __call__(self, text: str, *, add_special_tokens: bool = ..., return_offsets_mapping: bool = ...) -> Any:
+        """Text as `input_ids`, with the characters of each as `offset_mapping`."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -91,6 +98,8 @@ class Piece:
     """A whole turn of the agent without its heading, its end included; the other pieces are what lies between."""
     train: bool
     """Is the loss taken on it? On an agent's turn alone."""
+    message: int | None = None
+    """Position of the agent's turn among the messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +139,7 @@ def pieces(messages: Sequence[Turn], train: Sequence[bool] | None = None) -> Ite
     for number, (message, flag) in enumerate(zip(messages, flags, strict=True)):
         if message.role == "assistant":
             yield Piece(f"{context}{START}assistant\n", is_agents=False, train=False)
-            yield Piece(message.content + END, is_agents=True, train=flag)
+            yield Piece(message.content + END, is_agents=True, train=flag, message=number)
             context = "\n"
         elif flag:
             raise InvalidInput(f"the loss is taken on message {number}, a turn of {message.role}", field="train")
@@ -199,8 +208,13 @@ def escape_special(tokenizer: Tokenizer, text: str) -> str:
     return text
 
 
-def masked_tokens(tokenizer: Tokenizer, messages: Sequence[Turn], train: Sequence[bool] | None = None) -> MaskedTokens:
-    """Tokens and labels of a conversation, for a tokenizer made `ready`.
+def masked_tokens(
+    tokenizer: Tokenizer,
+    messages: Sequence[Turn],
+    train: Sequence[bool] | None = None,
+    unlearnt: Sequence[TextSpan] = (),
+) -> MaskedTokens:
+    """Tokens and labels of a conversation, for a tokenizer made `ready`; `unlearnt` parts of turns have no loss.
 
     Raises `InvalidInput` as `pieces` does, and when a turn holds the text of a special token, which would end or forge
     a turn.
@@ -214,8 +228,27 @@ def masked_tokens(tokenizer: Tokenizer, messages: Sequence[Turn], train: Sequenc
     for piece in pieces(messages, train):
         ids = tokenizer.encode(piece.text, add_special_tokens=False)
         input_ids += ids
-        labels += ids if piece.train else [IGNORED] * len(ids)
+        labels += _labels(tokenizer, piece, ids, unlearnt) if piece.train else [IGNORED] * len(ids)
     return MaskedTokens(input_ids=input_ids, labels=labels)
+
+
+def _labels(tokenizer: Tokenizer, piece: Piece, ids: list[int], unlearnt: Sequence[TextSpan]) -> list[int]:
+    """Of a trained turn: the ids, but for tokens that share a character with one of its parts to be left out."""
+    parts = [(span.start, span.end) for span in unlearnt if span.message == piece.message]
+    if not parts:
+        return ids
+    try:
+        found = tokenizer(piece.text, add_special_tokens=False, return_offsets_mapping=True)
+    except NotImplementedError as error:
+        raise InvalidInput(
+            "parts of turns are left out of the loss only by a fast tokenizer, which knows where its tokens stand; "
+            "take a model with one, or make the training set with `--mistakes train`"
+        ) from error
+    places: list[tuple[int, int]] = found["offset_mapping"]
+    return [
+        IGNORED if any(start < other_end and other_start < end for other_start, other_end in parts) else token
+        for token, (start, end) in zip(ids, places, strict=True)
+    ]
 
 
 def prompt_ids(tokenizer: Tokenizer, messages: Sequence[Turn]) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.tiny_tokenizer import tiny_tokenizer
-from trailforge.schemas import ChatMessage, InvalidInput, Role
+from trailforge.schemas import ChatMessage, InvalidInput, Role, TextSpan
 from trailforge.training.masks import (
     END,
     IGNORED,
@@ -180,3 +181,57 @@ def test_a_tokenizer_that_changes_text_is_refused() -> None:
     teach(tokenizer)
     with pytest.raises(InvalidInput, match="byte-level"):
         ready(tokenizer)
+
+
+@given(conversations(), st.lists(st.tuples(st.integers(0, 7), st.integers(0, 30), st.integers(1, 12)), max_size=4))
+def test_of_parts_left_out_no_character_is_trained_and_all_others_are(
+    drawn: tuple[tuple[ChatMessage, ...], tuple[bool, ...]], parts: list[tuple[int, int, int]]
+) -> None:
+    messages, train = drawn
+    left_out = [TextSpan(message=number, kind="mistake", start=at, end=at + size) for number, at, size in parts]
+    whole, masked = masked_tokens(TOKENIZER, messages, train), masked_tokens(TOKENIZER, messages, train, left_out)
+    assert masked.input_ids == whole.input_ids
+    turns = iter(zip(masked.input_ids, masked.labels, whole.labels, strict=True))
+    for piece in pieces(messages, train):
+        covered = bytearray()  # of each byte: is it trained?
+        for _ in TOKENIZER.encode(piece.text, add_special_tokens=False):
+            token, label, before = next(turns)
+            assert label in (IGNORED, before)
+            size = len(TOKENIZER.decode([token]).encode()) if token > 2 else 0
+            covered += bytes([label != IGNORED]) * size
+        if not piece.train or not piece.text.removesuffix(END).isascii():
+            continue
+        mine = [span for span in left_out if span.message == piece.message]
+        for at, is_trained in enumerate(covered[: len(piece.text) - len(END)]):
+            inside = any(span.start <= at < span.end for span in mine)
+            assert not (inside and is_trained)
+
+
+def test_a_masked_claim_takes_the_tokens_that_it_shares_with_its_neighbours_and_no_others() -> None:
+    content = EPISODE[2].content
+    start = content.index("search.")
+    part = TextSpan(message=2, kind="mistake", start=start, end=start + len("search."))
+    masked = masked_tokens(TOKENIZER, EPISODE, unlearnt=[part])
+    whole = masked_tokens(TOKENIZER, EPISODE)
+    lost = [token for token, label in zip(whole.labels, masked.labels, strict=True) if token != label]
+    assert "search." in TOKENIZER.decode(lost)
+    assert len(TOKENIZER.decode(lost)) <= len("search.") + 8
+    assert masked.trained[-1] == whole.trained[-1]
+    assert masked_tokens(TOKENIZER, EPISODE, unlearnt=[TextSpan(message=3, kind="mistake", start=0, end=9)]) == whole
+
+
+def test_a_tokenizer_that_does_not_know_where_its_tokens_stand_cannot_mask_parts() -> None:
+    class Slow:
+        all_special_tokens: Sequence[str] = ()
+        added_tokens_decoder = MappingProxyType[int, Any]({})
+
+        def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+            return TOKENIZER.encode(text, add_special_tokens=add_special_tokens)
+
+        def __call__(self, text: str, **options: Any) -> Any:
+            raise NotImplementedError("return_offset_mapping is not available when using Python tokenizers")
+
+    part = TextSpan(message=2, kind="mistake", start=8, end=12)
+    assert masked_tokens(Slow(), EPISODE) == masked_tokens(TOKENIZER, EPISODE)
+    with pytest.raises(InvalidInput, match="--mistakes train"):
+        masked_tokens(Slow(), EPISODE, unlearnt=[part])

@@ -14,7 +14,7 @@ from trailforge.schemas import InvalidInput
 from trailforge.training.config import TrainPreset, load_train_preset
 from trailforge.training.exports import messages, slime, trl, verl
 from trailforge.training.exports.common import Export, Progress
-from trailforge.training.sets.files import TrainingSet, open_set
+from trailforge.training.sets.files import SPLITS, TrainingSet, open_set
 from trailforge.training.sets.runs import table_of
 
 TRAINERS: Mapping[str, Callable[[Export], str]] = MappingProxyType(
@@ -32,12 +32,14 @@ TRAINERS: Mapping[str, Callable[[Export], str]] = MappingProxyType(
 def export(folder: Path, to: str, out: Path, *, progress: Progress | None = None) -> Mapping[str, int]:
     """Write a training set in a trainer's format; returns rows by file.
 
-    Raises `InvalidInput` for a folder that is no training set, a trainer that is not known, and a set that holds
-    nothing the trainer takes; `OutputError` when `out` is taken. Then nothing is left behind.
+    Raises `InvalidInput` for a folder that is no training set, a trainer that is not known, a set whose loss leaves out
+    parts of turns, and one that holds nothing the trainer takes; `OutputError` when `out` is taken. Then nothing is
+    left behind.
     """
     if to not in TRAINERS:
         raise InvalidInput(f"no trainer {to!r}; there are {', '.join(TRAINERS)}")
     training_set = open_set(folder)
+    _check_masks(training_set, to)
     with new_folder(out) as temporary:
         made = Export(
             training_set=training_set,
@@ -49,6 +51,17 @@ def export(folder: Path, to: str, out: Path, *, progress: Progress | None = None
         if not made.rows:
             raise InvalidInput(f"holds no rows that {to} takes", file=folder)
     return made.rows
+
+
+def _check_masks(training_set: TrainingSet, to: str) -> None:
+    """All these trainers read whether the loss is taken on a turn, and none on which of its characters."""
+    if training_set.masks_mistakes and any(training_set.row_count("sft", split) for split in SPLITS):
+        raise InvalidInput(
+            f"mistakes are masked within turns, and {to} takes the loss on whole turns; train on this set with "
+            "`trailforge train sft`, or make it with `--mistakes train`",
+            file=training_set.folder,
+            field="mistakes",
+        )
 
 
 def preset_for(training_set: TrainingSet) -> TrainPreset:

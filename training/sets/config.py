@@ -12,6 +12,9 @@ from trailforge.schemas import InvalidInput
 
 Order = Literal["curriculum", "shuffled"]
 LongRows = Literal["drop", "segments"]
+Mistakes = Literal["train", "mask"]
+"""What becomes of a claim that is taken back later. `train`: the loss is taken on it as on all that the agent wrote, as
+in MSearcher's eq. 10. `mask`: it is left out of the loss, so that mending is learnt and the mistake is not."""
 TEXT_PROTOCOLS = tuple(name for name, grammar in PROTOCOLS.items() if grammar.searches != "plan")
 """In which any question without options can be asked."""
 
@@ -46,6 +49,10 @@ class ViewConfig:
     long_rows: LongRows = "drop"
     """`segments`: of a conversation that is too long, one row for each turn of the agent, with all before it; those
     that are still too long are dropped."""
+    segments: bool = False
+    """Of every conversation, one row for each turn of the agent, with all before it and the loss on that turn alone
+    (MSearcher, section 3.2.1)."""
+    mistakes: Mistakes = "train"
     with_reflective: bool = True
     """Rows that make a mistake and mend it."""
     benchmarks: tuple[str, ...] = ()

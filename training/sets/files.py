@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -73,6 +74,11 @@ class TrainingSet:
     def files(self, table: str, split: str) -> list[Path]:
         """Parquet files of a split in the order of learning; none when it has no rows."""
         return [self.folder / entry.path for entry in self._entries(table, split)]
+
+    @property
+    def masks_mistakes(self) -> bool:
+        """Whether mistaken claims are to be left out of the loss."""
+        return json.loads(self.manifest.config).get("mistakes") == "mask"
 
     def row_count(self, table: str, split: str) -> int:
         """Rows of a split."""

@@ -1,31 +1,39 @@
-"""SFT rows of finished runs: what is against a row, segments of one that is too long, and where its loss is taken."""
+"""SFT rows of finished runs: what is against a row, its segments, and where its loss is taken."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from trailforge.schemas import ChatMessage, InvalidInput, SftRow, Verdict, estimate_tokens
+from trailforge.schemas import ChatMessage, InvalidInput, SftRow, TextSpan, Verdict, estimate_tokens
 from trailforge.schemas.text import chat_token_in
 from trailforge.training.masks import END, START, pieces
 from trailforge.training.sets.benchmarks import Benchmarks
-from trailforge.training.sets.config import ViewConfig
+from trailforge.training.sets.config import Mistakes, ViewConfig
 from trailforge.training.sets.lengths import Lengths
 
 SPLIT = "split_into_segments"
 """Why a row is left out whose segments are taken in its place."""
 
 
-def loss_spans(row: SftRow) -> list[tuple[int, int, int]]:
+def mistaken_claims(row: SftRow) -> tuple[TextSpan, ...]:
+    """The parts of a row in which an answer is claimed that is taken back later."""
+    return tuple(span for span in row.spans if span.kind == "mistake")
+
+
+def loss_spans(row: SftRow, *, mistakes: Mistakes = "train") -> list[tuple[int, int, int]]:
     """What the loss is taken on: (index of the message, first character, end) of all that the agent wrote.
 
-    The end of each of its turns is trained too, but is the template's and no character of a message.
+    With `mask` mistaken claims are left out. The end of each of its turns is trained too, but is the template's and no
+    character of a message.
     """
-    return [
-        (index, 0, len(message.content))
-        for index, (message, train) in enumerate(zip(row.messages, row.train, strict=True))
-        if train and message.content
-    ]
+    left_out = mistaken_claims(row) if mistakes == "mask" else ()
+    found = []
+    for index, (message, train) in enumerate(zip(row.messages, row.train, strict=True)):
+        parts = [(span.start, span.end) for span in left_out if span.message == index]
+        starts, ends = [0, *(end for _, end in parts)], [*(start for start, _ in parts), len(message.content)]
+        found += [(index, start, end) for start, end in zip(starts, ends, strict=True) if train and start < end]
+    return found
 
 
 def segments(row: SftRow) -> Iterator[SftRow]:
@@ -41,6 +49,7 @@ def segments(row: SftRow) -> Iterator[SftRow]:
             uid=f"{row.uid}-{number}",
             messages=messages,
             train=(*(False,) * index, True),
+            spans=tuple(span for span in row.spans if span.message <= index),
             segment_index=number,
             segment_count=len(turns),
             num_tool_calls=sum(message.role == "tool" for message in messages),
@@ -80,9 +89,12 @@ class SftJudge:
             tokens = self._lengths.of(row.messages)
         except InvalidInput as error:
             return _against("control_token", error.problem), 0
+        is_whole = row.segment_count == 1
+        if is_whole and self._config.segments and sum(row.train) > 1:
+            return _against(SPLIT, "segments were asked for", score=float(tokens)), tokens
         if tokens <= self._config.max_tokens:
             return None, tokens
-        splits = self._config.long_rows == "segments" and sum(row.train) > 1
+        splits = self._config.long_rows == "segments" and is_whole and sum(row.train) > 1
         detail = f"{tokens} tokens by {self._lengths.measured_by}; at most {self._config.max_tokens}"
         return _against(SPLIT if splits else "too_long", detail, score=float(tokens)), tokens
 

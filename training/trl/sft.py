@@ -14,7 +14,8 @@ from trailforge.schemas import InvalidInput, SftRow
 from trailforge.training.config import SftConfig, TrainPreset
 from trailforge.training.masks import IGNORED, MaskedTokens, masked_tokens
 from trailforge.training.processes import is_main_process, log, processes
-from trailforge.training.sets.files import rows_of, set_hash
+from trailforge.training.sets.files import open_set, rows_of, set_hash
+from trailforge.training.sets.sft_rows import mistaken_claims
 from trailforge.training.trl.arguments import batches, deciding, peft_config, trainer_arguments
 from trailforge.training.trl.checkpoints import open_together, save_model, write_result
 from trailforge.training.trl.fit import fit
@@ -44,7 +45,8 @@ def train_sft(
     source = resolved(base_model or config.base_model)
     base = load_base(source)
     base.check_learns(config)
-    examples = tokenised(base.tokenizer, rows, config.max_tokens)
+    masks_mistakes = open_set(training_set).masks_mistakes
+    examples = tokenised(base.tokenizer, rows, config.max_tokens, masks_mistakes=masks_mistakes)
     if not examples:
         raise InvalidInput(f"no conversation has a token to train within {config.max_tokens}", file=training_set)
     arguments = TrlConfig(
@@ -71,7 +73,9 @@ def train_sft(
     return model
 
 
-def tokenised(tokenizer: Any, rows: Sequence[SftRow], max_tokens: int) -> list[MaskedTokens]:
+def tokenised(
+    tokenizer: Any, rows: Sequence[SftRow], max_tokens: int, *, masks_mistakes: bool = False
+) -> list[MaskedTokens]:
     """Rows as tokens and labels, longer ones cut at their end; rows without a trained token are left out.
 
     Raises `InvalidInput` naming the row whose text cannot be told from a turn's marks.
@@ -79,7 +83,8 @@ def tokenised(tokenizer: Any, rows: Sequence[SftRow], max_tokens: int) -> list[M
     examples, cut = [], 0
     for number, row in enumerate(rows, start=1):
         try:
-            example = masked_tokens(tokenizer, row.messages, row.train)
+            unlearnt = mistaken_claims(row) if masks_mistakes else ()
+            example = masked_tokens(tokenizer, row.messages, row.train, unlearnt)
         except InvalidInput as error:
             raise InvalidInput(f"{row.uid}: {error.problem}", row=number, field=error.field) from error
         cut += len(example.input_ids) > max_tokens

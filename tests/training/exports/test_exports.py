@@ -114,6 +114,21 @@ def test_no_value_is_null_and_no_row_is_lost(made_set: TrainingSet, exported: di
                 assert found["question"].to_pylist() == expected
 
 
+@pytest.mark.parametrize("name", TRAINERS)
+def test_what_cannot_mask_parts_of_turns_refuses_a_set_that_does(tmp_path: Path, name: str) -> None:
+    run = made.mcts_run(tmp_path / "run", ASKED[:2], made.mcts_rows(ASKED[0], reflective=True))
+    make_training_set([run], tmp_path / "set", ViewConfig(validation_share=0.0, mistakes="mask"))
+    with pytest.raises(InvalidInput, match=rf"{name} takes the loss on whole turns; .*train sft.*--mistakes train"):
+        export(tmp_path / "set", name, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_questions_alone_are_exported_whatever_becomes_of_mistakes(tmp_path: Path) -> None:
+    config = ViewConfig(validation_share=0.0, mistakes="mask")
+    make_training_set([made.kg_questions_run(tmp_path / "run")], tmp_path / "set", config)
+    assert export(tmp_path / "set", "verl", tmp_path / "out")
+
+
 @pytest.mark.parametrize(("name", "mask"), [("trl", by_markers), ("verl", turn_by_turn), ("verl", by_markers),
                                             ("openrlhf", by_markers), ("slime", turn_by_turn)])  # fmt: skip
 def test_the_loss_is_on_the_same_tokens(made_set: TrainingSet, exported: dict[str, Path], name: str, mask: Any) -> None:

@@ -31,6 +31,7 @@ from trailforge.training.sets.build import check
 from trailforge.training.sets.config import TEXT_PROTOCOLS
 from trailforge.training.sets.files import TrainingSet, open_set
 from trailforge.training.sets.order import question_key
+from trailforge.training.sets.sft_rows import mistaken_claims
 
 ASKED = [made.question(number, hops=2 + number % 3) for number in range(10)]
 HALF = ViewConfig(validation_share=0.5)
@@ -244,6 +245,54 @@ def test_long_rows_are_dropped_or_cut_at_turns(tmp_path: Path) -> None:
         assert len(masked_tokens(tokenizer, row.messages, row.train).input_ids) <= most
         assert row.messages == long.messages[: len(row.messages)]
         assert loss_spans(row) == [(len(row.messages) - 1, 0, len(row.messages[-1].content))]
+
+
+def test_every_conversation_is_cut_into_its_turns_where_segments_are_asked_for(tmp_path: Path) -> None:
+    """Together the segments take the loss on what the whole conversation does (MSearcher, section 3.2.1)."""
+    whole = [made.mcts_rows(ASKED[0])[0], made.mcts_rows(ASKED[1], reflective=True)[0]]
+    run = made.mcts_run(tmp_path / "run", ASKED[:2], whole)
+    made_set = build([run], tmp_path / "out", replace(ALL, segments=True))
+    rows = list(made_set.rows("sft", "train", SftRow))
+    assert Counter(row.trajectory_uid for row in rows) == {row.uid: sum(row.train) for row in whole}
+    assert reasons(made_set.folder) == {("sft", "split_into_segments"): 2}
+    (count,) = [count for count in made_set.manifest.counts if count.table == "sft"]
+    assert (count.rows, count.questions) == (len(rows), 2)
+    for row in whole:
+        own = sorted((each for each in rows if each.trajectory_uid == row.uid), key=lambda each: each.segment_index)
+        assert [each.segment_index for each in own] == list(range(own[0].segment_count))
+        assert [span for each in own for span in loss_spans(each)] == loss_spans(row)
+        assert all(each.messages == row.messages[: len(each.messages)] for each in own)
+        assert own[-1].spans == row.spans
+        for each in own:
+            assert each.spans == tuple(span for span in row.spans if span.message < len(each.messages))
+
+
+def test_segments_of_a_question_are_in_one_split_and_those_too_long_are_dropped(tmp_path: Path) -> None:
+    run = made.mcts_run(tmp_path / "run", ASKED, [row for asked in ASKED for row in made.mcts_rows(asked)])
+    longest = made.mcts_rows(ASKED[0])[0].token_estimate
+    config = replace(HALF, segments=True, max_tokens=longest - 1)
+    made_set = build([run], tmp_path / "out", config)
+    sides = {
+        split: {row.question_id for row in made_set.rows("sft", split, SftRow)} for split in ("train", "validation")
+    }
+    assert sides["train"] and sides["validation"] and not sides["train"] & sides["validation"]
+    found = reasons(made_set.folder)
+    assert found[("sft", "split_into_segments")] == len(ASKED) and found[("sft_segments", "too_long")] > 0
+    assert not any(line.balance for line in made_set.manifest.stages)
+
+
+def test_a_masked_mistake_is_all_that_the_loss_leaves_out() -> None:
+    (row,) = made.mcts_rows(ASKED[0], reflective=True)
+    trained, masked = (
+        "".join(row.messages[index].content[start:end] for index, start, end in loss_spans(row, mistakes=mode))
+        for mode in ("train", "mask")
+    )
+    (mistake,) = mistaken_claims(row)
+    text = row.messages[mistake.message].content[mistake.start : mistake.end]
+    assert "Beverly Hills" in text and text in trained and text not in masked
+    assert len(trained) - len(masked) == len(text)
+    (plain,) = made.mcts_rows(ASKED[0])
+    assert loss_spans(plain, mistakes="mask") == loss_spans(plain)
 
 
 def test_loss_is_taken_on_what_the_agent_wrote() -> None:
