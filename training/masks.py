@@ -80,6 +80,11 @@ class Tokenizer(Protocol):
         """The tokens beside the vocabulary that was learnt, by id; those with `special` are meant as above."""
         ...
 
+    @property
+    def is_fast(self) -> bool:
+        """Whether it knows where in a text its tokens stand."""
+        ...
+
     def encode(self, text: str, *, add_special_tokens: bool = ...) -> list[int]:
         """Text as token ids."""
         ...
@@ -237,13 +242,12 @@ def _labels(tokenizer: Tokenizer, piece: Piece, ids: list[int], unlearnt: Sequen
     parts = [(span.start, span.end) for span in unlearnt if span.message == piece.message]
     if not parts:
         return ids
-    try:
-        found = tokenizer(piece.text, add_special_tokens=False, return_offsets_mapping=True)
-    except NotImplementedError as error:
+    if not tokenizer.is_fast:
         raise InvalidInput(
             "parts of turns are left out of the loss only by a fast tokenizer, which knows where its tokens stand; "
             "take a model with one, or make the training set with `--mistakes train`"
-        ) from error
+        )
+    found = tokenizer(piece.text, add_special_tokens=False, return_offsets_mapping=True)
     places: list[tuple[int, int]] = found["offset_mapping"]
     return [
         IGNORED if any(start < other_end and other_start < end for other_start, other_end in parts) else token

@@ -24,6 +24,7 @@ class _Figures:
 
     kinds: Counter[str] = field(default_factory=Counter)
     origins: Counter[str] = field(default_factory=Counter)
+    thoughts: Counter[str] = field(default_factory=Counter)
     tool_calls: int = 0
     examples: dict[str, Trajectory] = field(default_factory=dict)
 
@@ -60,6 +61,7 @@ def _count(rows: Iterable[Trajectory]) -> _Figures:
         kind = row.reflection_error or row.kind
         figures.kinds[kind] += 1
         figures.origins[row.origin] += 1
+        figures.thoughts[row.thoughts] += 1
         figures.tool_calls += row.num_tool_calls
         figures.examples.setdefault(kind, row)
     return figures
@@ -83,6 +85,8 @@ def _kinds(figures: _Figures) -> str:
     lines += [f"| {kind} | {count} |" for kind, count in sorted(figures.kinds.items())]
     lines += ["\n| plan made by | rows |", "|---|---:|"]
     lines += [f"| {origin} | {count} |" for origin, count in sorted(figures.origins.items())]
+    lines += ["\n| thoughts by | rows |", "|---|---:|"]
+    lines += [f"| {source} | {count} |" for source, count in sorted(figures.thoughts.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -91,7 +95,8 @@ def _limits(config: MctsRunConfig) -> str:
     if config.model.url == "embedded" or config.generator.policy.kind == "rules":
         lines.append(EMBEDDED_LIMIT.format(and_what=" and rule-made plans"))
     lines += [
-        "- Connective sentences are drawn from fixed pools; answers and plans are the model's.",
+        "- Where `thoughts = templates`, sentences are drawn from fixed pools; answers and plans are the model's.",
+        "- Where `thoughts = model`, the model told the finished steps; code held each turn against what was seen.",
         "- Rows with `origin = oracle` follow the data set's gold decomposition, not a plan of the model.",
     ]
     return "\n".join(lines) + "\n"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from trailforge.filters import first_rejection, judge_trajectory
+from trailforge.filters.thoughts import unfounded_thoughts
 from trailforge.generators.mcts_trajectories import NAME as DATASET
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.spans import span_problem
@@ -58,6 +59,10 @@ class MctsRowChecks(RowChecks):
             return
         if problem := span_problem(row):
             self.problem(name, row.uid, f"its spans are not those of its conversation: {problem}")
+        if row.thoughts == "model":
+            verdict = unfounded_thoughts(row, max_words=self.config.generator.thoughts.max_words)
+            if not verdict.keep:
+                self.problem(name, row.uid, f"filter {verdict.reason} rejects its thoughts: {verdict.detail}")
         told = story_of(row, self.config.generator.reasoning_rows)
         if rereads(row) != any(map(told.rereads, range(len(row.steps)))):
             self.problem(name, row.uid, "its mistake is not mended as `generator.reasoning_rows` says")

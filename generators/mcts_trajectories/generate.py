@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate
+from trailforge.filters import FilterConfig
+from trailforge.filters.trajectories import too_long
+from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, story_of
+from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, write_thoughts
 from trailforge.inference import Meter, Prices, Usage
 from trailforge.inference.asker import Asker, Client
 from trailforge.mcts.policy import PolicyConfig, PolicyPrompts, open_policy
@@ -49,6 +53,7 @@ class PromptNames:
     choose_split: str = "embedded_choose_split"
     answer: str = "answer"
     rephrase: str = "rephrase"
+    thoughts: str = "thoughts"
 
     @property
     def version(self) -> str:
@@ -66,6 +71,7 @@ class GeneratorConfig:
     reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
     prompts: PromptNames = field(default_factory=PromptNames)
     reasoning_rows: ReasoningRows = "search"
+    thoughts: ThoughtsConfig = field(default_factory=ThoughtsConfig)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,14 +107,7 @@ class Generated:
 async def generate(question: Question, context: Context, *, parallel: int = 1) -> Generated:
     """Search a question and tell what was found. `parallel` as in `mcts.search.search`."""
     meter = Meter()
-    asker = Asker(
-        client=context.client,
-        model=context.model,
-        style=context.config.rollout.style,
-        seed=context.seed,
-        meter=meter,
-        priority=_priority(question, parallel),
-    )
+    asker = _asker(question, context, meter, parallel)
     tree = await search(
         question,
         policy=open_policy(asker, policy_prompts(context.config.prompts), context.config.policy),
@@ -126,6 +125,46 @@ async def generate(question: Question, context: Context, *, parallel: int = 1) -
         cost=usage.cost,
     )
     return Generated(tree=tree, candidates=tuple(trajectories(question, tree, context)), usage=usage)
+
+
+def _asker(question: Question, context: Context, meter: Meter, parallel: int) -> Asker:
+    return Asker(
+        client=context.client,
+        model=context.model,
+        style=context.config.rollout.style,
+        seed=context.seed,
+        meter=meter,
+        priority=_priority(question, parallel),
+    )
+
+
+async def retell(
+    question: Question, rows: Sequence[Trajectory], context: Context, filters: FilterConfig
+) -> tuple[list[Trajectory], Usage]:
+    """The accepted rows of a question with the model's thoughts where these hold, and what the calls took.
+
+    A row that its thoughts would make too long keeps those it had.
+    """
+    config = context.config
+    if config.thoughts.source == "templates":
+        return list(rows), Usage()
+    meters = [Meter() for _ in rows]
+    prompt = PROMPTS.text(config.prompts.thoughts)
+    written = await asyncio.gather(
+        *(
+            write_thoughts(
+                row, story_of(row, config.reasoning_rows), _asker(question, context, meter, 1), prompt, config.thoughts
+            )
+            for row, meter in zip(rows, meters, strict=True)
+        )
+    )
+    told = [
+        new
+        if too_long(new, max_tokens=filters.max_tokens, max_tool_calls=filters.max_tool_calls).keep
+        else replace(row, provenance=new.provenance)
+        for row, new in zip(rows, written, strict=True)
+    ]
+    return told, sum(meters, start=Meter()).usage(context.prices)
 
 
 def _priority(question: Question, parallel: int) -> int:

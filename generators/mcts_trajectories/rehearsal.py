@@ -14,13 +14,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, generate
+from trailforge.filters import FilterConfig
+from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, generate, retell
+from trailforge.generators.mcts_trajectories.thoughts import PURPOSE
 from trailforge.inference import Meter, Prices, Reply, Request, Usage
 from trailforge.pipelines.estimate import StageEstimate, count_tokens
 from trailforge.retrieval import RetrievalConfig, open_retrieval
 from trailforge.schemas import Document, Question
 
-STAGES = ("judge", "split", "choose", "rephrase", "answer")
+STAGES = ("judge", "split", "choose", "rephrase", "answer", PURPOSE)
 """Purposes of calls, in the order in which a search makes them."""
 
 _HARD_SHARE = 0.4
@@ -48,7 +50,8 @@ async def rehearse(
         context = Context(
             run_id="", model="", seed=0, prices=prices, config=config, client=model, retrieval=found
         )  # fmt: skip
-        await generate(question, context)
+        generated = await generate(question, context)
+        await retell(question, generated.candidates, context, FilterConfig())  # filters leave fewer
         for stage, usage in model.spent.items():
             spent[stage] += usage
     factor = total / len(questions) if questions else 0.0
@@ -96,6 +99,8 @@ class ImaginaryModel:
             query = _last(prompt, "Query: ")
             usable = random.Random(request.sampling_seed).random() < _USABLE_REPHRASINGS
             return f"{query.split(' ', 2)[-1].rstrip('?')}, namely" if usable else query
+        if request.purpose == PURPOSE:
+            return _thoughts(request.json_schema or "")
         asked = _last(prompt, "Question: ")
         first, last = self._parts(asked)
         if request.purpose == "judge":
@@ -126,6 +131,12 @@ class ImaginaryModel:
             }
             for cut in range(last - 1, first - 1, -1)
         ] or [{"first": asked, "second": "nothing"}]
+
+
+def _thoughts(schema: str) -> str:
+    """As many words in each field as a sentence or two have."""
+    turns = json.loads(schema)["properties"]
+    return json.dumps({name: dict.fromkeys(turn["properties"], "word " * 25) for name, turn in turns.items()})
 
 
 def _scaled(usage: Usage, factor: float, prices: Prices) -> Usage:

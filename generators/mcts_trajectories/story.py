@@ -218,7 +218,7 @@ class _Narrator:
     def tell(self, part: ThoughtPart) -> Iterator[Told]:
         if part.name == "plan":
             plan = self._story.first_plan
-            text = self._say("open_single") if len(plan) == 1 else self._say("open_plan", plan=_listing(plan))
+            text = self._say("open_single") if len(plan) == 1 else self._say("open_plan", plan=list_plan(plan))
             yield Told(text, part.kind)
         elif part.name == "next":
             yield from map(Told, self._ask(part.step))
@@ -227,7 +227,7 @@ class _Narrator:
         elif part.name == "reflection":
             yield Told(self._reflect(self._story.steps[part.step]), part.kind)
         elif part.name == "new_plan":
-            yield Told(self._say("replan", plan=_listing(self._story.plan)), part.kind)
+            yield Told(self._say("replan", plan=list_plan(self._story.plan)), part.kind)
             following = self._story.steps[part.step + 1].index
             if following > 0:
                 yield Told(self._say("keep_answers", number=str(following + 1)))
@@ -292,5 +292,6 @@ def _shared_names(query: str, passage: Passage) -> int:
     return sum(2 * sum(mentions(text, word) for word in words) >= len(words) for words in names)
 
 
-def _listing(plan: Sequence[str]) -> str:
+def list_plan(plan: Sequence[str]) -> str:
+    """A plan on one line, its sub-questions numbered."""
     return " ".join(f"{number}. {text}" for number, text in enumerate(plan, start=1))

@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.generators.mcts_trajectories import DATASET, NAME
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
-from trailforge.generators.mcts_trajectories.generate import Context, Generated, expected_hops, generate
+from trailforge.generators.mcts_trajectories.generate import (
+    Context,
+    Generated,
+    expected_hops,
+    generate,
+    retell,
+)
 from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
@@ -81,7 +88,10 @@ def open_context(work: ModelWork, client: ModelClient) -> Context:
 async def search_question(question: Question, context: Context, config: MctsRunConfig) -> ItemResult:
     """Search one question, filter its trajectories, keep the books."""
     parallel = config.schedule.tail_parallel if question in context.tail else 1
-    return rows_of(question, await generate(question, context, parallel=parallel), config)
+    generated = await generate(question, context, parallel=parallel)
+    accepted, rejected = sift(question, generated.candidates, config.filters)
+    accepted, usage = await retell(question, accepted, context, config.filters)
+    return rows_of(question, replace(generated, usage=generated.usage + usage), accepted, rejected)
 
 
 search_stage = ModelStage(
@@ -94,9 +104,13 @@ search_stage = ModelStage(
 )
 
 
-def rows_of(question: Question, generated: Generated, config: MctsRunConfig) -> ItemResult:
-    """Filter a question's candidates and lay out its rows."""
-    accepted, rejected = sift(question, generated.candidates, config.filters)
+def rows_of(
+    question: Question,
+    generated: Generated,
+    accepted: Sequence[Trajectory],
+    rejected: Sequence[tuple[Trajectory, Verdict]],
+) -> ItemResult:
+    """Lay out a question's rows and keep its books."""
     tree = generated.tree
     unsolved = not generated.is_solved
     books = (
@@ -114,7 +128,7 @@ def rows_of(question: Question, generated: Generated, config: MctsRunConfig) -> 
         out.append(rejected_row("solve", question.id, _unsolved(tree), {"question_id": question.id}))
     return ItemResult(
         rows={
-            NAME: accepted,
+            NAME: list(accepted),
             "trees": [tree],
             "sft": [sft_row(row) for row in accepted],
             "rejected": out,

@@ -17,6 +17,7 @@ import pytest
 from tests.pipelines.support import FinishedRun, edit_manifest, forge, make_run, questions_file
 from tests.support.files import contents
 from trailforge.generators.mcts_trajectories.checks import tree_problems
+from trailforge.generators.mcts_trajectories.spans import moved_spans
 from trailforge.inference import Reply, Request, Sampling, SqliteLedger
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.runs.verify import verify_run
@@ -127,6 +128,23 @@ def test_changed_spans_of_a_trajectory_are_found(finished_run: FinishedRun) -> N
     found = problems(finished_run)
     for row in read_parquet(path, Trajectory)[:2]:
         assert f"{path.name}, {row.uid}: its spans are not those of its conversation" in found
+
+
+def test_thoughts_of_a_model_that_say_too_much_are_found(finished_run: FinishedRun) -> None:
+    def cheat(rows: list[Any]) -> list[Any]:
+        first, *others = rows
+        turn = first.messages[2]
+        content = turn.content.replace("<think>", "<think>Zanzibar comes to mind. ")
+        messages = (*first.messages[:2], replace(turn, content=content), *first.messages[3:])
+        spans = moved_spans(first.spans, first.messages, messages)
+        told = replace(first, messages=messages, spans=spans, thoughts="model")
+        return [told, *(replace(row, thoughts="model") for row in others)]
+
+    path = forge(finished_run.folder, "mcts_trajectories", cheat)
+    uid, *others = [row.uid for row in read_parquet(path, Trajectory)]
+    found = problems(finished_run)
+    assert f"{path.name}, {uid}: filter unfounded_thought rejects its thoughts: turn 2: 'Zanzibar'" in found
+    assert "spans" not in found and not any(f"{other}: filter" in found for other in others)
 
 
 def test_a_changed_reward_of_a_rollout_is_found_in_it_and_in_the_values_above_it(finished_run: FinishedRun) -> None:

@@ -1,0 +1,265 @@
+"""Whether thoughts that a model wrote for a finished trajectory say only what the agent could know at each turn.
+
+The steps are facts; the thoughts are told afterwards, by a model that has seen them all. So each turn is read against
+what its agent had seen by then: the question, the plan, its own queries, answers and thoughts, the passages found.
+Names and numbers are compared word by word. A word that only looks like a name at the beginning of a sentence is known
+by a list of common words, so an unusual one may cost a sound row its thoughts; it keeps its sentences from pools then.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.resources import files
+from itertools import pairwise
+
+from trailforge.filters.base import count_faults, is_never_quoted
+from trailforge.protocols import REACT
+from trailforge.rewards import mentions
+from trailforge.schemas import MalformedReply, TextSpan, Trajectory, Verdict
+
+_TOKEN = re.compile(r"\d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?(?![^\W\d_])|[^\W_](?:[\w.'’&-]*\w)?", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?", re.IGNORECASE)
+_COUNTED = r"steps?|sub-?questions?|questions?|passages?|results?|numbers?|parts?|hops?|documents?|search(?:es)?|facts?"
+_POSITIONS = re.compile(
+    rf"\b(?:{_COUNTED}) +#?\d{{1,2}}\b(?:(?: *,| and| to| or|-|–) *#?\d{{1,2}}\b)*"
+    rf"|#\d+|\(\d{{1,2}}\)|(?:^|\s)\d{{1,2}}[.)](?=\s)|\b\d{{1,2}} +(?:{_COUNTED})\b",
+    re.IGNORECASE,
+)
+"""Numbers that count or point at steps and passages."""
+_SENTENCE_END = re.compile(r"(?:^|[.!?:;…\n]|--| [–—-])[\s\"'“”‘’()\[\]*]*$")
+_QUOTED = re.compile(r"“([^“”]+)”|\"([^\"]+)\"")
+_FEWEST_QUOTED = 4
+"""Words in quotation marks from which on they are a quotation, and no name, title or word in question."""
+_TAG = re.compile(r"</?[A-Za-z_][^<>]*>")
+_DOUBT = re.compile(
+    r"\b(?:mistake[ns]?|mistakenly|wrong(?:ly)?|incorrect(?:ly)?|misread(?:ing)?|reconsider|wait|hold on|"
+    r"on second thought|erroneous(?:ly)?|misled|take (?:that|this|it) back)\b",
+    re.IGNORECASE,
+)
+_ENDINGS = tuple("ians ian eans ean ans an ese ish ns n ia is i ic es s a y en ain".split())
+"""Of countries and of those who live there, by which one is known by the other."""
+_SHORTEST_STEM = 4
+_NUMBER_WORDS = (
+    "zero one two three four five six seven eight nine ten eleven twelve".split(),
+    "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split(),
+)
+_WHAT_NAMES_DO = frozenset("is was are were has had did does became lies of".split())
+_COMMON = frozenset((files("trailforge.filters") / "common_words.txt").read_text(encoding="utf-8").split())
+"""Words that begin sentences of thoughts and are no names."""
+
+
+def unfounded_thoughts(row: Trajectory, *, max_words: int) -> Verdict:
+    """A thought says what the agent cannot know yet, or not in the order in which it comes to know it. Score: how many.
+
+    Names and numbers that were not seen, answers before they are found, doubts before the mistake is taken back,
+    quotations of nothing, tags, and more than `max_words` in a turn. Which answers are claimed and taken back,
+    and in which order, the row's spans say, and are held against its steps with them.
+    """
+    try:
+        faults = list(_faults(row, max_words))
+    except MalformedReply as error:
+        faults = [str(error)]
+    return count_faults("unfounded_thought", faults, str)
+
+
+def _faults(row: Trajectory, max_words: int) -> Iterator[str]:
+    seen = [row.question, *(row.wrong_plan or row.plan)]
+    claimed = 0
+    is_taken_back = not any(step.is_mistake for step in row.steps)
+    for number, message in enumerate(row.messages[2:], start=2):
+        if message.role != "assistant":
+            seen.append(message.content)
+            continue
+        turn = REACT.parse_turn(message.content, strict=True)
+        spans = [span for span in row.spans if span.message == number]
+        here = sum(span.kind in ("claim", "mistake") for span in spans)
+        own = [step.answer for step in row.steps[claimed : claimed + here]]
+        if any(span.kind == "mend" for span in spans):
+            own += row.plan
+        known = [*seen, *own, turn.answer or "" if turn.search is None else turn.search.query]
+        for fault in (
+            *_length_fault(turn.thought, max_words),
+            *_form_faults(turn.thought, seen),
+            *_unseen_names(turn.thought, known),
+            *_early_answers(row, message.content, spans, claimed, known),
+            *(() if is_taken_back else _early_doubts(message.content, spans, known)),
+        ):
+            yield f"turn {number}: {fault}"
+        claimed += here
+        is_taken_back = is_taken_back or any(span.kind == "mend" for span in spans)
+        seen += [*own, message.content]
+
+
+def _length_fault(thought: str, max_words: int) -> Iterator[str]:
+    if len(thought.split()) > max_words:
+        yield f"{len(thought.split())} words (at most {max_words})"
+    if not thought.strip():
+        yield "it thinks nothing"
+
+
+def _form_faults(thought: str, seen: Iterable[str]) -> Iterator[str]:
+    if tag := _TAG.search(thought):
+        yield f"it holds the tag {tag[0]}"
+    for quoted in (first or second for first, second in _QUOTED.findall(thought)):
+        if len(quoted.split()) >= _FEWEST_QUOTED and not any(quotes(text, quoted) for text in seen):
+            yield f"it quotes {quoted!r}, which nothing says"
+
+
+def _early_answers(
+    row: Trajectory, content: str, spans: Iterable[TextSpan], claimed: int, known: list[str]
+) -> Iterator[str]:
+    """Answers that this turn says before they are claimed.
+
+    Those of later steps it may say where it has seen them, as in a passage; but neither the final one nor the one that
+    mends the mistake, unless the question, a plan, or an earlier query or answer names it.
+    """
+    claims = [span for span in spans if span.kind in ("claim", "mistake")]
+    told = {claimed + n: span.start for n, span in enumerate(claims)}
+    thought_end = content.find("</think>")
+    mended = {n + 1 for n, step in enumerate(row.steps) if step.is_mistake}
+    for position, step in enumerate(row.steps[claimed:], start=claimed):
+        before = _POSITIONS.sub(" ", content[: told.get(position, thought_end)])
+        if is_never_quoted(step.answer) or not mentions(before, step.answer):
+            continue
+        at = claimed + len(claims)
+        named = [row.question, *(row.wrong_plan or row.plan), *(each.query for each in row.steps[: at + 1])]
+        named += [each.answer for each in row.steps[: min(position, at)]]
+        named += row.plan if any(each.is_mistake for each in row.steps[:at]) else ()
+        if any(mentions(text, step.answer) for text in named):
+            continue
+        is_last = position == len(row.steps) - 1
+        if is_last or position in mended:
+            yield f"it says {step.answer!r} before it is found"
+        elif not any(mentions(text, step.answer) for text in known):
+            yield f"it says {step.answer!r}, which it has not seen"
+
+
+def _early_doubts(content: str, spans: Iterable[TextSpan], known: list[str]) -> Iterator[str]:
+    """Words of doubt before the mistake is taken back, unless they stand in what was seen."""
+    end = next((span.start for span in spans if span.kind == "mend"), content.find("</think>"))
+    for found in _DOUBT.finditer(content[:end]):
+        if not any(mentions(text, found[0]) for text in known):
+            yield f"it doubts ({found[0]!r}) what it takes back later"
+
+
+# Names and numbers
+
+
+def _unseen_names(thought: str, known: Sequence[str]) -> Iterator[str]:
+    """Names and numbers of a thought that stand in nothing of what is known."""
+    seen = _Seen(known)
+    text = _POSITIONS.sub(lambda found: " " * len(found[0]), thought)
+    tokens = list(_TOKEN.finditer(text))
+    for at, found in enumerate(tokens):
+        word = found[0]
+        if _NUMBER.fullmatch(word):
+            if not seen.has_number(word):
+                yield f"the number {word} stands in nothing it has seen"
+        elif word != word.lower() and not any(map(seen.has_word, _readings(word))):
+            around = [token[0] for token in tokens[max(0, at - 1) : at + 2]]
+            begins = bool(_SENTENCE_END.search(text[: found.start()]))
+            is_verb = begins and _is_verbal(word, text[found.end() :].strip().split(" ")[0])
+            if not (is_verb or any(map(seen.has_initials, pairwise(around)))):
+                yield f"{word!r} stands in nothing it has seen"
+
+
+def _is_verbal(word: str, following: str) -> bool:
+    """A participle or adverb, as sentences begin with them: "Having", "Fortunately", "Armed"."""
+    has_ending = word.lower().endswith(("ing", "ed", "ly")) and word[1:].islower()
+    return has_ending and following == following.lower() and following not in _WHAT_NAMES_DO
+
+
+def _readings(word: str) -> list[str]:
+    """A word with and without its possessive."""
+    return [word, re.sub(r"['’][sS]?$", "", word)]
+
+
+class _Seen:
+    """The words and numbers of what an agent has seen."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._words: set[str] = set()
+        self._numbers: set[str] = set()
+        self._initials: set[str] = set()
+        for text in texts:
+            tokens = _TOKEN.findall(text)
+            for token in tokens:
+                for part in (token, *re.split(r"[-&'’]", token)):
+                    (self._numbers if part[:1].isdigit() else self._words).add(_folded(part))
+                    self._numbers.update(map(_bare_number, re.findall(r"\d+(?:[.,]\d+)*", part)))
+            capitals = [token[0] if token[0].isupper() else " " for token in tokens]
+            self._initials.update("".join(capitals).split())
+        self._acronyms = {token for text in texts for token in _TOKEN.findall(text) if token.isupper()}
+        self._stems = {stem for word in self._words for stem in _stems(word)}
+
+    def has_word(self, word: str) -> bool:
+        """In any case and with or without accents; of a country, those who live there."""
+        folded = _folded(word)
+        if folded in self._words or folded in _COMMON or word.lower() in _COMMON:
+            return True
+        parts = [part for part in re.split(r"[-&]", word) if part]
+        if len(parts) > 1:
+            return all(part == part.lower() or part[0].isdigit() or self.has_word(part) for part in parts)
+        if word.isupper() and len(folded) > 1 and any(folded.upper() in initials for initials in self._initials):
+            return True
+        return any(stem in self._stems for stem in _stems(folded))
+
+    def has_initials(self, names: tuple[str, str]) -> bool:
+        """Of two words: "New York", where NY was seen."""
+        return names[0][0].isupper() and names[1][0].isupper() and (names[0][0] + names[1][0]) in self._acronyms
+
+    def has_number(self, word: str) -> bool:
+        """As a figure or as a word; a year also by its decade."""
+        bare = _bare_number(word)
+        if bare in self._numbers or _folded(word) in self._numbers:
+            return True
+        if bare.isdigit() and int(bare) < len(_NUMBER_WORDS[0]):
+            return any(words[int(bare)] in self._words for words in _NUMBER_WORDS)
+        parts = re.split(r"[/:]", bare)
+        if len(parts) > 1:
+            return all(map(self.has_number, parts))
+        return word.endswith("s") and any(len(n) == len(bare) and n[:-1] == bare[:-1] for n in self._numbers)
+
+
+def _folded(word: str) -> str:
+    """Without case, accents and full stops."""
+    plain = unicodedata.normalize("NFKD", word).casefold().replace("’", "'").replace(".", "")
+    plain = "".join(mark for mark in plain if not unicodedata.combining(mark))
+    return re.sub(r"'s?$", "", plain)
+
+
+def _bare_number(word: str) -> str:
+    """Without commas between thousands, and what makes an ordinal of it."""
+    return re.sub(r"(?<=\d),(?=\d{3})|(?:st|nd|rd|th|s)$", "", word.lower()).strip(".,")
+
+
+def _stems(word: str) -> set[str]:
+    cut = (word.removesuffix(ending) for ending in _ENDINGS)
+    return {word, *(stem for stem in cut if len(stem) >= _SHORTEST_STEM)}
+
+
+# Quotations
+
+
+def quotes(text: str, quoted: str) -> bool:
+    """Does a text have these words, but for case, white space, marks around and kinds of quotation marks?
+
+    What was left out of it, as `…`, may stand between them.
+    """
+    whole, at = f" {_plain(text)} ", 0
+    for part in re.split(r"…|\.\.\.", quoted):
+        words = _plain(part)
+        if not words:
+            continue
+        if (found := whole.find(f" {words} ", at)) < 0:
+            return False
+        at = found + len(words)
+    return bool(_plain(quoted))
+
+
+def _plain(text: str) -> str:
+    """Letters and digits alone, with one space where anything else stands."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(re.sub(r"[\W_]+", " ", folded).split())

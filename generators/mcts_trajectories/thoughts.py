@@ -1,0 +1,219 @@
+"""The thoughts of a finished trajectory, written by the model in one call and held against the steps by code.
+
+The model is shown the steps alone, turn by turn: no gold answer, filter or reward. It returns each part of each thought
+as a field of its own, so that the parts' spans are known. What does not hold keeps the sentences from fixed pools, the
+whole row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trailforge.filters import trajectories
+from trailforge.filters.thoughts import quotes, unfounded_thoughts
+from trailforge.generators.mcts_trajectories.spans import Told, span_problem
+from trailforge.generators.mcts_trajectories.story import (
+    PartName,
+    Story,
+    ThoughtPart,
+    conversation,
+    list_plan,
+    outline,
+    stands_in_passages,
+)
+from trailforge.inference import Sampling
+from trailforge.inference.asker import Asker, fill
+from trailforge.protocols.base import passage_lines
+from trailforge.rewards import states
+from trailforge.schemas import MalformedReply, Step, ThoughtSource, Trajectory, estimate_tokens
+
+PURPOSE = "thoughts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThoughtsConfig:
+    """Who words the thoughts, and how the model is asked."""
+
+    source: ThoughtSource = "templates"
+    max_tokens: int = 4096
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_words: int = 150
+    """Of the agent's own in one turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field of the reply."""
+
+    turn: int
+    name: str
+    part: ThoughtPart
+    is_quote: bool
+
+
+async def write_thoughts(
+    row: Trajectory, story: Story, asker: Asker, prompt: str, config: ThoughtsConfig
+) -> Trajectory:
+    """The row with the model's thoughts; as it was, where they do not hold or the model breaks the form, twice.
+
+    Either way the call is among those that the row rests on.
+    """
+    sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
+    text = fill(prompt, question=story.question, turns=describe(story), form=json.dumps(form(story)))
+    before = asker.meter.keys
+    try:
+        reply = await asker.json(text, reply_schema(story), purpose=PURPOSE, sampling=sampling)
+    except MalformedReply:
+        reply = None
+    keys = tuple(key for key in asker.meter.keys if key not in before)
+    row = replace(row, provenance=replace(row.provenance, call_keys=(*row.provenance.call_keys, *keys)))
+    if reply is None:
+        return row
+    told = with_thoughts(row, story, reply)
+    return row if thought_problem(told, story, reply, config.max_words) else told
+
+
+def with_thoughts(row: Trajectory, story: Story, reply: Mapping[str, Mapping[str, str]]) -> Trajectory:
+    """The row told by a reply that follows the schema; nothing of it is checked."""
+    said = {(field.turn, field.part): _text(reply, field) for field in _fields(story) if not field.is_quote}
+    thoughts = [
+        [Told(said[number, part], part.kind) for part in turn.parts]
+        for number, turn in enumerate(outline(story), start=1)
+    ]
+    messages, spans = conversation(story, thoughts)
+    tokens = sum(estimate_tokens(message.content) for message in messages)
+    return replace(row, messages=messages, spans=spans, thoughts="model", token_estimate=tokens)
+
+
+def thought_problem(row: Trajectory, story: Story, reply: Mapping[str, Mapping[str, str]], max_words: int) -> str:
+    """Why a row may not be told so, in one line; empty when it may."""
+    for field in _fields(story):
+        if field.is_quote and (problem := quote_problem(story.steps[field.part.step], _text(reply, field))):
+            return f"turn {field.turn}: {problem}"
+        if not field.is_quote and not _text(reply, field):
+            return f"turn {field.turn}: {field.name} is empty"
+    problem = span_problem(row)
+    verdicts = [trajectories.malformed_tags(row), unfounded_thoughts(row, max_words=max_words)]
+    return problem or next((verdict.detail for verdict in verdicts if not verdict.keep), "")
+
+
+def quote_problem(step: Step, quote: str) -> str:
+    """A cited sentence has to stand in a passage of its step, one that has the answer where any has it."""
+    if not quote:
+        return "" if not stands_in_passages(step) or step.is_mistake else "no sentence is cited"
+    citing = [passage for passage in step.passages if quotes(f"{passage.title}. {passage.text}", quote)]
+    if not citing:
+        return f"no passage says {quote!r}"
+    having = [p for p in step.passages if states(f"{p.title}. {p.text}", step.answer)]
+    if having and not any(passage in having for passage in citing):
+        return f"the passage that says {quote!r} does not have {step.answer!r}"
+    return ""
+
+
+# What is asked
+
+
+def describe(story: Story) -> str:
+    """The turns as the prompt tells them: what was seen before each, what is to be written, what was done then."""
+    lines: list[str] = []
+    fields = list(_fields(story))
+    for number, turn in enumerate(outline(story), start=1):
+        lines.append(f"Turn {number}")
+        for field in fields:
+            if field.turn == number:
+                lines.append(f'- "{field.name}": {_wanted(story, field)}')
+        if turn.search is not None:
+            step = story.steps[turn.search]
+            lines += [f"It searches: {step.query}", "and is shown:", *passage_lines(step.passages), ""]
+        else:
+            lines.append(f"It answers: {story.answer}")
+    return "\n".join(lines)
+
+
+def reply_schema(story: Story) -> dict[str, Any]:
+    """JSON schema of a reply: an object for each turn, its fields in the order in which they are thought."""
+    turns: dict[str, dict[str, Any]] = {}
+    for field in _fields(story):
+        turns.setdefault(f"turn_{field.turn}", {})[field.name] = {"type": "string"}
+    return _object({name: _object(fields) for name, fields in turns.items()})
+
+
+def form(story: Story) -> dict[str, dict[str, str]]:
+    """An empty reply."""
+    turns: dict[str, dict[str, str]] = {}
+    for field in _fields(story):
+        turns.setdefault(f"turn_{field.turn}", {})[field.name] = "…"
+    return turns
+
+
+def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _fields(story: Story) -> Iterator[_Field]:
+    """Of each turn, in their order; a claim comes with the sentence that it rests on. A second one is named so."""
+    for number, turn in enumerate(outline(story), start=1):
+        names: list[str] = []
+        for part in turn.parts:
+            for name in ("quote", "claim") if part.name == "claim" else (part.name,):
+                unique = f"second_{name}" if name in names else name
+                names.append(unique)
+                yield _Field(number, unique, part, name == "quote")
+
+
+def _text(reply: Mapping[str, Mapping[str, str]], field: _Field) -> str:
+    return " ".join(reply[f"turn_{field.turn}"][field.name].split())
+
+
+def _wanted(story: Story, field: _Field) -> str:
+    step = story.steps[field.part.step]
+    if field.is_quote:
+        if step.is_mistake and not stands_in_passages(step):
+            return "empty, for the passages do not say what it concludes"
+        return "the one sentence of these passages that this rests on, copied word for word"
+    if field.part.name == "claim":
+        return _wanted_claim(step)
+    if field.part.name == "reflection":
+        return f"{_WHY[story.error or 'reasoning']} It does not know the right answer yet and does not name it."
+    if field.part.name == "next":
+        return _wanted_next(story, field.part.step)
+    if field.part.name == "end":
+        return f"how what it found answers the question: {story.answer}"
+    plan = story.first_plan if field.part.name == "plan" else story.plan
+    if len(plan) == 1:
+        return "that the question can be looked up as it stands"
+    return f"how it takes the question {_AGAIN[field.part.name]}apart: {list_plan(plan)}"
+
+
+def _wanted_claim(step: Step) -> str:
+    if not step.is_mistake:
+        return f"what it concludes from that sentence, and why; it uses these words for it: {step.answer}"
+    if stands_in_passages(step):
+        return f"what it concludes, wrongly but without a doubt yet; it uses these words for it: {step.answer}"
+    return f"what it concludes from memory, and that it does so from memory, without a doubt yet: {step.answer}"
+
+
+def _wanted_next(story: Story, position: int) -> str:
+    step, before = story.steps[position], story.steps[max(0, position - 1)]
+    if not before.is_mistake or story.error == "decomposition":
+        return f"what it looks for now and why (sub-question: {step.sub_question})"
+    return "why it searches " + ("for the same once more" if step.query == before.query else "in other words now")
+
+
+_AGAIN: Mapping[PartName, str] = {"plan": "", "new_plan": "anew "}
+_WHY = {
+    "retrieval": "that what it concluded does not hold, by what these passages say and do not say, and that another "
+    "search is needed.",
+    "reasoning": "that what it concluded does not hold, by what the question asks and these passages say, and that it "
+    "has to read them with more care.",
+    "decomposition": "that what it concluded does not lead to what the question asks, and that its plan was at fault.",
+}

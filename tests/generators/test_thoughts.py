@@ -1,0 +1,146 @@
+"""Thoughts by the model: one call for each accepted row, from the steps alone, and the pools where it does not hold."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import jsonschema
+import pytest
+
+from tests.generators.strong_thoughts import REPLIES, ROWS
+from tests.support.rows import QUESTION
+from tests.support.scripted import ScriptedModel, prompt_text
+from trailforge.filters import FilterConfig
+from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, PromptNames, retell
+from trailforge.generators.mcts_trajectories.rehearsal import rehearse
+from trailforge.generators.mcts_trajectories.spans import span_problem, texts_of
+from trailforge.generators.mcts_trajectories.story import mismatch, rereads, sft_row, story_of
+from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, describe, reply_schema
+from trailforge.inference import Prices, Request, Usage
+from trailforge.retrieval import RetrievalConfig, open_retrieval
+from trailforge.schemas import Trajectory, estimate_tokens
+
+THOUGHTS = ThoughtsConfig(source="model", max_tokens=2048)
+FILTERS = FilterConfig()
+
+
+def run(
+    script: Callable[[Request], str],
+    *rows: Trajectory,
+    config: ThoughtsConfig = THOUGHTS,
+    filters: FilterConfig = FILTERS,
+) -> tuple[list[Trajectory], Usage, ScriptedModel]:
+    """The rows as they are told, what it took, and the model that was asked."""
+    model = ScriptedModel(script)
+    mode = "reread" if any(map(rereads, rows)) else "search"
+    context = Context(
+        run_id="run",
+        model="scripted",
+        seed=0,
+        prices=Prices(),
+        config=GeneratorConfig(thoughts=config, reasoning_rows=mode),
+        client=model,
+        retrieval=open_retrieval(RetrievalConfig(kind="bm25")),
+    )
+    told, usage = asyncio.run(retell(QUESTION, rows, context, filters))
+    return told, usage, model
+
+
+def says(name: str) -> Callable[[Request], str]:
+    return lambda request: json.dumps(REPLIES[name])
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_is_told_in_the_models_words(name: str) -> None:
+    row = ROWS[name]
+    (told,), usage, model = run(says(name), row)
+    assert told.thoughts == "model" and span_problem(told) == mismatch(told) == ""
+    assert [len(model.requests), usage.calls] == [1, 1]
+    (request,) = model.requests
+    assert (request.purpose, request.sampling.max_tokens) == ("thoughts", 2048)
+    assert told.provenance.call_keys == (*row.provenance.call_keys, request.key)
+    assert told.token_estimate == sum(estimate_tokens(message.content) for message in told.messages)
+    assert (told.uid, told.steps, told.final_answer) == (row.uid, row.steps, row.final_answer)
+    assert texts_of(told, "query", "answer") == texts_of(row, "query", "answer")
+    fields = [(field, text) for turn in REPLIES[name].values() for field, text in turn.items()]
+    assert texts_of(told, "claim", "mistake") == [text for field, text in fields if field.endswith("claim")]
+    assert texts_of(told, "mend") == [text for field, text in fields if field == "reflection"]
+    assert texts_of(told, "plan") == [text for field, text in fields if field in ("plan", "new_plan")]
+    assert sft_row(told).spans == told.spans
+
+
+@pytest.mark.parametrize(
+    ("reply", "calls"),
+    [
+        ("I would rather not.", 2),
+        ("{}", 2),
+        (json.dumps(REPLIES["campuses"] | {"turn_9": {}}), 2),
+        (json.dumps(REPLIES["campuses"]).replace("Let me start with", "I know it is 12, but check"), 1),
+        (json.dumps(REPLIES["director"]), 1),
+    ],
+)
+def test_what_does_not_hold_keeps_the_sentences_from_pools(reply: str, calls: int) -> None:
+    row = ROWS["campuses"]
+    (told,), usage, model = run(lambda request: reply, row)
+    assert told == replace(row, provenance=told.provenance)
+    keys = tuple(request.key for request in model.requests)
+    assert told.provenance.call_keys == (*row.provenance.call_keys, *keys) and usage.calls == len(keys) == calls
+
+
+def test_thoughts_that_make_a_row_too_long_are_not_taken() -> None:
+    row = ROWS["campuses"]
+    (told,), _, _ = run(says("campuses"), row)
+    least = replace(FILTERS, max_tokens=told.token_estimate)
+    assert run(says("campuses"), row, filters=least)[0][0].thoughts == "model"
+    (kept,), usage, _ = run(says("campuses"), row, filters=replace(least, max_tokens=told.token_estimate - 1))
+    assert (kept.messages, kept.thoughts, usage.calls) == (row.messages, "templates", 1)
+
+
+def test_each_row_has_its_own_call_and_none_is_made_where_pools_are_asked_for() -> None:
+    rows = [ROWS["campuses"], ROWS["director"]]
+    told, usage, _ = run(
+        lambda request: json.dumps(REPLIES["campuses" if "Desert" in prompt_text(request) else "director"]), *rows
+    )
+    assert [row.thoughts for row in told] == ["model", "model"] and usage.calls == 2
+    told, usage, model = run(says("campuses"), *rows, config=ThoughtsConfig())
+    assert told == rows and usage == Usage() and not model.requests
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_model_is_shown_the_steps_and_asked_for_a_field_a_part(name: str) -> None:
+    row = ROWS[name]
+    asked: list[Request] = []
+    run(lambda request: asked.append(request) or json.dumps(REPLIES[name]), row)  # type: ignore[func-returns-value]
+    prompt = prompt_text(asked[0])
+    for step in row.steps:
+        assert step.query in prompt and step.answer in prompt and all(p.text in prompt for p in step.passages)
+    assert row.question in prompt and "{{" not in prompt
+    assert not any(word in prompt.lower() for word in ("gold", "reward", "filter", "hop answer"))
+    schema = reply_schema(story_of(row, "reread" if rereads(row) else "search"))
+    jsonschema.validate(REPLIES[name], schema)
+    assert asked[0].json_schema == json.dumps(schema)
+
+
+def test_an_alias_or_gold_answer_that_no_step_found_is_not_shown() -> None:
+    row = replace(ROWS["director"], answer="Wien", answer_aliases=("Vindobona",))
+    prompt = describe(story_of(row, "search"))
+    assert "Wien" not in prompt and "Vindobona" not in prompt
+
+
+async def test_an_estimate_counts_the_calls_for_thoughts() -> None:
+    sizes = {}
+    for source in ("templates", "model"):
+        config = GeneratorConfig(thoughts=ThoughtsConfig(source=source))
+        lines = await rehearse([QUESTION], config, RetrievalConfig(kind="bm25"), Prices(), total=1)
+        sizes[source] = {line.stage: line.usage for line in lines}
+    assert "thoughts" not in sizes["templates"]
+    thoughts = sizes["model"].pop("thoughts")
+    assert thoughts.calls > 0 and thoughts.completion_tokens > 50 * thoughts.calls
+    assert sizes["model"] == sizes["templates"]
+
+
+def test_other_words_of_the_prompt_are_another_version() -> None:
+    assert PromptNames().version != PromptNames(thoughts="split").version
