@@ -24,7 +24,7 @@ def passages_of(text: str, longest: int = LONGEST_PASSAGE) -> list[str]:
         return [text]
     windows: list[str] = []
     window: list[str] = []
-    for sentence in (part for whole in split_sentences(text) for part in _cut(whole, longest)):
+    for sentence in (part for whole in split_sentences(text) for part in _cut_sentence(whole, longest)):
         if _words(*window, sentence) > longest:
             windows.append(" ".join(window))
             window = window[-1:] if _words(window[-1], sentence) <= longest else []
@@ -57,7 +57,7 @@ class BestPassages:
             width *= _SPARE
 
 
-def _cut(sentence: str, longest: int) -> list[str]:
+def _cut_sentence(sentence: str, longest: int) -> list[str]:
     words = sentence.split()
     if len(words) <= longest:
         return [sentence]
