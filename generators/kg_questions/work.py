@@ -14,7 +14,7 @@ from trailforge.generators.kg_questions import select as selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.filters import judge_question
 from trailforge.generators.kg_questions.generate import KgQuestionContext, KgQuestionWork, seal
-from trailforge.generators.kg_questions.paths import PathSampler
+from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.inference import ModelClient
 from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.files import what_is_wrong

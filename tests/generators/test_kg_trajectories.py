@@ -52,7 +52,7 @@ from trailforge.schemas import (
     write_parquet,
 )
 from trailforge.small_model.kg.choices import name_choices, relation_choices, some_of
-from trailforge.small_model.kg.thoughts import Thoughts, listed
+from trailforge.small_model.kg.guided import Thoughts, listed
 
 GOOD = (DIRECTOR, BORN, turn("Vienna it is.", answer="Vienna"))
 WRONG = (DIRECTOR, DIED, turn("It is Beverly Hills.", answer="Beverly Hills"))

@@ -13,17 +13,10 @@ from hypothesis import strategies as st
 
 from tests.retrieval.kg.support import Ids, store_of
 from tests.support.kg_worlds import LAX, NAMES, answers_by_trying, film_store, random_store, random_triples
-from trailforge.generators.kg_questions.paths import (
-    Graph,
-    KgPathConfig,
-    Link,
-    Node,
-    PathSampler,
-    answers,
-    left_without,
-    sample_shapes,
-)
-from trailforge.generators.kg_questions.paths.query import Named
+from trailforge.generators.kg_questions.paths.config import KgPathConfig
+from trailforge.generators.kg_questions.paths.graph import Graph
+from trailforge.generators.kg_questions.paths.query import Link, Named, Node, answers, left_without
+from trailforge.generators.kg_questions.paths.sampling import PathSampler, sample_shapes
 from trailforge.generators.kg_questions.wording import compose
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import mentions
