@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeVar
 
 from trailforge.inference import (
     ChatTurn,
+    Client,
     ClientConfig,
     Meter,
     ModelClient,
@@ -30,7 +31,6 @@ from trailforge.inference import (
     ledger_url,
     open_ledger,
 )
-from trailforge.inference.structured import Client
 from trailforge.schemas import GroundTruth, InvalidInput
 from trailforge.schemas.files import user_cache
 

@@ -182,7 +182,7 @@ _compressors = threading.local()
 """One per thread, kept: to make one costs more than to compress a call."""
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """What was kept of a call."""
 
     reply: Reply
@@ -205,7 +205,7 @@ def packed(request: Request, reply: Reply) -> bytes:
     return _compressors.one.compress(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
-def unpacked(key: str, blob: object) -> Entry | None:
+def unpacked(key: str, blob: object) -> LedgerEntry | None:
     """What `packed` made; None when it is damaged.
 
     A count of tokens that is none, as earlier versions kept it when a server sent it, is estimated from the text.
@@ -220,7 +220,7 @@ def unpacked(key: str, blob: object) -> Entry | None:
         fields["completion_tokens"] = _count(reply["completion_tokens"], fields["text"], fields["reasoning"])
         found, longest = Reply(key=key, from_ledger=True, **fields), request.get("max_tokens")
         length = least_length(found, longest) if _is_count(longest) else found.completion_tokens
-        return Entry(found, family_of(request), length)
+        return LedgerEntry(found, family_of(request), length)
     except (ValueError, TypeError, LookupError, AttributeError):
         return None
 

@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from trailforge.inference import Meter, Sampling
-from trailforge.inference.structured import Client
+from trailforge.inference import Client, Meter, Sampling
 from trailforge.protocols.episodes import Respond
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.r_search import run_plan

@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
-from trailforge.inference.structured import Client
+from trailforge.inference import ChatTurn, Client, Meter, Reply, Request, Sampling
 from trailforge.protocols.base import estimate_tokens, tags_in
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.turns import Observation, Search, Turn

@@ -9,7 +9,7 @@ import tempfile
 from typing import IO
 
 from trailforge.inference.packaged import PACKAGED_MODELS, SMOLLM2
-from trailforge.inference.vllm.process import ServerProcess
+from trailforge.inference.server import ServerProcess
 from trailforge.schemas import InvalidInput
 
 _READY_WITHIN_S = 120.0

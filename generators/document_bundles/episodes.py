@@ -16,8 +16,7 @@ from typing import Any, Literal
 from trailforge.generators.document_bundles import search_thoughts
 from trailforge.generators.document_bundles.write import asked
 from trailforge.generators.sft_rows import whole_conversation
-from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
-from trailforge.inference.asker import Client
+from trailforge.inference import ChatTurn, Client, Meter, Reply, Request, Sampling
 from trailforge.protocols import R_SEARCH, nl_dag, r_search
 from trailforge.protocols.base import estimate_tokens, one_line
 from trailforge.protocols.episodes import turn_text
@@ -37,7 +36,7 @@ from trailforge.schemas import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeConfig:
+class PlannedEpisodeConfig:
     """How episodes are made."""
 
     plan: Literal["gold", "sampled"] = "gold"
@@ -71,7 +70,7 @@ class EpisodeContext:
 
     run_id: str
     seed: int
-    config: EpisodeConfig
+    config: PlannedEpisodeConfig
     tools: Tools
     model: str = ""
     """Empty for the gold way, which asks none."""
@@ -250,7 +249,7 @@ def _found_evidence(row: BundleQuestion, results: Sequence[nl_dag.NodeResult]) -
     return round(evidence_recall([hop.evidence for hop in row.hops], found), 6)
 
 
-def _is_good(episode: SearchEpisode, row: BundleQuestion, config: EpisodeConfig) -> bool:
+def _is_good(episode: SearchEpisode, row: BundleQuestion, config: PlannedEpisodeConfig) -> bool:
     """Right, with its evidence, and no search that another one makes needless."""
     evidence = [hop.evidence for hop in row.hops]
     is_needless = len(episode.searches) > 1 and any(

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from trailforge.generators.document_bundles.search_thoughts import PROMPTS
-from trailforge.inference import ChatTurn, Meter, Prices, Request, Sampling, ask_json
-from trailforge.inference.asker import Client, fill
+from trailforge.inference import ChatTurn, Client, Meter, Prices, Request, Sampling, ask_json
+from trailforge.inference.asker import fill
 from trailforge.protocols.nl_dag import SearchPlan, levels, render, validate
 from trailforge.retrieval import SentenceReader
 from trailforge.schemas import (

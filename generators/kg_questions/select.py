@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trailforge.generators.document_bundles.stages.selection import write_parts
 from trailforge.generators.kg_questions import NAME as TABLE
-from trailforge.generators.kg_questions.filters import Asked, duplicate_question
+from trailforge.generators.kg_questions.filters import AcceptedQuestions, duplicate_question
 from trailforge.inference import Usage
 from trailforge.pipelines.engine.files import write_text
 from trailforge.pipelines.engine.model_stage import rejected_row
@@ -65,7 +65,7 @@ def candidates_of(folder: Path, shards: Sequence[Shard]) -> Iterator[KgQuestion]
 
 def sift(candidates: Iterable[KgQuestion]) -> tuple[list[KgQuestion], list[tuple[KgQuestion, Verdict]]]:
     """Who stays, with one more score in its row, and who does not and why. Of two that ask the same the first stays."""
-    asked = Asked()
+    asked = AcceptedQuestions()
     kept: list[KgQuestion] = []
     rejected: list[tuple[KgQuestion, Verdict]] = []
     for row in candidates:

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from trailforge.inference.budget import Usage
 from trailforge.inference.request import Reply, Request
-from trailforge.inference.wire import FORMAT, Entry, is_complete, least_length, packed, unpacked
+from trailforge.inference.wire import FORMAT, LedgerEntry, is_complete, least_length, packed, unpacked
 from trailforge.schemas import InvalidInput, OutputError, TrailforgeError
 
 _PAGE_BYTES = 16_384
@@ -71,7 +71,7 @@ class _Write:
     reply: Reply
     family: str
     length: int
-    """See `Entry`."""
+    """See `LedgerEntry`."""
     blob: bytes
     loop: asyncio.AbstractEventLoop
     kept: asyncio.Future[Reply]
@@ -215,7 +215,7 @@ class SqliteLedger:
         connection.execute("BEGIN IMMEDIATE")
         kept = [_insert(connection, write) for write in batch]
         first = (write for write, reply in zip(batch, kept, strict=True) if reply is write.reply)
-        _add_complete(connection, (Entry(write.reply, write.family, write.length) for write in first))
+        _add_complete(connection, (LedgerEntry(write.reply, write.family, write.length) for write in first))
         _add_spent(connection, [write.reply for write in batch])
         connection.execute("COMMIT")
         return kept
@@ -307,7 +307,7 @@ def _make_books(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def _add_complete(connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
+def _add_complete(connection: sqlite3.Connection, entries: Iterable[LedgerEntry]) -> None:
     """Index replies that ended by themselves under their family."""
     rows = [(family, length, reply.key) for reply, family, length in entries if is_complete(reply)]
     connection.executemany("INSERT OR IGNORE INTO complete VALUES (?, ?, ?)", rows)

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
+from trailforge.inference.server import ServerProcess, fetch
 from trailforge.inference.vllm import supervisor
-from trailforge.inference.vllm.process import ServerProcess, fetch
 from trailforge.schemas import InvalidInput, OutputError, ServerUnavailable
 
 _OURS_ALONE = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from trailforge.inference import ChatTurn, Meter, Request, Sampling, ask_json
-from trailforge.inference.structured import Client
+from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
 from trailforge.retrieval.kg.match import match_entity, match_relation
 from trailforge.retrieval.kg.store import KgStore
 from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, subgraph

@@ -15,7 +15,7 @@ from trailforge.retrieval.english import PARTICIPLES, PREPOSITIONS, is_finite
 from trailforge.rewards import mentions
 from trailforge.schemas import SourceDocument
 from trailforge.small_model.composing.clauses import clauses_of
-from trailforge.small_model.composing.composing import GAP, Asked, descriptions_of, questions_of
+from trailforge.small_model.composing.composing import GAP, GapQuestion, descriptions_of, questions_of
 from trailforge.small_model.composing.kinds import is_person_noun, noun_of
 from trailforge.small_model.composing.mentions import mentions_of, names_of, shared_names
 from trailforge.small_model.splitting.words import FUNCTION_WORDS
@@ -63,7 +63,7 @@ class Joined:
     description: str
     described_in: str
     """Sentence of the first document."""
-    asked: Asked
+    asked: GapQuestion
     """About `GAP`."""
     asked_of: str
     """Sentence of the second document."""
@@ -195,7 +195,7 @@ def _others_of_its_kind(bridge: Bridge, document: SourceDocument) -> bool:
     )
 
 
-def _questions(masked: str, nouns: dict[str, str]) -> Iterator[Asked]:
+def _questions(masked: str, nouns: dict[str, str]) -> Iterator[GapQuestion]:
     for clause in clauses_of(masked):
         yield from questions_of(clause, nouns)
 

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inference.test_servers import happens, is_running
-from trailforge.inference.vllm.process import ServerProcess
+from trailforge.inference.server import ServerProcess
 from trailforge.inference.vllm.server import VllmConfig, VllmServer, serve, server_environment, vllm_arguments
 from trailforge.schemas import InvalidInput, OutputError, ServerUnavailable, from_dict, to_dict
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.inference.support import answer, config, model_server
 from tests.support.scripted import ScriptedModel
 from tests.support.turns import kg_score
-from trailforge.inference import Meter, ModelClient, Reply, Request, Sampling
-from trailforge.inference.structured import Client
+from trailforge.inference import Client, Meter, ModelClient, Reply, Request, Sampling
 from trailforge.protocols import GRAPH_R1, KG_SEARCH, SEARCH_R1
 from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, Respond, run_episode

@@ -23,7 +23,7 @@ from trailforge.protocols.turns import Search, Turn
 from trailforge.retrieval import Bm25Retriever
 from trailforge.retrieval.kg import KgStore, KgTool, build_kg, open_source
 from trailforge.schemas import ChatMessage, InvalidInput, Passage, PlanEdge, PlanNode
-from trailforge.training.generation import Generated
+from trailforge.training.generation import Continuation
 from trailforge.training.masks import END, masked_tokens, ready
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode, observation_ids, roll_out
 
@@ -85,10 +85,10 @@ async def test_what_was_sampled_is_never_tokenised_again(tokenizer: Any) -> None
     }
 
     class Spelling(Scripted):
-        def generate(self, prompts: Any, rooms: Any, stop: Any) -> list[Generated]:
+        def generate(self, prompts: Any, rooms: Any, stop: Any) -> list[Continuation]:
             made = super().generate(prompts, rooms, stop)
             texts = [tokenizer.decode(one.ids) for one in made]
-            return [Generated([token for letter in text for token in letters[letter]]) for text in texts]
+            return [Continuation([token for letter in text for token in letters[letter]]) for text in texts]
 
     generator = Spelling(tokenizer, searching)
     (episode,) = await roll_out(

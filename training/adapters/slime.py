@@ -29,7 +29,7 @@ from trailforge.training.adapters.search_episodes import (
     search_episode,
     settings_of,
 )
-from trailforge.training.generation import Generated
+from trailforge.training.generation import Continuation
 from trailforge.training.masks import END, START, render
 from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
 
@@ -127,7 +127,7 @@ class _Server:
     def __init__(self, session: aiohttp.ClientSession, url: str, sampling: Mapping[str, Any]) -> None:
         self._session, self._url, self._sampling = session, url, sampling
 
-    async def go_on(self, ids: list[int], room: int, stop: Sequence[str], end_ids: Collection[int]) -> Generated:
+    async def go_on(self, ids: list[int], room: int, stop: Sequence[str], end_ids: Collection[int]) -> Continuation:
         """As `search_episodes.GoOn`."""
         sampling = {
             **self._sampling, "max_new_tokens": room, "stop": list(stop), "stop_token_ids": list(end_ids),
@@ -138,7 +138,7 @@ class _Server:
         if told["finish_reason"]["type"] == "abort":
             raise _Aborted
         sampled = told.get("output_token_logprobs") or ()  # (log-probability, token, text)
-        return Generated([token for _, token, *_ in sampled], [float(logprob) for logprob, *_ in sampled])
+        return Continuation([token for _, token, *_ in sampled], [float(logprob) for logprob, *_ in sampled])
 
     async def _post(self, body: Mapping[str, Any]) -> Any:
         """The router's answer; asked again where it does not answer or fails, as while servers restart."""
