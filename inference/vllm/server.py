@@ -1,4 +1,4 @@
-"""vLLM, started by us from the `server` section of a preset: its command, its environment, its life.
+"""vLLM, started by us from the `server` section of a preset: its command, its environment, its figures.
 
 It cannot share our environment (it wants a FastAPI that Prefect refuses), so it has one of its own, and our paths do
 not leak into it.
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from trailforge.inference.server import ServerProcess, fetch
+from trailforge.inference.server import LocalServer, fetch
 from trailforge.inference.vllm import supervisor
 from trailforge.schemas import InvalidInput, OutputError, ServerUnavailable
 
@@ -87,30 +87,19 @@ class VllmConfig:
             raise InvalidInput(f"expected NAME=value, got {wrong[0]!r}", field="server.variables")
 
 
-class VllmServer:
-    """One vLLM server on this machine. A context manager; ready when entered."""
+class VllmServer(LocalServer):
+    """One vLLM server on this machine."""
 
     def __init__(self, config: VllmConfig, name: str, log: Path | None = None) -> None:
         """`name`: what calls name the model by. `log`: file for what vLLM prints; None: it goes with the server."""
+        super().__init__("vLLM", tail_lines=_TAIL_LINES, stop_within_s=_STOP_WITHIN_S)
         self._config, self._name, self._log_path = config, name, log
-        self._process: ServerProcess | None = None
-        self._log: IO[bytes] | None = None
 
     @property
     def url(self) -> str:
         """Where it answers from this machine, without a path."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._config.host, self._config.host)
         return f"http://{f'[{host}]' if ':' in host else host}:{self._config.port}"
-
-    @property
-    def base_url(self) -> str:
-        """For an OpenAI client."""
-        return f"{self.url}/v1"
-
-    @property
-    def pid(self) -> int | None:
-        """Of the process that watches over it; None when it is not running."""
-        return self._process.pid if self._process else None
 
     @property
     def command(self) -> list[str]:
@@ -126,42 +115,13 @@ class VllmServer:
         """Start and wait until it answers. Raises `ServerUnavailable` with the end of its log when it does not."""
         _refuse_missing(self.command[0])
         _refuse_taken(self._config.host, self._config.port)
-        self._log = _opened(self._log_path)
-        self._process = ServerProcess(
-            what="vLLM", url=self.url, log=self._log, tail_lines=_TAIL_LINES, stop_within_s=_STOP_WITHIN_S
-        )
         supervised = [sys.executable, "-I", supervisor.__file__, *self.command]
-        try:
-            self._process.start(supervised, server_environment(self._config.variables))
-            self._process.wait_until_healthy(self._config.ready_within_s)
-        except BaseException:
-            self.stop()
-            raise
-
-    def raise_if_ended(self) -> None:
-        """Raises `ServerUnavailable` with the end of its log when it has ended by itself."""
-        if self._process is not None:
-            self._process.raise_if_ended()
+        environment = server_environment(self._config.variables)
+        self.launch(supervised, environment, _opened(self._log_path), self._config.ready_within_s)
 
     def metrics(self) -> VllmMetrics:
         """What it does at the moment, and has done so far."""
         return read_metrics(self.url)
-
-    def stop(self) -> None:
-        """End it and all that it started."""
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-        if self._log is not None:
-            self._log.close()
-            self._log = None
-
-    def __enter__(self) -> VllmServer:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
 
 def serve(config: VllmConfig, name: str, log: Path | None, tell: Callable[[str], None]) -> None:
