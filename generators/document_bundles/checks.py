@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from trailforge.filters.bundles import judge_unread
+from trailforge.generators import selecting
 from trailforge.generators.document_bundles.bundling.duplicates import exact_key
 from trailforge.generators.document_bundles.bundling.measures import cohesion
 from trailforge.generators.document_bundles.config import BundleRunConfig
@@ -60,7 +61,7 @@ class BundleRowChecks(RowChecks):
             self._check_leftovers(name)
             self.accepted["filter"] += self._check_candidates(name)
             self.count_rejected(name)
-        self.accepted[selection.NAME] += self._check_order()
+        self.accepted[selecting.NAME] += self._check_order()
         self._check_episodes()
         self.check_books()
 

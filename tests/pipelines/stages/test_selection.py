@@ -18,7 +18,8 @@ from tests.support.bundle_questions import question
 from tests.support.files import contents
 from trailforge.generators.document_bundles.config import BundleOutputConfig, BundleRunConfig, SelectionConfig
 from trailforge.generators.document_bundles.stages import selection
-from trailforge.generators.document_bundles.stages.selection import in_order, only_shard, select, sift
+from trailforge.generators.document_bundles.stages.selection import in_order, select, sift
+from trailforge.generators.selecting import only_shard
 from trailforge.pipelines.engine.shards import Shard, read_receipt
 from trailforge.pipelines.runs.accounting import check_balance
 from trailforge.retrieval.encoder import Encoder
