@@ -59,7 +59,7 @@ class KgTool:
     def __init__(
         self, store: KgStore, config: KgToolConfig | None = None, count_tokens: CountTokens = estimate_tokens
     ) -> None:
-        """`count_tokens`: the policy model's tokenizer, where it is known (see `tokenizer_of`)."""
+        """`count_tokens`: the policy model's tokenizer, where it is known."""
         self.store = store
         self._config = config or KgToolConfig()
         self._count_tokens = count_tokens
