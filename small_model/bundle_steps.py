@@ -70,11 +70,11 @@ class StepWork:
         """What a name is, when the model says the same of it in every sentence that it is shown."""
         steps, prompt = self.context.config.steps, PROMPTS.text("embedded_kind")
         sampling = Sampling(max_tokens=steps.kind_max_tokens, stop=steps.stop)
-        said = set()
+        kinds = set()
         for sentence in sentences_naming(name, self.item.documents)[: steps.kind_votes]:
             request = self._request(fill(prompt, text=sentence, name=name), sampling, "kind", grammar=_KIND_GRAMMAR)
-            said.add(((await self._complete(request)).answer or "").strip().removeprefix("n "))
-        return said.pop() if len(said) == 1 and said <= {*KINDS} - {"thing"} else None
+            kinds.add(((await self._complete(request)).answer or "").strip().removeprefix("n "))
+        return kinds.pop() if len(kinds) == 1 and kinds <= {*KINDS} - {"thing"} else None
 
     # Reading
 

@@ -186,9 +186,9 @@ class _Work:
         row = self.row
         read = r_search.read_plan(messages[2].content)
         thought, plan = read or ("", nl_dag.SearchPlan(nodes=(), edges=()))
-        said = "\0".join([row.uid, *(message.content for message in messages)])
+        content = "\0".join([row.uid, *(message.content for message in messages)])
         return SearchEpisode(
-            uid=hashlib.sha256(said.encode()).hexdigest()[:16],
+            uid=hashlib.sha256(content.encode()).hexdigest()[:16],
             origin=origin,
             thought=thought,
             plan_text=nl_dag.render(plan) if read else "",

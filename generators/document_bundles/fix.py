@@ -37,8 +37,8 @@ def refit(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:
 def _with_chosen(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:
     """The answer of a question with options is what the correct ones say."""
     letters = [chr(ord("A") + number) for number in range(len(row.options))]
-    told = dict(zip(letters, row.options, strict=True))
-    answer = _JOINED.join(told.get(letter, "") for letter in row.correct_options)
+    texts = dict(zip(letters, row.options, strict=True))
+    answer = _JOINED.join(texts.get(letter, "") for letter in row.correct_options)
     if row.answer not in (old.answer, answer):
         raise InvalidInput(f"the correct options say {answer!r}; fix options or correct_options", field="answer")
     if (row.options, row.correct_options) == (old.options, old.correct_options):

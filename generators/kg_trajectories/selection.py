@@ -173,8 +173,8 @@ def _gold_in(step: KgStep, row: KgTrajectory) -> frozenset[tuple[str, str]]:
     texts = [("document", f"{document.title}. {document.text}") for document in step.documents]
     texts += [("triple", triple.text) for triple in step.triples_kept]
     answers, gold = (*(hop.answer for hop in row.gold_hops), row.answer), {document.id for document in row.supporting}
-    said = {(kind, answer) for kind, text in texts for answer in answers if mentions(text, answer)}
-    return frozenset(said | {("gold", document.id) for document in step.documents if document.id in gold})
+    found = {(kind, answer) for kind, text in texts for answer in answers if mentions(text, answer)}
+    return frozenset(found | {("gold", document.id) for document in step.documents if document.id in gold})
 
 
 def _pair(good: KgTrajectory, bad: KgTrajectory, verdict: Verdict) -> ContrastivePair:

@@ -176,7 +176,7 @@ def _program(config: VllmConfig) -> list[str]:
 
 def _watch(server: VllmServer, tell: Callable[[str], None]) -> None:
     """Tell its figures whenever they have changed. Returns never: it raises `ServerUnavailable` when vLLM has ended."""
-    told = ""
+    last = ""
     while True:
         next_s = time.monotonic() + _TELL_EVERY_S
         while time.monotonic() < next_s:
@@ -186,9 +186,9 @@ def _watch(server: VllmServer, tell: Callable[[str], None]) -> None:
             figures = str(server.metrics())
         except ServerUnavailable as error:  # a busy server may be slow to tell; whether it lives is seen above
             figures = str(error)
-        if figures != told:
+        if figures != last:
             tell(figures)
-        told = figures
+        last = figures
 
 
 def _new_log() -> Path:

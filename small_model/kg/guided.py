@@ -104,8 +104,8 @@ class GuidedEpisode:
             sample=self.sample,
             grammar=some_of(choices, most),
         )
-        said = [part.strip() for part in (reply.answer or "").strip().split("; ")]
-        return [part for part in dict.fromkeys(said) if part in choices][:most]
+        parts = [part.strip() for part in (reply.answer or "").strip().split("; ")]
+        return [part for part in dict.fromkeys(parts) if part in choices][:most]
 
     async def _look(self, search: Search, sub_question: str) -> KgStep:
         """Search, and let the model read what it takes from it."""
@@ -181,11 +181,11 @@ class Thoughts:
     def _asking(self, search: Search) -> list[str]:
         names = listed([one_line(name) for name in search.entities])
         relations = listed([f"“{one_line(phrase)}”" for phrase in search.relations])
-        said = [self._say("ask", query=one_line(search.query))]
+        sentences = [self._say("ask", query=one_line(search.query))]
         if names:
             role = "graph" if relations else "graph_names"
-            said.append(self._say(role, names=names, relations=relations))
-        return said
+            sentences.append(self._say(role, names=names, relations=relations))
+        return sentences
 
     def _finding(self, step: KgStep) -> str:
         answer = step.answer or ""

@@ -73,7 +73,7 @@ async def reward(args: Any, sample: Sample, **_: Any) -> float:
     known = sample.metadata or {}
     protocol = getattr(args, "reward_protocol", None) or truth.protocol
     transcript = known.get("transcript")
-    told = ToScore(
+    episode = ToScore(
         messages=split_text(sample.response, protocol) if transcript is None else read_messages(transcript),
         truth=truth,
         question=known.get("question"),
@@ -81,7 +81,7 @@ async def reward(args: Any, sample: Sample, **_: Any) -> float:
         retrieved_titles=known.get("retrieved_titles"),
         judge=known.get("judge"),
     )
-    pending = scorer_of(getattr(args, "reward_preset", None), protocol).begin(told)
+    pending = scorer_of(getattr(args, "reward_preset", None), protocol).begin(episode)
     return (await pending.wait()).total
 
 
@@ -134,10 +134,10 @@ class _Server:
             "no_stop_trim": True,
         }  # fmt: skip
         reply = await self._post({"input_ids": ids, "sampling_params": sampling, "return_logprob": True})
-        told = reply["meta_info"]
-        if told["finish_reason"]["type"] == "abort":
+        meta = reply["meta_info"]
+        if meta["finish_reason"]["type"] == "abort":
             raise _Aborted
-        sampled = told.get("output_token_logprobs") or ()  # (log-probability, token, text)
+        sampled = meta.get("output_token_logprobs") or ()  # (log-probability, token, text)
         return Continuation([token for _, token, *_ in sampled], [float(logprob) for logprob, *_ in sampled])
 
     async def _post(self, body: Mapping[str, Any]) -> Any:

@@ -96,7 +96,7 @@ class _Server:
             priority=self._priority,
         )  # fmt: skip
         self.seconds += time.perf_counter() - started
-        told = output.extra_fields
-        self.weights.setdefault("min_global_steps", told.get("min_global_steps"))
-        self.weights["max_global_steps"] = told.get("max_global_steps")
+        extra = output.extra_fields
+        self.weights.setdefault("min_global_steps", extra.get("min_global_steps"))
+        self.weights["max_global_steps"] = extra.get("max_global_steps")
         return Continuation(list(output.token_ids), list(output.log_probs) if output.log_probs else None)
