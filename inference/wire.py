@@ -171,7 +171,7 @@ def _unpacker(encoding: str) -> Any:
 
 
 FORMAT = 1
-"""Of what is kept under a key; see `packed`."""
+"""Of what is kept under a key; see `pack`."""
 MOST_TOKENS = 2**31 - 1
 """Of a prompt or a completion: what a column of the type `integer` takes."""
 _MOST_BYTES = 2**28
@@ -192,7 +192,7 @@ class LedgerEntry(NamedTuple):
     """See `least_length`."""
 
 
-def packed(request: Request, reply: Reply) -> bytes:
+def pack(request: Request, reply: Reply) -> bytes:
     """Request and reply as they are kept. Raises `OutputError` for token counts that no ledger takes."""
     import zstandard
 
@@ -205,8 +205,8 @@ def packed(request: Request, reply: Reply) -> bytes:
     return _compressors.one.compress(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
-def unpacked(key: str, blob: object) -> LedgerEntry | None:
-    """What `packed` made; None when it is damaged.
+def unpack(key: str, blob: object) -> LedgerEntry | None:
+    """What `pack` made; None when it is damaged.
 
     A count of tokens that is none, as earlier versions kept it when a server sent it, is estimated from the text.
     """

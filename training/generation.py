@@ -109,7 +109,7 @@ class TransformersGenerator:
         finally:
             model.train(was_training)
         for row in made[:, width:].tolist():
-            yield Continuation(ended(row, self._tokenizer, stop, self.end_ids))
+            yield Continuation(cut_at_end(row, self._tokenizer, stop, self.end_ids))
 
 
 class VllmColocatedGenerator:
@@ -210,7 +210,7 @@ def _stop_strings(tokenizer: Any, stop: Sequence[str], start: int) -> Any:
     return StopStrings()
 
 
-def ended(row: list[int], tokenizer: Any, stop: Sequence[str], end_ids: Collection[int]) -> list[int]:
+def cut_at_end(row: list[int], tokenizer: Any, stop: Sequence[str], end_ids: Collection[int]) -> list[int]:
     """A row up to its end, whatever was sampled or padded behind that. None of its tokens becomes another one."""
     before = tokenizer.decode(row[:-1], skip_special_tokens=False)
     if not any(token in end_ids for token in row[:-1]) and not any(s in before for s in stop):

@@ -24,7 +24,7 @@ from trailforge.schemas import InvalidInput
 
 START = "<|im_start|>"
 END = "<|im_end|>"
-"""Ends every turn; a trained model writes it, so it is the end-of-sequence token of a tokenizer made `ready`."""
+"""Ends every turn; a trained model writes it, so it is the end-of-sequence token after `prepare_tokenizer`."""
 _PROBES = (f"{START}assistant\n", f"<search>Who wrote it ?\n\n é</search>{END}", f"\n{START}user\n<result>")
 """Pieces as `pieces` cuts them: some tokenizers put a space before each, or drop line ends."""
 IGNORED = -100
@@ -161,7 +161,7 @@ def teach(tokenizer: Any) -> list[str]:
     return added
 
 
-def ready(tokenizer: Any) -> None:
+def prepare_tokenizer(tokenizer: Any) -> None:
     """Give a tokenizer of transformers our template, and the end of a turn as its end of sequence.
 
     A model is saved with it. Raises `InvalidInput` when it does not know the ChatML tokens, and when it changes text.
@@ -202,7 +202,7 @@ def escape_special(tokenizer: Tokenizer, text: str) -> str:
 def masked_tokens(
     tokenizer: Tokenizer, messages: Sequence[AnyMessage], train: Sequence[bool] | None = None
 ) -> MaskedTokens:
-    """Tokens and labels of a conversation, for a tokenizer made `ready`.
+    """Tokens and labels of a conversation, for a tokenizer after `prepare_tokenizer`.
 
     Raises `InvalidInput` as `pieces` does, and when a turn holds the text of a special token, which would end or forge
     a turn.

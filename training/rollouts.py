@@ -22,7 +22,7 @@ from typing import Any
 
 from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
 from trailforge.protocols import Grammar, grammar_of
-from trailforge.protocols.environment import Environment, within
+from trailforge.protocols.environment import Environment, limit_observations
 from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, run_episode
 from trailforge.protocols.turns import Observation, Search
 from trailforge.schemas import ChatMessage, ContextOverflow, InvalidInput, Message
@@ -265,7 +265,7 @@ async def _run(
     run = await run_episode(
         prompt[1].content,
         grammar,
-        within(respond, grammar, count, limits.max_observation_tokens),
+        limit_observations(respond, grammar, count, limits.max_observation_tokens),
         client=writer,
         model="",
         config=EpisodeConfig(

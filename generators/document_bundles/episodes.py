@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from trailforge.generators.document_bundles import search_thoughts
-from trailforge.generators.document_bundles.write import asked
+from trailforge.generators.document_bundles.write import render_question
 from trailforge.generators.sft_rows import whole_conversation
 from trailforge.inference import ChatTurn, Client, Meter, Reply, Request, Sampling
 from trailforge.protocols import R_SEARCH, nl_dag, r_search
@@ -129,7 +129,7 @@ class _Work:
         results = await nl_dag.execute(plan, context.tools, context.config.top_k)
         thought = search_thoughts.think(row, plan, seed=f"{context.seed}:{row.uid}")
         messages = (
-            *R_SEARCH.opening(asked(row)),
+            *R_SEARCH.opening(render_question(row)),
             _turn(Turn(thought=thought, search=r_search.search_of(plan))),
             _result(Observation(nodes=tuple(results))),
             _turn(Turn(answer=one_line(gold_answer(row)))),
@@ -140,7 +140,7 @@ class _Work:
     async def sampled(self, number: int) -> SearchEpisode:
         """A draw. A first turn that breaks the grammar is the end of it: no answer would make it good enough."""
         context = self.context
-        messages = [*R_SEARCH.opening(asked(self.row))]
+        messages = [*R_SEARCH.opening(render_question(self.row))]
         results: Sequence[nl_dag.NodeResult] = ()
         first = await self._ask(messages, number)
         messages.append(_assistant(first, turn_text(first)))
@@ -214,7 +214,7 @@ def made_of(messages: Sequence[Message], row: BundleQuestion) -> dict[str, Any]:
     """The fields of an episode that follow from its question and its conversation."""
     return {
         "question_id": row.uid,
-        "question": asked(row),
+        "question": render_question(row),
         "type": row.type,
         "answer": gold_answer(row),
         "answer_aliases": (),

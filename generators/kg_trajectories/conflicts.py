@@ -24,7 +24,7 @@ async def conflicts_of(steps: Sequence[KgStep], reading: Reading) -> tuple[KgCon
     """The conflicts of an episode's searches. Asks the model once for each search that has values to compare."""
     found, only_absent = [], reading.context.config.self_check == "absent"
     for step in steps:
-        if facts := asked_facts(step):
+        if facts := find_asked_facts(step):
             answer = await reading.answer(step.query, step.documents, ())
             conflict = conflict_of(step, facts, answer, reading.context.store)
             if conflict and not (only_absent and _is_shown(step, facts)):
@@ -32,7 +32,7 @@ async def conflicts_of(steps: Sequence[KgStep], reading: Reading) -> tuple[KgCon
     return tuple(found)
 
 
-def asked_facts(step: KgStep) -> list[tuple[KgTriple, bool]]:
+def find_asked_facts(step: KgStep) -> list[tuple[KgTriple, bool]]:
     """The kept triples with a searched entity and an asked relation, each with whether its tail is the value."""
     entities = {link.entity_id for link in step.entities if link.is_searched}
     relations = {link.relation_id for link in step.relations}

@@ -91,7 +91,7 @@ def similarity(first: KgTrajectory, second: KgTrajectory) -> float:
     return len(one & other) / (len(one | other) or 1)
 
 
-def asked_in_vain(row: KgTrajectory) -> int:
+def count_vain_searches(row: KgTrajectory) -> int:
     """How many searches asked the graph for relations that no kept triple has."""
     asked = ((step, {link.relation_id for link in step.relations}) for step in row.steps if step.relations)
     return sum(not any(triple.relation in ids for triple in step.triples_kept) for step, ids in asked)
@@ -99,7 +99,7 @@ def asked_in_vain(row: KgTrajectory) -> int:
 
 def _rank(row: KgTrajectory, likeness: float, config: EpisodeSelectionConfig, place: int) -> tuple[float | int, ...]:
     price = config.diversity * likeness - row.reward.total
-    return price, asked_in_vain(row), row.num_tool_calls, row.token_estimate, place
+    return price, count_vain_searches(row), row.num_tool_calls, row.token_estimate, place
 
 
 def _not_taken(taken: int, likeness: float, config: EpisodeSelectionConfig) -> Verdict | None:

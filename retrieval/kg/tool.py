@@ -146,10 +146,10 @@ async def keep_triples(
         purpose="keep_triples",
     )
     reply = await ask_json(client, request, SCHEMA, meter)
-    return chosen(reply["keep"], offered)
+    return keep_chosen(reply["keep"], offered)
 
 
-def chosen(numbers: Sequence[int], offered: Sequence[KgTriple]) -> KeptTriples:
+def keep_chosen(numbers: Sequence[int], offered: Sequence[KgTriple]) -> KeptTriples:
     """The offered triples that have these numbers, from 1."""
     valid = [number for number in numbers if 1 <= number <= len(offered)]
     kept = list(dict.fromkeys(valid))[:MAX_KEPT]

@@ -179,8 +179,8 @@ class Thoughts:
         return f"{self._finding(done)} {self._say('final')}"
 
     def _asking(self, search: Search) -> list[str]:
-        names = listed([one_line(name) for name in search.entities])
-        relations = listed([f"“{one_line(phrase)}”" for phrase in search.relations])
+        names = join_phrases([one_line(name) for name in search.entities])
+        relations = join_phrases([f"“{one_line(phrase)}”" for phrase in search.relations])
         sentences = [self._say("ask", query=one_line(search.query))]
         if names:
             role = "graph" if relations else "graph_names"
@@ -200,6 +200,6 @@ class Thoughts:
         return self._say(role, answer=one_line(answer).rstrip("."), title=title)
 
 
-def listed(parts: Sequence[str]) -> str:
+def join_phrases(parts: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`; empty for none."""
     return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))

@@ -18,8 +18,8 @@ import yaml
 
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.schemas import ChatMessage, InvalidInput, from_dict
-from trailforge.training.generation import Continuation, ended
-from trailforge.training.masks import END, ready
+from trailforge.training.generation import Continuation, cut_at_end
+from trailforge.training.masks import END, prepare_tokenizer
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out_one
 from trailforge.training.searched import open_environment
 
@@ -80,7 +80,7 @@ async def search_episode(
     tokenizer: Any,
     max_tokens: int,
 ) -> TokenEpisode:
-    """An episode of at most `max_tokens` after the prompt. `tokenizer` is made `ready`.
+    """An episode of at most `max_tokens` after the prompt. `tokenizer`: after `prepare_tokenizer`.
 
     Raises as `training.searched.open_environment` and `roll_out_one`.
     """
@@ -91,7 +91,7 @@ async def search_episode(
         made = await go_on(ids, room, stop, end_ids)
         # A server may look for stop strings every few tokens only. What it sampled up to the stop is what it would
         # have sampled anyway, so leaving the rest out changes nothing that the loss is taken on.
-        kept = ended(made.ids[:room], tokenizer, stop, end_ids)
+        kept = cut_at_end(made.ids[:room], tokenizer, stop, end_ids)
         return Continuation(kept, None if made.logprobs is None else made.logprobs[: len(kept)])
 
     limits = RolloutLimits(
@@ -124,7 +124,7 @@ def logprobs_of(episode: TokenEpisode) -> list[float] | None:
 @cache
 def _end_ids(tokenizer: Any) -> tuple[int, ...]:
     """Tokens that end a turn. Once for each tokenizer: a vocabulary takes long to list."""
-    ready(tokenizer)
+    prepare_tokenizer(tokenizer)
     vocabulary = tokenizer.get_vocab()
     return tuple(vocabulary[token] for token in _ENDS if token in vocabulary)
 

@@ -95,7 +95,7 @@ def train_rl(
     rollouts = SearchRollouts(
         rows,
         environment,
-        paying(preset),
+        make_pay(preset),
         protocol=preset.protocol,
         tokenizer=tokenizer,
         limits=limits_of(config),
@@ -245,7 +245,7 @@ def limits_of(config: RlConfig) -> RolloutLimits:
     )
 
 
-def paying(preset: TrainPreset) -> Pay:
+def make_pay(preset: TrainPreset) -> Pay:
     """The preset's reward."""
     scorer = scorer_of_training(preset)
 

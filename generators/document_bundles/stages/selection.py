@@ -31,7 +31,7 @@ def select(folder: Path, bundles: Sequence[Shard], config: BundleRunConfig, made
         return
     candidates = list(read_candidates(folder, bundles, BundleQuestion))
     kept, rejected = sift(candidates, encoder_of(config.encoder), config.selection) if candidates else ([], [])
-    rows = in_order(kept, config.selection.stages)
+    rows = order_rows(kept, config.selection.stages)
     files, shards = write_parts(folder, TABLE, BundleQuestion, rows, config.output.questions_per_shard)
     finish_selection(folder, shard, rows, rejected, files, shards)
 
@@ -70,7 +70,7 @@ def _benchmarks(config: SelectionConfig, encoder: Encoder) -> Benchmarks:
     return benchmarks_of([(name, q) for q, name in questions.items()], vectors, config.benchmark_words)
 
 
-def in_order(rows: Sequence[BundleQuestion], stages: int) -> list[BundleQuestion]:
+def order_rows(rows: Sequence[BundleQuestion], stages: int) -> list[BundleQuestion]:
     """The rows by complexity, the easy ones first, each with its stage: 1 to `stages`, as equal in size as they can be.
 
     Rows of the same complexity are in one stage, the earlier: of two that are as hard none is to be learnt before.
