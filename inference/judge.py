@@ -169,7 +169,7 @@ class JudgeDesk:
     @property
     def told(self) -> dict[str, int]:
         """Calls that were paid and calls that the ledger knew, among others."""
-        return self._client.told
+        return self._client.figures
 
     def close(self) -> None:
         """End client, ledger and loop."""
