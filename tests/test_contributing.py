@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WALK = sorted((ROOT / "docs" / "contributing").glob("*.diff"))
 BESIDE_THE_ROOMS = ("cli.py", "docs", "pyproject.toml", "README.md", "LICENSE", "sample_data", "tests", "trailforge")
 MAX_DIFF_LINES = 135
+"""Of the longest: a whole data set with its books, checks and card."""
 
 MAKES_EASY_QUESTIONS = """
 import json
@@ -58,7 +59,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _python(tree: Path, folder: Path, *arguments: str) -> str:
     """What Python prints, in a folder, with the tree's own trailforge."""
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=280
     )
@@ -84,7 +85,7 @@ def test_the_tests_that_the_walk_brings_along_pass(tree: Path) -> None:
     printed = _python(
         tree,
         tree,
-        *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"),
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider"),
         *("tests/filters/test_trajectories.py", "tests/retrieval/test_trigrams.py"),
         *("tests/protocols/test_round_trips.py", "-k", "not test_round_trips or research or registry"),
     )
