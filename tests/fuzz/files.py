@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 from tests.fuzz.target import Target, text_of
 from trailforge.curation.decisions import append, merged, read_decisions
 from trailforge.curation.patterns import read_patterns, refused_patterns
-from trailforge.pipelines.sources import read_questions
-from trailforge.pipelines.sources.benchmarks import read_benchmark
+from trailforge.pipelines.sources import read_benchmark, read_questions
 from trailforge.pipelines.sources.columns import parse_column_map
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.presets import load_bands, load_preset, load_training_preset

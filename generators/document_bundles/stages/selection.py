@@ -20,7 +20,7 @@ from trailforge.inference import Usage
 from trailforge.pipelines.engine.model_stage import rejected_row
 from trailforge.pipelines.engine.shards import Receipt, Shard, missing_shards, write_receipt, write_table
 from trailforge.pipelines.runs.accounting import stage
-from trailforge.pipelines.sources.benchmarks import read_benchmark
+from trailforge.pipelines.sources import read_benchmark
 from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import BundleQuestion, FileEntry, FilterScore, RejectedRow, Verdict, read_parquet, to_dict
 
