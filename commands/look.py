@@ -118,26 +118,26 @@ def status(
 ) -> None:
     """Say how a run, or each window of a nightly root, stands: what is done, what it took, and what to do next."""
     from trailforge.flows.nights.status import follow_windows, windows_of
-    from trailforge.pipelines.runs.status import follow, read_status, told
+    from trailforge.pipelines.runs.status import describe_status, follow, read_status
 
     if operate := windows_of(folder):
         rounds = follow_windows(folder) if watch else iter([operate])
         _tell(rounds, as_json, lambda window: window.lines)
         return
     each = follow(folder) if watch else iter([read_status(folder)])
-    _tell(([now] for now in each), as_json, told)
+    _tell(([now] for now in each), as_json, describe_status)
 
 
 def _tell(rounds: Iterable[Sequence[Any]], as_json: bool, lines_of: Callable[[Any], Sequence[str]]) -> None:
     """Print what stands in each round: as JSON a line for each, else as text in the place of the round before."""
-    from trailforge.inspector.terminal import refreshed
+    from trailforge.inspector.terminal import show_live
 
     if as_json:
         for now in rounds:
             for each in now:
                 print(json.dumps(dataclasses.asdict(each)), flush=True)
     else:
-        refreshed("\n".join(line for each in now for line in lines_of(each)) for now in rounds)
+        show_live("\n".join(line for each in now for line in lines_of(each)) for now in rounds)
 
 
 def rewards(

@@ -31,7 +31,7 @@ class LauncherName(StrEnum):
     K8S = "k8s"
 
 
-class Retrieval(StrEnum):
+class RetrievalKind(StrEnum):
     """How documents are found."""
 
     BM25 = "bm25"
@@ -69,7 +69,7 @@ _Documents = Annotated[
     list[Path] | None,
     typer.Option(help="What is searched: finished runs (repeatable), or a corpus as `trailforge index` has it."),
 ]
-_Retrieval = Annotated[Retrieval | None, typer.Option(help="How documents are found. Default: the preset's.")]
+_Retrieval = Annotated[RetrievalKind | None, typer.Option(help="How documents are found. Default: the preset's.")]
 _Encoder = Annotated[
     str | None,
     typer.Option(help="For dense: minilm, or a sentence-transformers name or path. Default: the preset's."),
@@ -116,7 +116,7 @@ def sft(
     print_files: Print = False,
 ) -> None:
     """Train on conversations; the loss is taken on the agent's turns alone."""
-    if launched(context, launcher, launch, print_files, out):
+    if launch_elsewhere(context, launcher, launch, print_files, out):
         return
     from trailforge.training.trl.sft import train_sft
 
@@ -161,7 +161,7 @@ def rl(
     print_files: Print = False,
 ) -> None:
     """Train on the questions in the preset's protocol: the agent searches, and is paid for its episodes."""
-    if launched(context, launcher, launch, print_files, out):
+    if launch_elsewhere(context, launcher, launch, print_files, out):
         return
     from trailforge.training.trl.rl import VllmOptions, train_rl
 
@@ -229,7 +229,7 @@ def _recipe(preset: str, logging: Log | None, seed: int | None, rollouts: Rollou
     )
 
 
-def _searching(recipe: TrainPreset, retrieval: Retrieval | None, *said: str | None) -> TrainPreset:
+def _searching(recipe: TrainPreset, retrieval: RetrievalKind | None, *said: str | None) -> TrainPreset:
     """A preset with what was said of encoder and prefixes; of another encoder its own prefixes are not taken over."""
     names = ("kind", "encoder", "query_prefix", "passage_prefix")
     values = (retrieval and retrieval.value, *said)
@@ -245,7 +245,7 @@ def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: Path | N
     return open_environment(recipe.protocol, documents or (), search=recipe.retrieval, kg=kg, top_k=recipe.rl.top_k)
 
 
-def launched(
+def launch_elsewhere(
     context: typer.Context, launcher: LauncherName | None, launch: Path | None, print_files: bool, out: Path
 ) -> bool:
     """Whether the command was handed to a launcher (or printed), so that there is nothing to do here."""

@@ -14,7 +14,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from trailforge.inspector.deciding import parts_of, value_at
 from trailforge.inspector.views.desk import Desk, Place, button
-from trailforge.inspector.visible_text import escaped, marked
+from trailforge.inspector.visible_text import escape_text, mark_spans
 
 STYLE = """
 .change { display: grid; grid-template-columns: 1fr 1fr; column-gap: .8rem; margin: .2rem 0 .5rem; }
@@ -84,7 +84,7 @@ def _show_changes(fixing: Fixing, edits: Mapping[str, str], field: str, key: str
 def _change(name: str, old: str, new: str) -> str:
     gone, added = differences(old, new)
     return (
-        f'<div class="change"><div class="name">{escaped(name)}</div>'
+        f'<div class="change"><div class="name">{escape_text(name)}</div>'
         f'<div class="old">{_part(old, gone, "gone")}</div><div class="new">{_part(new, added, "added")}</div></div>'
     )
 
@@ -95,7 +95,7 @@ def _part(text: str, spans: Sequence[Span], kind: str) -> str:
     for begin, end in windows(len(text), spans, _AROUND):
         parts.append(_cut(begin - at))
         inside = [(max(a, begin) - begin, min(b, end) - begin, kind) for a, b in spans if a < end and b > begin]
-        parts.append(marked(text[begin:end], inside))
+        parts.append(mark_spans(text[begin:end], inside))
         at = end
     return "".join(parts) + _cut(len(text) - at)
 
