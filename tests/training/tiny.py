@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.support.sft_rows import sft_row
 from tests.support.turns import answer_turn, result_turn, search_turn
+from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.protocols import REACT
 from trailforge.retrieval import Bm25Retriever
 from trailforge.rewards.msearcher import MSearcherConstants
@@ -30,7 +31,6 @@ from trailforge.schemas import (
 from trailforge.training.config import RlConfig, SftConfig, TrainPreset
 from trailforge.training.generation import Continuation
 from trailforge.training.sets.files import SetManifest
-from trailforge.training.sets.runs import MANIFEST
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_data"
 FACTS = (

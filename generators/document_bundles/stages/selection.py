@@ -14,7 +14,7 @@ from trailforge.generators.document_bundles.config import BundleRunConfig, Selec
 from trailforge.generators.document_bundles.stages.embedding import encoder_of
 from trailforge.generators.selecting import finish_selection, only_shard, read_candidates, write_parts
 from trailforge.pipelines.engine.shards import Shard, missing_shards
-from trailforge.pipelines.sources.benchmarks import read_benchmark
+from trailforge.pipelines.sources import read_benchmark
 from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import BundleQuestion, FilterScore, Verdict
 
