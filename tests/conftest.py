@@ -29,7 +29,7 @@ _PINNED = {
 _SHARED = {
     "demo": ("end_to_end", ("demo", "document_bundles", "kg_trajectories", "kg_questions", "inspect", "readme")),
     "site": ("end_to_end", ("schedule", "nightly")),
-    "umap": ("pipelines/bundling", ("clustering", "plots")),
+    "umap": ("generators/document_bundles/bundling", ("clustering", "plots")),
 }
 """Tests of a folder that look at the same runs or at the same Prefect server, or for which numba compiles the same."""
 _TOGETHER = {f"tests/{folder}/test_{name}.py": shared for shared, (folder, names) in _SHARED.items() for name in names}
