@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from trailforge.schemas.bundle import Passage
+from trailforge.schemas.versions import Earlier, migration
 
 VariationKind = Literal["none", "query", "answer"]
 """Why a rollout of a plan may differ from the plain one: `query`, one step's search query was rephrased;
@@ -21,7 +22,7 @@ class Step:
     """One sub-question asked, searched and answered: (q_j, c_j, tau_j) of MSearcher, Eq. 9."""
 
     STORED_AS: ClassVar[str] = "Step"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
 
     index: int
     """0-based position of the sub-question in its plan."""
@@ -39,6 +40,8 @@ class Step:
     """True for the step of a reflective trajectory that is later mended."""
     call_keys: tuple[str, ...] = ()
     """Ledger keys of the model calls behind this step."""
+    reasoning: str = ""
+    """The model's own thoughts behind the answer, where it has any. Kept in trees, not in trajectories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,7 @@ class Rollout:
     """One execution of a plan (MSearcher, section 3.1.3). Steps are in the order they were run."""
 
     STORED_AS: ClassVar[str] = "Rollout"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
 
     index: int
     """Position in the tree's list of rollouts."""
@@ -60,6 +63,10 @@ class Rollout:
     """The answer of the plan's sink."""
     reward: float
     """0.0 or 1.0."""
+    judge_score: float | None = None
+    """The judge's verdict on the answer, in [0, 1]; None when it was not asked."""
+    base: int | None = None
+    """Index of the rollout whose steps before `varied_step` are kept; None for one that was run from the beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +104,8 @@ class SearchTree:
     """The whole search of one question: one row of `trees/`."""
 
     STORED_AS: ClassVar[str] = "SearchTree"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
 
     question_id: str
     question: str

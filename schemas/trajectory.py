@@ -8,10 +8,16 @@ from typing import ClassVar, Literal
 from trailforge.schemas.provenance import Provenance
 from trailforge.schemas.question import Hop
 from trailforge.schemas.rollout import Origin, Step
+from trailforge.schemas.versions import Earlier, migration
 
 Role = Literal["system", "user", "assistant", "tool"]
 TrajectoryKind = Literal["correct", "reflective"]
 ErrorType = Literal["retrieval", "reasoning", "decomposition"]
+SpanKind = Literal["plan", "claim", "mistake", "mend", "query", "answer"]
+"""What a part of a turn does: `plan`, it lists sub-questions; `claim`, it accepts an answer; `mistake`, it accepts one
+that is taken back later; `mend`, it takes it back; `query`, it searches; `answer`, it is the final answer."""
+ThoughtSource = Literal["model", "templates"]
+"""Who wrote the thoughts of a trajectory: the model, held against the steps by code, or sentences from fixed pools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +28,19 @@ class Message:
     content: str
     train: bool
     """True when the loss is taken on this turn: assistant turns only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextSpan:
+    """A part of one turn that does one thing."""
+
+    message: int
+    """Position of the turn in the conversation."""
+    kind: SpanKind
+    start: int
+    """Offset in its content, in characters."""
+    end: int
+    """Offset behind the last character."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +78,8 @@ class Trajectory:
     """A finished trajectory: one row of `mcts_trajectories/`."""
 
     STORED_AS: ClassVar[str] = "Trajectory"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
 
     uid: str
     """Hash of question id, kind and steps: the same trajectory has the same uid in every run."""
@@ -89,6 +109,13 @@ class Trajectory:
     right_rollout: int
     diverges_at: int | None
     provenance: Provenance
+    thoughts: ThoughtSource = "templates"
+    judge_score: float | None = None
+    """The judge's verdict on the final answer, in [0, 1]; None when the matcher alone decided."""
+    follows_gold: bool | None = None
+    """Whether the accepted answers are those of the gold decomposition, in its order; None when there is none."""
+    spans: tuple[TextSpan, ...] = ()
+    """Of the agent's turns, in their order."""
     schema_version: str = SCHEMA_VERSION
 
 
@@ -105,7 +132,8 @@ class SftRow:
     """One supervised example: a whole conversation, or one assistant turn with its prefix."""
 
     STORED_AS: ClassVar[str] = "SftRow"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
 
     uid: str
     trajectory_uid: str
@@ -130,6 +158,8 @@ class SftRow:
     token_estimate: int
     reward: TrajectoryReward
     provenance: Provenance
+    spans: tuple[TextSpan, ...] = ()
+    """As in the trajectory; empty where the data set marks none."""
     schema_version: str = SCHEMA_VERSION
 
 

@@ -16,6 +16,9 @@ from trailforge.schemas import (
     InvalidInput,
     Manifest,
     Question,
+    SearchTree,
+    SftRow,
+    Trajectory,
     from_stored,
     from_table,
     is_read,
@@ -155,3 +158,25 @@ def test_renaming_a_class_changes_no_file(tmp_path: Path) -> None:
     write_parquet(tmp_path / "b", renamed, [renamed(**values)])
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     assert read_parquet(tmp_path / "b", Question) == [Question(**values)]
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "added"),
+    [
+        ("trajectory", Trajectory, {"thoughts": "templates", "judge_score": None, "follows_gold": None, "spans": ()}),
+        ("searchtree", SearchTree, {}),
+        ("sftrow", SftRow, {"spans": ()}),
+    ],
+)
+def test_rows_of_runs_before_are_read_with_what_they_did_not_say(
+    name: str, record: type, added: dict[str, object]
+) -> None:
+    (row,) = read_parquet(BEFORE / f"{name}-1.0.parquet", record)
+    assert row.schema_version == "1.1" if hasattr(row, "schema_version") else version_of(record) == "1.1"
+    assert {field: getattr(row, field) for field in added} == added
+
+
+def test_a_tree_before_has_no_thoughts_and_no_kept_prefix() -> None:
+    (tree,) = read_parquet(BEFORE / "searchtree-1.0.parquet", SearchTree)
+    assert {(rollout.base, rollout.judge_score) for rollout in tree.rollouts} == {(None, None)}
+    assert {step.reasoning for rollout in tree.rollouts for step in rollout.steps} == {""}
