@@ -80,7 +80,7 @@ def test_a_write_killed_halfway_leaves_the_old_file_and_one_that_is_removed_late
         "import os, sys, pathlib; from trailforge.pipelines.engine.files import write_atomically\n"
         "write_atomically(pathlib.Path(sys.argv[1]), lambda t: (t.write_text('half'), os.kill(os.getpid(), 9)))"
     )
-    killed = subprocess.run([sys.executable, "-c", script, str(path)], cwd=Path(__file__).parents[2])
+    killed = subprocess.run([sys.executable, "-c", script, str(path)], cwd=Path(__file__).parents[3])
     assert killed.returncode == -9
     assert path.read_text() == "old" and len(names(path.parent)) == 2
     remove_temporary_files(path.parent, lambda name: name == "file.txt")
@@ -125,7 +125,7 @@ def test_a_killed_holder_lets_go_of_the_folder(tmp_path: Path) -> None:
     )
     holder = subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
     )  # fmt: skip
     try:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"

@@ -25,7 +25,7 @@ from trailforge.pipelines.sources.documents import read_documents
 from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import SourceDocument
 
-SAMPLES = Path(__file__).parents[3] / "sample_data" / "documents.jsonl"
+SAMPLES = Path(__file__).parents[4] / "sample_data" / "documents.jsonl"
 PER_THEME = 4
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.test_shards import echo_work, runs, spooled
+from tests.pipelines.engine.test_shards import echo_work, runs, spooled
 from trailforge.pipelines.engine.attempts import Patience, Superseded, Watch, begin_attempt, is_current
 from trailforge.pipelines.engine.pipeline import RunShards
 from trailforge.pipelines.engine.progress import ProgressFile, live_files, read_progress
