@@ -12,8 +12,8 @@ from trailforge.filters import FilterConfig
 from trailforge.filters.trajectories import too_long
 from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, story_of
 from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, write_thoughts
-from trailforge.inference import Meter, Prices, Usage
-from trailforge.inference.asker import Asker, Client
+from trailforge.inference import Client, Meter, Prices, Usage
+from trailforge.inference.asker import Asker
 from trailforge.mcts.policy import PolicyConfig, PolicyPrompts, open_policy
 from trailforge.mcts.reflection import (
     Reflection,

@@ -46,7 +46,7 @@ def train_sft(
     base = load_base(source)
     base.check_learns(config)
     masks_mistakes = open_set(training_set).masks_mistakes
-    examples = tokenised(base.tokenizer, rows, config.max_tokens, masks_mistakes=masks_mistakes)
+    examples = tokenise(base.tokenizer, rows, config.max_tokens, masks_mistakes=masks_mistakes)
     if not examples:
         raise InvalidInput(f"no conversation has a token to train within {config.max_tokens}", file=training_set)
     arguments = TrlConfig(
@@ -73,7 +73,7 @@ def train_sft(
     return model
 
 
-def tokenised(
+def tokenise(
     tokenizer: Any, rows: Sequence[SftRow], max_tokens: int, *, masks_mistakes: bool = False
 ) -> list[MaskedTokens]:
     """Rows as tokens and labels, longer ones cut at their end; rows without a trained token are left out.
