@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from trailforge.rewards.answers import is_abstention
 from trailforge.rewards.reading import (
     Date,
-    Reading,
+    WordSequence,
     covers_date,
     date_of,
     find_dates,
@@ -117,7 +117,7 @@ def _is_equal(prediction: str, gold: str) -> bool:
     left, right = fold(prediction), fold(gold)
     return any(
         bool(one.words) and one.words == other.words for one, other in zip(readings(left), readings(right), strict=True)
-    ) or bool(exact_match(left, (right,)) and _same_digits(left, right))
+    ) or bool(exact_match(prediction, (gold,)) and _same_digits(prediction, gold))
 
 
 def _covers(prediction: str, gold: str) -> bool:
@@ -150,7 +150,7 @@ def _covers_wording(told: str, wanted: str) -> bool:
     return False
 
 
-def _asserts(answer: Reading, start: int, end: int) -> bool:
+def _asserts(answer: WordSequence, start: int, end: int) -> bool:
     """Do these words of an answer stand in it as what is said, not as what is denied, or one of several?"""
     if _is_denied(answer, start, end) or _is_listed(answer, start, end):
         return False
@@ -160,7 +160,7 @@ def _asserts(answer: Reading, start: int, end: int) -> bool:
     return not (is_owner and end < len(answer.words))
 
 
-def _is_denied(answer: Reading, start: int, end: int) -> bool:
+def _is_denied(answer: WordSequence, start: int, end: int) -> bool:
     words, gaps = answer.words, answer.gaps
     for at in range(start - 1, -1, -1):
         if _CLAUSE.search(gaps[at + 1]) or words[at] == "but":
@@ -170,12 +170,12 @@ def _is_denied(answer: Reading, start: int, end: int) -> bool:
     for at in range(end, len(words)):
         if _CLAUSE.search(gaps[at]) or words[at] in ("but", "and", "rather", "instead"):
             break
-        if words[at] in _NEGATORS - {"no", "than"} and at > end:
+        if words[at] in _NEGATORS - {"no", "than"} and (at > end or words[at] in _CONTRACTED):
             return words[at] not in ("except", "excluding", "without", "unlike")
     return False
 
 
-def _is_listed(answer: Reading, start: int, end: int) -> bool:
+def _is_listed(answer: WordSequence, start: int, end: int) -> bool:
     """Does it name other candidates beside these words: "Paris and Rome", "12, 13", "1998 to 2000"?"""
     words, gaps = answer.words, answer.gaps
     first = start
@@ -278,8 +278,8 @@ def mentions(text: str, answer: str) -> bool:
     """
     folded, wanted = fold(text), fold(answer)
     parts = readings(wanted)
-    if not parts[0].words:  # an answer of signs alone
-        return has_words(normalize_answer(folded), normalize_answer(wanted))
+    if not parts[0].words:  # signs alone, or what looks like an article: "À"
+        return has_words(normalize_answer(text), normalize_answer(answer))
     return any(said.has(part) for said, part in zip(readings(folded), parts, strict=True))
 
 

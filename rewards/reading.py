@@ -52,7 +52,7 @@ _FIGURE = re.compile(
 _LETTER_SCALES = {"k": 10**3, "m": 10**6, "b": 10**9, "bn": 10**9}
 _PERCENT = re.compile(r" ?%| per cent\b")
 
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_MONTHS: tuple[str, ...] = tuple("jan feb mar apr may jun jul aug sep oct nov dec".split())
 _MONTH = (
     r"(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?)\b\.?"
@@ -72,7 +72,7 @@ Date = tuple[int | None, int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class WordSequence:
     """The words of a text, and what stands between them."""
 
     words: tuple[str, ...]
@@ -83,7 +83,7 @@ class Reading:
         """The words, each between spaces."""
         return f" {' '.join(self.words)} "
 
-    def positions(self, other: Reading, most: int) -> Iterator[int]:
+    def positions(self, other: WordSequence, most: int) -> Iterator[int]:
         """Where the words of another reading begin in this one, at most so many times."""
         if not other.words:
             return
@@ -96,7 +96,7 @@ class Reading:
             yield word
             counted, at = at, at + 1
 
-    def has(self, other: Reading) -> bool:
+    def has(self, other: WordSequence) -> bool:
         """Do the words of another reading, which has some, stand in this one in a row?"""
         return bool(other.words) and str(other) in str(self)
 
@@ -108,7 +108,7 @@ def fold(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def read(folded: str, *, joined: bool) -> Reading:
+def read(folded: str, *, joined: bool) -> WordSequence:
     """The words of a folded text."""
     words, gaps, gap, end = [], [], "", 0
     for match in (_JOINED if joined else _PARTED).finditer(folded):
@@ -122,15 +122,15 @@ def read(folded: str, *, joined: bool) -> Reading:
         words.append(word)
         gaps.append(gap)
         gap = "'s" if is_owner else ""
-    return Reading(tuple(words), (*gaps, gap + folded[end:]))
+    return WordSequence(tuple(words), (*gaps, gap + folded[end:]))
 
 
-def readings(folded: str) -> tuple[Reading, Reading]:
+def readings(folded: str) -> tuple[WordSequence, WordSequence]:
     """Joined and parted."""
     return _known_readings(folded) if len(folded) <= _LONGEST_KEPT else _readings(folded)
 
 
-def _readings(folded: str) -> tuple[Reading, Reading]:
+def _readings(folded: str) -> tuple[WordSequence, WordSequence]:
     return read(folded, joined=True), read(folded, joined=False)
 
 
