@@ -20,6 +20,7 @@ from trailforge.flows.prepare import prepare, say, with_redo
 from trailforge.flows.progress import count_shown, show_progress
 from trailforge.flows.stopping import at_once
 from trailforge.inference import Caps
+from trailforge.inference.packaged import open_server
 from trailforge.pipelines.dataset import DataSet, Stage, StageRun, resolve
 from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.engine.files import exclusive, output_errors
@@ -199,10 +200,8 @@ def check_reachable(config: RunConfig, arguments: tuple[str, ...], *, asks_model
 @contextlib.contextmanager
 def embedded_model(config: RunConfig) -> Iterator[RunConfig]:
     """The configuration with the URL of a server of the packaged model, which is started here."""
-    from trailforge.small_model.server import EmbeddedServer
-
-    with EmbeddedServer() as server:
-        config = replace(config, model=replace(config.model, url=server.base_url))
+    with open_server(config.model.url) as url:
+        config = replace(config, model=replace(config.model, url=url))
         asyncio.run(check_servers(config))
         yield config
 

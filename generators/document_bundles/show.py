@@ -7,7 +7,7 @@ from functools import partial
 from typing import get_args
 
 from trailforge.generators.document_bundles.bundle_rows import (
-    AskedQuestion,
+    QuestionOutcome,
     documents_of,
     questions_of,
     rejections_of,
@@ -154,7 +154,7 @@ def episode(run: OpenRun, row: SearchEpisode) -> Parts:
     return [*shown, Tabs(tabs)]
 
 
-def _question_and_fate(run: OpenRun, asked: AskedQuestion) -> Parts:
+def _question_and_fate(run: OpenRun, asked: QuestionOutcome) -> Parts:
     if asked.fate == "candidate":
         text = "A candidate: the run has not chosen among all candidates yet"
         return [_verdict("", text, "", ""), *bundle_question(run, asked.row)]

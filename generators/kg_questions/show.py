@@ -77,7 +77,7 @@ def fact_chain(run: OpenRun, row: FactChain) -> Parts:
 
 
 def _head(row: KgQuestion) -> Parts:
-    aliases = f" (also {', '.join(row.answer_aliases)})" if row.answer_aliases else ""
+    aliases = f" (also {'; '.join(row.answer_aliases)})" if row.answer_aliases else ""
     counted = "entities of the graph that satisfy the question"
     chips = [
         Span(f"{row.hops} facts, {_SHAPES[row.shape]}"),

@@ -113,7 +113,7 @@ def _head(row: KgTrajectory) -> Parts:
         Span(f"~{row.token_estimate:,} tokens", "", "by the rule of this project; a trainer counts otherwise"),
         *(Span(flag.replace("_", " "), "wrong") for flag in row.flags),
     ]
-    golds = row.answer + (f" (also {', '.join(row.answer_aliases)})" if row.answer_aliases else "")
+    golds = row.answer + (f" (also {'; '.join(row.answer_aliases)})" if row.answer_aliases else "")
     final = row.final_answer or f"none: {row.stop.replace('_', ' ')}"
     answers: dict[str, Line] = {"gold answer": golds, "final answer": (Span(final, kind),)}
     return [Columns([[Title(row.question), Chips(chips)], [Fields(answers)]], (3, 2))]

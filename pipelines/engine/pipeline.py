@@ -194,7 +194,7 @@ class _Worker:
 
     def _counters(self) -> dict[str, int]:
         """Items, rows by kind, calls, tokens."""
-        return dict(self._done) | self._client.told
+        return dict(self._done) | self._client.figures
 
     def _check_attempt(self) -> None:
         self._is_superseded |= bool(self._attempt) and not is_current(self._folder, self._attempt)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trailforge.inference.wire import unpacked
+from trailforge.inference.wire import unpack
 from trailforge.pipelines.curated import NAME, Curator, Undo, products_of, rejected_rows, rulings_of, uid_of
 from trailforge.pipelines.dataset import LEDGER, DataSet, resolve
 from trailforge.pipelines.datasets import CURATE, dataset_of, is_curated
@@ -83,7 +83,7 @@ def _ledger_problems(path: Path) -> Iterator[str]:
                 yield f"damaged: {said.splitlines()[-1]}"
                 return
             entries = ledger.execute("SELECT key, value FROM calls")
-            damaged = [key for key, blob in entries if unpacked(key, blob) is None]
+            damaged = [key for key, blob in entries if unpack(key, blob) is None]
     except sqlite3.Error as error:
         yield f"damaged: {error}"
         return

@@ -28,7 +28,7 @@ from trailforge.schemas import (
     write_parquet,
 )
 from trailforge.training.config import RlConfig, SftConfig, TrainPreset
-from trailforge.training.generation import Generated
+from trailforge.training.generation import Continuation
 from trailforge.training.sets.files import SetManifest
 from trailforge.training.sets.runs import MANIFEST
 
@@ -203,14 +203,16 @@ class Scripted:
         """Alone."""
         return wanted
 
-    def generate(self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]) -> list[Generated]:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
+    ) -> list[Continuation]:
         """The script's turns."""
         self.asked.append([list(prompt) for prompt in prompts])
         made = []
         for number, (prompt, room) in enumerate(zip(prompts, rooms, strict=True)):
             text = self.script(self.tokenizer.decode(list(prompt), skip_special_tokens=False), number)
             ids = self.tokenizer.encode(text, add_special_tokens=False)[:room]
-            made.append(Generated(ids, None if self.logprob is None else [self.logprob] * len(ids)))
+            made.append(Continuation(ids, None if self.logprob is None else [self.logprob] * len(ids)))
         return made
 
 

@@ -13,17 +13,10 @@ from hypothesis import strategies as st
 
 from tests.retrieval.kg.support import Ids, store_of
 from tests.support.kg_worlds import LAX, NAMES, answers_by_trying, film_store, random_store, random_triples
-from trailforge.generators.kg_questions.paths import (
-    Graph,
-    KgPathConfig,
-    Link,
-    Node,
-    PathSampler,
-    answers,
-    left_without,
-    sample_shapes,
-)
-from trailforge.generators.kg_questions.paths.query import Named
+from trailforge.generators.kg_questions.paths.config import KgPathConfig
+from trailforge.generators.kg_questions.paths.graph import Graph
+from trailforge.generators.kg_questions.paths.query import Link, Named, PathNode, answers, left_without
+from trailforge.generators.kg_questions.paths.sampling import PathSampler, sample_shapes
 from trailforge.generators.kg_questions.wording import compose
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import mentions
@@ -152,8 +145,8 @@ def test_two_of_a_name_are_both_taken_for_the_start(tmp_path: Path) -> None:
     store = store_of(tmp_path / "kg", triples, names | {f"d{n}": (f"Director {n}",) for n in (1, 2, 3)})
     graph, row, relation = Graph(store), store.row, store.relation_row("director")
     named = namesakes_in(store)
-    link = Link(relation, True, Node(row("p1")))
-    assert answers(graph, Node(row("d1"), (link,)), named).tolist() == [row("d1"), row("d2")]  # type: ignore[union-attr]
+    link = Link(relation, True, PathNode(row("p1")))
+    assert answers(graph, PathNode(row("d1"), (link,)), named).tolist() == [row("d1"), row("d2")]  # type: ignore[union-attr]
     chains = list(sample_shapes(store, replace(LAX, hops=(1,), one_head=()), 0, 10))
     assert {chain.starts[0].label for chain in chains} == {"Twelfth Night", "Othello"}
 
@@ -162,9 +155,9 @@ def test_a_fact_that_can_be_spared_is_counted_as_such(tmp_path: Path) -> None:
     """Only one film was made by the director; that it has an actor adds nothing."""
     store = film_store(tmp_path / "kg")
     graph, row, relation = Graph(store), store.row, store.relation_row
-    by_director = Link(relation("director"), False, Node(row("D2")))
-    with_actor = Link(relation("cast member"), False, Node(row("A1")))
-    root = Node(row("F2"), (by_director, with_actor))
+    by_director = Link(relation("director"), False, PathNode(row("D2")))
+    with_actor = Link(relation("cast member"), False, PathNode(row("A1")))
+    root = PathNode(row("F2"), (by_director, with_actor))
     named = namesakes_in(store)
     counts = [left_without(graph, root, each, named, most_counted=9, most=99) for each in root.links]
     assert counts == [2, 1]
@@ -172,7 +165,7 @@ def test_a_fact_that_can_be_spared_is_counted_as_such(tmp_path: Path) -> None:
 
 def test_a_frontier_that_is_too_broad_is_no_answer(tmp_path: Path) -> None:
     store = film_store(tmp_path / "kg")
-    root = Node(store.row("F1"), (Link(store.relation_row("director"), False, Node(store.row("D1"))),))
+    root = PathNode(store.row("F1"), (Link(store.relation_row("director"), False, PathNode(store.row("D1"))),))
     assert answers(Graph(store), root, namesakes_in(store), most=1) is None
 
 

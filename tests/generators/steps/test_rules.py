@@ -12,10 +12,18 @@ from hypothesis import strategies as st
 
 from trailforge.retrieval.english import inverted
 from trailforge.schemas import SourceDocument
-from trailforge.small_model.composing.checks import is_telling, names_bridge, problem_of
 from trailforge.small_model.composing.clauses import Clause, clauses_of
 from trailforge.small_model.composing.composing import GAP, descriptions_of, questions_of
-from trailforge.small_model.composing.joining import Bridge, bridges_of, joined_by, masked_sentences, nouns_of
+from trailforge.small_model.composing.joining import (
+    Bridge,
+    bridges_of,
+    is_telling,
+    joined_by,
+    masked_sentences,
+    names_bridge,
+    nouns_of,
+    problem_of,
+)
 from trailforge.small_model.composing.kinds import noun_of
 from trailforge.small_model.composing.mentions import mentions_of, shared_names
 from trailforge.small_model.composing.reading import candidates, choice_of

@@ -14,7 +14,7 @@ from tests.pipelines.support import IN_PROCESS
 from tests.support.bundle_rows import INSTRUMENT, ISLAND, QUESTIONS, sample_documents
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.episodes import EpisodeConfig, EpisodeContext
+from trailforge.generators.document_bundles.episodes import EpisodeContext, PlannedEpisodeConfig
 from trailforge.generators.document_bundles.stages.episodes import SFT, TABLE, episode_of, episode_stage
 from trailforge.inference import ModelClient, Request
 from trailforge.pipelines.engine.model_stage import ModelWork
@@ -46,7 +46,7 @@ def tools() -> Tools:
 
 async def result_of(row: BundleQuestion, tools: Tools, reply: Reply | None = None, **episodes: Any) -> ItemResult:
     """Sampled when there is a model, else told from the gold plan."""
-    config = BundleRunConfig(episodes=EpisodeConfig(plan="sampled" if reply else "gold", **episodes))
+    config = BundleRunConfig(episodes=PlannedEpisodeConfig(plan="sampled" if reply else "gold", **episodes))
     client = ScriptedModel(reply) if reply else None
     context = EpisodeContext(run_id="r", seed=0, config=config.episodes, tools=tools, model="m", client=client)
     result = await episode_of(row, context, config)
@@ -141,7 +141,7 @@ def worked(folder: Path, rows: list[BundleQuestion], monkeypatch: pytest.MonkeyP
     write_parquet(folder / "documents" / "part-0.parquet", SourceDocument, sample_documents())
     write_parquet(folder / "bundle_questions" / "part-0.parquet", BundleQuestion, rows)
     shard = Shard(name="part-0", input="bundle_questions/part-0.parquet", first=0, rows=len(rows))
-    config = BundleRunConfig(episodes=EpisodeConfig(**episodes))
+    config = BundleRunConfig(episodes=PlannedEpisodeConfig(**episodes))
     work = ModelWork(stage=episode_stage, folder=str(folder), run_id="r", config=config)
     run_pipeline(work, folder, [shard], IN_PROCESS)
     return shard

@@ -18,7 +18,8 @@ from tests.support.bundle_questions import question
 from tests.support.files import contents
 from trailforge.generators.document_bundles.config import BundleOutputConfig, BundleRunConfig, SelectionConfig
 from trailforge.generators.document_bundles.stages import selection
-from trailforge.generators.document_bundles.stages.selection import in_order, only_shard, select, sift
+from trailforge.generators.document_bundles.stages.selection import order_rows, select, sift
+from trailforge.generators.selecting import only_shard
 from trailforge.pipelines.engine.shards import Shard, read_receipt
 from trailforge.pipelines.runs.accounting import check_balance
 from trailforge.retrieval.encoder import Encoder
@@ -144,18 +145,18 @@ COMPLEXITIES = st.lists(st.sampled_from([0.1, 0.2, 0.25, 0.3, 0.5, 0.8]) | st.fl
 @example([0.5] * 7, 3, random.Random(0))
 def test_a_curriculum_goes_from_easy_to_hard(complexities: list[float], stages: int, rng: random.Random) -> None:
     rows = [question(uid=f"{n:03d}", complexity=value) for n, value in enumerate(complexities)]
-    ordered = in_order(rows, stages)
+    ordered = order_rows(rows, stages)
     assert [row.complexity for row in ordered] == sorted(complexities)
     numbers = [row.curriculum_stage for row in ordered]
     assert numbers == sorted(numbers) and set(numbers) <= set(range(1, stages + 1))
     assert len({(row.complexity, row.curriculum_stage) for row in ordered}) == len(set(complexities))
     rng.shuffle(rows)
-    assert in_order(rows, stages) == in_order(ordered, stages) == ordered
+    assert order_rows(rows, stages) == order_rows(ordered, stages) == ordered
 
 
 @given(st.integers(1, 60), st.integers(1, 6))
 def test_stages_of_questions_that_are_all_differently_hard_are_as_large_as_they_can_be(count: int, stages: int) -> None:
-    ordered = in_order([question(uid=f"{n:03d}", complexity=n / 100) for n in range(count)], stages)
+    ordered = order_rows([question(uid=f"{n:03d}", complexity=n / 100) for n in range(count)], stages)
     sizes = Counter(row.curriculum_stage for row in ordered)
     assert set(sizes.values()) <= {count // stages, -(-count // stages)}
     assert ordered[0].curriculum_stage == 1 and len(sizes) == min(count, stages)
