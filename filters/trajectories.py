@@ -63,8 +63,13 @@ def judge_trajectory(
 
 
 def wrong_answer(row: Trajectory) -> Verdict:
-    """The final answer is not right, by the reward that scored the rollout. Score: that reward, 1.0 or 0.0."""
+    """The final answer is not right, by the reward that scored the rollout. Score: that reward, 1.0 or 0.0.
+
+    Of an answer that a judge was asked about, the row's own reward counts: it says what the judge's score was worth.
+    """
     score = mcts_reward(row.final_answer, (row.answer, *row.answer_aliases))
+    if row.judge_score is not None:
+        score = max(score, row.reward.total)
     detail = "" if score else f"final answer {row.final_answer!r}, gold {row.answer!r}"
     return Verdict(keep=score > 0, reason="wrong_answer", score=score, detail=detail)
 

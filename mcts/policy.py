@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.mcts.search import Policy, Proposal
+from trailforge.rewards.answers import read_yes_or_no
 from trailforge.schemas import MalformedReply
 from trailforge.schemas.plugins import check_plugin, load_plugin
 
@@ -56,7 +56,7 @@ class ModelPolicy:
         try:
             return await self._asker.matching(
                 fill(self._prompts.decomposable, question=sub_question),
-                _yes_or_no,
+                read_yes_or_no,
                 purpose="judge",
                 sampling=self._sampling(self._config.judge_max_tokens),
             )
@@ -100,8 +100,3 @@ def split_schema(count: int) -> dict[str, Any]:
         "required": ["decompositions"],
         "additionalProperties": False,
     }
-
-
-def _yes_or_no(text: str) -> bool | None:
-    word = re.match(r"\W*(yes|no)\b", text, re.IGNORECASE)
-    return word[1].lower() == "yes" if word else None

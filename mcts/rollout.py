@@ -20,7 +20,8 @@ from trailforge.mcts.plan import execution_levels, normalized, references, resol
 from trailforge.mcts.search import Simulation
 from trailforge.retrieval import Retriever
 from trailforge.retrieval.english import WIDE_PREPOSITIONS
-from trailforge.rewards import mcts_reward
+from trailforge.rewards.answers import is_abstention, read_first_line, read_short_answer
+from trailforge.rewards.matching import is_near_miss, mcts_reward
 from trailforge.schemas import Passage, Plan, Step, VariationKind
 
 _SAMPLES_PER_TRY = 1000
@@ -35,6 +36,8 @@ _ARTICLE = re.compile(r"(?:The|An?) ")
 
 Reader = Callable[[str, Sequence[Passage]], Awaitable[str]]
 """(question, passages) -> the context that the model reads."""
+AnswerJudge = Callable[[str], Awaitable[float | None]]
+"""A final answer -> its score in [0, 1]; None when there is no verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +108,12 @@ class PlanRunner:
         reader: Reader,
         prompts: RolloutPrompts,
         config: RolloutConfig,
+        judge: AnswerJudge | None = None,
+        judge_threshold: float = 1.0,
     ) -> None:
+        """`judge`: scores near misses of the gold answers; right are those of at least `judge_threshold`."""
         self._golds, self._asker, self._retriever = golds, asker, retriever
+        self._judge, self._judge_threshold = judge, judge_threshold
         self._reader, self._prompts, self._config = reader, prompts, config
 
     async def __call__(self, plan: Plan, repeat: int, anew: bool = False) -> Simulation | None:
@@ -120,13 +127,23 @@ class PlanRunner:
                 return None
             steps.update((step.index, step) for step in done if step is not None)
         answer = steps[sink(plan)].answer
+        reward, judge_score = await self._reward(answer)
         return Simulation(
             steps=tuple(steps[position] for position in sorted(steps)),
             answer=answer,
-            reward=mcts_reward(answer, self._golds),
+            reward=reward,
             variation=variation.kind,
             varied_step=variation.step,
+            judge_score=judge_score,
         )
+
+    async def _reward(self, answer: str) -> tuple[float, float | None]:
+        """What a final answer is paid, and the judge's score if it was asked."""
+        reward = mcts_reward(answer, self._golds)
+        if reward or self._judge is None or not is_near_miss(answer, self._golds):
+            return reward, None
+        score = await self._judge(answer)
+        return float(score is not None and score >= self._judge_threshold), score
 
     async def _step(self, index: int, sub_question: str, answers: dict[int, str], variation: Variation) -> Step | None:
         """Search, then answer shortly from the passages (Eq. 8: dependencies enter by their answers); None when cut."""
@@ -163,13 +180,13 @@ class PlanRunner:
                 sample=sample + attempt * _SAMPLES_PER_TRY,
             )
             keys.append(reply.key)
-            rephrased = first_line(reply.answer or "")
+            rephrased = read_first_line(reply.answer or "")
             if is_usable_query(rephrased, query):
                 return rephrased, keys
         return query, keys
 
     async def _answer(self, question: str, passages: Sequence[Passage], sample: int) -> tuple[str | None, str]:
-        """The answer, None when the reply was cut, and its call."""
+        """The answer, empty when the reply says that there is none, None when it was cut, and its call."""
         config = self._config
         prompt = fill(self._prompts.answer, question=question, context=await self._reader(question, passages))
         temperature = config.sample_temperature if sample else config.plain_temperature
@@ -181,7 +198,10 @@ class PlanRunner:
         )
         if reply.answer is None:
             return None, reply.key
-        return within_a_sentence(short_answer(reply.answer, config.max_answer_words), passages), reply.key
+        answer = read_short_answer(reply.answer, config.max_answer_words)
+        if is_abstention(answer) and not mcts_reward(answer, self._golds):
+            return "", reply.key
+        return within_a_sentence(answer, passages), reply.key
 
     def _sampling(self, temperature: float, max_tokens: int) -> Sampling:
         config = self._config
@@ -191,24 +211,6 @@ class PlanRunner:
 async def read_passages(question: str, passages: Sequence[Passage]) -> str:
     """Context of whole passages, numbered."""
     return "\n".join(f"{n}. ({p.title}) {p.text}" for n, p in enumerate(passages, start=1))
-
-
-def first_line(text: str) -> str:
-    """The first line that says something, without quotes, list marks or a label before it."""
-    for line in text.splitlines():
-        line = re.sub(r"^\s*(?:[-*•]|\d+[.)]\s)?\s*(?:(?:answer|query|output)\s*:)?\s*", "", line, flags=re.I)
-        line = line.strip().strip("\"'`*“”").strip()
-        if line:
-            return line
-    return ""
-
-
-def short_answer(text: str, max_words: int) -> str:
-    """A reply as a short answer: first line, no full stop at its end, at most `max_words` words."""
-    answer = " ".join(first_line(text).split()[:max_words])
-    last_word = answer.rsplit(" ", 1)[-1]
-    is_abbreviation = "." in last_word[:-1] or len(last_word) <= 3
-    return answer if is_abbreviation else answer.rstrip(".").rstrip()
 
 
 def within_a_sentence(answer: str, passages: Sequence[Passage]) -> str:

@@ -89,6 +89,7 @@ class Simulation:
     reward: float
     variation: VariationKind
     varied_step: int | None
+    judge_score: float | None = None
 
 
 RollOut = Callable[[Plan, int, bool], Awaitable[Simulation | None]]
@@ -276,6 +277,7 @@ class _Search:
                 steps=simulation.steps,
                 answer=simulation.answer,
                 reward=simulation.reward,
+                judge_score=simulation.judge_score,
             )
         )
         self.tree.backpropagate(node, simulation.reward)

@@ -19,7 +19,7 @@ from trailforge.generators.document_bundles.write import BundleContext, render_q
 from trailforge.inference import Meter, Reply, Request, Sampling
 from trailforge.inference.asker import fill
 from trailforge.inference.prompts import Prompts
-from trailforge.mcts.rollout import short_answer
+from trailforge.rewards.answers import read_short_answer
 from trailforge.schemas import BundleInput, BundleQuestion, Passage, SourceDocument
 from trailforge.small_model.composing.joining import Joined, bridges_of, joined_by, nouns_of, sentences_naming
 from trailforge.small_model.composing.kinds import KINDS, is_person_noun
@@ -105,7 +105,7 @@ class StepWork:
             temperature=temperature, top_p=config.top_p, max_tokens=config.read_max_tokens, stop=config.steps.stop
         )
         reply = await self._complete(self._request(prompt, sampling, purpose, sample=sample, grammar=grammar))
-        return None if reply.answer is None else short_answer(reply.answer, config.steps.max_answer_words)
+        return None if reply.answer is None else read_short_answer(reply.answer, config.steps.max_answer_words)
 
     async def _complete(self, request: Request) -> Reply:
         return await self.context.client.complete(request, self.meter)

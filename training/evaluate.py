@@ -14,7 +14,8 @@ from typing import Any
 from trailforge.protocols import grammar_of
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.transcripts import read_transcript
-from trailforge.rewards.matching import score_answer, score_choice
+from trailforge.rewards.matching import score_answer
+from trailforge.rewards.options import score_choice
 from trailforge.schemas import InvalidInput, RlRow, TrajectoryReward
 from trailforge.training.config import TrainPreset
 from trailforge.training.generation import Draw, Generator, TransformersGenerator

@@ -61,7 +61,7 @@ class Pending:
     episode: Episode
     truth: GroundTruth
     preset: RewardPreset
-    judge: Future[float | None] | float | None
+    judge: Future[float] | float | None
 
     def reward(self) -> Reward:
         """What it is paid; waits for the judge, and raises what that raises, and what `rewards.episode.score` does."""
@@ -101,10 +101,10 @@ class Scorer:
             tools=truth.allowed_tools or TOOLS,
         )
         preset = self.preset or reward_preset(truth.reward_preset)
-        judge: Future[float | None] | float | None = given.judge
+        judge: Future[float] | float | None = given.judge
         if judge is None and self.judge is not None and not truth.correct_options:
             question = given.question or _asked(given.messages, protocol)
-            judge = judge_desk(self.judge).score(Judged(question=question, answer=episode.answer, truth=truth))
+            judge = judge_desk(self.judge).score(Judged(question=question, answer=episode.answer, golds=truth.target))
         return Pending(episode=episode, truth=truth, preset=preset, judge=judge)
 
     def score(self, episodes: Sequence[ToScore]) -> list[Reward]:

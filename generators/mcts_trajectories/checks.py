@@ -49,7 +49,8 @@ class MctsRowChecks(RowChecks):
             if problem := mismatch(row):
                 self.problem(name, row.uid, f"its conversation is not that of its fields: {problem}")
             self._check_parts(name, row)
-            if row.reward != score_answer(row.final_answer, question.golds):
+            is_judged_right = self.config.generator.judge.accepts(row.judge_score)
+            if row.reward != score_answer(row.final_answer, question.golds, judged_right=is_judged_right):
                 self.problem(name, row.uid, "its reward is not that of its final answer")
             earlier[row.question_id].append(row)
 
@@ -78,7 +79,8 @@ class MctsRowChecks(RowChecks):
             self.accepted["search"] += 1
             golds = questions[tree.question_id].golds if tree.question_id in questions else ()
             for rollout in tree.rollouts:
-                if rollout.reward != mcts_reward(rollout.answer, golds):
+                is_judged_right = self.config.generator.judge.accepts(rollout.judge_score)
+                if rollout.reward != max(mcts_reward(rollout.answer, golds), float(is_judged_right)):
                     self.problem(name, tree.question_id, f"reward of rollout {rollout.index} differs")
             for problem in tree_problems(tree):
                 self.problem(name, tree.question_id, problem)

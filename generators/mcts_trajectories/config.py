@@ -37,9 +37,10 @@ class MctsRunConfig(RunConfig):
         """The most tokens that a call may ask for."""
         rollout, policy = self.generator.rollout, self.generator.policy
         of_policy = (policy.split_max_tokens, policy.judge_max_tokens) if policy.kind == "model" else ()
-        thoughts = self.generator.thoughts
+        thoughts, judge = self.generator.thoughts, self.generator.judge
         of_thoughts = (thoughts.max_tokens,) if thoughts.source == "model" else ()
-        return max(rollout.answer_max_tokens, rollout.rephrase_max_tokens, *of_policy, *of_thoughts)
+        of_judge = (judge.max_tokens,) if judge.near_misses else ()
+        return max(rollout.answer_max_tokens, rollout.rephrase_max_tokens, *of_policy, *of_thoughts, *of_judge)
 
     @property
     def encoder_name(self) -> str | None:

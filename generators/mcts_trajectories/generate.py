@@ -14,6 +14,7 @@ from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows
 from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, write_thoughts
 from trailforge.inference import Client, Meter, Prices, Usage
 from trailforge.inference.asker import Asker
+from trailforge.inference.judge import Judge, Judged, JudgeOptions
 from trailforge.mcts.policy import PolicyConfig, PolicyPrompts, open_policy
 from trailforge.mcts.reflection import (
     Reflection,
@@ -23,12 +24,13 @@ from trailforge.mcts.reflection import (
     mended_steps,
     reflections,
 )
-from trailforge.mcts.rollout import PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
+from trailforge.mcts.rollout import AnswerJudge, PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
 from trailforge.mcts.search import SearchConfig, search
 from trailforge.retrieval import LazyRetriever, Retrieval
 from trailforge.rewards import mentions, same_answer, score_answer
 from trailforge.schemas import (
     ErrorType,
+    MalformedReply,
     Origin,
     Provenance,
     Question,
@@ -69,6 +71,7 @@ class GeneratorConfig:
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
     reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
+    judge: JudgeOptions = field(default_factory=JudgeOptions)
     prompts: PromptNames = field(default_factory=PromptNames)
     reasoning_rows: ReasoningRows = "search"
     thoughts: ThoughtsConfig = field(default_factory=ThoughtsConfig)
@@ -220,7 +223,7 @@ class _Writer:
         pair: StepPair | None,
         origin: Origin,
     ) -> Trajectory:
-        question = self._question
+        question, judge = self._question, self._context.config.judge
         uid = _uid(question.id, error, plan, first_plan, steps)
         messages, spans = narrate(
             Story(
@@ -251,7 +254,8 @@ class _Writer:
             num_tool_calls=sum(m.role == "tool" for m in messages),
             num_hops=len(plan),
             token_estimate=sum(estimate_tokens(m.content) for m in messages),
-            reward=score_answer(right.answer, question.golds),
+            reward=score_answer(right.answer, question.golds, judged_right=judge.accepts(right.judge_score)),
+            judge_score=right.judge_score,
             step_pair=pair,
             wrong_rollout=pair.wrong_rollout if pair else None,
             right_rollout=right.index,
@@ -300,7 +304,29 @@ def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunne
             rephrase=PROMPTS.text(config.prompts.rephrase),
         ),
         config=config.rollout,
+        judge=_judge(question, asker, context) if config.judge.near_misses else None,
+        judge_threshold=config.judge.threshold,
     )
+
+
+def _judge(question: Question, asker: Asker, context: Context) -> AnswerJudge:
+    options = context.config.judge
+    judge = Judge(
+        client=context.client,
+        model=options.model or context.model,
+        max_tokens=options.max_tokens,
+        purpose="grade",
+        priority=asker.priority,
+    )
+
+    async def score(answer: str) -> float | None:
+        try:
+            judged = Judged(question=question.question, answer=answer, golds=question.golds)
+            return await judge.score(judged, asker.meter)
+        except MalformedReply:
+            return None
+
+    return score
 
 
 def _reader(retrieval: Retrieval, config: RolloutConfig) -> Reader:

@@ -13,17 +13,17 @@ from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.inference import Meter, Request
 from trailforge.inference.asker import Asker
 from trailforge.mcts.rollout import (
+    AnswerJudge,
     PlanRunner,
     RolloutConfig,
     RolloutPrompts,
-    first_line,
     is_usable_query,
     read_passages,
-    short_answer,
     variation_of,
     within_a_sentence,
 )
 from trailforge.mcts.search import Simulation
+from trailforge.rewards.answers import read_first_line, read_short_answer
 from trailforge.schemas import Passage, Plan
 
 PLAN = Plan(sub_questions=("Who directed Metropolis?", "Where was #1 born?"))
@@ -37,11 +37,20 @@ class Echo:
         return [Passage(id=query, title="T", text=f"About {query}", score=1.0)][:k]
 
 
-def runner(script: Callable[[Request], str], client: ScriptedModel | None = None) -> tuple[PlanRunner, ScriptedModel]:
+def runner(
+    script: Callable[[Request], str], client: ScriptedModel | None = None, judge: AnswerJudge | None = None
+) -> tuple[PlanRunner, ScriptedModel]:
     client = client or ScriptedModel(script)
     asker = Asker(client=client, model="m", style="chat", seed=0, meter=Meter())
     made = PlanRunner(
-        golds=["Vienna"], asker=asker, retriever=Echo(), reader=read_passages, prompts=PROMPTS, config=RolloutConfig()
+        golds=["Vienna"],
+        asker=asker,
+        retriever=Echo(),
+        reader=read_passages,
+        prompts=PROMPTS,
+        config=RolloutConfig(),
+        judge=judge,
+        judge_threshold=0.9,
     )
     return made, client
 
@@ -72,6 +81,39 @@ async def test_a_step_whose_dependency_has_no_answer_asks_nothing() -> None:
     done = await rolled_out(run, PLAN, 0)
     assert [step.answer for step in done.steps] == ["", ""]
     assert len(client.requests) == 1 and done.reward == 0.0
+
+
+@pytest.mark.parametrize("reply", ["Unknown.", "The passages do not say.", "**Answer:** not specified"])
+async def test_an_abstention_is_no_answer_and_is_never_passed_on(reply: str) -> None:
+    run, client = runner(lambda request: reply)
+    done = await rolled_out(run, PLAN, 0)
+    assert [step.answer for step in done.steps] == ["", ""]
+    assert len(client.requests) == 1 and done.reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("last", "asked", "paid"),
+    [
+        ("Vienna", [], (1.0, None)),
+        ("Greater Vienna and Graz", ["Greater Vienna and Graz"], (1.0, 0.9)),
+        ("Vienna or Graz", ["Vienna or Graz"], (0.0, 0.4)),
+        ("Graz", [], (0.0, None)),
+        ("unknown", [], (0.0, None)),
+    ],
+)
+async def test_a_judge_is_asked_about_near_misses_alone(
+    last: str, asked: list[str], paid: tuple[float, float | None]
+) -> None:
+    seen: list[str] = []
+
+    async def judge(answer: str) -> float:
+        seen.append(answer)
+        return 0.9 if answer.startswith("Greater") else 0.4
+
+    run, _ = runner(lambda request: last, judge=judge)
+    done = await rolled_out(run, Plan(sub_questions=("Where was Fritz Lang born?",)), 0)
+    assert seen == asked
+    assert (done.reward, done.judge_score) == paid
 
 
 async def test_the_two_sources_of_variation_are_never_mixed() -> None:
@@ -118,11 +160,11 @@ def test_variations_take_turns_over_the_steps(repeat: int, steps: int) -> None:
     ],
 )
 def test_a_reply_becomes_a_short_answer(reply: str, answer: str) -> None:
-    assert short_answer(reply, 3) == answer
+    assert read_short_answer(reply, 3) == answer
 
 
 def test_the_first_line_that_says_something_counts() -> None:
-    assert first_line("\n - Output: the river Po\nmore") == "the river Po"
+    assert read_first_line("\n - Output: the river Po\nmore") == "the river Po"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +235,7 @@ async def test_answers_enter_further_questions_as_a_sentence_has_them() -> None:
 
 @given(st.text(), st.integers(1, 20))
 def test_a_short_answer_is_one_line_of_at_most_so_many_words(reply: str, most: int) -> None:
-    answer = short_answer(reply, most)
+    answer = read_short_answer(reply, most)
     assert len(answer.split()) <= most and len(answer.splitlines()) <= 1
 
 

@@ -181,8 +181,7 @@ def test_threads_that_ask_at_once_share_a_desk(recipe: Path) -> None:
 def test_another_process_finds_the_verdicts(recipe: Path, server: str) -> None:
     config = load_train_preset(str(recipe)).judge
     assert config is not None
-    judged = Judged(question=QUESTION, answer="somewhere quite new", truth=CASES[0].truth)
-    judged = replace(judged, truth=replace(judged.truth, correct_options=()))
+    judged = Judged(question=QUESTION, answer="somewhere quite new", golds=CASES[0].truth.target)
     before = calls(server)
     for _ in range(2):
         desk = JudgeDesk(config)

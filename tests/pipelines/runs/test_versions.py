@@ -7,9 +7,11 @@ import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.pipelines.support import FinishedRun
 from trailforge.pipelines.runs import doctor
+from trailforge.pipelines.runs.verify import verify_run
 from trailforge.pipelines.runs.versions import other_versions, run_folders
 
 
@@ -47,3 +49,17 @@ def test_runs_are_found_below_a_root(finished_run: FinishedRun, tmp_path: Path) 
     assert run_folders(root) == [root / "2026-11-20" / "mcts", root / "demo"]
     as_version(next((root / "demo/inputs").glob("*.parquet")), "9.0")
     assert "holds Question 9.0, expected Question " in doctor.schema_versions(root).detail
+
+
+@pytest.mark.parametrize(("version", "is_clean"), [("1.0", True), ("0.9", False)])
+def test_the_manifest_of_a_run_of_the_version_before_verifies(
+    finished_run: FinishedRun, version: str, is_clean: bool
+) -> None:
+    manifest = finished_run.folder / "manifest.json"
+    content = json.loads(manifest.read_text())
+    (trees,) = (each for each in content["schema_versions"] if each["table"] == "trees")
+    assert trees["version"] == "1.1"
+    trees["version"] = version
+    manifest.write_text(json.dumps(content, indent=1))
+    problems = verify_run(finished_run.folder).problems
+    assert problems == [] if is_clean else "schema_versions is not what" in problems[0]
