@@ -297,7 +297,7 @@ def test_a_fix_that_only_some_fields_tell_is_found(
 
     row = rows_of(original_run.folder, "mcts_trajectories", Trajectory)[0]
     with monkeypatch.context() as unchecked:
-        unchecked.setattr(curated, "fixed", trusting)
+        unchecked.setattr(curated, "apply_fixes", trusting)
         apply(original_run.folder, tmp_path / "out", [fix("mcts_trajectories", row.uid, **values)], LOG)
     told = problems(tmp_path / "out")
     assert re.search(found, told), told
