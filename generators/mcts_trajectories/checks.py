@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from trailforge.filters import first_rejection, judge_trajectory
+from trailforge.filters.gold_hops import follows_gold
 from trailforge.generators.mcts_trajectories import NAME as DATASET
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.sift import CAP, over_cap
@@ -51,6 +52,8 @@ class MctsRowChecks(RowChecks):
                 self.problem(name, row.uid, f"its conversation is not that of its fields: {problem}")
             if row.reward != score_answer(row.final_answer, question.golds):
                 self.problem(name, row.uid, "its reward is not that of its final answer")
+            if row.follows_gold != follows_gold(row.steps, question):
+                self.problem(name, row.uid, "whether it follows the gold decomposition is not what its steps say")
             before.append(row)
         self._check_caps(name, earlier)
 

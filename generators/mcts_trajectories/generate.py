@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from trailforge.filters.gold_hops import follows_gold
 from trailforge.generators.mcts_trajectories.story import PROMPTS, Story, narrate
 from trailforge.inference import Meter, Prices, Usage
 from trailforge.inference.asker import Asker, Client
@@ -228,6 +229,7 @@ class _Writer:
             right_rollout=right.index,
             diverges_at=pair.diverges_at if pair else None,
             provenance=self._provenance(steps),
+            follows_gold=follows_gold(steps, question),
         )
 
     def _provenance(self, steps: Sequence[Step]) -> Provenance:
