@@ -197,8 +197,14 @@ def _ask_alike(wrong_plan: Sequence[str], right_plan: Sequence[str], question: s
     """
     if same_meaning(wrong_plan, right_plan):
         return True
-    alike = len(wrong_plan) == len(right_plan) and all(map(_about_the_same, wrong_plan, right_plan))
+    alike = len(wrong_plan) == len(right_plan) and all(map(_is_reworded, wrong_plan, right_plan))
     return alike and all(subject_words(sub_question) <= asked_for(question) for sub_question in wrong_plan)
+
+
+def _is_reworded(left: str, right: str) -> bool:
+    """About the same, in these words or others: neither sets a condition that the other leaves out."""
+    words, others = subject_words(left), subject_words(right)
+    return _about_the_same(left, right) and not (words < others or others < words)
 
 
 def _only_misread(bad: Step, good: Step, rules: _Rules) -> bool:

@@ -270,3 +270,16 @@ def test_a_plan_is_not_blamed_for_where_a_reference_hangs() -> None:
     other = ("Who is James Glisson?", *AT_BIRTHPLACE[1:])
     nodes[2] = replace(nodes[2], plan=other)
     assert reflections(replace(made, nodes=tuple(nodes), question=GLISSON), same, holds, CONFIG) != []
+
+
+def test_a_plan_that_sets_a_condition_on_the_wrong_thing_is_blamed() -> None:
+    """All its words are the question's, but the province that is meant is no longer told from the others."""
+    right_plan = ("Which province of Canada lies on the Pacific?", "What is the capital of #1?")
+    wrong_plan = ("What is the province of Canada?", "What is the capital of #1 that lies on the Pacific?")
+    question = "What is the capital of the province of Canada that lies on the Pacific?"
+    right = rollout(0, 1, right_plan, "Columbia Victoria", "a b", 1.0)
+    wrong = [rollout(i, 2, wrong_plan, f"Ontario Banff{i}", "c d", 0.0) for i in (1, 2)]
+    made = tree(right, *wrong)
+    nodes = [replace(n, plan=p) for n, p in zip(made.nodes, ((question,), right_plan, wrong_plan), strict=True)]
+    found = reflections(replace(made, nodes=tuple(nodes), question=question), same, holds, CONFIG)
+    assert [(f.error, f.pair.wrong_step) for f in found] == [("decomposition", 0)]
