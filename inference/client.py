@@ -100,7 +100,7 @@ class ModelClient:
         return sorted({name for answer in answers if not isinstance(answer, BaseException) for name in answer})
 
     @property
-    def told(self) -> dict[str, int]:
+    def figures(self) -> dict[str, int]:
         """The figures of progress: what this process did, and what it waits for."""
         counters = self.counters
         return {

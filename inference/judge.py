@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeVar
 
 from trailforge.inference import (
     ChatTurn,
+    Client,
     ClientConfig,
     Meter,
     ModelClient,
@@ -30,7 +31,6 @@ from trailforge.inference import (
     ledger_url,
     open_ledger,
 )
-from trailforge.inference.structured import Client
 from trailforge.schemas import GroundTruth, InvalidInput
 from trailforge.schemas.files import user_cache
 
@@ -169,7 +169,7 @@ class JudgeDesk:
     @property
     def told(self) -> dict[str, int]:
         """Calls that were paid and calls that the ledger knew, among others."""
-        return self._client.told
+        return self._client.figures
 
     def close(self) -> None:
         """End client, ledger and loop."""

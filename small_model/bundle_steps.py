@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from trailforge.generators.document_bundles.write import BundleContext, asked, row_of
+from trailforge.generators.document_bundles.write import BundleContext, render_question, row_of
 from trailforge.inference import Meter, Reply, Request, Sampling
 from trailforge.inference.asker import fill
 from trailforge.inference.prompts import Prompts
@@ -56,7 +56,7 @@ class StepWork:
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
         """First what is described, then the question with its name in the place of that."""
         if not documents:
-            return await self._from_memory(asked(row), sample)
+            return await self._from_memory(render_question(row), sample)
         passages = [Passage(id=d.id, title=d.title, text=d.text, score=0.0) for d in documents]
         names, first = names_of(documents), row.dag_nodes[0].query
         found = await self._read(first, passages, names, sample)
@@ -70,11 +70,11 @@ class StepWork:
         """What a name is, when the model says the same of it in every sentence that it is shown."""
         steps, prompt = self.context.config.steps, PROMPTS.text("embedded_kind")
         sampling = Sampling(max_tokens=steps.kind_max_tokens, stop=steps.stop)
-        said = set()
+        kinds = set()
         for sentence in sentences_naming(name, self.item.documents)[: steps.kind_votes]:
             request = self._request(fill(prompt, text=sentence, name=name), sampling, "kind", grammar=_KIND_GRAMMAR)
-            said.add(((await self._complete(request)).answer or "").strip().removeprefix("n "))
-        return said.pop() if len(said) == 1 and said <= {*KINDS} - {"thing"} else None
+            kinds.add(((await self._complete(request)).answer or "").strip().removeprefix("n "))
+        return kinds.pop() if len(kinds) == 1 and kinds <= {*KINDS} - {"thing"} else None
 
     # Reading
 

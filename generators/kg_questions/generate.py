@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from trailforge.generators.kg_questions.wording import PROMPTS, RELATIONS, Wording, compose
-from trailforge.inference import ChatTurn, Meter, Prices, Request, Sampling, ask_json
-from trailforge.inference.asker import Client, Style, fill
+from trailforge.inference import ChatTurn, Client, Meter, Prices, Request, Sampling, ask_json
+from trailforge.inference.asker import Style, fill
 from trailforge.mcts.rollout import short_answer
 from trailforge.schemas import FactChain, FilterScore, Hop, KgFact, KgNode, KgQuestion, Provenance, Verdict
 

@@ -70,7 +70,7 @@ class Reading:
             sample=self.sample,
             grammar=grammar,
         )
-        return plain(short_answer(reply.answer or "", config.max_answer_words))
+        return clean_answer(short_answer(reply.answer or "", config.max_answer_words))
 
     async def _sentences(self, query: str, passages: Sequence[Passage]) -> list[tuple[Passage, str]]:
         config = self.context.config.reading
@@ -79,6 +79,6 @@ class Reading:
         return await self.context.retrieval.best_sentences(query, passages, config.num_sentences)
 
 
-def plain(answer: str) -> str:
+def clean_answer(answer: str) -> str:
     """An answer that can stand in a box: no tags, no braces, one line."""
     return " ".join(re.sub(r"[{}\\]", " ", one_line(answer)).split())

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from trailforge.filters.gold_hops import follows_gold
 from trailforge.generators.mcts_trajectories.story import PROMPTS, Story, narrate
-from trailforge.inference import Meter, Prices, Usage
-from trailforge.inference.asker import Asker, Client
+from trailforge.inference import Client, Meter, Prices, Usage
+from trailforge.inference.asker import Asker
 from trailforge.mcts.policy import PolicyConfig, PolicyPrompts, open_policy
 from trailforge.mcts.reflection import (
     Reflection,

@@ -15,7 +15,7 @@ from typing import Literal
 from trailforge.mcts.reflection import holds_answer
 from trailforge.pipelines.show.common import passages
 from trailforge.pipelines.show.marks import Marked
-from trailforge.pipelines.show.parts import Grid, GridRow, Line, Note, Parts, Span
+from trailforge.pipelines.show.parts import Grid, GridRow, Line, Note, Parts, StyledText
 from trailforge.rewards import mentions, normalize_answer, same_answer
 from trailforge.schemas import ErrorType, SearchTree, Step, StepPair, Trajectory
 
@@ -34,8 +34,9 @@ _NAMES: dict[Aspect, str] = {
 _LONGEST = 500
 _LEGEND = Note(
     (
-        Span("Marked in the texts: ", "quiet"), Span("gold answer", "gold"), " ", Span("mended answer", "mended"), " ",
-        Span("wrong answer", "wrong"),
+        StyledText("Marked in the texts: ", "quiet"), StyledText("gold answer", "gold"), " ",
+        StyledText("mended answer", "mended"), " ",
+        StyledText("wrong answer", "wrong"),
     )
 )  # fmt: skip
 
@@ -56,7 +57,7 @@ def mended(row: Trajectory, tree: SearchTree | None) -> Parts:
     gold = Marked(kind="gold", answers=(row.answer, *row.answer_aliases))
     return [
         *doubts,
-        Note((Span(f"{row.reflection_error} error. ", "strong"), " ".join(why)), "warn"),
+        Note((StyledText(f"{row.reflection_error} error. ", "strong"), " ".join(why)), "warn"),
         _LEGEND,
         _sides(row.steps[mistake], row.steps[mistake + 1], row.step_pair, gold),
         *_table(diffs, row.step_pair),
@@ -81,7 +82,7 @@ def _sides(wrong: Step, right: Step, pair: StepPair, gold: Marked) -> Grid:
     ours, theirs = (frozenset(passage.id for passage in step.passages) for step in (wrong, right))
     rows = []
     for part, name in _NAMES.items():
-        title: Line = (name, Span(" · differs" if parts[part] == "differs" else "", "strong"))
+        title: Line = (name, StyledText(" · differs" if parts[part] == "differs" else "", "strong"))
         sides = (("wrong", wrong, ours - theirs), ("mended", right, theirs - ours))
         rows.append(GridRow([title, *(_value(part, step, marks, side, only) for side, step, only in sides)]))
     head = (
@@ -97,7 +98,7 @@ def _value(part: Aspect, step: Step, marks: Sequence[Marked], side: str, only: f
         return [passages(step.passages, marks, only)]
     if part == "answer":
         is_gold = side == "mended" and any(same_answer(step.answer, each) for each in marks[0].answers)
-        return (Span(step.answer[:_LONGEST], "gold" if is_gold else side),)
+        return (StyledText(step.answer[:_LONGEST], "gold" if is_gold else side),)
     return (step.sub_question if part == "sub_question" else step.query)[:_LONGEST]
 
 
@@ -115,15 +116,17 @@ def _table(diffs: Sequence[StepDiff] | None, pair: StepPair) -> Parts:
         "the same; yellow line: where they part."
     )
     grid = Grid(("#", *_NAMES.values()), rows, (0.15, 1, 1, 1, 1))
-    return [Note((Span(legend, "quiet"),)), grid]
+    return [Note((StyledText(legend, "quiet"),)), grid]
 
 
 def _cell(diff: StepDiff, part: Aspect) -> Line:
     agreement: Agreement = diff.parts.get(part, "differs")
     if agreement == "same" and diff.wrong is not None:
-        return (Span(_text(diff.wrong, part), "quiet"),)
+        return (StyledText(_text(diff.wrong, part), "quiet"),)
     kinds = ("step", "step") if agreement == "alike" else ("wrong", "mended")
-    sides = [Span(_text(step, part), kind) for kind, step in zip(kinds, (diff.wrong, diff.right), strict=True) if step]
+    sides = [
+        StyledText(_text(step, part), kind) for kind, step in zip(kinds, (diff.wrong, diff.right), strict=True) if step
+    ]
     return (sides[0], "\n", sides[1]) if len(sides) == 2 else sides
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from trailforge.pipelines.cards.licences import Source, front, plain, shown
+from trailforge.pipelines.cards.licences import Source, front, plain, shorten_path
 from trailforge.pipelines.datasets import CURATED
 from trailforge.pipelines.runs.config import CardConfig
 from trailforge.pipelines.runs.intake import INPUTS
@@ -104,7 +104,7 @@ def _purposes(manifest: Manifest) -> list[str]:
 
 
 def _files(files: Iterable[FileEntry], unit: str, parts: int = 2) -> str:
-    return ", ".join(f"`{shown(file.path, parts)}` ({file.rows} {unit})" for file in files)
+    return ", ".join(f"`{shorten_path(file.path, parts)}` ({file.rows} {unit})" for file in files)
 
 
 def _size(rows: int) -> str:

@@ -123,7 +123,7 @@ def books_so_far(folder: Path, settings: Settings) -> tuple[StageCount, ...]:
     return _added_up(settings, _receipts_so_far(folder, stages).values())
 
 
-def told(status: RunStatus) -> list[str]:
+def describe_status(status: RunStatus) -> list[str]:
     """The status in lines."""
     lines = [f"{status.folder}: {status.state}"]
     if status.run_id:

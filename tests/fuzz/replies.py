@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.fuzz.target import Target, text_of
 from trailforge.generators.document_bundles.bundling.normalise import normalise
 from trailforge.inference import structured
-from trailforge.inference.vllm.metrics import parse_metrics
+from trailforge.inference.vllm.server import parse_metrics
 from trailforge.pipelines.sources.fields import iso_date
 from trailforge.protocols import (
     GRAPH_R1,

@@ -37,8 +37,8 @@ class ScriptedModel:
         return ["scripted"]
 
     @property
-    def told(self) -> dict[str, int]:
-        """As `ModelClient.told`."""
+    def figures(self) -> dict[str, int]:
+        """As `ModelClient.figures`."""
         names = ("paid_calls", "ledger_hits", "retries", "in_flight")
         return {name: getattr(self.counters, name) for name in names} | {
             "disbelieved_usage": 0,

@@ -40,7 +40,7 @@ from trailforge.training.adapters import slime, trl, verl
 from trailforge.training.config import TrainPreset, load_train_preset
 from trailforge.training.score_file import score_file
 from trailforge.training.scoring import ToScore, score_messages, scorer_of
-from trailforge.training.trl.rl import paying, train_rl
+from trailforge.training.trl.rl import make_pay, train_rl
 
 CASES = [case for case in cases() if case.protocol == "r_search"]
 QUESTION = "Where was he born?"
@@ -132,7 +132,7 @@ def by_training(recipe: Path) -> list[float]:
         )
         for case in CASES
     ]
-    return [reward.total for reward in paying(load_train_preset(str(recipe)))(played)]
+    return [reward.total for reward in make_pay(load_train_preset(str(recipe)))(played)]
 
 
 def by_file(recipe: Path) -> list[float]:
