@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from trailforge.filters.gold_hops import follows_gold
 from trailforge.generators.mcts_trajectories.story import PROMPTS, Story, narrate
 from trailforge.inference import Client, Meter, Prices, Usage
 from trailforge.inference.asker import Asker
@@ -40,6 +42,11 @@ from trailforge.schemas import (
 )
 
 _WORDS_PER_HOP = 7
+_ABSTENTION = re.compile(
+    r"(?:unknown|none|n/?a"
+    r"|(?:it is )?not (?:\w+ )?(?:specified|stated|mentioned|given|known|announced|available)\b.*)\W*",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +154,14 @@ def trajectories(question: Question, tree: SearchTree, context: Context) -> list
     """Correct and reflective trajectories of a tree, in a fixed order: correct ones, then by error type."""
     config = context.config.reflection
     writer = _Writer(question, tree, context)
-    correct = [writer.correct(rollout) for rollout in correct_rollouts(tree, config)]
-    return correct + [writer.reflective(r) for r in reflections(tree, same_answer, mentions, config)]
+    correct = [writer.correct(rollout) for rollout in correct_rollouts(tree)]
+    pairs = reflections(tree, same_answer, mentions, config, is_abstention)
+    return correct + [writer.reflective(pair) for pair in pairs]
+
+
+def is_abstention(answer: str) -> bool:
+    """Does an answer say that there is none to be found?"""
+    return bool(_ABSTENTION.fullmatch(answer.strip()))
 
 
 class _Writer:
@@ -220,6 +233,7 @@ class _Writer:
             right_rollout=right.index,
             diverges_at=pair.diverges_at if pair else None,
             provenance=self._provenance(steps),
+            follows_gold=follows_gold(steps, question),
         )
 
     def _provenance(self, steps: Sequence[Step]) -> Provenance:
