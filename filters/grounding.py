@@ -64,7 +64,8 @@ def is_computed(step: Step, earlier: Sequence[Step]) -> bool:
         return True
     if CHOICE.search(step.sub_question) and earlier:
         named = mentions(step.query, step.answer) or any(mentions(each.query, step.answer) for each in earlier)
-        return named or any(same_answer(step.answer, each.answer) for each in earlier)
+        if named or any(same_answer(step.answer, each.answer) for each in earlier):
+            return True
     given = _given(step, earlier)
     return bool(given) and _is_reckoned(step, given)
 

@@ -24,8 +24,6 @@ SameAnswer = Callable[[str, str], bool]
 """Do two answers say the same? Passed in, for this module knows no metric."""
 Mentions = Callable[[str, str], bool]
 """Does a text hold an answer?"""
-IsAbstention = Callable[[str], bool]
-"""Does an answer say that there is none?"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +74,13 @@ def reflections(
     same_answer: SameAnswer,
     mentions: Mentions,
     config: ReflectionConfig,
-    is_abstention: IsAbstention = lambda answer: False,
 ) -> list[Reflection]:
     """All usable pairs of a tree, one for each mistake: by error type, the most telling first.
 
-    Most telling is a pair with one difference alone, then the one that differs most. An abstention is no mistake.
+    Most telling is a pair with one difference alone, then the one that differs most. An abstention leaves its answer
+    empty and is no mistake.
     """
-    rules = _Rules(tree=tree, same_answer=same_answer, mentions=mentions, is_abstention=is_abstention)
+    rules = _Rules(tree=tree, same_answer=same_answer, mentions=mentions)
     found: dict[ErrorType, list[Reflection]] = {"retrieval": [], "reasoning": [], "decomposition": []}
     for reflection in _candidates(rules, config):
         found[reflection.error].append(reflection)
@@ -118,12 +116,10 @@ class _Rules:
     tree: SearchTree
     same_answer: SameAnswer
     mentions: Mentions
-    is_abstention: IsAbstention
 
     def is_wrong(self, bad: Step, good: Step) -> bool:
         """Is it an answer, and another one?"""
-        says = bool(normalized(bad.answer)) and not self.is_abstention(bad.answer)
-        return says and not self.same_answer(bad.answer, good.answer)
+        return bool(normalized(bad.answer)) and not self.same_answer(bad.answer, good.answer)
 
 
 def _candidates(rules: _Rules, config: ReflectionConfig) -> Iterator[Reflection]:

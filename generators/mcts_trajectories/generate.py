@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -42,11 +41,6 @@ from trailforge.schemas import (
 )
 
 _WORDS_PER_HOP = 7
-_ABSTENTION = re.compile(
-    r"(?:unknown|none|n/?a"
-    r"|(?:it is )?not (?:\w+ )?(?:specified|stated|mentioned|given|known|announced|available)\b.*)\W*",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,13 +149,8 @@ def trajectories(question: Question, tree: SearchTree, context: Context) -> list
     config = context.config.reflection
     writer = _Writer(question, tree, context)
     correct = [writer.correct(rollout) for rollout in correct_rollouts(tree)]
-    pairs = reflections(tree, same_answer, mentions, config, is_abstention)
+    pairs = reflections(tree, same_answer, mentions, config)
     return correct + [writer.reflective(pair) for pair in pairs]
-
-
-def is_abstention(answer: str) -> bool:
-    """Does an answer say that there is none to be found?"""
-    return bool(_ABSTENTION.fullmatch(answer.strip()))
 
 
 class _Writer:

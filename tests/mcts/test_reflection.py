@@ -99,13 +99,11 @@ def test_a_search_that_brought_the_answer_is_not_blamed() -> None:
     assert mended.passages == mistake.passages == (had_it,) and mended.query == mistake.query
 
 
-def test_an_abstention_is_no_mistake_to_show() -> None:
-    wrong = rollout(1, 1, PLAN, "Ann Unknown Tiber", "ab cd gh", 0.0)
-    abstains = "Unknown".__eq__
-    assert reflections(tree(RIGHT, wrong), same, holds, CONFIG, abstains) == []
+def test_an_abstention_leaves_no_answer_and_is_no_mistake_to_show() -> None:
+    wrong = rollout(1, 1, PLAN, "Ann Rome Tiber", "ab cd gh", 0.0)
     assert only(reflections(tree(RIGHT, wrong), same, holds, CONFIG)).error == "reasoning"
-    other = [rollout(i, 2, OTHER, "Ann Unknown Unknown", f"ab x{i} gh", 0.0) for i in (1, 2)]
-    assert reflections(tree(RIGHT, *other), same, holds, CONFIG, abstains) == []
+    abstains = replace(wrong, steps=(wrong.steps[0], *(replace(step, answer="") for step in wrong.steps[1:])))
+    assert reflections(tree(RIGHT, abstains), same, holds, CONFIG) == []
 
 
 def test_a_pair_with_one_difference_alone_comes_first() -> None:
