@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from trailforge.filters import FilterConfig
+from trailforge.filters.gold_hops import follows_gold
 from trailforge.filters.trajectories import too_long
 from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, story_of
 from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, write_thoughts
@@ -187,8 +188,9 @@ def trajectories(question: Question, tree: SearchTree, context: Context) -> list
     """Correct and reflective trajectories of a tree, in a fixed order: correct ones, then by error type."""
     config = context.config.reflection
     writer = _Writer(question, tree, context)
-    correct = [writer.correct(rollout) for rollout in correct_rollouts(tree, config)]
-    return correct + [writer.reflective(r) for r in reflections(tree, same_answer, mentions, config)]
+    correct = [writer.correct(rollout) for rollout in correct_rollouts(tree)]
+    pairs = reflections(tree, same_answer, mentions, config)
+    return correct + [writer.reflective(pair) for pair in pairs]
 
 
 class _Writer:
@@ -262,6 +264,7 @@ class _Writer:
             diverges_at=pair.diverges_at if pair else None,
             spans=spans,
             provenance=self._provenance(steps),
+            follows_gold=follows_gold(steps, question),
         )
 
     def _provenance(self, steps: Sequence[Step]) -> Provenance:

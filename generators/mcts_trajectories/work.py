@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.generators.mcts_trajectories import DATASET, NAME
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import (
@@ -20,6 +19,7 @@ from trailforge.generators.mcts_trajectories.generate import (
     generate,
     retell,
 )
+from trailforge.generators.mcts_trajectories.sift import sift
 from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
@@ -89,7 +89,7 @@ async def search_question(question: Question, context: Context, config: MctsRunC
     """Search one question, filter its trajectories, keep the books."""
     parallel = config.schedule.tail_parallel if question in context.tail else 1
     generated = await generate(question, context, parallel=parallel)
-    accepted, rejected = sift(question, generated.candidates, config.filters)
+    accepted, rejected = sift(question, generated.candidates, config.filters, config.generator.reflection)
     accepted, usage = await retell(question, accepted, context, config.filters)
     return rows_of(question, replace(generated, usage=generated.usage + usage), accepted, rejected)
 
@@ -136,21 +136,6 @@ def rows_of(
         stages=books,
         usage=generated.usage,
     )
-
-
-def sift(
-    question: Question, candidates: Sequence[Trajectory], config: FilterConfig
-) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]]]:
-    """Candidates that every filter keeps, in order, and the others with the first verdict against them."""
-    accepted: list[Trajectory] = []
-    rejected: list[tuple[Trajectory, Verdict]] = []
-    for row in candidates:
-        verdict = first_rejection(judge_trajectory(row, question, accepted, config))
-        if verdict is None:
-            accepted.append(row)
-        else:
-            rejected.append((row, verdict))
-    return accepted, rejected
 
 
 def _filter_books(inputs: int, accepted: int, verdicts: Sequence[Verdict]) -> StageCount:

@@ -92,8 +92,15 @@ def cost_table(manifest: Manifest) -> str:
             "|---:|---:|---:|---:|---:|---:|---:|",
             f"| {manifest.calls} | {manifest.cut_replies} | {manifest.prompt_tokens} | {manifest.completion_tokens} "
             f"| {manifest.cost:.4f} | {'' if calls is None else calls} | {'' if cost is None else cost} |",
+            *_purposes(manifest),
         ]
     )
+
+
+def _purposes(manifest: Manifest) -> list[str]:
+    counts = manifest.calls_by_purpose
+    rows = [f"| {plain(each.purpose)} | {each.calls} | {each.calls / manifest.calls:.0%} |" for each in counts]
+    return ["", "| calls for | calls | share |", "|---|---:|---:|", *rows] if rows else []
 
 
 def _files(files: Iterable[FileEntry], unit: str, parts: int = 2) -> str:

@@ -14,14 +14,24 @@ from typing import Any
 
 import pytest
 
-from tests.pipelines.support import FinishedRun, edit_manifest, forge, make_run, questions_file
+from tests.pipelines.support import CONFIG, FinishedRun, edit_manifest, forge, make_run, questions_file
 from tests.support.files import contents
 from trailforge.generators.mcts_trajectories.checks import tree_problems
+from trailforge.generators.mcts_trajectories.sift import over_cap
 from trailforge.generators.mcts_trajectories.spans import moved_spans
 from trailforge.inference import Reply, Request, Sampling, SqliteLedger
 from trailforge.pipelines.dataset import LEDGER
 from trailforge.pipelines.runs.verify import verify_run
-from trailforge.schemas import InvalidInput, OutputError, SearchTree, Trajectory, read_parquet, write_parquet
+from trailforge.schemas import (
+    InvalidInput,
+    OutputError,
+    RejectedRow,
+    SearchTree,
+    Trajectory,
+    read_parquet,
+    to_dict,
+    write_parquet,
+)
 
 
 def problems(run: FinishedRun) -> str:
@@ -165,6 +175,31 @@ def test_a_changed_reward_of_a_rollout_is_found_in_it_and_in_the_values_above_it
 def test_a_changed_answer_is_rejected_by_its_filter_again(finished_run: FinishedRun) -> None:
     forge(finished_run.folder, "mcts_trajectories", lambda rows: [replace(rows[0], final_answer="Nobody"), *rows[1:]])
     assert "filter wrong_answer rejects it" in problems(finished_run)
+
+
+def test_a_row_that_says_wrongly_whether_it_follows_the_gold_is_found(finished_run: FinishedRun) -> None:
+    def turn(rows: list[Trajectory]) -> list[Trajectory]:
+        return [replace(rows[0], follows_gold=not rows[0].follows_gold), *rows[1:]]
+
+    forge(finished_run.folder, "mcts_trajectories", turn)
+    assert "whether it follows the gold decomposition is not what its steps say" in problems(finished_run)
+
+
+def test_a_row_turned_away_where_there_is_room_is_found(finished_run: FinishedRun) -> None:
+    row = next(iter(read_parquet(part(finished_run, "mcts_trajectories"), Trajectory)))
+    homeless = replace(row, reflection_error="retrieval", kind="reflective", question_id="none")
+    over = RejectedRow(
+        uid=row.uid, stage="filter", reason="cap", score=2.0, detail="", payload=json.dumps(to_dict(homeless))
+    )
+    forge(finished_run.folder, "rejected", lambda rows: [*rows, over])
+    assert "rejected for want of room, but its question has room for its kind" in problems(finished_run)
+
+
+def test_more_rows_of_a_kind_than_are_wanted_are_found(original_run: FinishedRun) -> None:
+    caps = CONFIG.generator.reflection
+    rows = list(read_parquet(part(original_run, "mcts_trajectories"), Trajectory))
+    correct = [row for row in rows if row.kind == "correct"][:1] * (caps.max_correct + 1)
+    assert over_cap(correct[-1], correct[:-2], caps).keep and not over_cap(correct[-1], correct[:-1], caps).keep
 
 
 def test_a_trajectory_of_no_question_is_found(finished_run: FinishedRun) -> None:
