@@ -21,7 +21,7 @@ from trailforge.schemas import InvalidInput
 
 
 @st.cache_resource(max_entries=2, show_spinner="Opening the run …")
-def opened(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
+def open_cached(folder: Path, stamp: Any) -> tuple[OpenRun, tuple[str, ...]]:
     """The run of a folder as it is now, and the tables on whose rows people decide."""
     run, settings = open_run(folder), read_settings(folder)
     if settings is None:
@@ -35,7 +35,7 @@ def main(folder: Path, who: str) -> None:
     """The page, once."""
     # Streamlit puts the folder of its script on the path, where `import inspect` would find our command.
     sys.path[:] = [entry for entry in sys.path if entry != str(Path(__file__).parent)]
-    run, tables = opened(folder, stamp_of(folder))
+    run, tables = open_cached(folder, stamp_of(folder))
     products = products_of(run.dataset)
     curation = Curation(
         tables=tables,

@@ -50,7 +50,9 @@ def read_records(path: Path, record: type[T], checked: Callable[[T], T]) -> list
         raise InvalidInput(f"cannot be read ({error.strerror})", file=path) from error
     *lines, tail = content.split(b"\n")
     lines += [tail] if _is_whole(tail) else []
-    return [_parsed(line, path, number, record, checked) for number, line in enumerate(lines, start=1) if line.strip()]
+    return [
+        _parse_line(line, path, number, record, checked) for number, line in enumerate(lines, start=1) if line.strip()
+    ]
 
 
 def _line(record: object) -> bytes:
@@ -91,7 +93,7 @@ def _is_whole(tail: bytes) -> bool:
         return False
 
 
-def _parsed(line: bytes, path: Path, number: int, record: type[T], checked: Callable[[T], T]) -> T:
+def _parse_line(line: bytes, path: Path, number: int, record: type[T], checked: Callable[[T], T]) -> T:
     try:
         content = parse_json(line)
         if isinstance(content, dict):

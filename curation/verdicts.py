@@ -40,7 +40,7 @@ def refusals(verdicts: Sequence[Path]) -> Refusals:
     entries: list[FileEntry] = []
     for path in dict.fromkeys(log for each in verdicts for log in _logs_in(each)):
         digest = sha256_of(path)  # before it is read: what is appended meanwhile shows as another hash
-        words = read_decisions(path, _heard) if path.name == _NAMES[0] else read_patterns(path)
+        words = read_decisions(path, _check_decision) if path.name == _NAMES[0] else read_patterns(path)
         for word in words:
             patterns += [word] if isinstance(word, PatternDecision) else []
             decisions += [word] if isinstance(word, Decision) else []
@@ -81,7 +81,7 @@ def awaits_curation(log: Path) -> bool:
         return True
 
 
-def _heard(decision: Decision) -> Decision:
+def _check_decision(decision: Decision) -> Decision:
     """A decision on a table of which it is known what it refuses. Raises `InvalidInput` for others."""
     source_column(decision.table)
     return check_decision(decision)

@@ -253,10 +253,10 @@ def _arrow(edge: DiagramEdge) -> dict[str, str]:
 
 
 def _attributes(**attributes: str) -> str:
-    return ", ".join(f"{name}={_quoted(value)}" for name, value in attributes.items())
+    return ", ".join(f"{name}={_quote(value)}" for name, value in attributes.items())
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """As a quoted string: what Graphviz reads in one are `\\`, quotation marks and HTML's entities."""
     parts = (visible(line) for line in text.split("\n"))
     return '"' + "\\n".join(p.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;") for p in parts) + '"'

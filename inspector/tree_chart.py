@@ -56,7 +56,7 @@ def positions(nodes: Sequence[ShownNode]) -> dict[int, Place]:
     return places
 
 
-def _staggered(places: Mapping[int, Place], nodes: Sequence[ShownNode]) -> dict[int, Place]:
+def _stagger(places: Mapping[int, Place], nodes: Sequence[ShownNode]) -> dict[int, Place]:
     """Nodes without children in three rows, so that those at distance 1 do not cover each other."""
     parents = {node.parent for node in nodes}
     return {each: (x, y if each in parents else y - 0.3 * (int(x) % 3)) for each, (x, y) in places.items()}
@@ -85,7 +85,7 @@ def tree_chart(tree: TreeDiagram) -> go.Figure:
     sizes = _sizes(shown, largest)
     named = _with_room(places, room, largest) | ringed | {0}
     if room < _CROWDED:
-        places = _staggered(places, shown)
+        places = _stagger(places, shown)
     figure = go.Figure()
     figure.add_trace(_lines(_edges(shown, places), _GREY, 1.2))
     for rank, path in enumerate(paths):

@@ -148,7 +148,7 @@ class Curator:
             for field in [fix.field for fix in ruling.fixes] or [""]:
                 check_ruling(dataset, ruling.table, ruling.action, field)
             if ruling.table in sources:
-                self.sources.append(_curated(ruling, file="", position=None))
+                self.sources.append(_curated_row(ruling, file="", position=None))
                 if ruling.action == "reject":
                     self._changed[ruling.table, ruling.uid] = "reject"
             elif ruling.table != "rejected":
@@ -166,7 +166,7 @@ class Curator:
             lost = next((place for place in places if place in self._changed), None)
             if ruling is not None and ruling.action == "reject":
                 self._changed[table, uid] = "reject"
-                yield None, _curated(ruling, file=file, position=position, payload=_json(to_dict(row)))
+                yield None, _curated_row(ruling, file=file, position=position, payload=_json(to_dict(row)))
             elif lost is not None:
                 yield None, self._follow(table, row, lost, file, position)
             elif ruling is None:
@@ -174,22 +174,22 @@ class Curator:
             elif ruling.action == "fix":
                 derived, applied = apply_fixes(row, ruling, product)
                 self._changed[table, uid], self._derived[uid] = "fix", derived
-                what = _curated(ruling, file=file, position=position, payload=_json(to_dict(row)))
+                what = _curated_row(ruling, file=file, position=position, payload=_json(to_dict(row)))
                 yield derived, replace(what, new_uid=derived.uid, fixes=applied)
             else:
-                yield row, _curated(ruling, file=file, position=position)
+                yield row, _curated_row(ruling, file=file, position=position)
 
     def sft(self, rows: Iterable[SftRow], config: Any) -> Iterator[SftRow]:
         """The SFT rows that stay; those of a fixed row are made anew, in the place of the first."""
         table = load_dataset(self._dataset).conversations
         sft = self._products[table].sft
-        told: set[str] = set()
+        written: set[str] = set()
         for row in rows:
             became = self._changed.get((table, row.trajectory_uid))
             if became is None:
                 yield row
-            elif became == "fix" and sft is not None and row.trajectory_uid not in told:
-                told.add(row.trajectory_uid)
+            elif became == "fix" and sft is not None and row.trajectory_uid not in written:
+                written.add(row.trajectory_uid)
                 yield from resolve(sft)(self._derived[row.trajectory_uid], config)
 
     def check_all_found(self) -> None:
@@ -235,7 +235,7 @@ class Undo:
             change = changes.get(position)
             row = None if change is not None and change.new_uid is None else next(standing, None)
             if change is not None:
-                yield _revived(record, change.payload)
+                yield _revive(record, change.payload)
             elif row is not None:
                 yield row
             elif position > last:
@@ -282,7 +282,7 @@ def is_gone(row: CuratedRow) -> bool:
     return row.action in ("reject", "follow") and row.position is not None
 
 
-def _curated(ruling: Ruling, *, file: str, position: int | None, payload: str = "") -> CuratedRow:
+def _curated_row(ruling: Ruling, *, file: str, position: int | None, payload: str = "") -> CuratedRow:
     return CuratedRow(
         table=ruling.table,
         uid=ruling.uid,
@@ -324,7 +324,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _revived(record: type, payload: str) -> Any:
+def _revive(record: type, payload: str) -> Any:
     try:
         return from_dict(record, json.loads(payload))
     except ValueError as error:

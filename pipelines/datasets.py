@@ -53,13 +53,13 @@ def with_roles(manifest: Manifest) -> Manifest:
     if manifest.dataset not in dataset_names() or any(each.role for each in manifest.schema_versions):
         return manifest
     declared = load_dataset(manifest.dataset).all_tables
-    told = tuple(
+    tables = tuple(
         replace(each, role=declared[each.table].role, protocol=declared[each.table].protocol)
         if each.table in declared
         else each
         for each in manifest.schema_versions
     )
-    return replace(manifest, schema_versions=told)
+    return replace(manifest, schema_versions=tables)
 
 
 def is_curated(settings: Settings) -> bool:

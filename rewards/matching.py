@@ -92,10 +92,10 @@ def is_near_miss(prediction: str, golds: Sequence[str]) -> bool:
     """Is it worth a judge's look: no abstention, and it shares a name, a number or its initials with a gold answer?"""
     if is_abstention(prediction):
         return False
-    told = read(spell_in_figures(fold(prediction)), joined=True).words
+    given = read(spell_in_figures(fold(prediction)), joined=True).words
     for gold in golds:
         words = read(spell_in_figures(fold(gold)), joined=True).words
-        if (set(told) & set(words)) - _COMMON or _abbreviates(told, words) or _abbreviates(words, told):
+        if (set(given) & set(words)) - _COMMON or _abbreviates(given, words) or _abbreviates(words, given):
             return True
     return False
 
@@ -106,9 +106,9 @@ def _is_right(prediction: str, golds: Sequence[str]) -> bool:
     if is_abstention(prediction):
         return False
     if not any(_OR.search(fold(gold)) for gold in golds):
-        said = [part for part in _OR.split(fold(prediction)) if normalize_answer(part)]
-        if len(said) > 1:
-            return len(said) <= _MOST_PARTS and all(any(_covers(part, gold) for gold in golds) for part in said)
+        parts = [part for part in _OR.split(fold(prediction)) if normalize_answer(part)]
+        if len(parts) > 1:
+            return len(parts) <= _MOST_PARTS and all(any(_covers(part, gold) for gold in golds) for part in parts)
     return any(_covers(prediction, gold) for gold in golds)
 
 
@@ -124,23 +124,23 @@ def _covers(prediction: str, gold: str) -> bool:
     """One gold answer's worth of `mcts_reward`, in any of its wordings."""
     if is_abstention(gold):
         return False
-    told, wanted = fold(prediction), fold(gold)
+    given, wanted = fold(prediction), fold(gold)
     if wanted.strip(" .") in _YES_OR_NO:
-        return _says_yes_or_no(told) == wanted.strip(" .")
+        return _says_yes_or_no(given) == wanted.strip(" .")
     if date := date_of(wanted):
-        return _tells_date(told, date)
+        return _gives_date(given, date)
     bare = _bare_number(prediction)
     if bare and _NUMBER_AND_UNIT.fullmatch(gold.strip()):
         figures = read(spell_in_figures(wanted), joined=False).words
         return len(figures) == 2 and figures[0] == bare
-    return any(_covers_wording(told, each) for each in _wordings(wanted))
+    return any(_covers_wording(given, each) for each in _wordings(wanted))
 
 
-def _covers_wording(told: str, wanted: str) -> bool:
+def _covers_wording(given: str, wanted: str) -> bool:
     wanted = spell_in_figures(wanted)
     numbers = [word for word in read(wanted, joined=False).words if is_number(word)]
-    told = spell_in_figures(_without_days(told, wanted) if numbers else told)
-    for answer, gold in zip(readings(told), readings(wanted), strict=True):
+    given = spell_in_figures(_without_days(given, wanted) if numbers else given)
+    for answer, gold in zip(readings(given), readings(wanted), strict=True):
         if bool(gold.words) and answer.words == gold.words:
             return True
         if len(answer.words) > max(_MOST_RATIO * len(gold.words), len(gold.words) + _MOST_MORE):
@@ -151,7 +151,7 @@ def _covers_wording(told: str, wanted: str) -> bool:
 
 
 def _asserts(answer: WordSequence, start: int, end: int) -> bool:
-    """Do these words of an answer stand in it as what is said, not as what is denied, or one of several?"""
+    """Do these words of an answer stand in it as what is parts, not as what is denied, or one of several?"""
     if _is_denied(answer, start, end) or _is_listed(answer, start, end):
         return False
     if len(answer.words) > _MOST_RATIO * (end - start) and start > 1 and answer.words[start - 1] in _ASIDE:
@@ -209,31 +209,31 @@ def _is_range(beside: Sequence[str], gap: str) -> bool:
     return len(beside) > 1 and beside[0] in _RANGE_WORDS and is_number(beside[1])
 
 
-def _without_days(told: str, gold: str) -> str:
+def _without_days(given: str, gold: str) -> str:
     """A text whose dates are their years to a year, and nothing to any other number: 7 is not said by "7 May"."""
     if date_of(gold):
-        return told
+        return given
     is_year = bool(_YEAR.fullmatch(gold.strip(" .")))
     parts, end = [], 0
-    for match, (year, _, _) in find_dates(told):
-        parts += [told[end : match.start()], str(year) if is_year and year else "date"]
+    for match, (year, _, _) in find_dates(given):
+        parts += [given[end : match.start()], str(year) if is_year and year else "date"]
         end = match.end()
-    return "".join([*parts, told[end:]])
+    return "".join([*parts, given[end:]])
 
 
-def _tells_date(told: str, gold: Date) -> bool:
+def _gives_date(given: str, gold: Date) -> bool:
     """Does an answer name this date, as exactly, and no other one?"""
-    found = list(find_dates(told))
+    found = list(find_dates(given))
     if not found or not all(covers_date(date, gold) for _, date in found):
         return False
     match = found[0][0]
     # A name without numbers in the date's place, so that it can be denied and listed as any other answer.
-    stands = f"{told[: match.start()]}dategiven{told[match.end() :]}"
+    stands = f"{given[: match.start()]}dategiven{given[match.end() :]}"
     return _covers_wording(stands, "dategiven")
 
 
-def _says_yes_or_no(told: str) -> str:
-    words = read(told, joined=False).words[:2]
+def _says_yes_or_no(given: str) -> str:
+    words = read(given, joined=False).words[:2]
     if not words or words[0] not in _YES_OR_NO or (words[1:] and words[1] in _NO_OF_A_PHRASE):
         return ""
     return words[0]
@@ -280,7 +280,7 @@ def mentions(text: str, answer: str) -> bool:
     parts = readings(wanted)
     if not parts[0].words:  # signs alone, or what looks like an article: "À"
         return has_words(normalize_answer(text), normalize_answer(answer))
-    return any(said.has(part) for said, part in zip(readings(folded), parts, strict=True))
+    return any(parts.has(part) for parts, part in zip(readings(folded), parts, strict=True))
 
 
 def states(text: str, answer: str) -> bool:
@@ -291,10 +291,10 @@ def states(text: str, answer: str) -> bool:
     """
     folded, wanted = fold(text), fold(answer)
     date = date_of(wanted)
-    if date and any(covers_date(said, date) for _, said in find_dates(folded)):
+    if date and any(covers_date(parts, date) for _, parts in find_dates(folded)):
         return True
     in_figures = readings(spell_in_figures(folded))
     for wording in _wordings(wanted):
-        if any(said.has(part) for said, part in zip(in_figures, readings(spell_in_figures(wording)), strict=True)):
+        if any(parts.has(part) for parts, part in zip(in_figures, readings(spell_in_figures(wording)), strict=True)):
             return True
     return not readings(wanted)[0].words and mentions(text, answer)

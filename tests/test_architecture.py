@@ -125,10 +125,7 @@ MAX_SINGLE_IMPORTERS = 93
 CROWDED: dict[str, int] = {}
 """Folders that still hold more than `MAX_SIBLINGS`, and how many. This list only shrinks."""
 
-HOMONYMS: dict[str, int] = {
-    "Benchmarks": 2,
-    "Table": 2,
-}
+HOMONYMS: dict[str, int] = {}
 """Public class names that several files still declare, and how many. This list only shrinks."""
 
 _NOT_OURS = {"tests", "build", "dist", "benchmarks", "trailforge"}

@@ -88,7 +88,7 @@ def score_file(
         begun: list[tuple[int, _Item, Pending]] = []
         for row, item in window:
             with _located(path, row):
-                begun.append((row, item, scorer.begin(_told(item))))
+                begun.append((row, item, scorer.begin(_to_score(item))))
         for row, item, pending in begun:
             with _located(path, row):
                 reward = pending.reward()
@@ -96,7 +96,7 @@ def score_file(
             yield ScoredRow(row=row, uid=item.uid, reward=reward, recorded=recorded)
 
 
-def _told(item: _Item) -> ToScore:
+def _to_score(item: _Item) -> ToScore:
     return ToScore(
         messages=item.messages,
         truth=item.truth,

@@ -58,10 +58,10 @@ class KgQuestionRowChecks(RowChecks):
             return
         verdicts = judge_unasked(row)
         measured = seal(row, verdicts, ()).filters
-        for score, said in zip(measured, row.filters, strict=False):
-            if score != said:
+        for score, stored in zip(measured, row.filters, strict=False):
+            if score != stored:
                 what = "keeps it" if score.passed else f"rejects it: {score.reason}"
-                yield f"filter {score.name} {what}, with {score.score:g}; its row says {said.score:g}"
+                yield f"filter {score.name} {what}, with {score.score:g}; its row says {stored.score:g}"
         is_asked = self.config.filters.closed_book_samples > 0 and all(verdict.keep for verdict in verdicts)
         names = [score.name for score in measured] + ["closed_book"] * is_asked  # whose score is the model's
         if [score.name for score in row.filters] != names:

@@ -182,8 +182,8 @@ class _Described:
         predicates = {phrase.says for phrase, _ in self._facts}
         if len(self._facts) > 1 and len(predicates) == 1:
             return predicates.pop().replace("{x}", "both " + " and ".join(text for _, text in self._facts))
-        said = [phrase.says.replace("{x}", text) for phrase, text in self._facts]
-        return (joint if _CLAUSE.search(said[0]) else " and ").join(said)
+        phrases = [phrase.says.replace("{x}", text) for phrase, text in self._facts]
+        return (joint if _CLAUSE.search(phrases[0]) else " and ").join(phrases)
 
     def _whom(self) -> str:
         return "whom" if self._kind == PERSON else "what" if self._kind == UNKNOWN else f"which {self._kind}"

@@ -35,7 +35,7 @@ def pick(
     filter; `only`: the one value of it to choose from.
     """
     line = st.container(horizontal=True, vertical_alignment="bottom")
-    numbers = _filtered(run, table, kind, only, line)
+    numbers = _filter(run, table, kind, only, line)
     if not numbers:
         st.info("No row matches.")
         return None
@@ -118,7 +118,7 @@ def _cell(row: dict[str, Any], path: str) -> Any:
     return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def _filtered(run: OpenRun, table: str, kind: str, only: str, line: DeltaGenerator) -> Sequence[int]:
+def _filter(run: OpenRun, table: str, kind: str, only: str, line: DeltaGenerator) -> Sequence[int]:
     """Numbers of the rows that the filters above the list leave; these stand in the line, which wraps."""
     value = only or None
     if kind and not only:

@@ -77,7 +77,7 @@ def kinds_of(run: OpenRun, table: str) -> list[Kind]:
 def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], decided: Merged) -> np.ndarray:
     """Numbers of the rows to decide on, in the order of decision; with words, of what was searched so far."""
     table = wanted.table
-    order = _ordered(run, wanted, who, stances, decided)
+    order = _order(run, wanted, who, stances, decided)
     if wanted.kind is not None:
         order = order[_among(run, table, run.matching(table, wanted.kind.column, wanted.kind.value))[order]]
     if wanted.words.strip():
@@ -89,7 +89,7 @@ def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], dec
     return order
 
 
-def _ordered(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], decided: Merged) -> np.ndarray:
+def _order(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], decided: Merged) -> np.ndarray:
     """All rows that the order is made of."""
     table = wanted.table
     if wanted.mode == RANDOM:

@@ -29,7 +29,7 @@ _MOST_REASONS = 20
 
 
 def front_matter(
-    manifest: Manifest, tables: Sequence[str], tags: Sequence[str], sources: Sequence[Source], said: CardConfig
+    manifest: Manifest, tables: Sequence[str], tags: Sequence[str], sources: Sequence[Source], config: CardConfig
 ) -> str:
     """What hubs read: a configuration for each table that has rows, of which the first is what one loads unasked."""
     rows = Counter[str]()
@@ -45,7 +45,7 @@ def front_matter(
     content = {
         "pretty_name": manifest.run_id,
         **front(sources),
-        "language": list(said.languages),
+        "language": list(config.languages),
         "size_categories": [_size(rows[present[0]] if present else 0)],
         "task_categories": ["question-answering", "text-generation"],
         "tags": ["search-agent", *tags, "trailforge"],
@@ -57,11 +57,11 @@ def front_matter(
 def origin_lines(manifest: Manifest, what: str, seed: int) -> list[str]:
     """Model, input and configuration of a run. `what`: the files hold, e.g. `Questions`."""
     given = [file for file in manifest.inputs if Path(file.path).name not in _LOGS]
-    said = [file for file in manifest.inputs if file not in given]
+    verdicts = [file for file in manifest.inputs if file not in given]
     return [
         f"- Model: {manifest.model}",
         f"- {what}: {_files(given, 'rows read')}",
-        *([f"- What curators said: {_files(said, 'lines', 3)}"] if said else []),
+        *([f"- What curators said: {_files(verdicts, 'lines', 3)}"] if verdicts else []),
         f"- Seed {seed}, configuration {manifest.config_hash}, trailforge {manifest.trailforge_version}\n",
     ]
 
@@ -77,9 +77,9 @@ def funnel_table(stages: Iterable[StageCount]) -> str:
 
 def _reasons(counts: Sequence[Count]) -> str:
     """The first ones; those that people gave may be all different."""
-    told = [f"{plain(short(each.reason))} {each.count}" for each in counts[:_MOST_REASONS]]
+    reasons = [f"{plain(short(each.reason))} {each.count}" for each in counts[:_MOST_REASONS]]
     rest = sum(each.count for each in counts[_MOST_REASONS:])
-    return ", ".join([*told, f"for other reasons {rest}"] if rest else told)
+    return ", ".join([*reasons, f"for other reasons {rest}"] if rest else reasons)
 
 
 def cost_table(manifest: Manifest) -> str:

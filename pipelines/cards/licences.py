@@ -48,15 +48,15 @@ class Source:
         return name if name in _HUB_IDS else None
 
 
-def of_questions(folder: Path, said: CardConfig) -> list[Source]:
+def of_questions(folder: Path, config: CardConfig) -> list[Source]:
     """The benchmarks that a run's questions come from, by their form."""
     counts = Counter(name for (name,) in _columns(folder, "dataset"))
     return [
         Source(
             name=f"questions ({name or 'of our own form'})",
             rows=count,
-            licence=said.questions_licence,
-            note="" if said.questions_licence else _note(name),
+            licence=config.questions_licence,
+            note="" if config.questions_licence else _note(name),
         )
         for name, count in sorted(counts.items())
     ]
@@ -77,9 +77,9 @@ def front(sources: Sequence[Source]) -> dict[str, Any]:
     return {"license": "other", "license_name": "those-of-the-sources"}
 
 
-def section(model: str, sources: Iterable[Source], said: CardConfig) -> str:
+def section(model: str, sources: Iterable[Source], config: CardConfig) -> str:
     """Of the card."""
-    of_model = plain(said.model_licence) or packaged_licence(model) or "not known here; its own card tells it"
+    of_model = plain(config.model_licence) or packaged_licence(model) or "not known here; its own card tells it"
     lines = [
         "## Licences\n",
         "| what | rows | licence |",
@@ -90,16 +90,16 @@ def section(model: str, sources: Iterable[Source], said: CardConfig) -> str:
     return "\n".join(lines) + "\n"
 
 
-def over_corpus(retrieval: RetrievalConfig, said: CardConfig) -> list[Source]:
+def over_corpus(retrieval: RetrievalConfig, config: CardConfig) -> list[Source]:
     """The corpus that passages come from, where they are not those of the inputs."""
     if not retrieval.corpus_index:
         return []
-    return [Source(name=f"passages of {shorten_path(retrieval.corpus_index)}", licence=said.corpus_licence)]
+    return [Source(name=f"passages of {shorten_path(retrieval.corpus_index)}", licence=config.corpus_licence)]
 
 
-def of_graph(digest: str, said: CardConfig) -> list[Source]:
+def of_graph(digest: str, config: CardConfig) -> list[Source]:
     """The knowledge graph whose manifest has this hash."""
-    return [Source(name=f"facts of the graph {digest[:12]}", licence=said.graph_licence)]
+    return [Source(name=f"facts of the graph {digest[:12]}", licence=config.graph_licence)]
 
 
 def shorten_path(path: str, parts: int = 2) -> str:

@@ -109,8 +109,8 @@ def png_of(figure: Figure) -> bytes:
 
 def _reasons(stage: StageCount) -> str:
     each = sorted((*stage.rejected, *stage.failed), key=lambda count: (-count.count, count.reason))
-    told = "   ".join(f"{count.reason.replace('_', ' ')} {count.count:,}" for count in each if count.count)
-    return told if len(told) <= _LONGEST else told[:_LONGEST] + " …"  # people give theirs in their own words
+    label = "   ".join(f"{count.reason.replace('_', ' ')} {count.count:,}" for count in each if count.count)
+    return label if len(label) <= _LONGEST else label[:_LONGEST] + " …"  # people give theirs in their own words
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -56,7 +56,7 @@ class Begin:
         """One element: what a function makes of the lists of all elements of some collections, on one worker."""
         lists = [AsList(collection.inner) for collection in collections]
         once = self.pipeline | f"Once, {label}" >> beam.Create([None])
-        return Collection(self.folder, once | label >> beam.Map(noting(self.folder, _gathered), function, *lists))
+        return Collection(self.folder, once | label >> beam.Map(noting(self.folder, _gather), function, *lists))
 
     def merge(self, label: str, *collections: Collection) -> Collection:
         """All elements of some collections."""
@@ -108,5 +108,5 @@ def _side(given: object) -> Any:
     return AsSingleton(given.inner) if isinstance(given, Collection) else given
 
 
-def _gathered(_: None, function: Callable[..., Any], *lists: list[Any]) -> Any:
+def _gather(_: None, function: Callable[..., Any], *lists: list[Any]) -> Any:
     return function(*lists)

@@ -117,7 +117,7 @@ def exclusive(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = open(folder / LOCK, "a")  # noqa: SIM115 - held until the end of the block
     with lock:
-        if not _locked(lock.fileno()):
+        if not _try_lock(lock.fileno()):
             raise OutputError(f"{folder}: another run is writing here; wait for it or give another --out")
         try:
             yield
@@ -160,7 +160,7 @@ def what_is_wrong(folder: Path, entry: FileEntry) -> str:
         return f"cannot be read ({error.strerror or error})"
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     """Take the lock. A second try, for `is_held` has it for the moment in which it looks."""
     for wait_s in (0.05, 0.0):
         try:

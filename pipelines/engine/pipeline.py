@@ -181,7 +181,7 @@ class _Worker:
                 try:
                     result = await work.stage.run_item(item, self._context, work.config)
                 except ITEM_ERRORS as error:
-                    return _failed(work, item, error, spent.usage(work.config.model.prices))
+                    return _failed_result(work, item, error, spent.usage(work.config.model.prices))
         self._count(result)
         return result
 
@@ -228,7 +228,7 @@ def write_shard(work: ModelWork, folder: Path, shard: Shard, results: Sequence[I
     write_receipt(folder, receipt)
 
 
-def _failed(work: ModelWork, item: Any, error: TrailforgeError, usage: Usage) -> ItemResult:
+def _failed_result(work: ModelWork, item: Any, error: TrailforgeError, usage: Usage) -> ItemResult:
     name = work.stage.name
     row = RejectedRow(
         uid=item.id if hasattr(item, "id") else item.uid,  # rows that another stage made have a uid

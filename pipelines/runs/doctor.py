@@ -70,15 +70,17 @@ def run_check(check: str, look: Callable[[], Finding]) -> Finding:
     try:
         return look()
     except TrailforgeError as error:
-        detail, mend = _parted(str(error))
+        detail, mend = _split_mend(str(error))
         return fault(check, detail.removeprefix(f"{check} "), mend or "as it says")
     except ImportError as error:
         missing = missing_package(error)
-        detail, mend = _parted(str(missing)) if missing else (f"cannot be checked: {error}", "install trailforge anew")
+        detail, mend = (
+            _split_mend(str(missing)) if missing else (f"cannot be checked: {error}", "install trailforge anew")
+        )
         return fault(check, detail, mend)
 
 
-def _parted(message: str) -> tuple[str, str]:
+def _split_mend(message: str) -> tuple[str, str]:
     """What is wrong, and its mend, where a message has one behind a semicolon or a colon."""
     detail, semicolon, mend = message.partition("; ")
     if semicolon:
@@ -168,7 +170,7 @@ def graph(folder: Path | None) -> Finding:
 
 def model_server(config: ModelConfig) -> Finding:
     """The server answers and lists the model. Raises `ProviderError` and its kinds when it does not answer."""
-    served = asyncio.run(_served(config))
+    served = asyncio.run(_list_models(config))
     if not served:
         return warning("model server", f"{config.url} answers and lists no models", "add --call: one tiny request")
     if config.name in served:
@@ -275,7 +277,7 @@ def is_here(url: str) -> bool:
     return host in {"localhost", "::1"} or host.startswith("127.")
 
 
-async def _served(config: ModelConfig) -> list[str]:
+async def _list_models(config: ModelConfig) -> list[str]:
     from trailforge.inference import Caps, ModelClient
 
     client = ModelClient(replace(config.client(Caps()), timeout_s=_CHECK_WITHIN_S))

@@ -42,7 +42,7 @@ def write_end(folder: Path, manifest: Manifest, dataset: DataSet, card: str) -> 
     """Write the card, and then the manifest, which knows it and its figures."""
     write_text(folder / CARD, card)
     known = {entry.path for entry in manifest.files}
-    figures = [path for inner, names in dataset.beside.items() for path in _named(folder / inner, names)]
+    figures = [path for inner, names in dataset.beside.items() for path in _files_named(folder / inner, names)]
     entries = (file_entry(folder, path, 0) for path in (folder / CARD, *figures))
     manifest = replace(manifest, card=tuple(entry for entry in entries if entry.path not in known))
     write_text(folder / MANIFEST, json.dumps(to_dict(manifest), indent=1))
@@ -86,7 +86,7 @@ def finished_run(folder: Path) -> tuple[Manifest, Settings]:
     return manifest, settings
 
 
-def _named(folder: Path, names: str) -> list[Path]:
+def _files_named(folder: Path, names: str) -> list[Path]:
     return [path for path in plain_files(folder) if re.fullmatch(names, path.name)]
 
 

@@ -358,8 +358,9 @@ class _Intake:
         return FileEntry(path=str(source), rows=self._rows_of[source], sha256=sha256_of(source))
 
     def _run_id(self, dataset: str) -> str:
-        told = ",".join([*(shard.name for shard in self._shards), *([self._refused.hash] * bool(self._refused.hash))])
-        return f"{dataset}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+        refused = [self._refused.hash] if self._refused.hash else []
+        content = ",".join([*(shard.name for shard in self._shards), *refused])
+        return f"{dataset}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
 
 def _rejected(row: InvalidRow) -> RejectedRow:

@@ -106,7 +106,7 @@ def push(
     tell(f"{folder}: {len(files)} files, {megabytes(files)}, verified")
     branch = revision or _MAIN
     with _hub_errors(repo, branch):
-        head = _prepared(api, repo, branch, private)
+        head = _prepare_branch(api, repo, branch, private)
         there = _tree(api, repo, branch)
         changed = [file for file in files if not _is_same(file, there.get(file.name))]
         stale = _of_earlier_run(there.keys() - {file.name for file in files}, there)
@@ -147,7 +147,7 @@ def _has_xet(endpoint: str) -> bool:
     return host == "huggingface.co" or host.endswith(".huggingface.co")
 
 
-def _prepared(api: HfApi, repo: str, branch: str, private: bool) -> str | None:
+def _prepare_branch(api: HfApi, repo: str, branch: str, private: bool) -> str | None:
     """Make repository and branch where they are not there; the commit that the branch is at."""
     api.create_repo(repo, repo_type=_TYPE, private=private or None, exist_ok=True)
     if private and api.dataset_info(repo).private is False:

@@ -49,11 +49,11 @@ class TableIndex:
     def __init__(self, folder: Path, table: str) -> None:
         """Raises `InvalidInput` when the run has no such table, or its files cannot be read."""
         self.table = table
-        counts = _counted(folder, table)
+        counts = _count_rows(folder, table)
         self._paths = [path for path, _ in counts]
         self._starts = [0, *accumulate(count for _, count in counts)]
         self._groups: OrderedDict[tuple[int, int], pa.Table] = OrderedDict()
-        self.schema: pa.Schema = _opened(self._paths[0]).schema_arrow
+        self.schema: pa.Schema = _open_table(self._paths[0]).schema_arrow
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -208,7 +208,7 @@ class TableIndex:
         """Row groups from the one with row `first` on, each with the number of its first row."""
         for file in range(max(0, bisect_right(self._starts, first) - 1), len(self._paths)):
             start = self._starts[file]
-            with _opened(self._paths[file]) as opened:
+            with _open_table(self._paths[file]) as opened:
                 for group in range(opened.num_row_groups):
                     size = opened.metadata.row_group(group).num_rows
                     if start + size > first:
@@ -218,12 +218,12 @@ class TableIndex:
                     start += size
 
     def _metadata(self, file: int) -> pq.FileMetaData:
-        with _opened(self._paths[file]) as opened:
+        with _open_table(self._paths[file]) as opened:
             return opened.metadata
 
     def _group(self, file: int, group: int) -> pa.Table:
         if (file, group) not in self._groups:
-            with _opened(self._paths[file]) as opened:
+            with _open_table(self._paths[file]) as opened:
                 self._groups[file, group] = opened.read_row_group(group)
             if len(self._groups) > _GROUPS_KEPT:
                 self._groups.popitem(last=False)
@@ -240,7 +240,7 @@ def tables_of(folder: Path) -> list[str]:
     return sorted({path.parent.name for path in folder.glob("*/*.parquet") if not path.parent.name.startswith(".")})
 
 
-def _counted(folder: Path, table: str) -> list[tuple[Path, int]]:
+def _count_rows(folder: Path, table: str) -> list[tuple[Path, int]]:
     """The table's files with their numbers of rows: by the manifest, which saves opening each of thousands."""
     try:
         entries = parse_json((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
@@ -250,10 +250,10 @@ def _counted(folder: Path, table: str) -> list[tuple[Path, int]]:
     paths = sorted((folder / table).glob("*.parquet"))
     if not paths:
         raise InvalidInput(f"this run has no table {table!r}; it has {', '.join(tables_of(folder))}", file=folder)
-    return [(path, known[path] if path in known else _opened(path).metadata.num_rows) for path in paths]
+    return [(path, known[path] if path in known else _open_table(path).metadata.num_rows) for path in paths]
 
 
-def _opened(path: Path) -> pq.ParquetFile:
+def _open_table(path: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path, memory_map=True)
     except (pa.ArrowInvalid, OSError) as error:

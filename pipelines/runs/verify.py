@@ -92,9 +92,9 @@ def _ledger_problems(path: Path) -> Iterator[str]:
     try:
         found = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{'' if is_in_use else '&immutable=1'}", uri=True)
         with contextlib.closing(found) as ledger:
-            said = ledger.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if said != "ok":
-                yield f"damaged: {said.splitlines()[-1]}"
+            verdict = ledger.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict != "ok":
+                yield f"damaged: {verdict.splitlines()[-1]}"
                 return
             entries = ledger.execute("SELECT key, value FROM calls")
             damaged = [key for key, blob in entries if unpack(key, blob) is None]

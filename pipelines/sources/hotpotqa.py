@@ -36,7 +36,7 @@ def context_paragraphs(row: Fields, *, source: str) -> tuple[Document, ...]:
     context = row.value("context")
     pairs = _columns(Fields(context, "context")) if isinstance(context, dict) else _pairs(row.items("context"))
     paragraphs = [
-        Document(id=str(position), title=title.strip(), text=_joined(sentences), source=source)
+        Document(id=str(position), title=title.strip(), text=_join(sentences), source=source)
         for position, (title, sentences) in enumerate(pairs)
     ]
     if not paragraphs:
@@ -65,5 +65,5 @@ def _sentences(value: Any, name: str) -> list[str]:
     return [expect(sentence, str, f"{name}[{i}]") for i, sentence in enumerate(expect(value, list, name))]
 
 
-def _joined(sentences: list[str]) -> str:
+def _join(sentences: list[str]) -> str:
     return " ".join(stripped for sentence in sentences if (stripped := sentence.strip()))

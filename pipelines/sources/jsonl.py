@@ -14,7 +14,7 @@ KEYS = frozenset({"question"})
 
 def read(row: Fields) -> Question:
     """A row as a question. Raises `InvalidInput` naming the field, also for one that `Question` does not have."""
-    question = _trimmed(from_dict(Question, row.values))
+    question = _trim(from_dict(Question, row.values))
     texts = {"id": question.id, "question": question.question, "answer": question.answer}
     for number, hop in enumerate(question.decomposition):
         texts |= {f"decomposition[{number}].question": hop.question, f"decomposition[{number}].answer": hop.answer}
@@ -24,7 +24,7 @@ def read(row: Fields) -> Question:
     return check_question(question)
 
 
-def _trimmed(question: Question) -> Question:
+def _trim(question: Question) -> Question:
     answer = question.answer.strip()
     return replace(
         question,
@@ -32,14 +32,14 @@ def _trimmed(question: Question) -> Question:
         question=question.question.strip(),
         answer=answer,
         answer_aliases=distinct_aliases((alias.strip() for alias in question.answer_aliases), answer),
-        decomposition=tuple(_trimmed_hop(hop) for hop in question.decomposition),
-        paragraphs=tuple(_trimmed_paragraph(paragraph) for paragraph in question.paragraphs),
+        decomposition=tuple(_trim_hop(hop) for hop in question.decomposition),
+        paragraphs=tuple(_trim_paragraph(paragraph) for paragraph in question.paragraphs),
     )
 
 
-def _trimmed_hop(hop: Hop) -> Hop:
+def _trim_hop(hop: Hop) -> Hop:
     return replace(hop, question=hop.question.strip(), answer=hop.answer.strip())
 
 
-def _trimmed_paragraph(paragraph: Document) -> Document:
+def _trim_paragraph(paragraph: Document) -> Document:
     return replace(paragraph, title=paragraph.title.strip(), text=paragraph.text.strip())

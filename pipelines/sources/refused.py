@@ -52,16 +52,17 @@ class Refusals:
         """12 hex digits over all that is refused and why; empty when nothing is."""
         if not (self.sources or self.patterns):
             return ""
-        told = json.dumps([sorted(self.sources.items()), [to_dict(each) for each in self.patterns]])
-        return hashlib.sha256(told.encode()).hexdigest()[:12]
+        content = json.dumps([sorted(self.sources.items()), [to_dict(each) for each in self.patterns]])
+        return hashlib.sha256(content.encode()).hexdigest()[:12]
 
     def row_of(self, source: Any) -> RejectedRow | None:
         """The row for `rejected/` of a source that is refused; None for all others."""
         if source.id in self.sources:
-            return _refused(source, REASON, f"people rejected it, or what was made of it: {self.sources[source.id]}")
+            why = f"people rejected it, or what was made of it: {self.sources[source.id]}"
+            return _reject_source(source, REASON, why)
         for each in self.patterns:
             if is_match(each, source):
-                return _refused(source, PATTERN_REASON, f"{each.field} matches {each.pattern!r}: {each.detail}")
+                return _reject_source(source, PATTERN_REASON, f"{each.field} matches {each.pattern!r}: {each.detail}")
         return None
 
 
@@ -95,7 +96,7 @@ def refused_sources(rulings: Iterable[Ruling]) -> dict[str, str]:
                 against.setdefault(ruling.source_id, []).append(ruling.detail)
             else:
                 in_favour.add(ruling.source_id)
-    by_rows = {name: "; ".join(sorted(set(said))) for name, said in against.items() if name not in in_favour}
+    by_rows = {name: "; ".join(sorted(set(reasons))) for name, reasons in against.items() if name not in in_favour}
     return by_rows | itself
 
 
@@ -104,7 +105,7 @@ def compile_pattern(pattern: str) -> regex.Pattern[str]:
     if len(pattern) > LONGEST_PATTERN:
         raise InvalidInput(f"longer than {LONGEST_PATTERN:,} characters", field="pattern")
     try:
-        found = _compiled(pattern)
+        found = _compile(pattern)
     except (regex.error, OverflowError, RecursionError) as error:
         raise InvalidInput(f"{pattern!r} is no regular expression: {error}", field="pattern") from error
     if found.search("") is not None:
@@ -115,7 +116,7 @@ def compile_pattern(pattern: str) -> regex.Pattern[str]:
 def is_match(pattern: RefusedPattern, source: Any) -> bool:
     """Whether a source has the pattern in its field. Raises `InvalidInput` when that takes longer than `MATCH_S`."""
     parts = pattern_fields(type(source)).get(pattern.field)
-    search = _compiled(pattern.pattern).search
+    search = _compile(pattern.pattern).search
     try:
         return parts is not None and any(search(text, timeout=MATCH_S) is not None for text in parts(source))
     except TimeoutError as error:
@@ -131,11 +132,11 @@ def pattern_fields(record: type) -> Mapping[PatternField, Parts]:
 
 
 @cache
-def _compiled(pattern: str) -> regex.Pattern[str]:
+def _compile(pattern: str) -> regex.Pattern[str]:
     return regex.compile(pattern)
 
 
-def _refused(source: Any, reason: str, detail: str) -> RejectedRow:
+def _reject_source(source: Any, reason: str, detail: str) -> RejectedRow:
     return RejectedRow(
         uid=source.id,
         stage="read",

@@ -113,7 +113,7 @@ def _line_row(line: bytes, number: int, path: Path) -> JsonRow | InvalidRow:
         return _invalid(path, number, TOO_LONG, line[:_SHOWN].decode("utf-8", errors="replace"))
     text = line.decode("utf-8", errors="replace")
     try:
-        return _checked(path, number, parse_json(line.decode("utf-8")), text)
+        return _check_row(path, number, parse_json(line.decode("utf-8")), text)
     except UnicodeDecodeError:
         return _invalid(path, number, "not UTF-8 text", text)
     except ValueError as error:
@@ -138,7 +138,7 @@ def _element_row(path: Path, number: int, value: Any, text: str) -> JsonRow | In
         refuse_deep(value)
     except ValueError as error:
         return _invalid(path, number, f"not JSON ({error})", text)
-    return _checked(path, number, value, text)
+    return _check_row(path, number, value, text)
 
 
 class _ListBuffer:
@@ -207,7 +207,7 @@ class _ListBuffer:
         return json.JSONDecodeError(problem, self._buffer, self._start)
 
 
-def _checked(path: Path, number: int, value: Any, text: str) -> JsonRow | InvalidRow:
+def _check_row(path: Path, number: int, value: Any, text: str) -> JsonRow | InvalidRow:
     if _SURROGATE_ESCAPE.search(text) and not _is_text(value):
         return _invalid(path, number, "holds half a surrogate pair (\\ud800 to \\udfff), which is no text", text)
     return JsonRow(row=number, value=value, text=text)

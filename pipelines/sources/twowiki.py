@@ -91,12 +91,12 @@ def _hops(triples: Sequence[tuple[str, str, str]], answer: str, supporting: Sequ
         return ()
     known = supporting if len(supporting) == len(triples) else [None] * len(triples)
     return tuple(
-        Hop(question=_asked(relation, f"#{number}" if number else head), answer=tail, support_id=known[number])
+        Hop(question=_word_question(relation, f"#{number}" if number else head), answer=tail, support_id=known[number])
         for number, (head, relation, tail) in enumerate(triples)
     )
 
 
-def _asked(relation: str, of: str) -> str:
+def _word_question(relation: str, of: str) -> str:
     if wording := _WORDINGS.get(relation):
         return wording.format(of)
     return f"{'Who' if relation in _PERSONS else 'What'} is the {relation} of {of}?"

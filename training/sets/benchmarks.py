@@ -16,7 +16,7 @@ _WORD = re.compile(r"\w+")
 _FIELDS = ("question", "query", "prompt", "problem", "instruction", "input")
 
 
-class Benchmarks:
+class QuestionNgrams:
     """The n-grams of all benchmark questions."""
 
     def __init__(self, questions: Iterable[tuple[str, str]], n: int) -> None:
@@ -42,13 +42,15 @@ def ngrams_of(text: str, n: int) -> set[str]:
     return {" ".join(words[at : at + n]) for at in range(max(1, len(words) - n + 1))} if words else set()
 
 
-def read_benchmarks(paths: Iterable[str], n: int) -> Benchmarks:
+def read_benchmarks(paths: Iterable[str], n: int) -> QuestionNgrams:
     """From files of JSON Lines or a JSON list, plain or gzip, whose rows hold a field `question`, `query`, `prompt` ….
 
     Raises `InvalidInput` for the first row that has none, since a benchmark that is half read protects nothing.
     """
     files = [Path(path) for path in paths]
-    return Benchmarks(((path.name.partition(".")[0], question) for path in files for question in _questions(path)), n)
+    return QuestionNgrams(
+        ((path.name.partition(".")[0], question) for path in files for question in _questions(path)), n
+    )
 
 
 def _questions(path: Path) -> Iterator[str]:

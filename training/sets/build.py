@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from trailforge.pipelines.engine.files import new_folder
 from trailforge.pipelines.runs.finished import MANIFEST, FinishedRun
 from trailforge.schemas import CountMismatch, FileEntry, InvalidInput, RlRow, SftRow, StageCount, Verdict, to_dict
-from trailforge.training.sets.benchmarks import Benchmarks, read_benchmarks
+from trailforge.training.sets.benchmarks import QuestionNgrams, read_benchmarks
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, SplitCount
 from trailforge.training.sets.lengths import Lengths
@@ -50,8 +50,8 @@ def make_training_set(
         rejected = RejectedRows(folder, config.rows_per_file)
         tell = progress or (lambda what, done, total: None)
         with Staged(staging / "sft", SftRow) as sft_rows, Staged(staging / "rl", RlRow) as questions:
-            sft = Table(name="sft", record=SftRow, staged=sft_rows, books=rejected)
-            rl = Table(name="rl", record=RlRow, staged=questions, books=rejected)
+            sft = SetTable(name="sft", record=SftRow, staged=sft_rows, books=rejected)
+            rl = SetTable(name="rl", record=RlRow, staged=questions, books=rejected)
             _collect_sft(runs, sft, SftJudge(config, lengths, benchmarks), tell)
             _collect_rl(runs, rl, config, lengths, benchmarks, tell)
             _place([sft, rl], config)
@@ -72,7 +72,7 @@ def make_training_set(
 
 
 @dataclass(slots=True, kw_only=True)
-class Table:
+class SetTable:
     """`sft` or `rl` in the making."""
 
     name: str
@@ -174,7 +174,7 @@ def check(folder: Path, manifest: SetManifest) -> None:
         raise CountMismatch(f"{len(both)} questions are in both splits, as {both[0]!r}")
 
 
-def _collect_sft(runs: Sequence[FinishedRun], table: Table, judge: SftJudge, tell: Progress) -> None:
+def _collect_sft(runs: Sequence[FinishedRun], table: SetTable, judge: SftJudge, tell: Progress) -> None:
     books, of_segments = Books("sft", table.books), Books("sft_segments", table.books)
     made = 0
     having = [run for run in runs if run.files("sft")]
@@ -208,10 +208,10 @@ def _collect_sft(runs: Sequence[FinishedRun], table: Table, judge: SftJudge, tel
 
 def _collect_rl(
     runs: Sequence[FinishedRun],
-    table: Table,
+    table: SetTable,
     config: ViewConfig,
     lengths: Lengths,
-    benchmarks: Benchmarks,
+    benchmarks: QuestionNgrams,
     tell: Progress,
 ) -> None:
     books = Books("rl", table.books)
@@ -232,7 +232,7 @@ def _collect_rl(
 
 
 def _judge_question(
-    row: RlRow, seen: set[tuple[str, str]], config: ViewConfig, lengths: Lengths, benchmarks: Benchmarks
+    row: RlRow, seen: set[tuple[str, str]], config: ViewConfig, lengths: Lengths, benchmarks: QuestionNgrams
 ) -> tuple[Verdict | None, int]:
     """The first verdict against a question, and the length of its prompt."""
     reason = detail = ""
@@ -256,7 +256,7 @@ def _judge_question(
     return (Verdict(keep=False, reason=reason, score=score, detail=detail) if reason else None), tokens
 
 
-def _place(tables: Sequence[Table], config: ViewConfig) -> None:
+def _place(tables: Sequence[SetTable], config: ViewConfig) -> None:
     if not any(table.entries for table in tables):
         reasons = {count.reason for table in tables for line in table.lines for count in line.rejected}
         raise InvalidInput(f"no rows are left ({', '.join(sorted(reasons)) or 'the runs hold none'})")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from trailforge.schemas import ChatMessage, InvalidInput, SftRow, TextSpan, Verdict, estimate_tokens
 from trailforge.schemas.text import chat_token_in
 from trailforge.training.masks import END, START, pieces
-from trailforge.training.sets.benchmarks import Benchmarks
+from trailforge.training.sets.benchmarks import QuestionNgrams
 from trailforge.training.sets.config import Mistakes, ViewConfig
 from trailforge.training.sets.lengths import Lengths
 
@@ -60,7 +60,7 @@ def segments(row: SftRow) -> Iterator[SftRow]:
 class SftJudge:
     """Says what is against a row. Remembers the rows it has seen, for the second of two that are the same."""
 
-    def __init__(self, config: ViewConfig, lengths: Lengths, benchmarks: Benchmarks) -> None:
+    def __init__(self, config: ViewConfig, lengths: Lengths, benchmarks: QuestionNgrams) -> None:
         self._config, self._lengths, self._benchmarks = config, lengths, benchmarks
         self._seen: set[str] = set()
 
