@@ -1,10 +1,11 @@
 """What a search yields with a model that is mostly right, and rejection sampling with as many calls.
 
 No model is asked. World `a` is the check: two hops, four leaf plans that are equally good and differ in both questions,
-every rollout right with the chance p; a wrong one errs from either step on. World `b` is the measure: two to four hops, one proposed split in four wrong, passages that vary with the
-wording of the query, answers right with the chance p where the passage is there (`_chains.py`). Candidates are counted
-before the filters, rows after them. Rejection sampling draws a plan and its answers anew
-each time, with as many calls as the search of the same question made; its correct rows go through the same filters.
+every rollout right with the chance p; a wrong one errs from either step on. World `b` is the measure: two to four hops,
+one proposed split in four wrong, passages that vary with the wording of the query, answers right with the chance p where
+the passage is there (`_chains.py`). Candidates are counted before the filters, rows after them. Rejection sampling draws
+a plan and its answers anew each time, with as many calls as the search of the same question made; its correct rows go
+through the same filters.
 
     make bench B=search_yield
     make bench B=search_yield ARGS="--world a --questions 1600"
