@@ -1,11 +1,11 @@
 """What a search yields with a model that is mostly right, and rejection sampling with as many calls.
 
-No model is asked. World `a` is the check: two hops, four leaf plans that are equally good and differ in both questions,
-every rollout right with the chance p; a wrong one errs from either step on. World `b` is the measure: two to four hops,
-one proposed split in four wrong, passages that vary with the wording of the query, answers right with the chance p where
-the passage is there (`_chains.py`). Candidates are counted before the filters, rows after them. Rejection sampling draws
-a plan and its answers anew each time, with as many calls as the search of the same question made; its correct rows go
-through the same filters.
+No model is asked. World `a` is the check: two hops, four leaf plans that are equally good and differ in both
+questions, every rollout right with the chance p; a wrong one errs from either step on. World `b` is the measure: two to
+four hops, one proposed split in four wrong, passages that vary with the wording of the query, answers right with the
+chance p where the passage is there (`_chains.py`). Candidates are counted before the filters, rows after them.
+Rejection sampling draws a plan and its answers anew each time, with as many calls as the search of the same question
+made; its correct rows go through the same filters.
 
     make bench B=search_yield
     make bench B=search_yield ARGS="--world a --questions 1600"
@@ -36,15 +36,17 @@ from trailforge.generators.mcts_trajectories.generate import (
 from trailforge.generators.mcts_trajectories.work import sift
 from trailforge.inference import Meter, Prices
 from trailforge.inference.asker import Asker
+from trailforge.mcts.bounds import SearchConfig
+from trailforge.mcts.callables import Proposal, RollOut, Simulation
+from trailforge.mcts.contrasts import PLAIN, Variation
 from trailforge.mcts.plan import resolve
 from trailforge.mcts.policy import open_policy
 from trailforge.mcts.reflection import ReflectionConfig, reflections
-from trailforge.mcts.rollout import variation_of
-from trailforge.mcts.search import Proposal, RollOut, SearchConfig, Simulation, search
+from trailforge.mcts.search import search
 from trailforge.pipelines.runs.config import read_config
 from trailforge.presets import load_preset
 from trailforge.rewards import mentions, same_answer
-from trailforge.schemas import Passage, Plan, Question, Rollout, Step
+from trailforge.schemas import Passage, Plan, Question, Rollout, SearchTree, Step
 
 ERRORS = ("retrieval", "reasoning", "decomposition")
 
@@ -99,7 +101,9 @@ async def _world_b(p: float, count: int, seed: int, config: MctsRunConfig) -> Yi
             run_id="yield", model="chains", seed=seed, prices=Prices(), config=config.generator,
             client=ChainModel(p), retrieval=Engines(),
         )  # fmt: skip
-        made = await generate(question, context)
+        made = await generate(
+            question, context, accept=lambda rows, question=question: sift(question, rows, config.filters)[0]
+        )
         accepted, _ = sift(question, made.candidates, config.filters)
         total.rollouts += len(made.tree.rollouts)
         total.calls += made.tree.calls
@@ -123,7 +127,7 @@ async def _sample(question: Question, context: Context, config: MctsRunConfig, b
         )
         policy = open_policy(asker, prompts, generator.policy)
         plan = await draw_plan(question, policy, generator.search.max_sub_questions)
-        done = await plan_runner(question, asker, context)(plan, 0)
+        done = await plan_runner(question, asker, context)(plan, PLAIN)
         assert done is not None
         if plan not in plans:
             plans.append(plan)
@@ -141,12 +145,22 @@ async def _world_a(p: float, count: int, seed: int) -> Yield:
     for number in range(count):
         question = Question(id=f"a{number}", question=_WHOLE, answer=_GOOD[-1])
         tree = await search(
-            question, policy=_FourPlans(), roll_out=_coin(p, f"{seed}:{number}"), calls=lambda: 0, config=SearchConfig()
+            question,
+            policy=_FourPlans(),
+            roll_out=_coin(p, f"{seed}:{number}"),
+            calls=lambda: 0,
+            config=SearchConfig(),
+            progress=_rows,
         )
         total.rollouts += len(tree.rollouts)
         total.candidates.update(r.error for r in reflections(tree, same_answer, mentions, ReflectionConfig()))
         total.stops[tree.stop_reason] += 1
     return total
+
+
+def _rows(tree: SearchTree) -> Counter[str]:
+    found = reflections(tree, same_answer, mentions, ReflectionConfig())
+    return Counter({"correct": 1, **Counter(r.error for r in found)})
 
 
 _WHOLE = "Where was the director of the film Metropolis born?"
@@ -166,18 +180,24 @@ class _FourPlans:
 
 
 def _coin(p: float, seed: str) -> RollOut:
-    """A rollout is right with the chance p; a wrong one errs from either step on. Other words find other passages."""
+    """A rollout is right with the chance p; a wrong one errs from either step on. Other words find other passages.
 
-    async def roll_out(plan: Plan, repeat: int, anew: bool = False) -> Simulation:
-        rng = random.Random(f"{seed}:{plan.sub_questions}:{repeat}")
-        variation = variation_of(repeat, len(plan), anew)
-        is_right = rng.random() < p
-        wrong_from = len(plan) if is_right else rng.randrange(len(plan))
-        steps, known = list[Step](), dict[int, str]()
-        for i, asked in enumerate(plan.sub_questions):
+    One that varies a step of another keeps what came before it, and is right from there with the chance p.
+    """
+
+    async def roll_out(plan: Plan, variation: Variation) -> Simulation:
+        rng = random.Random(f"{seed}:{plan.sub_questions}:{variation.sample}")
+        kept = variation.base.steps[: variation.step] if variation.base else ()
+        is_lost = any(step.answer != good for step, good in zip(kept, _GOOD, strict=False))
+        is_right = rng.random() < p and not is_lost
+        wrong_from = len(plan) if is_right else variation.step or rng.randrange(len(plan))
+        steps, known = list(kept), {step.index + 1: step.answer for step in kept}
+        for i in range(len(kept), len(plan)):
             known[i + 1] = _GOOD[i] if i < wrong_from else f"wrong{rng.randrange(_WRONG_ANSWERS)}"
             is_reworded = variation.kind == "query" and variation.step == i
-            found = Passage(id=f"{i}/{repeat if is_reworded else 0}", title="t", text=known[i + 1], score=1.0)
+            number = variation.sample if is_reworded else 0
+            found = Passage(id=f"{i}/{number}", title="t", text=known[i + 1], score=1.0)
+            asked = plan.sub_questions[i]
             steps.append(
                 Step(index=i, sub_question=asked, query=resolve(asked, known), passages=(found,), answer=known[i + 1])
             )

@@ -35,9 +35,10 @@ from trailforge.generators.mcts_trajectories.generate import (
 from trailforge.generators.mcts_trajectories.work import sift
 from trailforge.inference import Caps, Meter, ModelClient, SqliteLedger
 from trailforge.inference.asker import Asker
+from trailforge.mcts.callables import Policy
+from trailforge.mcts.contrasts import Variation
 from trailforge.mcts.plan import apply_split, split_problem
 from trailforge.mcts.policy import open_policy
-from trailforge.mcts.search import Policy
 from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.pipelines.runs.intake import read_settings
 from trailforge.retrieval import open_retrieval
@@ -128,7 +129,7 @@ async def _sample(question: Question, context: Context, config: MctsRunConfig, b
     for draw in range(budget):
         if meter.calls >= budget:
             break
-        done = await roll_out(plan, max(0, 2 * draw - 1))  # odd repeats draw every answer anew
+        done = await roll_out(plan, Variation(kind="answer", sample=draw))
         if done is None:  # cut, so without a verdict
             continue
         rollouts.append(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from trailforge.filters.trajectories import is_grounded
 from trailforge.generators.mcts_trajectories.story import PROMPTS, Story, narrate
 from trailforge.inference import Meter, Prices, Usage
 from trailforge.inference.asker import Asker, Client
@@ -20,7 +22,7 @@ from trailforge.mcts.reflection import (
     reflections,
 )
 from trailforge.mcts.rollout import PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
-from trailforge.mcts.search import SearchConfig, search
+from trailforge.mcts.search import CallBounds, SearchConfig, search
 from trailforge.retrieval import LazyRetriever, Retrieval
 from trailforge.rewards import mentions, same_answer, score_answer
 from trailforge.schemas import (
@@ -47,7 +49,7 @@ class PromptNames:
     split: str = "split"
     decomposable: str = "decomposable"
     choose_split: str = "embedded_choose_split"
-    answer: str = "answer"
+    answer: str = "answer_or_unknown"
     rephrase: str = "rephrase"
 
     @property
@@ -97,8 +99,17 @@ class Generated:
         return any(rollout.reward > 0 for rollout in leaf_rollouts(self.tree))
 
 
-async def generate(question: Question, context: Context, *, parallel: int = 1) -> Generated:
-    """Search a question and tell what was found. `parallel` as in `mcts.search.search`."""
+Accept = Callable[[Sequence[Trajectory]], Sequence[Trajectory]]
+"""The candidates that the filters keep."""
+
+
+async def generate(
+    question: Question, context: Context, *, parallel: int = 1, accept: Accept = lambda candidates: candidates
+) -> Generated:
+    """Search a question and tell what was found. `parallel` as in `mcts.search.search`.
+
+    The search goes on until each kind of row is among those that `accept` keeps.
+    """
     meter = Meter()
     asker = Asker(
         client=context.client,
@@ -114,6 +125,11 @@ async def generate(question: Question, context: Context, *, parallel: int = 1) -
         roll_out=plan_runner(question, asker, context),
         calls=lambda: meter.calls,
         config=context.config.search,
+        progress=lambda tree: Counter(
+            row.reflection_error or "correct" for row in accept(trajectories(question, tree, context))
+        ),
+        is_supported=is_grounded,
+        bounds=CallBounds(vary=context.config.rollout.tries),
         parallel=parallel,
     )
     usage = meter.usage(context.prices)
@@ -181,6 +197,7 @@ class _Writer:
         origin: Origin,
     ) -> Trajectory:
         question = self._question
+        steps = tuple(replace(step, reasoning="") for step in steps)
         uid = _uid(question.id, error, plan, first_plan, steps)
         messages = narrate(
             Story(

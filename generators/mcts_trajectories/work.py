@@ -51,7 +51,10 @@ def take_in(inputs: RunInputs, folder: Path, config: MctsRunConfig) -> Settings:
 
 
 def tail_of(folder: Path, settings: Settings, schedule: ScheduleConfig) -> frozenset[Question]:
-    """The questions that a run comes to last: they follow from the input alone, not from the clock."""
+    """The questions that a run comes to last: they follow from the input alone, not from the clock. A small run has
+    none."""
+    if settings.items < 2 * schedule.tail_questions:
+        return frozenset()
     first = max(0, settings.items - schedule.tail_window)
     shards = [shard for shard in settings.shards if shard.first + shard.rows > first]
     questions = read_rows((folder / shard.input for shard in shards), Question)
@@ -81,7 +84,10 @@ def open_context(work: ModelWork, client: ModelClient) -> Context:
 async def search_question(question: Question, context: Context, config: MctsRunConfig) -> ItemResult:
     """Search one question, filter its trajectories, keep the books."""
     parallel = config.schedule.tail_parallel if question in context.tail else 1
-    return rows_of(question, await generate(question, context, parallel=parallel), config)
+    made = await generate(
+        question, context, parallel=parallel, accept=lambda rows: sift(question, rows, config.filters)[0]
+    )
+    return rows_of(question, made, config)
 
 
 search_stage = ModelStage(
