@@ -46,9 +46,8 @@ async def test_a_sample_stands_for_all_and_always_says_the_same() -> None:
 
 
 async def test_a_shorter_search_is_estimated_as_cheaper() -> None:
-    short = GeneratorConfig(
-        search=SearchConfig(wanted=WantedRows(correct=1, retrieval=0, reasoning=0, decomposition=0), oracle_rollouts=2)
-    )
+    few = WantedRows(correct=1, retrieval=0, reasoning=0, decomposition=0)
+    short = GeneratorConfig(search=SearchConfig(wanted=few, max_calls=30, oracle_rollouts=2))
     assert total(await estimates(short)).calls < 0.8 * total(await estimates()).calls
 
 
