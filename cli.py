@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer.models import CommandInfo, TyperInfo
 
-from trailforge.commands import curate, documents, export, inspect, kg, mcts, operate, push, train, training, windows
-from trailforge.commands.options import (
-    RunFolder,
-)
+from trailforge.commands import curate, documents, export, kg, look, mcts, operate, training
 from trailforge.schemas.errors import TrailforgeError, missing_package
 from trailforge.schemas.text import visible
 
@@ -54,17 +48,8 @@ def _options(
     del version
 
 
-mcts.register(app)
-curate.register(app)
-documents.register(app)
-kg.register(app)
-train.register(app)
-training.register(app)
-export.register(app)
-inspect.register(app)
-windows.register(app)
-push.register(app)
-operate.register(app)
+for _each in (mcts, curate, documents, kg, look, training, export, operate):
+    _each.register(app)
 
 
 @app.command(
@@ -83,93 +68,6 @@ def preview(
         known = [name for name, each in makers.items() if any(option.name == "preview" for option in each.params)]
         raise typer.BadParameter(f"no command {command!r} makes data; there are {', '.join(known)}")
     makers[command].main([*context.args, "--preview"], prog_name=f"trailforge {command}", standalone_mode=False)
-
-
-@app.command(
-    epilog="""Examples:\n
-    trailforge verify datasets_out/demo""",
-)
-def verify(folder: RunFolder) -> None:
-    """Check a finished run: schemas, books, hashes, and every filter and reward recomputed from the rows."""
-    from trailforge.pipelines.runs.verify import verify_run
-
-    report = verify_run(folder)
-    for problem in report.problems:
-        print(f"differs: {problem}")
-    state = "all as the manifest says" if report.is_clean else "NOT as they should be"
-    print(f"{report.files} files, {report.rows} rows: {state}")
-    if not report.is_clean:
-        raise typer.Exit(8)
-
-
-@app.command(
-    epilog="""Examples:\n
-    trailforge show datasets_out/demo\n
-    trailforge show datasets_out/demo --kind decomposition --count 3\n
-    trailforge show datasets_out/demo --id UID\n
-    trailforge show datasets_out/demo --id 2hop__sample_01 --tree\n
-    trailforge show datasets_out/bundles --kind factual\n
-    trailforge show datasets_out/bundles --bundles --count 20\n
-    trailforge show datasets_out/bundles --table rejected --kind closed_book""",
-)
-def show(
-    folder: RunFolder,
-    id: Annotated[str | None, typer.Option(help="Of any row, or of its question or bundle.")] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            help="Of trajectories correct, retrieval …; of bundle questions factual, causal …; of KG episodes policy, "
-            "oracle; of graph questions chain, intersection …"
-        ),
-    ] = None,
-    table: Annotated[str, typer.Option(help="Its rows; by default those that the run is for.")] = "",
-    tree: Annotated[bool, typer.Option("--tree", help="As --table trees.")] = False,
-    bundles: Annotated[bool, typer.Option("--bundles", help="As --table bundle_inputs.")] = False,
-    count: Annotated[int, typer.Option(min=1, help="How many.")] = 1,
-) -> None:
-    """Show rows of a run in the terminal: of its product or of another table, rejected ones too."""
-    from trailforge.inspector.terminal import show_rows
-
-    short = "trees" if tree else "bundle_inputs" if bundles else ""
-    show_rows(folder, table=table or short, id=id, kind=kind, count=count)
-
-
-@app.command(
-    epilog="""Examples:\n
-    trailforge status datasets_out/musique\n
-    trailforge status datasets_out/musique --watch\n
-    trailforge status datasets_out/musique --json\n
-    trailforge status datasets_out/nightly                      every window in it""",
-)
-def status(
-    folder: RunFolder,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Refresh until nothing works on the run, or in the root.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for machines.")] = False,
-) -> None:
-    """Say how a run, or each window of a nightly root, stands: what is done, what it took, and what to do next."""
-    from trailforge.flows.nights.status import follow_windows, windows_of
-    from trailforge.pipelines.runs.status import follow, read_status, told
-
-    if windows := windows_of(folder):
-        rounds = follow_windows(folder) if watch else iter([windows])
-        _tell(rounds, as_json, lambda window: window.lines)
-        return
-    each = follow(folder) if watch else iter([read_status(folder)])
-    _tell(([now] for now in each), as_json, told)
-
-
-def _tell(rounds: Iterable[Sequence[Any]], as_json: bool, lines_of: Callable[[Any], Sequence[str]]) -> None:
-    """Print what stands in each round: as JSON a line for each, else as text in the place of the round before."""
-    from trailforge.inspector.terminal import refreshed
-
-    if as_json:
-        for now in rounds:
-            for each in now:
-                print(json.dumps(dataclasses.asdict(each)), flush=True)
-    else:
-        refreshed("\n".join(line for each in now for line in lines_of(each)) for now in rounds)
 
 
 @app.command(

@@ -17,7 +17,7 @@ import argparse
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from _chains import ChainModel, Engines, make_question
@@ -93,8 +93,13 @@ def _preset(max_calls: int | None) -> MctsRunConfig:
     return replace(config, generator=replace(config.generator, search=bounded))
 
 
+def _capped(kinds: Iterable[str], caps: ReflectionConfig) -> Counter[str]:
+    """Candidates of one question by kind, as many as it may give rows."""
+    return Counter({kind: min(count, caps.max_pairs) for kind, count in Counter(kinds).items()})
+
+
 async def _world_b(p: float, count: int, seed: int, config: MctsRunConfig) -> Yield:
-    total = Yield(questions=count)
+    total, caps = Yield(questions=count), config.generator.reflection
     for number in range(count):
         question = make_question(number, seed)
         context = Context(
@@ -102,12 +107,12 @@ async def _world_b(p: float, count: int, seed: int, config: MctsRunConfig) -> Yi
             client=ChainModel(p), retrieval=Engines(),
         )  # fmt: skip
         made = await generate(
-            question, context, accept=lambda rows, question=question: sift(question, rows, config.filters)[0]
+            question, context, accept=lambda rows, question=question: sift(question, rows, config.filters, caps)[0]
         )
-        accepted, _ = sift(question, made.candidates, config.filters)
+        accepted, _ = sift(question, made.candidates, config.filters, caps)
         total.rollouts += len(made.tree.rollouts)
         total.calls += made.tree.calls
-        total.candidates.update(row.reflection_error or "correct" for row in made.candidates)
+        total.candidates.update(_capped((row.reflection_error or "correct" for row in made.candidates), caps))
         total.rows.update(row.reflection_error or "correct" for row in accepted)
         total.stops[made.tree.stop_reason] += 1
         sampled, calls = await _sample(question, replace(context, client=ChainModel(p)), config, made.tree.calls)
@@ -136,7 +141,7 @@ async def _sample(question: Question, context: Context, config: MctsRunConfig, b
                     steps=done.steps, answer=done.answer, reward=done.reward)
         )  # fmt: skip
     made = trajectories(question, as_tree(question, plans, rollouts), replace(context, config=generator))
-    accepted, _ = sift(question, [row for row in made if row.kind == "correct"], config.filters)
+    accepted, _ = sift(question, [row for row in made if row.kind == "correct"], config.filters, generator.reflection)
     return len(accepted), meter.calls
 
 
@@ -153,7 +158,8 @@ async def _world_a(p: float, count: int, seed: int) -> Yield:
             progress=_rows,
         )
         total.rollouts += len(tree.rollouts)
-        total.candidates.update(r.error for r in reflections(tree, same_answer, mentions, ReflectionConfig()))
+        found = reflections(tree, same_answer, mentions, ReflectionConfig())
+        total.candidates.update(_capped((r.error for r in found), ReflectionConfig()))
         total.stops[tree.stop_reason] += 1
     return total
 

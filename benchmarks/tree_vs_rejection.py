@@ -27,12 +27,11 @@ from rich.table import Table
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import (
     Context,
-    Generated,
     plan_runner,
     policy_prompts,
     trajectories,
 )
-from trailforge.generators.mcts_trajectories.work import sift
+from trailforge.generators.mcts_trajectories.sift import sift
 from trailforge.inference import Caps, Meter, ModelClient, SqliteLedger
 from trailforge.inference.asker import Asker
 from trailforge.mcts.callables import Policy
@@ -91,7 +90,7 @@ async def _sample_all(folder: Path, config: MctsRunConfig, ledger: Path, in_flig
     client = ModelClient(config.model.client(Caps()), SqliteLedger(ledger))
     context = Context(
         run_id="rejection", model=config.model.name, seed=config.seed, prices=config.model.prices,
-        config=replace(config.generator, reflection=replace(config.generator.reflection, max_correct=1000)),
+        config=config.generator,
         client=client, retrieval=open_retrieval(config.retrieval),
     )  # fmt: skip
     free = asyncio.Semaphore(in_flight)
@@ -138,7 +137,8 @@ async def _sample(question: Question, context: Context, config: MctsRunConfig, b
         )  # fmt: skip
     tree = as_tree(question, [plan], rollouts)
     candidates = [row for row in trajectories(question, tree, context) if row.kind == "correct"]
-    accepted, _ = sift(question, Generated(tree=tree, candidates=tuple(candidates)).candidates, config.filters)
+    uncapped = replace(generator.reflection, max_correct=len(candidates))
+    accepted, _ = sift(question, candidates, config.filters, uncapped)
     return Baseline(meter.calls, len(rollouts), sum(r.reward > 0 for r in rollouts), accepted)
 
 

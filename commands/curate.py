@@ -137,7 +137,7 @@ def apply(
 ) -> None:
     """Make the curated data set: without rejected rows, with fixes, with a manifest and books of its own."""
     from trailforge.curation import apply
-    from trailforge.curation.decisions import LOG, merged, of_run, read_decisions
+    from trailforge.curation.decisions import LOG, merge, of_run, read_decisions
     from trailforge.pipelines.engine.files import sha256_of
 
     settings, path = _settings(folder), folder / LOG
@@ -146,7 +146,7 @@ def apply(
     if not decisions:
         raise InvalidInput("no decisions; `trailforge curate decide` makes some", file=path)
     log = FileEntry(path=str(path), rows=len(decisions), sha256=digest)
-    heard = merged(of_run(decisions, settings.run_id))
+    heard = merge(of_run(decisions, settings.run_id))
     manifest = apply.apply(folder, out, heard.rulings, log)
     (books,) = [line for line in manifest.stages if line.name == "curate"]
     reasons = ", ".join(f"{count.reason} {count.count}" for count in books.rejected) or "none rejected"
@@ -162,13 +162,13 @@ def merge(
     logs: Annotated[list[Path], typer.Argument(help="Logs of decisions, or copies of the run.", metavar="LOG…")],
 ) -> None:
     """Take in what people said of this run elsewhere, each word once; what of it can then not be applied is listed."""
-    from trailforge.curation.decisions import merged, of_run, read_decisions, take_in
+    from trailforge.curation.decisions import merge, of_run, read_decisions, take_in
 
     settings = _settings(folder)
     new, others = take_in(folder, settings.run_id, logs)
     people = ", ".join(sorted({each.who for each in new}))
     print(f"{len(new):,} new words{f' by {people}' * bool(new)}; {others:,} on other runs are left out")
-    heard = merged(of_run(read_decisions(folder), settings.run_id))
+    heard = merge(of_run(read_decisions(folder), settings.run_id))
     _print_unfit(folder, settings.dataset, heard)
     if heard.conflicts:
         print(f"People differ on {len(heard.conflicts)} of them; trailforge curate stats {folder}")
@@ -182,13 +182,13 @@ def stats(folder: RunFolder) -> None:
     from rich.text import Text
 
     from trailforge.curation.agreement import between_people, with_filters
-    from trailforge.curation.decisions import merged, of_run, read_decisions, standing
+    from trailforge.curation.decisions import merge, of_run, read_decisions, standing
     from trailforge.curation.patterns import read_patterns, refused_patterns
 
     settings, console = _settings(folder), Console(highlight=False)
     decisions = read_decisions(folder)
     of_this = of_run(decisions, settings.run_id)
-    heard, stances = merged(of_this), standing(of_this)
+    heard, stances = merge(of_this), standing(of_this)
     console.print(_progress(folder, heard))
     people = Table("who", "of accepted rows", "accepted too", "of rejected rows", "rejected too")
     for each in with_filters(stances):
@@ -232,7 +232,7 @@ def _settings(folder: Path) -> Any:
 def _matched(folder: Path, settings: Any, pattern: RefusedPattern) -> list[str]:
     """Ids of the run's sources that fit. Raises `InvalidInput` for a field that they do not have, and a bad pattern."""
     from trailforge.pipelines.datasets import dataset_of
-    from trailforge.pipelines.sources.refused import compiled, is_match, pattern_fields
+    from trailforge.pipelines.sources.refused import compile_pattern, is_match, pattern_fields
     from trailforge.schemas import read_rows
 
     record = dataset_of(settings).inputs.record
@@ -240,7 +240,7 @@ def _matched(folder: Path, settings: Any, pattern: RefusedPattern) -> list[str]:
         raise InvalidInput(
             f"sources of {settings.dataset} have {', '.join(pattern_fields(record))}", field=pattern.field
         )
-    compiled(pattern.pattern)
+    compile_pattern(pattern.pattern)
     rows = read_rows([folder / shard.input for shard in settings.shards], record)
     return [row.id for row in rows if is_match(pattern, row)]
 

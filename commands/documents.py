@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from trailforge.commands.options import Kind
+from trailforge.commands.options import DocumentKind
 from trailforge.commands.runs import MadeOf, RunCommand
 
 
@@ -46,7 +46,7 @@ def _made_of(
         str | None, typer.Option(help="Which column holds what, e.g. text=body,title=headline,published=date.")
     ] = None,
     source: Annotated[str | None, typer.Option(help="Name of the source, over what the files say.")] = None,
-    kind: Annotated[Kind | None, typer.Option(help="What the documents are, over what the files say.")] = None,
+    kind: Annotated[DocumentKind | None, typer.Option(help="What the documents are, over what the files say.")] = None,
     benchmark: Annotated[
         list[Path] | None, typer.Option(help="File of questions that must not come out. Repeatable.")
     ] = None,

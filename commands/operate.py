@@ -1,12 +1,22 @@
-"""`trailforge doctor` and `trailforge serve-model`: whether a run would go, and the model that it asks."""
+"""Commands of whoever operates runs: check what they need, serve a model, make a night's windows, push to the Hub."""
 
 from __future__ import annotations
 
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from trailforge.commands.options import Model, ModelName, RunFolder
+
+if TYPE_CHECKING:
+    from trailforge.pipelines.runs.pushing import LocalFile
+
 
 SERVE_EPILOG = """Examples:\n
     trailforge serve-model --preset msearcher\n
@@ -18,7 +28,28 @@ DOCTOR_EPILOG = """Examples:\n
     trailforge doctor --preset dynasearcher --kg kgs/wikidata5m --documents indexes/e5\n
     trailforge doctor --model http://127.0.0.1:8000/v1 --call\n
     trailforge doctor --fetch                      bring the embedded model's weights here"""
+NIGHTLY_EPILOG = """Examples:\n
+    trailforge nightly --documents 'fetched/*.jsonl' --out datasets_out/nightly --kg kgs/wikidata5m --model http://127.0.0.1:8000/v1\n
+    trailforge nightly … --day 2026-11-20       the window of that day, begun and killed, or missed\n
+    trailforge nightly … --window-days 7 --bands nightly --keep-windows 30\n
+    trailforge nightly … --verdicts 'datasets_out/nightly/*/*'   heeds what people decided on the windows before"""
+RETAIN_EPILOG = """Examples:\n
+    trailforge retain datasets_out/nightly --keep 30 --dry-run\n
+    trailforge retain datasets_out/nightly --keep 30 --curated /data/curated"""
+CHECK_EPILOG = """Examples:\n
+    trailforge check-bands datasets_out/nightly/2026-11-20/mcts\n
+    trailforge check-bands datasets_out/demo --bands my-bands.yaml"""
+PUSH_EPILOG = """Examples:\n
+    trailforge push datasets_out/demo --repo ann/search-trails --dry-run      what would go, without a token\n
+    trailforge push datasets_out/demo --repo ann/search-trails --private\n
+    trailforge push datasets_out/demo-curated --repo ann/search-trails --revision curated\n
+    The token comes from HF_TOKEN, another server's address from HF_ENDPOINT."""
 _FAULTS_FOUND = 11
+_CAPPED = "of each data set of each window"
+Curated = Annotated[
+    list[Path] | None,
+    typer.Option(help="Folder of curated data sets beside the root's: decisions applied there count. Repeatable."),
+]
 
 
 def serve_model(
@@ -79,7 +110,150 @@ def doctor(
         raise typer.Exit(_FAULTS_FOUND)
 
 
+def nightly_command(
+    documents: Annotated[list[str], typer.Option(help="File of documents, or a pattern of files. Repeatable.")],
+    out: Annotated[Path, typer.Option(help="Root of the windows; each has a folder DAY in it.")],
+    day: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day of the window. Default: today, in UTC.")
+    ] = None,
+    window_days: Annotated[int, typer.Option(min=1, help="Documents of so many days before it.")] = 1,
+    makes: Annotated[str, typer.Option(help="nightly, or a YAML file: data sets, each with its preset.")] = "nightly",
+    kg: Annotated[Path | None, typer.Option(help="Folder of a graph; what needs one is left out without.")] = None,
+    model: Model = None,
+    model_name: ModelName = None,
+    most_documents: Annotated[int | None, typer.Option(min=1, help="Only the first N documents.")] = None,
+    most_questions: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
+    distractors: Annotated[int, typer.Option(min=0, help="Paragraphs of a question beside its bundle's.")] = 16,
+    benchmark: Annotated[list[Path] | None, typer.Option(help="Questions that must not come out. Repeatable.")] = None,
+    verdicts: Annotated[
+        list[str] | None,
+        typer.Option(help="Folder of a curated run, its log, or a pattern of these: not made again. Repeatable."),
+    ] = None,
+    bands: Annotated[
+        str | None, typer.Option(help="nightly, or a YAML file: figures outside end with code 12.")
+    ] = None,
+    max_cost: Annotated[float | None, typer.Option(min=0, help=f"Hard cap on the cost {_CAPPED}.")] = None,
+    max_calls: Annotated[int | None, typer.Option(min=0, help=f"Hard cap on the model calls {_CAPPED}.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=0, help=f"Hard cap on the tokens {_CAPPED}.")] = None,
+    keep_windows: Annotated[int | None, typer.Option(min=1, help="Then remove all but the newest N.")] = None,
+    curated: Curated = None,
+    seed: Annotated[int, typer.Option(help="Seed of sampling and wording.")] = 0,
+) -> None:
+    """Make the data sets of a night of the documents of some days; finish those of earlier days first."""
+    from trailforge.flows.nightly import nightly
+    from trailforge.inference import Caps
+
+    due = day.date() if day else datetime.now(UTC).date()
+    with _shown(out, due):
+        nightly(
+            documents=documents,
+            out=out,
+            day=due if day else None,
+            window_days=window_days,
+            makes=makes,
+            kg=kg,
+            model=model,
+            model_name=model_name,
+            most_documents=most_documents,
+            most_questions=most_questions,
+            distractors=distractors,
+            benchmarks=benchmark,
+            verdicts=verdicts,
+            bands=bands,
+            caps=Caps(max_cost=max_cost, max_calls=max_calls, max_tokens=max_tokens),
+            keep_windows=keep_windows,
+            curated=curated,
+            seed=seed,
+        )
+
+
+@contextlib.contextmanager
+def _shown(root: Path, day: date) -> Iterator[None]:
+    """At the end, and before an error, say how the window stands."""
+    from trailforge.flows.nights.status import windows_of
+
+    try:
+        yield
+    finally:
+        print("\n".join(line for window in windows_of(root) if window.day == day.isoformat() for line in window.lines))
+
+
+def retain_command(
+    root: Annotated[Path, typer.Argument(help="Root of the windows.", metavar="ROOT")],
+    keep: Annotated[int, typer.Option(min=1, help="So many of the newest complete windows stay.")],
+    curated: Curated = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+) -> None:
+    """Remove old complete windows, but not those in use or with people's decisions that were not applied."""
+    from trailforge.curation.verdicts import awaits_curation
+    from trailforge.flows.nights.retention import fates, retain
+
+    decided = fates(root, keep, is_open=awaits_curation, curated=curated or [])
+    if not decided:
+        print(f"{root}: nothing to remove, with the {keep} newest complete windows kept")
+    for fate in decided if dry_run else retain(root, decided):
+        gone = "would go" if dry_run else "removed"
+        print(f"{fate.folder}: {f'stays: {fate.kept_for}' if fate.kept_for else gone}")
+
+
+def check_bands_command(
+    folder: RunFolder,
+    bands: Annotated[str, typer.Option(help="nightly, or a YAML file.")] = "nightly",
+) -> None:
+    """Hold yield and cost of a finished run against their bands; code 12 when one is outside."""
+    from trailforge.flows.nights.bands import bands_of, outside
+    from trailforge.pipelines.runs.finish import read_manifest
+    from trailforge.presets import declared_datasets, load_bands
+    from trailforge.schemas import InvalidInput, OutOfBand
+
+    held = bands_of(load_bands(bands), source=bands, datasets=tuple(declared_datasets()))
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise InvalidInput("holds no finished run", file=folder)
+    if breaches := outside(manifest, held):
+        raise OutOfBand("; ".join(breach.line for breach in breaches))
+    print(f"{manifest.run_id}: {len(held.get(manifest.dataset, {}))} figures, all within their bands")
+
+
+def push(
+    folder: RunFolder,
+    repo: Annotated[str, typer.Option(help="Data set on the Hub; made where it is not there.", metavar="OWNER/NAME")],
+    private: Annotated[bool, typer.Option("--private", help="Only where the data set is private.")] = False,
+    revision: Annotated[
+        str | None, typer.Option(help="Branch; made where it is not there. Default: main.", metavar="BRANCH")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only verify the run and list what would go.")] = False,
+) -> None:
+    """Verify a finished run and put its tables, card and manifest on the Hub, in one commit."""
+    from trailforge.pipelines.runs import pushing
+
+    if dry_run:
+        files = pushing.checked_files(folder, repo)
+        for line in _describe_files(files):
+            print(line)
+        print(f"{len(files)} files, {pushing.megabytes(files)}, verified; nothing was sent to {repo}")
+        return
+    made = pushing.push(folder, repo, private=private, revision=revision, tell=lambda line: print(line, flush=True))
+    if not made.sent and not made.removed:
+        print(f"{repo} has all of it already: nothing was sent. {made.url}")
+    else:
+        print(f"{made.sent} files sent, {made.removed} removed: {made.url}")
+
+
+def _describe_files(files: list[LocalFile]) -> list[str]:
+    """A line for each folder, and for each file that is in none."""
+    groups: dict[str, list[LocalFile]] = defaultdict(list)
+    for file in files:
+        table, slash, _ = file.name.partition("/")
+        groups[table + slash].append(file)
+    return [f"{name:<24} {len(each):>5} {sum(f.size for f in each):>14,} bytes" for name, each in groups.items()]
+
+
 def register(root: typer.Typer) -> None:
     """Add the commands."""
     root.command("serve-model", epilog=SERVE_EPILOG)(serve_model)
     root.command("doctor", epilog=DOCTOR_EPILOG)(doctor)
+    root.command("nightly", epilog=NIGHTLY_EPILOG)(nightly_command)
+    root.command("retain", epilog=RETAIN_EPILOG)(retain_command)
+    root.command("check-bands", epilog=CHECK_EPILOG)(check_bands_command)
+    root.command("push", epilog=PUSH_EPILOG)(push)

@@ -17,7 +17,7 @@ class Redo(StrEnum):
     TRUNCATED = "truncated"
 
 
-class Kind(StrEnum):
+class DocumentKind(StrEnum):
     """What documents are; which tool of a search plan finds them."""
 
     NEWS = "news"

@@ -62,7 +62,7 @@ class RunCommand:
             made = made_of(**{name: given.pop(name) for name in own})
             request = _request(self.dataset, made, **given)
             if given["dry_run"]:
-                from trailforge.flows.dry_run import show_estimate
+                from trailforge.flows.preview import show_estimate
 
                 show_estimate(request)
                 return

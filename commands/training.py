@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trailforge.commands.launching import Launch, Launcher, Print, launched
-
 if TYPE_CHECKING:
     from trailforge.training.config import TrainPreset
     from trailforge.training.searched import Environment
+from trailforge.schemas import InvalidInput
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,7 +22,16 @@ app = typer.Typer(
 )
 
 
-class Retrieval(StrEnum):
+class LauncherName(StrEnum):
+    """Who starts the processes."""
+
+    LOCAL = "local"
+    ACCELERATE = "accelerate"
+    SLURM = "slurm"
+    K8S = "k8s"
+
+
+class RetrievalKind(StrEnum):
     """How documents are found."""
 
     BM25 = "bm25"
@@ -61,7 +69,7 @@ _Documents = Annotated[
     list[Path] | None,
     typer.Option(help="What is searched: finished runs (repeatable), or a corpus as `trailforge index` has it."),
 ]
-_Retrieval = Annotated[Retrieval | None, typer.Option(help="How documents are found. Default: the preset's.")]
+_Retrieval = Annotated[RetrievalKind | None, typer.Option(help="How documents are found. Default: the preset's.")]
 _Encoder = Annotated[
     str | None,
     typer.Option(help="For dense: minilm, or a sentence-transformers name or path. Default: the preset's."),
@@ -72,6 +80,17 @@ _QueryPrefix = Annotated[
 ]
 _PassagePrefix = Annotated[str | None, typer.Option(help="What it wants before a passage. Default: as above.")]
 _Kg = Annotated[Path | None, typer.Option(help="Folder that `kg build` made, for agents that search one.")]
+_OURS = frozenset({"launcher", "launch", "print_files"})
+"""Options that are about launching and no part of what is launched."""
+Launcher = Annotated[
+    LauncherName | None,
+    typer.Option(help="Start it so: accelerate (this node's devices), slurm, k8s (JobSet). Default: this process."),
+]
+Launch = Annotated[
+    Path | None,
+    typer.Option("--launch", help="YAML with nodes, devices_per_node, sharding, partition, image …: docs/cluster.md."),
+]
+Print = Annotated[bool, typer.Option("--print", help="With --launcher: print the files and start nothing.")]
 
 
 @app.command(
@@ -97,7 +116,7 @@ def sft(
     print_files: Print = False,
 ) -> None:
     """Train on conversations; the loss is taken on the agent's turns alone."""
-    if launched(context, launcher, launch, print_files, out):
+    if launch_elsewhere(context, launcher, launch, print_files, out):
         return
     from trailforge.training.trl.sft import train_sft
 
@@ -142,7 +161,7 @@ def rl(
     print_files: Print = False,
 ) -> None:
     """Train on the questions in the preset's protocol: the agent searches, and is paid for its episodes."""
-    if launched(context, launcher, launch, print_files, out):
+    if launch_elsewhere(context, launcher, launch, print_files, out):
         return
     from trailforge.training.trl.rl import VllmOptions, train_rl
 
@@ -210,7 +229,7 @@ def _recipe(preset: str, logging: Log | None, seed: int | None, rollouts: Rollou
     )
 
 
-def _searching(recipe: TrainPreset, retrieval: Retrieval | None, *said: str | None) -> TrainPreset:
+def _searching(recipe: TrainPreset, retrieval: RetrievalKind | None, *said: str | None) -> TrainPreset:
     """A preset with what was said of encoder and prefixes; of another encoder its own prefixes are not taken over."""
     names = ("kind", "encoder", "query_prefix", "passage_prefix")
     values = (retrieval and retrieval.value, *said)
@@ -224,3 +243,72 @@ def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: Path | N
     from trailforge.training.searched import open_environment
 
     return open_environment(recipe.protocol, documents or (), search=recipe.retrieval, kg=kg, top_k=recipe.rl.top_k)
+
+
+def launch_elsewhere(
+    context: typer.Context, launcher: LauncherName | None, launch: Path | None, print_files: bool, out: Path
+) -> bool:
+    """Whether the command was handed to a launcher (or printed), so that there is nothing to do here."""
+    if launcher is None:
+        if launch is not None or print_files:
+            raise InvalidInput("--launch and --print want a --launcher", field="launcher")
+        return False
+    from trailforge.training.launching.launch import render
+    from trailforge.training.launching.submit import launch_folder, submit
+
+    config = _config(launch)
+    command = command_line(context)
+    if print_files:
+        folder = launch_folder(out).absolute()
+        for name, text in render(command, launcher.value, config, folder).items():
+            print(f"# --- {folder / name}\n{text}")
+    else:
+        submit(command, launcher.value, config, out)
+    return True
+
+
+def command_line(context: typer.Context) -> list[str]:
+    """The words after `trailforge` that give this command with these options, those of launching left out."""
+    names: list[str] = []
+    above: Any = context
+    while above.parent is not None:
+        names.insert(0, above.info_name or "")
+        above = above.parent
+    words: list[str] = []
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if parameter.name in _OURS or value is None or value == parameter.default or value == ():
+            continue
+        if parameter.param_type_name == "argument":
+            names += _texts(value)
+        elif isinstance(value, bool):
+            words += [(parameter.opts if value else parameter.secondary_opts)[0]]
+        else:
+            words += [word for text in _texts(value) for word in (parameter.opts[0], text)]
+    return [*names, *words]
+
+
+def _texts(value: Any) -> list[str]:
+    several = value if isinstance(value, list | tuple) else [value]
+    return [each.value if isinstance(each, StrEnum) else str(each) for each in several]
+
+
+def _config(path: Path | None) -> Any:
+    import yaml
+
+    from trailforge.schemas import from_dict
+    from trailforge.training.launching.launch import LaunchConfig
+
+    if path is None:
+        return LaunchConfig()
+    if not path.is_file():
+        raise InvalidInput("no such file", file=path)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        if not isinstance(content, dict):
+            raise InvalidInput("expected a mapping of settings")
+        return from_dict(LaunchConfig, content)
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"not valid YAML: {str(error).splitlines()[0]}", file=path) from error
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, file=path, field=error.field) from error

@@ -87,7 +87,7 @@ def append(folder: Path, decisions: Sequence[Decision]) -> None:
 
     Raises `InvalidInput` for a decision that says too little, `OutputError` when the log cannot be written.
     """
-    append_records(folder / LOG, [checked(each) for each in decisions])
+    append_records(folder / LOG, [check_decision(each) for each in decisions])
 
 
 def read_decisions(path: Path, check: Callable[[Decision], Decision] | None = None) -> list[Decision]:
@@ -96,7 +96,7 @@ def read_decisions(path: Path, check: Callable[[Decision], Decision] | None = No
     The file is a log or the folder of a run. Raises `InvalidInput` naming the line that is no decision, or that `check`
     refuses; only the last one may be half-written.
     """
-    return read_records(path / LOG if path.is_dir() else path, Decision, check or checked)
+    return read_records(path / LOG if path.is_dir() else path, Decision, check or check_decision)
 
 
 def take_in(folder: Path, run_id: str, logs: Sequence[Path]) -> tuple[list[Decision], int]:
@@ -134,7 +134,7 @@ def standing(decisions: Iterable[Decision]) -> list[Stance]:
     return [_stance(words[key]) for key in sorted(words) if words[key]]
 
 
-def merged(decisions: Iterable[Decision]) -> Merged:
+def merge(decisions: Iterable[Decision]) -> Merged:
     """What holds for each row that somebody decided on; see the module's rules."""
     of_row: dict[tuple[str, str], list[Stance]] = defaultdict(list)
     for stance in standing(decisions):
@@ -148,7 +148,7 @@ def of_run(decisions: Iterable[Decision], run_id: str) -> list[Decision]:
     return [each for each in decisions if each.run_id == run_id]
 
 
-def checked(decision: Decision) -> Decision:
+def check_decision(decision: Decision) -> Decision:
     """The decision, when it says all that it has to. Raises `InvalidInput` when it does not."""
     missing = [name for name in ("who", "uid", "table", "run_id") if not getattr(decision, name).strip()]
     needs = {"reject": "reason", "fix": "field", "comment": "comment"}.get(decision.action)

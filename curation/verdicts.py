@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from trailforge.curation.decisions import checked, merged, read_decisions
+from trailforge.curation.decisions import check_decision, merge, read_decisions
 from trailforge.curation.patterns import read_patterns, refused_patterns
 from trailforge.pipelines.curated import source_column
 from trailforge.pipelines.engine.files import output_errors, sha256_of, write_atomically
-from trailforge.pipelines.sources.refused import Refusals, refused
+from trailforge.pipelines.sources.refused import Refusals, refused_sources
 from trailforge.schemas import (
     DECISIONS_LOG,
     PATTERNS_LOG,
@@ -26,7 +26,7 @@ from trailforge.schemas import (
 _LOGS = tuple(Path(log) for log in (DECISIONS_LOG, PATTERNS_LOG))
 _NAMES = tuple(log.name for log in _LOGS)
 COPIES = "verdicts"
-"""Folder of copied logs, which patterns of `copied` leave out."""
+"""Folder of copied logs, which patterns of `copy_logs` leave out."""
 
 
 def refusals(verdicts: Sequence[Path]) -> Refusals:
@@ -46,11 +46,11 @@ def refusals(verdicts: Sequence[Path]) -> Refusals:
             decisions += [word] if isinstance(word, Decision) else []
         entries.append(FileEntry(path=str(path), rows=len(words), sha256=digest))
     return Refusals(
-        sources=refused(merged(decisions).rulings), patterns=refused_patterns(patterns), logs=tuple(entries)
+        sources=refused_sources(merge(decisions).rulings), patterns=refused_patterns(patterns), logs=tuple(entries)
     )
 
 
-def copied(verdicts: Iterable[str], folder: Path) -> tuple[FileEntry, ...]:
+def copy_logs(verdicts: Iterable[str], folder: Path) -> tuple[FileEntry, ...]:
     """Copy the logs that names and patterns of files or folders stand for into `folder`, in place of what is there.
 
     What the copies were made of; their hashes and numbers of words are the copies'. A name has to have a log, as for
@@ -76,7 +76,7 @@ def copies(folder: Path) -> list[Path]:
 def awaits_curation(log: Path) -> bool:
     """Whether `trailforge curate apply` can do something with a log of decisions; one that cannot be read waits."""
     try:
-        return any(ruling.table != "rejected" for ruling in merged(read_decisions(log)).rulings)
+        return any(ruling.table != "rejected" for ruling in merge(read_decisions(log)).rulings)
     except InvalidInput:
         return True
 
@@ -84,7 +84,7 @@ def awaits_curation(log: Path) -> bool:
 def _heard(decision: Decision) -> Decision:
     """A decision on a table of which it is known what it refuses. Raises `InvalidInput` for others."""
     source_column(decision.table)
-    return checked(decision)
+    return check_decision(decision)
 
 
 def _copy(log: Path, copy: Path) -> None:

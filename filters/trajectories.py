@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trailforge.filters.base import count_faults, is_never_quoted, mentions_any
+from trailforge.filters.base import count_faults, mentions_any
+from trailforge.filters.gold_hops import golds_of_hops, misplaced_hops, unfound_hops
+from trailforge.filters.grounding import CHOICE, is_grounded
+from trailforge.mcts.plan import references
 from trailforge.protocols import REACT
-from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer, states
-from trailforge.schemas import Question, Step, Trajectory, Verdict
+from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer
+from trailforge.schemas import ErrorType, Question, Step, Trajectory, Verdict
 
 Scope = Literal["off", "oracle", "oracle_and_rule"]
 """Plans whose intermediate answers are held against the gold decomposition: none, those made from it, and those from
@@ -21,8 +23,6 @@ _ORIGINS: dict[Scope, tuple[str, ...]] = {
     "oracle": ("oracle",),
     "oracle_and_rule": ("oracle", "rule"),
 }
-_REFERENCE = re.compile(r"#(\d{1,9})")  # as in `mcts.plan`
-_CHOICE = re.compile(r"\bor\b|\bbetween\b|#\d+.*#\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +34,12 @@ class FilterConfig:
     max_tool_calls: int = 10
     """As in the paper's RL stage (section 4.4)."""
     grounded: bool = True
-    """Every answer, accepted or mended, has to stand in a passage of its step."""
+    """Every accepted answer has to follow from a passage of its step, or from the answers before it."""
     intermediate_answers: Scope = "oracle"
     """For which plans the intermediate answers are held against the gold decomposition."""
-    every_hop: bool = True
-    """Where the gold decomposition is known, every hop of it has to be found, one step each."""
+    every_hop: bool = False
+    """Where the gold decomposition is known, every hop of it has to be found, one step each: no shortcut, and no other
+    road to the answer."""
 
 
 def judge_trajectory(
@@ -47,10 +48,11 @@ def judge_trajectory(
     """Every filter's verdict on one trajectory. `earlier`: the accepted rows of the question before this one."""
     verdicts = [wrong_answer(row), unresolved_reference(row), malformed_tags(row)]
     if config.grounded:
-        verdicts += [ungrounded_answer(row), ungrounded_mistake(row)]
+        verdicts.append(ungrounded_answer(row))
     verdicts += [
         answer_leaked(row),
         wrong_intermediate(row, question, scope=config.intermediate_answers),
+        hops_out_of_order(row, question),
         undue_reflection(row, question),
         evidence_was_there(row),
         circular_step(row),
@@ -63,15 +65,20 @@ def judge_trajectory(
 
 
 def wrong_answer(row: Trajectory) -> Verdict:
-    """The final answer is not right, by the reward that scored the rollout. Score: that reward, 1.0 or 0.0."""
+    """The final answer is not right, by the reward that scored the rollout. Score: that reward, 1.0 or 0.0.
+
+    Of an answer that a judge was asked about, the row's own reward counts: it says what the judge's score was worth.
+    """
     score = mcts_reward(row.final_answer, (row.answer, *row.answer_aliases))
+    if row.judge_score is not None:
+        score = max(score, row.reward.total)
     detail = "" if score else f"final answer {row.final_answer!r}, gold {row.answer!r}"
     return Verdict(keep=score > 0, reason="wrong_answer", score=score, detail=detail)
 
 
 def unresolved_reference(row: Trajectory) -> Verdict:
     """It searches for `#k`, or for a question whose reference was filled with nothing. Score: how many queries do."""
-    bad = [step.query for step in row.steps if _REFERENCE.search(step.query) or not step.passages]
+    bad = [step.query for step in row.steps if references(step.query) or not step.passages]
     return count_faults("unresolved_reference", bad, lambda query: f"query {query!r}")
 
 
@@ -81,25 +88,17 @@ def malformed_tags(row: Trajectory) -> Verdict:
 
 
 def ungrounded_answer(row: Trajectory) -> Verdict:
-    """An accepted answer stands in none of the step's passages. Score: share of the accepted answers that do.
+    """An accepted answer follows from nothing that was read. Score: share of the accepted answers that do.
 
-    Such rows teach an agent to make answers up. The paper lets the model fall back on its own knowledge; we do not.
+    See `filters.grounding`: a passage has to state it and to speak of what was asked about, or it has to follow from
+    earlier answers. Such rows teach an agent to make answers up. The paper lets the model fall back on its own
+    knowledge; we do not. A mistake may well come from memory: it is told as one.
     """
     accepted = _accepted(row)
-    ungrounded = [step for step in accepted if not is_grounded(step)]
+    ungrounded = [step for place, step in enumerate(accepted) if not is_grounded(step, accepted[:place])]
     score = 1 - len(ungrounded) / len(accepted) if accepted else 0.0
-    detail = _names_no_passage(ungrounded[0]) if ungrounded else ""
+    detail = f"no passage says {ungrounded[0].answer!r} ({ungrounded[0].query!r})" if ungrounded else ""
     return Verdict(keep=not ungrounded, reason="ungrounded_answer", score=score, detail=detail)
-
-
-def ungrounded_mistake(row: Trajectory) -> Verdict:
-    """A mistake stands in none of the passages that were read. Score: how many mistakes do not.
-
-    A mistake is told as a misreading or as a wrong turn: "the results lead me to X". With an X that came from nowhere
-    the telling is untrue, and the row shows how to make answers up before it shows how to mend them.
-    """
-    invented = [step for step in row.steps if step.is_mistake and not is_grounded(step)]
-    return count_faults("ungrounded_mistake", invented, _names_no_passage)
 
 
 def answer_leaked(row: Trajectory) -> Verdict:
@@ -123,6 +122,19 @@ def wrong_intermediate(row: Trajectory, question: Question, *, scope: Scope) -> 
         wrong = _without_hop([step.answer for step in _accepted(row)][:-1], question)
     return count_faults(
         "wrong_intermediate", wrong, lambda answer: f"{answer!r} is the answer of no gold hop, or of one found before"
+    )
+
+
+def hops_out_of_order(row: Trajectory, question: Question) -> Verdict:
+    """Answers of gold hops are found in the wrong places. Score: how many hops' are.
+
+    A hop's answer has to come after those that it refers to, whoever made the plan: "CBS, so NBC, so February 7" is a
+    wrong chain where the hops are NBC, CBS, February 7, though each of its answers is a hop's. Answers of no hop, and
+    hops that are not found, are another decomposition, and no fault.
+    """
+    misplaced = [question.decomposition[hop] for hop in misplaced_hops(row.steps, question)]
+    return count_faults(
+        "hops_out_of_order", misplaced, lambda hop: f"{hop.answer!r} is not found where {hop.question!r} is answered"
     )
 
 
@@ -174,7 +186,8 @@ def circular_step(row: Trajectory) -> Verdict:
 def duplicate_trajectory(row: Trajectory, earlier: Sequence[Trajectory]) -> Verdict:
     """It tells the same as an earlier one of its question: same kind, same finds, same answers. Score: how many do.
 
-    What a search finds counts, not its wording: a query in other words that brings the same passages shows nothing new.
+    What a search finds counts, not its wording: a query in other words that brings the same passages shows nothing new,
+    nor do the same steps in another order.
     Of a search that is blamed (`retrieval`) the passages alone count, whatever was read from them, and so of the last
     step, whose answer is the right one in either, by this name or another.
     """
@@ -195,34 +208,19 @@ def too_long(row: Trajectory, *, max_tokens: int, max_tool_calls: int) -> Verdic
 def missing_hop(row: Trajectory, question: Question) -> Verdict:
     """A hop of the gold decomposition is left out. Score: share of the hops that are found; 1.0 where none is known.
 
-    Such a row answers in one step what takes two. That may well be sound, when one passage holds both facts, but the
-    row does not show it: the entity in between is never named, and a chain of reasoning cannot be told from a lucky
-    guess. An agent that is to learn to take a question apart should not see it done in one go, so fused hops are
-    rejected too. So is a road over other facts altogether; whoever wants those rows turns the filter off.
-
-    A hop whose answer stands in the question has nothing left to be found.
+    Such a row answers in one step what takes two, or goes another road altogether. That may well be sound, and what is
+    read has to show it (`ungrounded_answer`); but where a weak model answers, a chain of reasoning cannot be told from
+    a lucky guess. `FilterConfig.every_hop` rejects such rows.
     """
-    hops: list[tuple[str, tuple[str, ...]]] = [(hop.question, (hop.answer,)) for hop in question.decomposition[:-1]]
-    hops += [(hop.question, question.golds) for hop in question.decomposition[-1:]]
-    answers = [step.answer for step in _accepted(row)]
-    missing = [(asked, golds) for asked, golds in hops if not _is_found(golds, answers, question.question)]
-    detail = f"no step finds {missing[0][1][0]!r} ({missing[0][0]!r})" if missing else ""
-    score = 1 - len(missing) / len(hops) if hops else 1.0
+    missing = [question.decomposition[hop] for hop in unfound_hops(row.steps, question)]
+    detail = f"no step finds {missing[0].answer!r} ({missing[0].question!r})" if missing else ""
+    hops = len(question.decomposition)
+    score = 1 - len(missing) / hops if hops else 1.0
     return Verdict(keep=not missing, reason="missing_hop", score=score, detail=detail)
-
-
-def is_grounded(step: Step) -> bool:
-    """Does a passage of the step contain its answer? Yes and no are exempt; a small number may stand there as a word
-    or as a figure."""
-    return is_never_quoted(step.answer) or any(states(f"{p.title}. {p.text}", step.answer) for p in step.passages)
 
 
 def _accepted(row: Trajectory) -> list[Step]:
     return [step for step in row.steps if not step.is_mistake]
-
-
-def _names_no_passage(step: Step) -> str:
-    return f"no passage says {step.answer!r} ({step.query!r})"
 
 
 def _texts_before_finding(row: Trajectory, golds: list[str]) -> Iterator[str]:
@@ -240,7 +238,7 @@ def _texts_before_finding(row: Trajectory, golds: list[str]) -> Iterator[str]:
 
 def _without_hop(answers: Sequence[str], question: Question) -> list[str]:
     """Answers that no hop is left for."""
-    left = [(hop.answer,) for hop in question.decomposition[:-1]] + [question.golds]
+    left = golds_of_hops(question)
     wrong = []
     for answer in answers:
         hop = next((hop for hop in left if any(same_answer(answer, gold) for gold in hop)), None)
@@ -262,24 +260,30 @@ def _right_answers(row: Trajectory, question: Question, step: Step, mended: Step
 
 
 def _repeats(step: Step, answers: dict[int, str]) -> bool:
-    if _CHOICE.search(step.sub_question):
+    if CHOICE.search(step.sub_question):
         return False
-    given = {normalize_answer(answers.get(int(number) - 1, "")) for number in _REFERENCE.findall(step.sub_question)}
+    given = {normalize_answer(answers.get(number - 1, "")) for number in references(step.sub_question)}
     return normalize_answer(step.answer) in given - {""}
 
 
 def _tell_the_same(row: Trajectory, other: Trajectory) -> bool:
-    if row.reflection_error != other.reflection_error or _finds(row) != _finds(other):
+    """Steps before the last may have been taken in another order."""
+    if row.reflection_error != other.reflection_error or len(row.steps) != len(other.steps):
         return False
-    pairs = list(zip(row.steps, other.steps, strict=True))[:-1]
-    blames_search = row.reflection_error == "retrieval"
-    return all((a.is_mistake and blames_search) or same_answer(a.answer, b.answer) for a, b in pairs)
+    (*steps, last), (*left, other_last) = row.steps, other.steps
+    for step in steps:
+        twin = next((each for each in left if _shows_the_same(step, each, row.reflection_error)), None)
+        if twin is None:
+            return False
+        left.remove(twin)
+    return _finds(last) == _finds(other_last)
 
 
-def _finds(row: Trajectory) -> list[tuple[bool, frozenset[str]]]:
-    """For each step: is it a mistake, and the ids of its passages."""
-    return [(step.is_mistake, frozenset(passage.id for passage in step.passages)) for step in row.steps]
+def _shows_the_same(step: Step, other: Step, error: ErrorType | None) -> bool:
+    is_blamed_search = step.is_mistake and error == "retrieval"
+    return _finds(step) == _finds(other) and (is_blamed_search or same_answer(step.answer, other.answer))
 
 
-def _is_found(golds: tuple[str, ...], answers: list[str], question: str) -> bool:
-    return any(same_answer(answer, gold) for answer in answers for gold in golds) or mentions(question, golds[0])
+def _finds(step: Step) -> tuple[bool, frozenset[str]]:
+    """Is it a mistake, and the ids of its passages."""
+    return step.is_mistake, frozenset(passage.id for passage in step.passages)

@@ -14,7 +14,7 @@ from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.pipelines.runs import doctor
 from trailforge.pipelines.runs.config import RunConfig
-from trailforge.pipelines.runs.doctor import EMBEDDED, Finding, checked, fault, ok
+from trailforge.pipelines.runs.doctor import EMBEDDED, Finding, fault, ok, run_check
 from trailforge.pipelines.runs.graph import GraphRunConfig
 from trailforge.schemas import InvalidInput, TrailforgeError
 
@@ -51,11 +51,11 @@ def examine(
                 seen.add(found)
                 yield found
     yield from _servers({(config.model, config.call_style): config for config in configs.values()}.values(), call=call)
-    yield checked("disk", lambda: doctor.disk(out))
+    yield run_check("disk", lambda: doctor.disk(out))
     for url in dict.fromkeys(config.ledger for config in configs.values()):
-        yield checked("ledger", lambda url=url: _ledger(url, out))
-    yield checked("schemas", lambda: doctor.schema_versions(out))
-    yield checked("prefect", prefect_server)
+        yield run_check("ledger", lambda url=url: _ledger(url, out))
+    yield run_check("schemas", lambda: doctor.schema_versions(out))
+    yield run_check("prefect", prefect_server)
 
 
 def _refuse_unwanted(configs: Mapping[str, RunConfig], kg: Path | None, documents: Path | None) -> None:
@@ -67,15 +67,15 @@ def _refuse_unwanted(configs: Mapping[str, RunConfig], kg: Path | None, document
 def _needed_by(config: RunConfig, kg: Path | None, documents: Path | None) -> Iterator[Finding]:
     """What a run searches, and with what."""
     yield doctor.search_key(_searches_the_web(config))
-    yield checked("encoder", lambda: doctor.encoder(config.encoder_name))
+    yield run_check("encoder", lambda: doctor.encoder(config.encoder_name))
     if isinstance(config, KgRunConfig):
         config = config.over(documents)
     if isinstance(config, KgRunConfig | MctsRunConfig):
         retrieval = config.retrieval
-        yield checked("documents", lambda: doctor.documents(retrieval))
+        yield run_check("documents", lambda: doctor.documents(retrieval))
     if isinstance(config, GraphRunConfig):
         folder = kg or (Path(config.kg) if config.kg else None)
-        yield checked("graph", lambda: doctor.graph(folder))
+        yield run_check("graph", lambda: doctor.graph(folder))
 
 
 def _servers(configs: Collection[RunConfig], *, call: bool) -> Iterator[Finding]:
@@ -86,14 +86,16 @@ def _servers(configs: Collection[RunConfig], *, call: bool) -> Iterator[Finding]
     yield doctor.key(next((url for url in urls if url != EMBEDDED and not doctor.is_here(url)), urls[0]))
     wanted = {model.name for model in models if model.url == EMBEDDED}
     for name in sorted(wanted) or [next(iter(models)).name]:
-        yield checked("embedded model", lambda name=name: embedded_model(name, is_wanted=bool(wanted)))
+        yield run_check("embedded model", lambda name=name: embedded_model(name, is_wanted=bool(wanted)))
     for server in servers:
         if server.url == EMBEDDED:
             continue
-        yield checked("model server", lambda server=server: doctor.model_server(server))
+        yield run_check("model server", lambda server=server: doctor.model_server(server))
         asked = {each.call_style: each for each in configs if call and server.url in each.model.urls}
         for each in asked.values():
-            yield checked("model call", lambda server=server, as_=each: doctor.model_call(server, style=as_.call_style))
+            yield run_check(
+                "model call", lambda server=server, as_=each: doctor.model_call(server, style=as_.call_style)
+            )
 
 
 def embedded_model(name: str, *, is_wanted: bool) -> Finding:

@@ -9,17 +9,24 @@ import asyncio
 import contextlib
 import errno
 import os
+import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+from rich.console import Console
+
+from trailforge.flows import stop_server
 from trailforge.flows.configuration import configuration_of
 from trailforge.flows.prepare import prepare, say, with_redo
 from trailforge.flows.progress import count_shown, show_progress
-from trailforge.flows.stopping import at_once
 from trailforge.inference import Caps
+from trailforge.inference.packaged import open_server
 from trailforge.pipelines.dataset import DataSet, Stage, StageRun, resolve
 from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.engine.files import exclusive, output_errors
@@ -46,6 +53,7 @@ from trailforge.schemas import (
 
 RETRIES = 2
 RETRY_AFTER_S = 10.0
+STOPPED = "stopped; the same command goes on from here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,10 +207,8 @@ def check_reachable(config: RunConfig, arguments: tuple[str, ...], *, asks_model
 @contextlib.contextmanager
 def embedded_model(config: RunConfig) -> Iterator[RunConfig]:
     """The configuration with the URL of a server of the packaged model, which is started here."""
-    from trailforge.small_model.server import EmbeddedServer
-
-    with EmbeddedServer() as server:
-        config = replace(config, model=replace(config.model, url=server.base_url))
+    with open_server(config.model.url) as url:
+        config = replace(config, model=replace(config.model, url=url))
         asyncio.run(check_servers(config))
         yield config
 
@@ -243,3 +249,24 @@ def is_mendable(error: object) -> bool:
     if isinstance(error, ProviderError):
         return isinstance(error, ServerUnavailable)
     return not isinstance(error, InvalidInput | OutputError | CountMismatch | BudgetExceeded)
+
+
+@contextlib.contextmanager
+def at_once() -> Iterator[None]:
+    """In the block, Ctrl-C and SIGTERM end the process with exit code 130 or 143. Ledger and shards survive that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = {number: signal.signal(number, _leave) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, _: FrameType | None) -> None:
+    Console(stderr=True).show_cursor(True)  # which a progress bar had hidden
+    print(STOPPED, file=sys.stderr, flush=True)
+    stop_server()
+    os._exit(128 + number)

@@ -19,7 +19,7 @@ from prefect.artifacts import create_table_artifact
 from prefect.events import emit_event
 from prefect.runtime import flow_run
 
-from trailforge.curation.verdicts import awaits_curation, copied, copies
+from trailforge.curation.verdicts import awaits_curation, copies, copy_logs
 from trailforge.flows.configuration import configuration_of
 from trailforge.flows.nights import retention, windows
 from trailforge.flows.nights.bands import Bands, Breach, bands_of, outside, outside_of_window
@@ -101,7 +101,7 @@ def nightly(
     retention.check_keep(1 if keep_windows is None else keep_windows)
     windows.files_of(own.documents)  # of no file, the plan would stay unfinished for ever
     windows.begin(out, own)
-    before = [folder for folder in windows.unfinished(out, before=own.day) if not is_held(folder)]
+    before = [folder for folder in windows.unfinished_windows(out, before=own.day) if not is_held(folder)]
     folders = [*before, out / own.day]
     made, errors = _each(folders, own, means)
     if keep_windows is not None:
@@ -199,7 +199,7 @@ def make_window(folder: Path, plan: WindowPlan, means: Means) -> Window:
         if done is not None:
             return replace(done, breaches=())
         check_plan(plan)
-        taken = windows.take(folder, plan, partial(copied, plan.verdicts))
+        taken = windows.take(folder, plan, partial(copy_logs, plan.verdicts))
         making = _Making(folder, plan, means)
         questions, datasets = making.all(taken)
         making.check_window(taken.books.accepted, questions.accepted)

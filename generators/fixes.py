@@ -27,7 +27,7 @@ def check_aliases(aliases: Iterable[str]) -> None:
         raise InvalidInput("says nothing once articles and punctuation are taken away", field="answer_aliases")
 
 
-def measured(
+def remeasure(
     scores: Sequence[FilterScore], verdicts: Sequence[Verdict], dropped: AbstractSet[str]
 ) -> tuple[FilterScore, ...]:
     """The scores of a row that its fixes leave, those of these verdicts anew."""

@@ -6,11 +6,12 @@ from trailforge.inference.ledgers import check_ledger, check_ledger_url, ledger_
 from trailforge.inference.ledgers.postgres import PostgresLedger
 from trailforge.inference.ledgers.sqlite import Ledger, SqliteLedger
 from trailforge.inference.request import ChatTurn, Reply, Request, Sampling
-from trailforge.inference.structured import ask_json, ask_matching
+from trailforge.inference.structured import Client, ask_json, ask_matching
 
 __all__ = [
     "Caps",
     "ChatTurn",
+    "Client",
     "ClientConfig",
     "Counters",
     "Ledger",

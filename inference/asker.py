@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
-from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling, ask_json, ask_matching
+from trailforge.inference import ChatTurn, Client, Meter, Reply, Request, Sampling, ask_json, ask_matching
 from trailforge.schemas.text import escape_chat_tokens
 
 Style = Literal["chat", "completion"]
 """`chat`: the prompt is one user turn. `completion`: the prompt is raw text that the model goes on with."""
 
 T = TypeVar("T")
-
-
-class Client(Protocol):
-    """What the search needs of a model client."""
-
-    async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """Answer one request."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
 from trailforge.inference.request import Reply, Request
-from trailforge.schemas import BudgetExceeded, InvalidInput
+from trailforge.schemas import BudgetExceeded, CallCount, InvalidInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +214,8 @@ class Usage:
     cut_replies: int = 0
     """Replies that ended at `max_tokens` or at the end of the model's window."""
     cost: float = 0.0
+    by_purpose: tuple[CallCount, ...] = ()
+    """The calls whose purpose is known, by purpose, sorted."""
 
     @property
     def tokens(self) -> int:
@@ -226,7 +229,15 @@ class Usage:
             completion_tokens=self.completion_tokens + other.completion_tokens,
             cut_replies=self.cut_replies + other.cut_replies,
             cost=self.cost + other.cost,
+            by_purpose=_add_up((*self.by_purpose, *other.by_purpose)),
         )
+
+
+def _add_up(counts: Iterable[CallCount]) -> tuple[CallCount, ...]:
+    total: Counter[str] = Counter()
+    for each in counts:
+        total[each.purpose] += each.calls
+    return tuple(CallCount(purpose=purpose, calls=total[purpose]) for purpose in sorted(total))
 
 
 class Meter:
@@ -234,15 +245,20 @@ class Meter:
 
     def __init__(self) -> None:
         self._replies: dict[str, Reply] = {}
+        self._purposes: dict[str, str] = {}
 
-    def add(self, reply: Reply) -> None:
-        """Count a reply; one that was counted before changes nothing."""
+    def add(self, reply: Reply, purpose: str = "") -> None:
+        """Count a reply; one that was counted before changes nothing, but what it is for: the first by the alphabet."""
         self._replies[reply.key] = reply
+        if purpose:
+            self._purposes[reply.key] = min(purpose, self._purposes.get(reply.key, purpose))
 
     def __add__(self, other: Meter) -> Meter:
         """The calls of both; one that both made counts once."""
         both = Meter()
         both._replies = self._replies | other._replies
+        for key, purpose in (*self._purposes.items(), *other._purposes.items()):
+            both._purposes[key] = min(purpose, both._purposes.get(key, purpose))
         return both
 
     @property
@@ -263,6 +279,7 @@ class Meter:
             prompt_tokens=sum(reply.prompt_tokens for reply in replies),
             completion_tokens=sum(reply.completion_tokens for reply in replies),
             cut_replies=sum(reply.is_cut for reply in replies),
+            by_purpose=_add_up(CallCount(purpose=each, calls=1) for each in self._purposes.values()),
         )
         return replace(usage, cost=prices.cost(usage))
 
@@ -281,11 +298,11 @@ def metering() -> Iterator[Meter]:
         _metered.reset(token)
 
 
-def count_reply(reply: Reply, meter: Meter | None) -> None:
+def count_reply(reply: Reply, meter: Meter | None, purpose: str = "") -> None:
     """Add a reply to a meter, if there is one, and to that of the block (`metering`)."""
     for each in (meter, _metered.get()):
         if each is not None:
-            each.add(reply)
+            each.add(reply, purpose)
 
 
 @dataclass(slots=True)

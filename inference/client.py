@@ -87,7 +87,7 @@ class ModelClient:
         if self._config.extra_body or self._config.redo:
             request = replace(request, extra_body=self._config.extra_body, redo=self._config.redo)
         reply = await asyncio.shield(self._flight(request))
-        count_reply(reply, meter)
+        count_reply(reply, meter, request.purpose)
         return self._thoughts.read(request, reply)
 
     async def check(self) -> list[str]:
@@ -100,7 +100,7 @@ class ModelClient:
         return sorted({name for answer in answers if not isinstance(answer, BaseException) for name in answer})
 
     @property
-    def told(self) -> dict[str, int]:
+    def figures(self) -> dict[str, int]:
         """The figures of progress: what this process did, and what it waits for."""
         counters = self.counters
         return {

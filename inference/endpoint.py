@@ -244,10 +244,10 @@ def _message(body: bytes) -> str:
     try:
         error = parse_json(text)
         error = error.get("error", error)
-        told = error.get("message") if isinstance(error, dict) else error
+        message = error.get("message") if isinstance(error, dict) else error
     except (ValueError, AttributeError):
-        told = None
-    return f"{told}\n{text}" if isinstance(told, str) and told else text
+        message = None
+    return f"{message}\n{text}" if isinstance(message, str) and message else text
 
 
 def _first_line(text: str) -> str:

@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeVar
 
 from trailforge.inference import (
     ChatTurn,
+    Client,
     ClientConfig,
     Meter,
     ModelClient,
@@ -30,8 +31,7 @@ from trailforge.inference import (
     ledger_url,
     open_ledger,
 )
-from trailforge.inference.structured import Client
-from trailforge.schemas import GroundTruth, InvalidInput
+from trailforge.schemas import InvalidInput
 from trailforge.schemas.files import user_cache
 
 T = TypeVar("T")
@@ -81,8 +81,35 @@ class Judged:
     """An answer that is to be judged."""
 
     question: str
+    """Asked for words: letters of options are compared, not judged."""
     answer: str
-    truth: GroundTruth
+    golds: tuple[str, ...]
+    """The gold answer, then its aliases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOptions:
+    """Whether a run has answers judged that the matcher calls wrong, by its own client and ledger."""
+
+    near_misses: bool = False
+    """Judge those that share a name, a number or initials with a gold answer; no others, and no abstentions."""
+    model: str = ""
+    """As the run's server knows it; empty: the run's own model."""
+    threshold: float = 0.9
+    """The least score of a right answer. 0.7, by our rubric, leaves out a detail that the gold answer has."""
+    max_tokens: int = 4096
+    """Of a verdict, with the thoughts of a model that has any."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for a threshold outside (0, 1] and for no tokens."""
+        if not 0 < self.threshold <= 1:
+            raise InvalidInput(f"has to be above 0 and at most 1, got {self.threshold}", field="threshold")
+        if self.max_tokens <= 0:
+            raise InvalidInput(f"has to be more than 0, got {self.max_tokens}", field="max_tokens")
+
+    def accepts(self, score: float | None) -> bool:
+        """Is an answer of this score right? None, an answer that was not judged, is not."""
+        return score is not None and score >= self.threshold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,19 +125,21 @@ class Judge:
     """Of a verdict; more for a model that thinks first."""
     max_answer_chars: int = 4000
     """More of an answer is not shown."""
+    purpose: str = "judge"
+    """Under which its calls are counted."""
+    priority: int = 0
+    """Of its calls when calls wait for a slot."""
 
-    async def score(self, judged: Judged, meter: Meter | None = None) -> float | None:
-        """In [0, 1]; None for questions with options, whose letters are compared. 0.0 for no answer, unasked.
+    async def score(self, judged: Judged, meter: Meter | None = None) -> float:
+        """In [0, 1]. 0.0 for no answer, unasked.
 
         Raises what the client raises, `MalformedReply` for a verdict that has not the form, twice.
         """
-        if judged.truth.correct_options:
-            return None
         if not judged.answer.strip():
             return 0.0
         texts = {
             "question": judged.question,
-            "reference": " / ".join(judged.truth.target),
+            "reference": " / ".join(judged.golds),
             "answer": judged.answer[: self.max_answer_chars],
         }
         # In one pass: an answer that holds {{reference}} must not be filled in.
@@ -120,7 +149,8 @@ class Judge:
             model=self.model,
             prompt=(ChatTurn(role="user", content=prompt),),
             sampling=Sampling(temperature=0.0, max_tokens=self.max_tokens),
-            purpose="judge",
+            purpose=self.purpose,
+            priority=self.priority,
         )
         verdict = await ask_json(self.client, request, SCHEMA, meter)
         return float(verdict["score"])
@@ -158,7 +188,7 @@ class JudgeDesk:
         self._client = self._soon(_open(config, ledger)).result()
         self._judge = Judge(client=self._client, model=config.model, rubric=rubric, max_tokens=config.max_tokens)
 
-    def score(self, judged: Judged) -> Future[float | None]:
+    def score(self, judged: Judged) -> Future[float]:
         """As `Judge.score`, some time: whoever waits for the result gets its errors."""
         return self._soon(self._judge.score(judged))
 
@@ -169,7 +199,7 @@ class JudgeDesk:
     @property
     def told(self) -> dict[str, int]:
         """Calls that were paid and calls that the ledger knew, among others."""
-        return self._client.told
+        return self._client.figures
 
     def close(self) -> None:
         """End client, ledger and loop."""

@@ -35,7 +35,7 @@ _SURE_S, _UNSURE_S = 30.0, 6.0
 _LONGEST_GROWTH_S = 300.0
 
 
-class Window:
+class CallWindow:
     """How many calls may be under way: grows by addition, is cut by multiplication, at most once a round trip."""
 
     def __init__(self, most: int) -> None:

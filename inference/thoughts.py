@@ -42,7 +42,7 @@ class ThoughtReader:
         if isinstance(request.prompt, str):
             return reply
         if self._reasoning == "inline":
-            return split_turn(reply) if request.is_turn else without_thoughts(reply)
+            return split_turn(reply) if request.is_turn else drop_thoughts(reply)
         return reply if request.is_turn else self._checked(request, reply)
 
     def _checked(self, request: Request, reply: Reply) -> Reply:
@@ -62,7 +62,7 @@ class ThoughtReader:
         raise MalformedReply(f"it seems to hold thoughts: {reply.text.strip()[:80]!r}; where most replies do, {found}")
 
 
-def without_thoughts(reply: Reply) -> Reply:
+def drop_thoughts(reply: Reply) -> Reply:
     """A reply of a model whose thoughts are inline: its answer as `text`, its thoughts as `reasoning`.
 
     They end at the first `</think>`; where nothing opened them, only if that ends its line, or the tag may be quoted. A

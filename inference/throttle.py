@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 
-from trailforge.inference.pacing import Pacer, Spell, Window
+from trailforge.inference.pacing import CallWindow, Pacer, Spell
 from trailforge.schemas import Stalled, TrailforgeError
 
 _FAILURES = 3
@@ -45,7 +45,7 @@ class Lane:
     def __init__(self, url: str, config: ThrottleConfig, now: float) -> None:
         self.url, self.in_flight, self.trouble = url, 0, ""
         self._config = config
-        self._window, self._pacer = Window(config.most), Pacer(now)
+        self._window, self._pacer = CallWindow(config.most), Pacer(now)
         self._resumes_at = -math.inf
         self._refusals = self._failures = self._tries = 0
 

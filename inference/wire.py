@@ -171,7 +171,7 @@ def _unpacker(encoding: str) -> Any:
 
 
 FORMAT = 1
-"""Of what is kept under a key; see `packed`."""
+"""Of what is kept under a key; see `pack`."""
 MOST_TOKENS = 2**31 - 1
 """Of a prompt or a completion: what a column of the type `integer` takes."""
 _MOST_BYTES = 2**28
@@ -182,7 +182,7 @@ _compressors = threading.local()
 """One per thread, kept: to make one costs more than to compress a call."""
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """What was kept of a call."""
 
     reply: Reply
@@ -192,7 +192,7 @@ class Entry(NamedTuple):
     """See `least_length`."""
 
 
-def packed(request: Request, reply: Reply) -> bytes:
+def pack(request: Request, reply: Reply) -> bytes:
     """Request and reply as they are kept. Raises `OutputError` for token counts that no ledger takes."""
     import zstandard
 
@@ -205,8 +205,8 @@ def packed(request: Request, reply: Reply) -> bytes:
     return _compressors.one.compress(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
-def unpacked(key: str, blob: object) -> Entry | None:
-    """What `packed` made; None when it is damaged.
+def unpack(key: str, blob: object) -> LedgerEntry | None:
+    """What `pack` made; None when it is damaged.
 
     A count of tokens that is none, as earlier versions kept it when a server sent it, is estimated from the text.
     """
@@ -220,7 +220,7 @@ def unpacked(key: str, blob: object) -> Entry | None:
         fields["completion_tokens"] = _count(reply["completion_tokens"], fields["text"], fields["reasoning"])
         found, longest = Reply(key=key, from_ledger=True, **fields), request.get("max_tokens")
         length = least_length(found, longest) if _is_count(longest) else found.completion_tokens
-        return Entry(found, family_of(request), length)
+        return LedgerEntry(found, family_of(request), length)
     except (ValueError, TypeError, LookupError, AttributeError):
         return None
 

@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from trailforge.inspector.visible_text import drawn, label, visible
-from trailforge.pipelines.show.parts import Edge, Graph, MapPoint, Node
+from trailforge.pipelines.show.parts import Diagram, DiagramEdge, DiagramNode, MapPoint
 from trailforge.schemas import StageCount
 
 KEPT, GONE, FAILED, MENDED = "#2e9e5b", "#d1453b", "#9aa0a6", "#2a6fdb"
@@ -86,7 +86,7 @@ def bars(counts: Mapping[str, int], colour: str = GONE) -> go.Figure:
     return _laid_out(figure, len(order))
 
 
-def stacked(parts: Mapping[str, tuple[str, Mapping[str, int]]]) -> go.Figure:
+def draw_stacked(parts: Mapping[str, tuple[str, Mapping[str, int]]]) -> go.Figure:
     """Counts by name, each bar made of named parts: part -> its colour and its counts by name."""
     names = sorted({name for _, counts in parts.values() for name in counts})
     figure = go.Figure(
@@ -215,7 +215,7 @@ def hover(*parts: str) -> str:
     return "<br>".join(lines(part, _HOVER_LINE, _HOVER_LINES) for part in parts if part.strip())
 
 
-def dot(graph: Graph) -> str:
+def dot(graph: Diagram) -> str:
     """A graph in the language of Graphviz. Its texts get their colour from the page, which knows its theme."""
     names = {node.id: f"n{number}" for number, node in enumerate(graph.nodes)}
     nodes = [
@@ -233,19 +233,19 @@ def dot(graph: Graph) -> str:
     return "\n".join(["digraph {", *look, f"edge [{common}]", *nodes, *edges, "}"])
 
 
-def _box(node: Node) -> str:
+def _box(node: DiagramNode) -> str:
     """Its lines, wrapped; the first one is its name."""
     wrapped = [textwrap.wrap(line, _BOX, max_lines=3, placeholder=" …") for line in node.lines]
     return "\n".join(line for each in wrapped for line in each)
 
 
-def _look(node: Node) -> dict[str, str]:
+def _look(node: DiagramNode) -> dict[str, str]:
     colour = _DOT_COLOURS.get(node.kind, _DOT_COLOURS[""])
     width = "2.5" if node.is_strong else "1"
     return {"color": colour, "fillcolor": f"{colour}29", "style": "filled,rounded", "penwidth": width}
 
 
-def _arrow(edge: Edge) -> dict[str, str]:
+def _arrow(edge: DiagramEdge) -> dict[str, str]:
     colour = _DOT_COLOURS.get(edge.kind, _DOT_COLOURS[""])
     look = {"color": colour, "tooltip": edge.hover or edge.text, "style": "dashed" if edge.is_dashed else "solid"}
     way = {"dir": "back"} if edge.is_backward else {}

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trailforge.curation.decisions import append, checked, merged, now, of_run, read_decisions, source_of, standing
+from trailforge.curation.decisions import (
+    append,
+    check_decision,
+    merge,
+    now,
+    of_run,
+    read_decisions,
+    source_of,
+    standing,
+)
 from trailforge.schemas import Decision, InvalidInput, Ruling
 
 Check = Callable[[Mapping[str, Any], Ruling], None]
@@ -42,7 +51,7 @@ def decide(
     takes_back = any(word["action"] == "withdraw" for word in words)  # even on a row that is not there any more
     source_id = "" if takes_back else source_of(table, row)
     new = [
-        checked(Decision(run_id=run_id, table=table, uid=uid, who=who, when=now(), source_id=source_id, **word))
+        check_decision(Decision(run_id=run_id, table=table, uid=uid, who=who, when=now(), source_id=source_id, **word))
         for word in words
     ]
     so_far = [each for each in of_run(read_decisions(folder), run_id) if (each.table, each.uid) == (table, uid)]
@@ -64,7 +73,7 @@ def _stands_there(row: Mapping[str, Any], fix: Decision) -> bool:
 
 
 def _check(row: Mapping[str, Any], words: Sequence[Decision], check: Check) -> None:
-    for ruling in merged(words).rulings:
+    for ruling in merge(words).rulings:
         check(row, ruling)
 
 

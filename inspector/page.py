@@ -10,9 +10,10 @@ from typing import Any
 
 import streamlit as st
 
+from trailforge.inspector import server
 from trailforge.inspector.deciding import Curation
 from trailforge.inspector.showing import show_of
-from trailforge.inspector.views import decide, door, fixing, html, overview, picking, rows
+from trailforge.inspector.views import decide, fixing, html, overview, picking, rows
 from trailforge.inspector.visible_text import visible
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.schemas import TrailforgeError
@@ -54,7 +55,7 @@ def views(run: OpenRun, curation: Curation) -> Mapping[str, View]:
 def show_page(run: OpenRun, curation: Curation) -> None:
     """The whole page for a run."""
     st.set_page_config(page_title="trailforge", page_icon=_ICON, layout="wide")
-    if not door.is_open():
+    if not server.is_open():
         return
     st.set_page_config(page_title=f"{run.dataset} · trailforge")
     st.html(f"<style>{STYLE}{_STYLE}</style>")

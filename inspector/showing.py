@@ -12,7 +12,7 @@ from trailforge.pipelines.dataset import INPUTS, DataSet, resolve
 from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show.common import values
-from trailforge.pipelines.show.parts import Note, Parts, Show, ShownTable, Span
+from trailforge.pipelines.show.parts import Note, Parts, Show, ShownTable, StyledText
 from trailforge.schemas import InvalidInput, RejectedRow, from_dict, to_dict
 
 _PLAIN = ("str", "int", "float", "bool")
@@ -67,7 +67,7 @@ def describe(run: OpenRun, table: str, number: int) -> Parts:
 
 def _rejected(run: OpenRun, row: RejectedRow) -> Parts:
     """What a filter measured of a row, and the row as it was."""
-    verdict = (f"{row.stage}: ", Span(row.reason, "strong"), f" (score {row.score:g}) {row.detail}")
+    verdict = (f"{row.stage}: ", StyledText(row.reason, "strong"), f" (score {row.score:g}) {row.detail}")
     return [Note(verdict, "wrong"), *_payload(run, row)]
 
 

@@ -26,18 +26,17 @@ from trailforge.inspector.visible_text import visible
 from trailforge.pipelines.runs.finished import OpenRun, open_run
 from trailforge.pipelines.show.parts import (
     Chips,
-    Choice,
     Code,
     Columns,
     Conversation,
-    Document,
-    Documents,
-    Fields,
+    DataTable,
+    DecideLink,
+    Diagram,
+    DocumentPanes,
+    FieldList,
     Fold,
-    Graph,
     Grid,
     Line,
-    Link,
     Map,
     Meters,
     Note,
@@ -45,11 +44,12 @@ from trailforge.pipelines.show.parts import (
     Parts,
     Scores,
     SearchOn,
-    Span,
-    Table,
+    Selector,
+    ShownDocument,
+    StyledText,
     Tabs,
     Title,
-    Tree,
+    TreeDiagram,
 )
 from trailforge.schemas import EntityMatch, KgTriple, Manifest, Message
 
@@ -128,7 +128,7 @@ def _chips(part: Chips) -> RenderableType:
     return _text(*(each for piece in pieces for each in (piece, "  ")))
 
 
-def _fields(part: Fields) -> RenderableType:
+def _fields(part: FieldList) -> RenderableType:
     return Group(*(_text(((name + " "), "dim"), *_pairs(line)) for name, line in part.fields.items()))
 
 
@@ -152,11 +152,11 @@ def _turn(message: Message) -> RenderableType:
     return Panel(_text(message.content), title=title, title_align="left", border_style=_ROLES[message.role])
 
 
-def _documents(part: Documents) -> RenderableType:
+def _documents(part: DocumentPanes) -> RenderableType:
     return Group(*map(_document, part.documents)) if part.documents else _text(("no passage", "dim"))
 
 
-def _document(document: Document) -> RenderableType:
+def _document(document: ShownDocument) -> RenderableType:
     text = document.text[:_SHOWN] + (" …" if len(document.text) > _SHOWN else "")
     title = _text(*_pairs(document.title), "  ", *_pairs(document.origin))
     return Panel(_text(text), title=title, title_align="left", border_style="dim")
@@ -177,7 +177,7 @@ def _headed(titles: Iterable[str], *, show_lines: bool = False) -> RichTable:
 
 
 def _cell(cell: Parts | Line) -> RenderableType:
-    parts: list[Any] = [cell] if isinstance(cell, str | Span) else list(cell)
+    parts: list[Any] = [cell] if isinstance(cell, str | StyledText) else list(cell)
     return Group(*_views(parts)) if any(isinstance(each, Part) for each in parts) else _text(*_pairs(parts))
 
 
@@ -193,7 +193,7 @@ def _scores(part: Scores) -> RenderableType:
     return _text(*(each for piece in pieces for each in (piece, "  ")))
 
 
-def _table(part: Table) -> RenderableType | None:
+def _table(part: DataTable) -> RenderableType | None:
     if not part.rows:
         return None
     table = _headed(part.rows[0])
@@ -202,7 +202,7 @@ def _table(part: Table) -> RenderableType | None:
     return table
 
 
-def _graph(part: Graph) -> RenderableType:
+def _graph(part: Diagram) -> RenderableType:
     names = {node.id: node.lines[0] for node in part.nodes}
     ends = ((names.get(each.source, each.source), names.get(each.target, each.target), each) for each in part.edges)
     arrows = [
@@ -212,7 +212,7 @@ def _graph(part: Graph) -> RenderableType:
     return Group(_text((f"{part.alt}:", "dim")), *arrows)
 
 
-def _tree(part: Tree) -> RenderableType:
+def _tree(part: TreeDiagram) -> RenderableType:
     """Plans with visits and values, and under each its rollouts."""
     root = RichTree(_text(*_pairs(part.head)))
     branches: dict[int, RichTree] = {}
@@ -230,7 +230,7 @@ def _tabs(part: Tabs) -> RenderableType:
     return Group(*(view for tab in part.tabs if tab.brief for view in _views(tab.brief())))
 
 
-def _choice(part: Choice) -> RenderableType:
+def _choice(part: Selector) -> RenderableType:
     views = [view for option in part.options for view in (_text((option.title, "bold")), *_views(option.parts()))]
     return Group(*views)
 
@@ -250,22 +250,22 @@ def _nothing(part: Part) -> None:
 _MAKERS: Mapping[type[Part], Callable[[Any], RenderableType | None]] = {
     Title: _title,
     Chips: _chips,
-    Fields: _fields,
+    FieldList: _fields,
     Note: _note,
     Code: _code,
     Conversation: _conversation,
-    Documents: _documents,
+    DocumentPanes: _documents,
     Grid: _grid,
     Meters: _meters,
     Scores: _scores,
-    Table: _table,
-    Graph: _graph,
-    Tree: _tree,
+    DataTable: _table,
+    Diagram: _graph,
+    TreeDiagram: _tree,
     Tabs: _tabs,
-    Choice: _choice,
+    Selector: _choice,
     Columns: _columns,
     Fold: _fold,
-    Link: _nothing,
+    DecideLink: _nothing,
     SearchOn: _nothing,
     Map: _nothing,
 }
@@ -276,8 +276,8 @@ def _style(kind: str) -> str:
 
 
 def _pairs(line: Line) -> list[tuple[str, str]]:
-    parts: list[Any] = [line] if isinstance(line, str | Span) else list(line)
-    return [(part.text, _style(part.kind)) if isinstance(part, Span) else (part, "") for part in parts]
+    parts: list[Any] = [line] if isinstance(line, str | StyledText) else list(line)
+    return [(part.text, _style(part.kind)) if isinstance(part, StyledText) else (part, "") for part in parts]
 
 
 def figures(manifest: Manifest, kinds: Counter[str]) -> RenderableType:
@@ -305,7 +305,7 @@ def show(view: RenderableType) -> None:
     Console().print(view)
 
 
-def refreshed(texts: Iterable[str]) -> None:
+def show_live(texts: Iterable[str]) -> None:
     """Print texts, on a terminal each in place of the one before."""
     console = Console()
     with Live(console=console, auto_refresh=False) if console.is_terminal else contextlib.nullcontext() as live:

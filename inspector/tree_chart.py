@@ -11,7 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from trailforge.inspector.visible_text import label
-from trailforge.pipelines.show.parts import Tree, TreeNode, TreePath
+from trailforge.pipelines.show.parts import ShownNode, TreeDiagram, TreePath
 
 Place = tuple[float, float]
 WIDTH = 950
@@ -29,7 +29,7 @@ _GREY = "rgba(128,128,128,.55)"
 _PATHS = {"wrong": "#d1453b", "mended": "#2a6fdb"}
 
 
-def positions(nodes: Sequence[TreeNode]) -> dict[int, Place]:
+def positions(nodes: Sequence[ShownNode]) -> dict[int, Place]:
     """x, y of each node: leaves side by side at distance 1, parents over the middle of their children, y = -depth.
 
     Nodes of one depth are at least 1 apart.
@@ -56,13 +56,13 @@ def positions(nodes: Sequence[TreeNode]) -> dict[int, Place]:
     return places
 
 
-def _staggered(places: Mapping[int, Place], nodes: Sequence[TreeNode]) -> dict[int, Place]:
+def _staggered(places: Mapping[int, Place], nodes: Sequence[ShownNode]) -> dict[int, Place]:
     """Nodes without children in three rows, so that those at distance 1 do not cover each other."""
     parents = {node.parent for node in nodes}
     return {each: (x, y if each in parents else y - 0.3 * (int(x) % 3)) for each, (x, y) in places.items()}
 
 
-def path_to(nodes: Sequence[TreeNode], node: int) -> list[int]:
+def path_to(nodes: Sequence[ShownNode], node: int) -> list[int]:
     """Ids from the root to a node."""
     parents = {each.id: each.parent for each in nodes}
     way: list[int] = []
@@ -73,7 +73,7 @@ def path_to(nodes: Sequence[TreeNode], node: int) -> list[int]:
     return way[::-1]
 
 
-def tree_chart(tree: Tree) -> go.Figure:
+def tree_chart(tree: TreeDiagram) -> go.Figure:
     """The tree; each point's `customdata` is its node's id."""
     places = positions(tree.nodes)
     shown = [node for node in tree.nodes if node.id in places]
@@ -102,7 +102,7 @@ def tree_chart(tree: Tree) -> go.Figure:
     return figure
 
 
-def _sizes(nodes: Sequence[TreeNode], largest: float) -> dict[int, float]:
+def _sizes(nodes: Sequence[ShownNode], largest: float) -> dict[int, float]:
     """Areas grow with visits."""
     most = max((node.visits for node in nodes), default=0) or 1
     return {node.id: _SMALLEST + (largest - _SMALLEST) * math.sqrt(node.visits / most) for node in nodes}
@@ -121,12 +121,12 @@ def _with_room(places: Mapping[int, Place], room: float, largest: float) -> set[
     return found
 
 
-def _edges(nodes: Iterable[TreeNode], places: Mapping[int, Place]) -> list[tuple[Place, Place]]:
+def _edges(nodes: Iterable[ShownNode], places: Mapping[int, Place]) -> list[tuple[Place, Place]]:
     with_parent = ((node.parent, node.id) for node in nodes if node.parent is not None)
     return [(places[parent], places[child]) for parent, child in with_parent if parent in places]
 
 
-def _origins(tree: Tree) -> list[go.Scatter]:
+def _origins(tree: TreeDiagram) -> list[go.Scatter]:
     """What the shapes mean; in grey, for the colours mean something else."""
     line = {"width": 1.5, "color": "#888"}
     kinds = [(name, shape, "rgba(128,128,128,.7)") for shape, name in tree.origins.values()]
@@ -162,8 +162,8 @@ def _ring(path: TreePath, places: Mapping[int, Place], sizes: Mapping[int, float
 
 
 def _points(
-    tree: Tree,
-    nodes: Sequence[TreeNode],
+    tree: TreeDiagram,
+    nodes: Sequence[ShownNode],
     places: Mapping[int, Place],
     sizes: Mapping[int, float],
     named: set[int],
@@ -197,12 +197,12 @@ def _points(
     )
 
 
-def _short(node: TreeNode, is_ringed: bool) -> str:
+def _short(node: ShownNode, is_ringed: bool) -> str:
     space = "\u2003" if is_ringed else "\u2002"
     return f"{space}V {node.value:.2f}<br>{space}n {node.visits}" if node.visits else f"{space}n 0"
 
 
-def _hover(tree: Tree, node: TreeNode) -> str:
+def _hover(tree: TreeDiagram, node: ShownNode) -> str:
     value = f"V {node.value:.2f} over n {node.visits} rollouts" if node.visits else "no rollout"
     plan = [f"{number}. {label(text, 110)}" for number, text in enumerate(node.steps, start=1)]
     return "<br>".join([f"<b>node {node.id}</b>, {tree.origins[node.origin][1]}, depth {node.depth}", value, *plan])

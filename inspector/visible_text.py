@@ -15,22 +15,25 @@ LONGEST = 20_000
 """Characters of one text that a page shows; the rest is counted."""
 
 
-def escaped(text: str, longest: int = LONGEST) -> str:
+def escape_text(text: str, longest: int = LONGEST) -> str:
     """The text as HTML that shows it as it is; cut, with a word on what is missing, when it is longer."""
     rest = f" … ({len(text) - longest:,} more characters)" if len(text) > longest else ""
     return html.escape(visible(text[:longest])) + rest
 
 
-def marked(text: str, spans: Iterable[tuple[int, int, str]], longest: int = LONGEST) -> str:
-    """As `escaped`, with `<mark class=…>` around spans (begin, end, class). Where two overlap the first one holds."""
+def mark_spans(text: str, spans: Iterable[tuple[int, int, str]], longest: int = LONGEST) -> str:
+    """As `escape_text`, with `<mark class=…>` around spans (begin, end, class). Of two that overlap the first holds."""
     parts, at = [], 0
     shown = text[:longest]
     for begin, end, name in sorted(spans):
         begin, end = max(begin, at), min(end, len(shown))
         if begin < end:
-            parts += [escaped(shown[at:begin]), f'<mark class="{html.escape(name)}">{escaped(shown[begin:end])}</mark>']
+            parts += [
+                escape_text(shown[at:begin]),
+                f'<mark class="{html.escape(name)}">{escape_text(shown[begin:end])}</mark>',
+            ]
             at = end
-    return "".join(parts) + escaped(text[at:], longest - at)
+    return "".join(parts) + escape_text(text[at:], longest - at)
 
 
 def label(text: str, longest: int = 60) -> str:

@@ -43,6 +43,7 @@ class Simulation:
     reward: float
     variation: VariationKind
     varied_step: int | None
+    judge_score: float | None = None
 
 
 RollOut = Callable[[Plan, Variation], Awaitable[Simulation | None]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Sequence
 from typing import Literal
 
 import networkx as nx
@@ -18,11 +19,11 @@ DropReason = Literal["malformed", "identical", "no_progress", "invalid"]
 
 _REFERENCE = re.compile(r"#(\d{1,9})")
 """Nine digits suffice to be out of range, and keep `int` from refusing a longer number."""
-_NAMED = re.compile(r"#\d+|(?<!^)\b(?:[A-Z][\w'’-]*|\d[\w.,-]*)")
 _EMPTY_WORDS = set(
     "a an the who whom whose what which is are was were be been do does did has have had of in on at from "
     "to for by with as it its that this there".split()
 )
+_QUESTION_WORDS = frozenset("when where why how many much long far old".split())
 _PUNCTUATION = str.maketrans("", "", string.punctuation.replace("#", ""))
 
 
@@ -113,10 +114,68 @@ def normalized(text: str) -> str:
     return " ".join(text.casefold().translate(_PUNCTUATION).split())
 
 
-def plan_key(plan: Plan | tuple[str, ...]) -> tuple[str, ...]:
-    """What makes two plans the same plan."""
-    sub_questions = plan.sub_questions if isinstance(plan, Plan) else plan
-    return tuple(normalized(sub_question) for sub_question in sub_questions)
+def plan_key(plan: Plan | Sequence[str]) -> tuple[str, ...]:
+    """What makes two plans the same plan: what is asked at the end, then all that is asked, in a fixed order.
+
+    Each reference stands for the sub-question that it refers to, so that neither the order of independent steps nor
+    their numbers matter; nor do case, punctuation and spacing.
+    """
+    sub_questions = _sub_questions(plan)
+    written_out: dict[int, str] = {}
+    for position, sub_question in enumerate(sub_questions, start=1):
+        written_out[position] = f"({resolve(normalized(sub_question), written_out)})"
+    last = sink(Plan(sub_questions=sub_questions)) + 1
+    return (written_out[last], *sorted(written_out.values()))
+
+
+def same_meaning(left: Plan | Sequence[str], right: Plan | Sequence[str]) -> bool:
+    """Do two plans ask for the same things, in the same dependence?
+
+    Beyond `plan_key`, articles, prepositions and the like make no difference, nor does the step at which a condition
+    is set: "the birthplace in #1" then "a courthouse in #2", or "the birthplace" then "a courthouse in #2 in #1". A
+    reference may hang on one step more or less, if both plans end with the same question, over the same steps.
+    """
+    if plan_key(left) == plan_key(right):
+        return True
+    (asked, needed, last), (also_asked, also_needed, also_last) = _structure(left), _structure(right)
+    return (
+        asked == also_asked
+        and last == also_last
+        and all(needed[words] <= also_needed[words] or also_needed[words] <= needed[words] for words in needed)
+        and nx.ancestors(_asked_before(needed), last) == nx.ancestors(_asked_before(also_needed), last)
+    )
+
+
+_Asked = frozenset[str]
+"""The words of a sub-question, without its references."""
+
+
+def _structure(plan: Plan | Sequence[str]) -> tuple[list[_Asked], dict[_Asked, frozenset[_Asked]], _Asked]:
+    """What the steps ask, sorted; which others each refers to; what the last one asks.
+
+    A step that asks in the same words as an earlier one has its number among its words.
+    """
+    sub_questions = _sub_questions(plan)
+    asked: list[_Asked] = []
+    for sub_question in sub_questions:
+        words = asked_for(_REFERENCE.sub(" ", sub_question))
+        asked.append(words if words not in asked else words | {f"#{len(asked)}"})
+    needed = {
+        words: frozenset(asked[k - 1] for k in references(sub_question))
+        for words, sub_question in zip(asked, sub_questions, strict=True)
+    }
+    return sorted(asked, key=sorted), needed, asked[sink(Plan(sub_questions=sub_questions))]
+
+
+def _asked_before(needed: dict[_Asked, frozenset[_Asked]]) -> nx.DiGraph:
+    graph = nx.DiGraph()
+    graph.add_nodes_from(needed)
+    graph.add_edges_from((earlier, words) for words, all_earlier in needed.items() for earlier in all_earlier)
+    return graph
+
+
+def _sub_questions(plan: Plan | Sequence[str]) -> tuple[str, ...]:
+    return plan.sub_questions if isinstance(plan, Plan) else tuple(plan)
 
 
 def asked_for(sub_question: str) -> frozenset[str]:
@@ -125,9 +184,9 @@ def asked_for(sub_question: str) -> frozenset[str]:
     return frozenset(word for word in words if word not in _EMPTY_WORDS) or frozenset(words)
 
 
-def named(sub_question: str) -> frozenset[str]:
-    """What a sub-question is about: `#k`, numbers and capitalised words but the first."""
-    return frozenset(_NAMED.findall(sub_question))
+def subject_words(sub_question: str) -> frozenset[str]:
+    """The words that say what it is about: those asked for, without references and the likes of "when" and "how"."""
+    return asked_for(_REFERENCE.sub(" ", sub_question)) - _QUESTION_WORDS
 
 
 def shared_width(width: int, decomposable: tuple[bool, ...]) -> dict[int, int]:

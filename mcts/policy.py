@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.mcts.callables import Policy, Proposal
+from trailforge.rewards.answers import read_yes_or_no
 from trailforge.schemas import MalformedReply
 from trailforge.schemas.plugins import check_plugin, load_plugin
 
@@ -56,7 +56,7 @@ class ModelPolicy:
         try:
             return await self._asker.matching(
                 fill(self._prompts.decomposable, question=sub_question),
-                _yes_or_no,
+                read_yes_or_no,
                 purpose="judge",
                 sampling=self._sampling(self._config.judge_max_tokens),
             )
@@ -106,15 +106,3 @@ def _ways(count: int) -> str:
     if count == 1:
         return "one way to split, the best"
     return f"{count} different ways to split, the best first; fewer when there are not that many"
-
-
-_VERDICT = re.compile(
-    r"\W*(yes|no)\b|.*\b(?:answer|verdict|conclusion)\W+(?:is\W+)?(yes|no)\b|.*\\boxed\W*(?:text\W*)?(yes|no)\b",
-    re.IGNORECASE | re.DOTALL,
-)
-
-
-def _yes_or_no(text: str) -> bool | None:
-    """A verdict at the beginning, after "answer" ("The answer is: No"), or boxed; None when there is none."""
-    found = _VERDICT.match(text)
-    return next(word for word in found.groups() if word).lower() == "yes" if found else None

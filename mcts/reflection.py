@@ -1,22 +1,23 @@
 """Which wrong rollout can be mended by which correct one, and where (MSearcher, section 3.1.4).
 
-| error         | pair                                | first difference j            | tail of the right rollout  |
-|---------------|-------------------------------------|-------------------------------|----------------------------|
-| retrieval     | same leaf plan                      | the passages c_j differ       | from j, with its passages  |
-| reasoning     | same leaf plan                      | same c_j, the answers differ  | from j, same passages      |
-| decomposition | leaf plans that agree before step j | the sub-questions at j differ | from j, under the new plan |
+| error         | pair                               | step j where they part             | tail of the right rollout  |
+|---------------|------------------------------------|------------------------------------|----------------------------|
+| retrieval     | same leaf plan                     | other answers, from other passages | from j, with its passages  |
+| reasoning     | same leaf plan                     | other answers, the passages say it | from j, same passages      |
+| decomposition | leaf plans that mean other things  | the sub-questions at j differ      | from j, under the new plan |
 
-The diff is deterministic and asks no model. A pair counts only if the wrong step's answer really is wrong given the
-right rollout, and the right rollout ends in the right answer.
+The diff is deterministic and asks no model. A difference that led to no other answer is none: the first other answer
+decides. A pair counts only if the wrong step's answer really is wrong given the right rollout, and the right rollout
+ends in the right answer.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from trailforge.mcts.plan import asked_for, named, normalized
+from trailforge.mcts.plan import asked_for, normalized, references, same_meaning, subject_words
 from trailforge.schemas import ErrorType, Rollout, SearchTree, Step, StepPair
 
 SameAnswer = Callable[[str, str], bool]
@@ -27,12 +28,12 @@ Mentions = Callable[[str, str], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectionConfig:
-    """How many rows one question may give."""
+    """How many rows one question may give, and when a plan is blamed."""
 
     max_correct: int = 3
-    """Correct trajectories per question."""
+    """Correct trajectories per question that are kept, of those that pass the filters."""
     max_pairs: int = 2
-    """n: pairs per question and error type."""
+    """n: the same for pairs, per error type."""
     min_failed_rollouts: int = 2
     """A plan is blamed (decomposition) only after this many rollouts, all wrong (section 3.1.4)."""
 
@@ -45,8 +46,10 @@ class Reflection:
     wrong: Rollout
     right: Rollout
     pair: StepPair
+    parts_there: bool
+    """One of the two is the other, varied at the very step where they part: nothing else can have made the error."""
     difference: float
-    """How different the two sides are, 0 to 2; the most different pairs are used first."""
+    """How different the two sides are, 0 to 2."""
 
 
 def leaf_rollouts(tree: SearchTree) -> list[Rollout]:
@@ -55,7 +58,7 @@ def leaf_rollouts(tree: SearchTree) -> list[Rollout]:
     return [rollout for rollout in tree.rollouts if rollout.node in leaves]
 
 
-def correct_rollouts(tree: SearchTree, config: ReflectionConfig) -> list[Rollout]:
+def correct_rollouts(tree: SearchTree) -> list[Rollout]:
     """Correct rollouts of leaf plans without repeats, each plan's first one before any plan's second."""
     rank: Counter[int] = Counter()
     ranked: list[tuple[int, Rollout]] = []
@@ -63,37 +66,64 @@ def correct_rollouts(tree: SearchTree, config: ReflectionConfig) -> list[Rollout
         ranked.append((rank[rollout.node], rollout))
         rank[rollout.node] += 1
     ranked.sort(key=lambda item: (item[0], item[1].index))
-    return [rollout for _, rollout in ranked[: config.max_correct]]
+    return [rollout for _, rollout in ranked]
 
 
 def reflections(
-    tree: SearchTree, same_answer: SameAnswer, mentions: Mentions, config: ReflectionConfig
+    tree: SearchTree,
+    same_answer: SameAnswer,
+    mentions: Mentions,
+    config: ReflectionConfig,
 ) -> list[Reflection]:
-    """The usable pairs of a tree: at most `max_pairs` per error type, the most different first."""
-    found: dict[ErrorType, list[Reflection]] = {
-        "retrieval": [],
-        "reasoning": [],
-        "decomposition": [],
-    }
-    for reflection in _candidates(tree, same_answer, config):
-        if not _only_misread(reflection, tree.question, mentions):
-            found[reflection.error].append(reflection)
-    chosen = []
+    """All usable pairs of a tree, one for each mistake: by error type, the most telling first.
+
+    Most telling is a pair with one difference alone, then the one that differs most. An abstention leaves its answer
+    empty and is no mistake.
+    """
+    rules = _Rules(tree=tree, same_answer=same_answer, mentions=mentions)
+    found: dict[ErrorType, list[Reflection]] = {"retrieval": [], "reasoning": [], "decomposition": []}
+    for reflection in _candidates(rules, config):
+        found[reflection.error].append(reflection)
+    chosen: list[Reflection] = []
     for of_type in found.values():
-        of_type.sort(key=lambda r: (-r.difference, r.wrong.index, r.right.index))
-        chosen += _with_distinct_mistakes(of_type)[: config.max_pairs]
+        of_type.sort(key=lambda r: (not r.parts_there, -r.difference, r.wrong.index, r.right.index))
+        chosen += _with_distinct_mistakes(of_type)
     return chosen
 
 
 def mended_steps(reflection: Reflection) -> tuple[Step, ...]:
-    """The wrong rollout up to and with its wrong step, then the right one from where it takes over."""
+    """The wrong rollout up to and with its wrong step, then the right one from where it takes over.
+
+    A misreading is mended from the very passages that were misread.
+    """
     pair = reflection.pair
     before = reflection.wrong.steps[: pair.wrong_step]
-    mistake = replace(reflection.wrong.steps[pair.wrong_step], is_mistake=True)
-    return (*before, mistake, *reflection.right.steps[pair.right_step :])
+    wrong, mended = reflection.wrong.steps[pair.wrong_step], reflection.right.steps[pair.right_step]
+    if reflection.error == "reasoning":
+        mended = replace(mended, query=wrong.query, query_rephrased=wrong.query_rephrased, passages=wrong.passages)
+    return (*before, replace(wrong, is_mistake=True), mended, *reflection.right.steps[pair.right_step + 1 :])
 
 
-def _candidates(tree: SearchTree, same_answer: SameAnswer, config: ReflectionConfig) -> Iterator[Reflection]:
+def holds_answer(step: Step, answer: str, mentions: Mentions) -> bool:
+    """Does one of the step's passages hold an answer? Then its search is not at fault."""
+    return any(mentions(f"{passage.title}. {passage.text}", answer) for passage in step.passages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rules:
+    """What pairs are held against."""
+
+    tree: SearchTree
+    same_answer: SameAnswer
+    mentions: Mentions
+
+    def is_wrong(self, bad: Step, good: Step) -> bool:
+        """Is it an answer, and another one?"""
+        return bool(normalized(bad.answer)) and not self.same_answer(bad.answer, good.answer)
+
+
+def _candidates(rules: _Rules, config: ReflectionConfig) -> Iterator[Reflection]:
+    tree = rules.tree
     plans = {node.id: node.plan for node in tree.nodes}
     rollouts = _without_repeats(leaf_rollouts(tree))
     right_ones = [r for r in rollouts if r.reward > 0]
@@ -101,34 +131,30 @@ def _candidates(tree: SearchTree, same_answer: SameAnswer, config: ReflectionCon
     for wrong in (r for r in rollouts if r.reward == 0):
         for right in right_ones:
             if wrong.node == right.node:
-                reflection = _same_plan(wrong, right, same_answer)
+                reflection = _same_plan(wrong, right, rules)
             elif wrong.node in blamed and not _ask_alike(plans[wrong.node], plans[right.node], tree.question):
-                reflection = _other_plan(wrong, right, plans[wrong.node], plans[right.node], same_answer)
+                reflection = _other_plan(wrong, right, plans[wrong.node], plans[right.node], rules)
             else:
                 reflection = None
             if reflection is not None:
                 yield reflection
 
 
-def _same_plan(wrong: Rollout, right: Rollout, same_answer: SameAnswer) -> Reflection | None:
-    """First step whose passages or answers differ: retrieval when the passages do, else reasoning."""
+def _same_plan(wrong: Rollout, right: Rollout, rules: _Rules) -> Reflection | None:
+    """The first step with another answer: reasoning when its passages held the right one, else retrieval."""
     for j, (bad, good) in enumerate(zip(wrong.steps, right.steps, strict=True)):
-        same_passages = _passage_ids(bad) == _passage_ids(good)
-        if same_passages and same_answer(bad.answer, good.answer):
+        if rules.same_answer(bad.answer, good.answer):
             continue
-        if not _is_wrong(bad, good, same_answer):
+        if not rules.is_wrong(bad, good):
             return None
-        error: ErrorType = "reasoning" if same_passages else "retrieval"
+        misread = _passage_ids(bad) == _passage_ids(good) or holds_answer(bad, good.answer, rules.mentions)
+        error: ErrorType = "reasoning" if misread else "retrieval"
         return _reflection(error, wrong, right, wrong_step=j, right_step=j, diverges_at=j)
     return None
 
 
 def _other_plan(
-    wrong: Rollout,
-    right: Rollout,
-    wrong_plan: tuple[str, ...],
-    right_plan: tuple[str, ...],
-    same_answer: SameAnswer,
+    wrong: Rollout, right: Rollout, wrong_plan: Sequence[str], right_plan: Sequence[str], rules: _Rules
 ) -> Reflection | None:
     """The plans and answers agree before j; the wrong step is the first from j that the right tail refutes.
 
@@ -137,52 +163,54 @@ def _other_plan(
     """
     j = 0
     for asked, also_asked, bad, good in zip(wrong_plan, right_plan, wrong.steps, right.steps, strict=False):
-        reworded = _same_names(asked, also_asked) and same_answer(bad.answer, good.answer)
+        reworded = _about_the_same(asked, also_asked) and rules.same_answer(bad.answer, good.answer)
         if asked_for(asked) != asked_for(also_asked) and not reworded:
             break
         j += 1
     if j >= min(len(wrong.steps), len(right.steps)):
         return None
     for bad, good in zip(wrong.steps[:j], right.steps[:j], strict=True):
-        if not same_answer(bad.answer, good.answer):
+        if not rules.same_answer(bad.answer, good.answer):
             return None
-    tail = right.steps[j:]
     for m in range(j, len(wrong.steps)):
-        if all(_is_wrong(wrong.steps[m], good, same_answer) for good in tail):
+        if all(rules.is_wrong(wrong.steps[m], good) for good in right.steps[j:]):
+            if _only_misread(wrong.steps[m], right.steps[j], rules):
+                return None
             return _reflection("decomposition", wrong, right, wrong_step=m, right_step=j, diverges_at=j)
     return None
 
 
-def _same_names(left: str, right: str) -> bool:
-    """Are both about the same things, one of them by name?"""
-    return named(left) == named(right) and any(not name.startswith("#") for name in named(left))
+def _about_the_same(left: str, right: str) -> bool:
+    """Do both refer to the same steps, and speak of something by the same word?"""
+    return references(left) == references(right) and bool(subject_words(left) & subject_words(right))
 
 
-def _ask_alike(wrong_plan: tuple[str, ...], right_plan: tuple[str, ...], question: str) -> bool:
-    """Do the plans take the question apart alike, the wrong one in the question's own words?
+def _ask_alike(wrong_plan: Sequence[str], right_plan: Sequence[str], question: str) -> bool:
+    """Do the plans mean the same, or take the question apart alike, the wrong one in the question's own words?
 
     Then the plan is not at fault, only how one wording was read: "Who is the author of X?", where the right plan, made
     from a gold decomposition, has "Who wrote X?".
     """
-    about_the_same = [named(q) for q in wrong_plan] == [named(q) for q in right_plan]
-    return about_the_same and all(
-        word in asked_for(question) or word.startswith("#") for q in wrong_plan for word in asked_for(q)
-    )
+    if same_meaning(wrong_plan, right_plan):
+        return True
+    alike = len(wrong_plan) == len(right_plan) and all(map(_is_reworded, wrong_plan, right_plan))
+    return alike and all(subject_words(sub_question) <= asked_for(question) for sub_question in wrong_plan)
 
 
-def _only_misread(reflection: Reflection, question: str, mentions: Mentions) -> bool:
+def _is_reworded(left: str, right: str) -> bool:
+    """About the same, in these words or others: neither sets a condition that the other leaves out."""
+    words, others = subject_words(left), subject_words(right)
+    return _about_the_same(left, right) and not (words < others or others < words)
+
+
+def _only_misread(bad: Step, good: Step, rules: _Rules) -> bool:
     """Is a plan blamed whose step had the right answer before it, and asked for nothing of its own?
 
     All its words are those of the question or of the right sub-question: it brings in no other relation, and what it
     leaves out ("the captain of #2", of those who were) was not missed, for the passages held the answer.
     """
-    if reflection.error != "decomposition":
-        return False
-    pair = reflection.pair
-    bad, good = reflection.wrong.steps[pair.wrong_step], reflection.right.steps[pair.right_step]
-    own = asked_for(bad.sub_question) - asked_for(good.sub_question) - asked_for(question)
-    found = any(mentions(f"{p.title}. {p.text}", good.answer) for p in bad.passages)
-    return found and all(word.startswith("#") for word in own)
+    own = subject_words(bad.sub_question) - asked_for(good.sub_question) - asked_for(rules.tree.question)
+    return not own and holds_answer(bad, good.answer, rules.mentions)
 
 
 def _reflection(
@@ -205,12 +233,14 @@ def _reflection(
             right_step=right_step,
             diverges_at=diverges_at,
         ),
+        parts_there=_is_varied(wrong, right, diverges_at) or _is_varied(right, wrong, diverges_at),
         difference=_difference(wrong.steps[wrong_step], right.steps[right_step]),
     )
 
 
-def _is_wrong(bad: Step, good: Step, same_answer: SameAnswer) -> bool:
-    return bool(normalized(bad.answer)) and not same_answer(bad.answer, good.answer)
+def _is_varied(rollout: Rollout, base: Rollout, step: int) -> bool:
+    """Was the rollout made from that base, by another query or draw at that step?"""
+    return rollout.base == base.index and rollout.varied_step == step
 
 
 def _failed_plans(tree: SearchTree, config: ReflectionConfig) -> set[int]:

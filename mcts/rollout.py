@@ -20,7 +20,8 @@ from trailforge.mcts.contrasts import Variation
 from trailforge.mcts.plan import execution_levels, normalized, references, resolve, sink
 from trailforge.retrieval import Retriever
 from trailforge.retrieval.english import WIDE_PREPOSITIONS
-from trailforge.rewards import mcts_reward, same_answer
+from trailforge.rewards.answers import is_abstention, read_first_line, read_short_answer
+from trailforge.rewards.matching import is_near_miss, mcts_reward, same_answer
 from trailforge.schemas import Passage, Plan, Rollout, Step
 
 _SAMPLES_PER_TRY = 1000
@@ -45,6 +46,8 @@ _COMMON = frozenset(
 
 Reader = Callable[[str, Sequence[Passage]], Awaitable[str]]
 """(question, passages) -> the context that the model reads."""
+AnswerJudge = Callable[[str], Awaitable[float | None]]
+"""A final answer -> its score in [0, 1]; None when there is no verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +95,12 @@ class PlanRunner:
         reader: Reader,
         prompts: RolloutPrompts,
         config: RolloutConfig,
+        judge: AnswerJudge | None = None,
+        judge_threshold: float = 1.0,
     ) -> None:
+        """`judge`: scores near misses of the gold answers; right are those of at least `judge_threshold`."""
         self._golds, self._asker, self._retriever = golds, asker, retriever
+        self._judge, self._judge_threshold = judge, judge_threshold
         self._reader, self._prompts, self._config = reader, prompts, config
 
     async def __call__(self, plan: Plan, variation: Variation) -> Simulation | None:
@@ -106,18 +113,28 @@ class PlanRunner:
                 return None
             steps.update((step.index, step) for step in done if step is not None)
         answer = steps[sink(plan)].answer
+        reward, judge_score = await self._reward(answer)
         return Simulation(
             steps=tuple(steps[position] for position in sorted(steps)),
             answer=answer,
-            reward=mcts_reward(answer, self._golds),
+            reward=reward,
             variation=variation.kind,
             varied_step=variation.step,
+            judge_score=judge_score,
         )
+
+    async def _reward(self, answer: str) -> tuple[float, float | None]:
+        """What a final answer is paid, and the judge's score if it was asked."""
+        reward = mcts_reward(answer, self._golds)
+        if reward or self._judge is None or not is_near_miss(answer, self._golds):
+            return reward, None
+        score = await self._judge(answer)
+        return float(score is not None and score >= self._judge_threshold), score
 
     async def _step(self, index: int, sub_question: str, answers: dict[int, str], variation: Variation) -> Step | None:
         """Search, then answer shortly from the passages (Eq. 8: dependencies enter by their answers); None when cut."""
         question = resolve(sub_question, answers)
-        if any(_is_no_answer(answers[k]) for k in references(sub_question)):
+        if any(not answers[k] for k in references(sub_question)):
             return _unanswerable(index, sub_question, question)
         before = _step_of(variation.base, index, question)
         plain = Step(index=index, sub_question=sub_question, query=question, passages=(), answer="")
@@ -174,7 +191,7 @@ class PlanRunner:
             sampling=self._sampling(self._config.sample_temperature, self._config.rephrase_max_tokens),
             sample=sample,
         )
-        rephrased = first_line(reply.answer or "")
+        rephrased = read_first_line(reply.answer or "")
         is_new = normalized(rephrased) not in {normalized(wording) for wording in seen}
         return (rephrased if is_new and is_usable_query(rephrased, query) else None), reply.key
 
@@ -186,7 +203,7 @@ class PlanRunner:
         return replace(step, answer=answer, reasoning=reply.reasoning, call_keys=(*step.call_keys, reply.key))
 
     async def _answer(self, question: str, passages: Sequence[Passage], sample: int) -> tuple[str | None, Reply]:
-        """The answer, None when the reply was cut, and the reply."""
+        """The answer, empty when the reply says that there is none, None when it was cut, and the reply."""
         config = self._config
         prompt = fill(self._prompts.answer, question=question, context=await self._reader(question, passages))
         temperature = config.sample_temperature if sample else config.plain_temperature
@@ -198,7 +215,10 @@ class PlanRunner:
         )
         if reply.answer is None:
             return None, reply
-        return within_a_sentence(short_answer(reply.answer, config.max_answer_words), passages), reply
+        answer = read_short_answer(reply.answer, config.max_answer_words)
+        if is_abstention(answer) and not mcts_reward(answer, self._golds):
+            return "", reply
+        return within_a_sentence(answer, passages), reply
 
     def _sampling(self, temperature: float, max_tokens: int) -> Sampling:
         config = self._config
@@ -208,24 +228,6 @@ class PlanRunner:
 async def read_passages(question: str, passages: Sequence[Passage]) -> str:
     """Context of whole passages, numbered."""
     return "\n".join(f"{n}. ({p.title}) {p.text}" for n, p in enumerate(passages, start=1))
-
-
-def first_line(text: str) -> str:
-    """The first line that says something, without quotes, list marks or a label before it."""
-    for line in text.splitlines():
-        line = re.sub(r"^\s*(?:[-*•]|\d+[.)]\s)?\s*(?:(?:answer|query|output)\s*:)?\s*", "", line, flags=re.I)
-        line = line.strip().strip("\"'`*“”").strip()
-        if line:
-            return line
-    return ""
-
-
-def short_answer(text: str, max_words: int) -> str:
-    """A reply as a short answer: first line, no full stop at its end, at most `max_words` words."""
-    answer = " ".join(first_line(text).split()[:max_words])
-    last_word = answer.rsplit(" ", 1)[-1]
-    is_abbreviation = "." in last_word[:-1] or len(last_word) <= 3
-    return answer if is_abbreviation else answer.rstrip(".").rstrip()
 
 
 def within_a_sentence(answer: str, passages: Sequence[Passage]) -> str:
@@ -292,11 +294,6 @@ def _names(text: str) -> list[str]:
 def _long_words(text: str) -> set[str]:
     """Words that are more than grammar, by their length."""
     return {word for word in _words(text).split() if len(word) > 3}
-
-
-def _is_no_answer(answer: str) -> bool:
-    """Nothing to go on with: it is empty, or the word that the prompt asks for where nothing is known."""
-    return not answer or normalized(answer) == "unknown"
 
 
 def _step_of(base: Rollout | None, index: int, question: str) -> Step | None:

@@ -115,7 +115,7 @@ class _Search:
         why: StopReason = "budget" if self.tree.select(self.config.exploration) else "exhausted"
         if self.oracle is None and self.left() >= self.bounds.rollout(len(gold)):
             self.add_oracle()
-        oracle = self.oracle or self.tree.find(gold)
+        oracle = self.oracle or (self.tree.find(gold) if len(gold) else None)
         if oracle is None or oracle.repeats >= min(self.config.oracle_rollouts, self.config.max_leaf_rollouts):
             return why
         if self.left() < self.cost_of_repeat(oracle):
@@ -344,6 +344,7 @@ class _Search:
                 answer=simulation.answer,
                 reward=simulation.reward,
                 base=base.index if base else None,
+                judge_score=simulation.judge_score,
             )
         )
         self.tree.backpropagate(node, simulation.reward)

@@ -90,7 +90,7 @@ def check_row(dataset: str, row: Mapping[str, Any], ruling: Ruling) -> None:
         check_ruling(dataset, ruling.table, ruling.action, field)
     if ruling.action == "fix":
         product = products_of(dataset)[ruling.table]
-        fixed(from_dict(product.record, dict(row)), ruling, product)
+        apply_fixes(from_dict(product.record, dict(row)), ruling, product)
 
 
 def check_ruling(dataset: str, table: str, action: str, field: str = "") -> None:
@@ -115,7 +115,7 @@ def uid_of(row: Any) -> str:
     return row.id if isinstance(row, Question) else row.uid
 
 
-def fixed(row: Any, ruling: Ruling, product: Table) -> tuple[Any, tuple[AppliedFix, ...]]:
+def apply_fixes(row: Any, ruling: Ruling, product: Table) -> tuple[Any, tuple[AppliedFix, ...]]:
     """The row that is derived from one by its fixes, and what stood there. Raises `InvalidInput` for a bad fix."""
     content, applied = to_dict(row), []
     for fix in ruling.fixes:
@@ -172,7 +172,7 @@ class Curator:
             elif ruling is None:
                 yield row, None
             elif ruling.action == "fix":
-                derived, applied = fixed(row, ruling, product)
+                derived, applied = apply_fixes(row, ruling, product)
                 self._changed[table, uid], self._derived[uid] = "fix", derived
                 what = _curated(ruling, file=file, position=position, payload=_json(to_dict(row)))
                 yield derived, replace(what, new_uid=derived.uid, fixes=applied)

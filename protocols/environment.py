@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from trailforge.inference import Meter, Sampling
-from trailforge.inference.structured import Client
+from trailforge.inference import Client, Meter, Sampling
 from trailforge.protocols.episodes import Respond
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.r_search import run_plan
@@ -246,7 +245,7 @@ def _open_corpus(path: Path, search: EnvironmentConfig) -> Retriever:
 # Room
 
 
-def within(respond: Respond, grammar: Grammar, count: Callable[[str], int], limit: int) -> Respond:
+def limit_observations(respond: Respond, grammar: Grammar, count: Callable[[str], int], limit: int) -> Respond:
     """Tools whose results are at most `limit` tokens long: words at the end of each passage go first, triples last.
 
     A plan's result is left as it is: its two passages a search are short.

@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
-from trailforge.inference.structured import Client
+from trailforge.inference import ChatTurn, Client, Meter, Reply, Request, Sampling
 from trailforge.protocols.base import estimate_tokens, tags_in
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.turns import Observation, Search, Turn
@@ -58,11 +57,6 @@ class Segment:
 
     author: Author
     text: str
-
-    @property
-    def train(self) -> bool:
-        """Is the loss taken on it?"""
-        return self.author != "tool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,19 +108,6 @@ class EpisodeRun:
     def text(self) -> str:
         """The episode from the agent's first word on."""
         return "".join(segment.text for segment in self.segments)
-
-    @property
-    def loss_spans(self) -> tuple[tuple[int, int], ...]:
-        """[start, end) in characters of `text`, of what the agent wrote: neighbouring parts as one, none empty."""
-        spans: list[tuple[int, int]] = []
-        at = 0
-        for segment in self.segments:
-            end = at + len(segment.text)
-            if segment.train and end > at:
-                joins = spans and spans[-1][1] == at
-                spans[-1:] = [(spans[-1][0], end)] if joins else [*spans[-1:], (at, end)]
-            at = end
-        return tuple(spans)
 
 
 async def run_episode(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from trailforge.retrieval.encoder import Encoder
-from trailforge.retrieval.seals import SEAL, is_as_sealed, sealed
+from trailforge.retrieval.seals import SEAL, is_as_sealed, seal
 from trailforge.schemas import Document, Passage, RetrievalError, install_hint, parse_json
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class DenseIndex:
             "documents": self.texts.num_rows,
             "sha256": {name: _sha256(folder / name) for name in (_VECTORS, _TEXTS)},
         }
-        (folder / META).write_text(json.dumps(sealed(meta), indent=1), encoding="utf-8")
+        (folder / META).write_text(json.dumps(seal(meta), indent=1), encoding="utf-8")
 
     @classmethod
     def open(cls, folder: Path, encoder: Encoder) -> DenseIndex:

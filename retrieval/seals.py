@@ -10,7 +10,7 @@ from typing import Any
 SEAL = "seal"
 
 
-def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+def seal(content: Mapping[str, Any]) -> dict[str, Any]:
     """The content, and under `SEAL` its SHA-256."""
     return {**content, SEAL: _seal_of(content)}
 

@@ -1,5 +1,6 @@
 """Every score of the project: pure functions, called alike by filters, generators, training and evaluation."""
 
+from trailforge.rewards.answers import is_abstention, read_first_line, read_short_answer, read_yes_or_no
 from trailforge.rewards.dynasearcher import (
     DynaSearcherConstants,
     DynaSearcherReward,
@@ -14,16 +15,15 @@ from trailforge.rewards.dynasearcher import (
 from trailforge.rewards.episode import Episode, Reward, score_batch
 from trailforge.rewards.graph_r1 import GraphR1Constants, GraphR1Reward, graph_r1_reward, per_turn_format_reward
 from trailforge.rewards.matching import (
+    is_near_miss,
     mcts_reward,
     mentions,
-    option_f1,
-    option_letters,
     same_answer,
     score_answer,
-    score_choice,
     states,
 )
 from trailforge.rewards.msearcher import MSearcherConstants, MSearcherReward, msearcher_reward, soft_overlong
+from trailforge.rewards.options import option_f1, option_letters, score_choice
 from trailforge.rewards.presets import REWARD_PRESETS, RewardPreset, reward_preset
 from trailforge.rewards.r_search import (
     PlanProblem,
@@ -64,6 +64,8 @@ __all__ = [
     "f1",
     "format_reward",
     "graph_r1_reward",
+    "is_abstention",
+    "is_near_miss",
     "mcts_reward",
     "mentions",
     "msearcher_reward",
@@ -77,6 +79,9 @@ __all__ = [
     "r_penalty",
     "r_recall",
     "r_search_reward",
+    "read_first_line",
+    "read_short_answer",
+    "read_yes_or_no",
     "reward_preset",
     "same_answer",
     "same_title",

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 
 from trailforge.rewards.dynasearcher import DynaSearcherConstants, DynaSearcherReward, dynasearcher_reward, r_recall
 from trailforge.rewards.graph_r1 import GraphR1Constants, graph_r1_reward
-from trailforge.rewards.matching import score_choice
 from trailforge.rewards.msearcher import MSearcherConstants, msearcher_reward
+from trailforge.rewards.options import score_choice
 from trailforge.rewards.presets import RewardPreset
 from trailforge.rewards.r_search import RSearchConstants, answer_reward, r_search_reward
 from trailforge.rewards.search_r1 import SearchR1Constants, search_r1_reward

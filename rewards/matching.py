@@ -1,125 +1,300 @@
 """What an answer is held against its golds by: the one matcher of filters, trees and acceptance.
 
 Each paper's own reward stays literal in its file; whoever asks whether an answer is right, whether two say the same, or
-whether a text has an answer, asks here.
+whether a text has an answer, asks here. How a text is read: `rewards.reading`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
+from trailforge.rewards.answers import is_abstention
+from trailforge.rewards.reading import (
+    Date,
+    WordSequence,
+    covers_date,
+    date_of,
+    find_dates,
+    fold,
+    is_number,
+    read,
+    readings,
+    spell_in_figures,
+)
 from trailforge.rewards.text import cover_exact_match, exact_match, f1, has_words, normalize_answer
 from trailforge.schemas import TrajectoryReward
 
-_MOST_WORDS_RATIO = 3
-_NO_WORD = re.compile(r"[\W_]+")
-_NUMBERS: tuple[str, ...] = tuple("zero one two three four five six seven eight nine ten eleven twelve".split())
-_NUMBER = re.compile(rf"\b(?:{'|'.join(_NUMBERS)}|1[0-2]|[0-9])\b")
-_WORD = re.compile(r"\w+")
-_LETTER = re.compile(r"[A-Za-z]")
-# Capitals in a row, none twice.
-_CAPITALS = re.compile(r"(?:([A-Z])(?!.*\1))+")
-_PADDING = frozenset("the correct right final answer answers option options choice choices is are and both".split())
-"""Words that may stand around letters without changing what is chosen. `or` and `not` would."""
-_MARKED = re.compile(
-    r"\(\s*([a-z])\s*\)|\[\s*([a-z])\s*\]"  # (A) or [A] anywhere
-    r"|(?:^|[\n,;])[ \t*-]*([a-z])[ \t]*[.):](?=[\s*])",  # A. or A) or A: before an option's text
-    re.IGNORECASE | re.ASCII,
+_MOST_RATIO, _MOST_MORE = 3, 6
+"""An answer that covers its gold has at most three times the gold's words or, as a short gold's, six words more."""
+_MOST_PLACES = 4
+"""Of a gold within an answer that are looked at."""
+_MOST_PARTS = 8
+"""Joined by "or", of an answer that may be right."""
+_SHORT_WORDS = 3
+"""An item of a list has at most so many."""
+
+_CONTRACTED = "isn wasn aren weren doesn didn isnt wasnt arent werent doesnt didnt".split()
+_NEGATORS = frozenset(
+    (*"not never no nor neither without except excluding unlike instead than cannot".split(), *_CONTRACTED)
 )
+"""What follows one of these in a clause is what the answer is not."""
+_NO_NEGATION = frozenset("only until just merely".split())
+"""After a negator: "not only Paris", "not until 1944"."""
+_ASIDE = frozenset("in at on of from by for near within to into during since under as".split())
+"""Before a gold these make it part of a description ("the capital of France"), and they begin no item of a list."""
+_CLAUSE = re.compile(r"[,;:.!?()]")
+_ARTICLE = re.compile(r"[a-z]")
+"""In a gap, which holds no other letters but a possessive's."""
+_LIST_MARK = re.compile(r"[/&|+;]")
+_RANGE = re.compile(r"[,;/–—-]")
+_RANGE_WORDS = frozenset("and to through until till thru".split())
+_OR = re.compile(r"\bor\b|\beither\b")
+_NAMED = re.compile(r"(.*\S) ?\(([^()]+)\)")
+_YEAR = re.compile(r"\d{4}")
+_NUMBER_AND_UNIT = re.compile(r"\S+[ -][a-z]+|[$€£]\S+(?: [a-z]+)?")
+_DIGITS = re.compile(r"(?:(?<![^\s(])-)?\d+")
+_YES_OR_NO = frozenset(("yes", "no"))
+_NO_OF_A_PHRASE = frozenset("longer one more other doubt such known".split())
+_COMMON = frozenset("of in on at to for and or is was were are by with from his her its their it he she they".split())
 
 
 # Is it right?
 
 
 def mcts_reward(prediction: str, golds: Sequence[str]) -> float:
-    """1.0 if the prediction equals a gold answer, or covers one (whole words) in at most three times its words."""
-    return float(any(_answers(prediction, gold) for gold in golds))
+    """1.0 if the prediction says what a gold answer says, else 0.0.
+
+    It says the same in other words for numbers and dates, or covers the gold answer in few words more. Not right are
+    answers that deny the gold answer, name other candidates beside it, or say that they do not know.
+    """
+    return float(_is_right(prediction, golds))
 
 
 def same_answer(first: str, second: str) -> bool:
     """Do two answers say the same? The reward's rule, either way round; two empty answers are the same."""
-    if normalize_answer(first) == normalize_answer(second):
+    if normalize_answer(first) == normalize_answer(second) and _same_digits(first, second):
         return True
-    return _answers(first, second) or _answers(second, first)
+    return _is_right(first, (second,)) or _is_right(second, (first,))
 
 
-def _answers(prediction: str, gold: str) -> bool:
-    """One gold answer's worth of `mcts_reward`; being equal is the shortest way to cover."""
-    words, gold_words = (len(normalize_answer(text).split()) for text in (prediction, gold))
-    return words <= _MOST_WORDS_RATIO * gold_words and bool(cover_exact_match(prediction, (gold,), word_boundary=True))
-
-
-def score_answer(prediction: str, golds: Sequence[str]) -> TrajectoryReward:
-    """The reward columns of a trajectory; `total` is the MCTS reward."""
+def score_answer(prediction: str, golds: Sequence[str], *, judged_right: bool = False) -> TrajectoryReward:
+    """The reward columns of a trajectory; `total` is the MCTS reward, 1.0 for an answer that a judge found right."""
     return TrajectoryReward(
-        total=mcts_reward(prediction, golds),
+        total=1.0 if judged_right else mcts_reward(prediction, golds),
         exact_match=exact_match(prediction, golds),
         f1=f1(prediction, golds),
         cover_exact_match=cover_exact_match(prediction, golds),
     )
 
 
-def score_choice(prediction: str, correct_options: Sequence[str]) -> TrajectoryReward:
-    """The same for a question with options, over the sets of chosen and correct letters; words would say nothing.
+def is_near_miss(prediction: str, golds: Sequence[str]) -> bool:
+    """Is it worth a judge's look: no abstention, and it shares a name, a number or its initials with a gold answer?"""
+    if is_abstention(prediction):
+        return False
+    told = read(spell_in_figures(fold(prediction)), joined=True).words
+    for gold in golds:
+        words = read(spell_in_figures(fold(gold)), joined=True).words
+        if (set(told) & set(words)) - _COMMON or _abbreviates(told, words) or _abbreviates(words, told):
+            return True
+    return False
 
-    `exact_match` and `total`: exactly the correct ones. `cover_exact_match`: all of them, and maybe others.
-    """
-    chosen, correct = option_letters(prediction), {letter.upper() for letter in correct_options}
-    exact = float(bool(correct) and chosen == correct)
-    return TrajectoryReward(
-        total=exact,
-        exact_match=exact,
-        f1=option_f1(chosen, correct),
-        cover_exact_match=float(bool(correct) and correct <= chosen),
-    )
+
+def _is_right(prediction: str, golds: Sequence[str]) -> bool:
+    if any(_is_equal(prediction, gold) for gold in golds):
+        return True
+    if is_abstention(prediction):
+        return False
+    if not any(_OR.search(fold(gold)) for gold in golds):
+        said = [part for part in _OR.split(fold(prediction)) if normalize_answer(part)]
+        if len(said) > 1:
+            return len(said) <= _MOST_PARTS and all(any(_covers(part, gold) for gold in golds) for part in said)
+    return any(_covers(prediction, gold) for gold in golds)
+
+
+def _is_equal(prediction: str, gold: str) -> bool:
+    """The same words, be they many; never of two texts without words."""
+    left, right = fold(prediction), fold(gold)
+    return any(
+        bool(one.words) and one.words == other.words for one, other in zip(readings(left), readings(right), strict=True)
+    ) or bool(exact_match(prediction, (gold,)) and _same_digits(prediction, gold))
+
+
+def _covers(prediction: str, gold: str) -> bool:
+    """One gold answer's worth of `mcts_reward`, in any of its wordings."""
+    if is_abstention(gold):
+        return False
+    told, wanted = fold(prediction), fold(gold)
+    if wanted.strip(" .") in _YES_OR_NO:
+        return _says_yes_or_no(told) == wanted.strip(" .")
+    if date := date_of(wanted):
+        return _tells_date(told, date)
+    bare = _bare_number(prediction)
+    if bare and _NUMBER_AND_UNIT.fullmatch(gold.strip()):
+        figures = read(spell_in_figures(wanted), joined=False).words
+        return len(figures) == 2 and figures[0] == bare
+    return any(_covers_wording(told, each) for each in _wordings(wanted))
+
+
+def _covers_wording(told: str, wanted: str) -> bool:
+    wanted = spell_in_figures(wanted)
+    numbers = [word for word in read(wanted, joined=False).words if is_number(word)]
+    told = spell_in_figures(_without_days(told, wanted) if numbers else told)
+    for answer, gold in zip(readings(told), readings(wanted), strict=True):
+        if bool(gold.words) and answer.words == gold.words:
+            return True
+        if len(answer.words) > max(_MOST_RATIO * len(gold.words), len(gold.words) + _MOST_MORE):
+            continue
+        if any(_asserts(answer, at, at + len(gold.words)) for at in answer.positions(gold, _MOST_PLACES)):
+            return True
+    return False
+
+
+def _asserts(answer: WordSequence, start: int, end: int) -> bool:
+    """Do these words of an answer stand in it as what is said, not as what is denied, or one of several?"""
+    if _is_denied(answer, start, end) or _is_listed(answer, start, end):
+        return False
+    if len(answer.words) > _MOST_RATIO * (end - start) and start > 1 and answer.words[start - 1] in _ASIDE:
+        return False
+    is_owner = answer.gaps[end].startswith("'s")
+    return not (is_owner and end < len(answer.words))
+
+
+def _is_denied(answer: WordSequence, start: int, end: int) -> bool:
+    words, gaps = answer.words, answer.gaps
+    for at in range(start - 1, -1, -1):
+        if _CLAUSE.search(gaps[at + 1]) or words[at] == "but":
+            break
+        if words[at] in _NEGATORS and words[at + 1] not in _NO_NEGATION:
+            return True
+    for at in range(end, len(words)):
+        if _CLAUSE.search(gaps[at]) or words[at] in ("but", "and", "rather", "instead"):
+            break
+        if words[at] in _NEGATORS - {"no", "than"} and (at > end or words[at] in _CONTRACTED):
+            return words[at] not in ("except", "excluding", "without", "unlike")
+    return False
+
+
+def _is_listed(answer: WordSequence, start: int, end: int) -> bool:
+    """Does it name other candidates beside these words: "Paris and Rome", "12, 13", "1998 to 2000"?"""
+    words, gaps = answer.words, answer.gaps
+    first = start
+    while first > 0 and words[first - 1] in _ASIDE:
+        first -= 1
+    has_left, has_right = first > 0, end < len(words)
+    left, right = gaps[start] if has_left else "", gaps[end] if has_right else ""
+    if (has_left and words[first - 1] == "and") or (has_right and words[end] == "and"):
+        return True
+    if _LIST_MARK.search(left) or (has_right and _LIST_MARK.search(right) and not _is_unit(words, end)):
+        return True
+    if is_number(words[start]) and end - start == 1:
+        if has_left and _is_range(words[max(0, start - 2) : start][::-1], left):
+            return True
+        if has_right and _is_range(words[end : end + 2], right):
+            return True
+    if "," in right and words[end] not in _ASIDE and not _ARTICLE.search(right):
+        return "and" in words[end : end + _SHORT_WORDS + 1]
+    return False
+
+
+def _is_unit(words: Sequence[str], end: int) -> bool:
+    """Is what follows a number and a slash no candidate: "120/km"?"""
+    return is_number(words[end - 1]) and not is_number(words[end])
+
+
+def _is_range(beside: Sequence[str], gap: str) -> bool:
+    """Is the next word another number, or the one after a word that links two?"""
+    if is_number(beside[0]):
+        return bool(_RANGE.search(gap))
+    return len(beside) > 1 and beside[0] in _RANGE_WORDS and is_number(beside[1])
+
+
+def _without_days(told: str, gold: str) -> str:
+    """A text whose dates are their years to a year, and nothing to any other number: 7 is not said by "7 May"."""
+    if date_of(gold):
+        return told
+    is_year = bool(_YEAR.fullmatch(gold.strip(" .")))
+    parts, end = [], 0
+    for match, (year, _, _) in find_dates(told):
+        parts += [told[end : match.start()], str(year) if is_year and year else "date"]
+        end = match.end()
+    return "".join([*parts, told[end:]])
+
+
+def _tells_date(told: str, gold: Date) -> bool:
+    """Does an answer name this date, as exactly, and no other one?"""
+    found = list(find_dates(told))
+    if not found or not all(covers_date(date, gold) for _, date in found):
+        return False
+    match = found[0][0]
+    # A name without numbers in the date's place, so that it can be denied and listed as any other answer.
+    stands = f"{told[: match.start()]}dategiven{told[match.end() :]}"
+    return _covers_wording(stands, "dategiven")
+
+
+def _says_yes_or_no(told: str) -> str:
+    words = read(told, joined=False).words[:2]
+    if not words or words[0] not in _YES_OR_NO or (words[1:] and words[1] in _NO_OF_A_PHRASE):
+        return ""
+    return words[0]
+
+
+def _bare_number(text: str) -> str:
+    words = read(spell_in_figures(fold(text)), joined=False).words
+    return words[0] if len(words) == 1 and is_number(words[0]) else ""
+
+
+def _same_digits(first: str, second: str) -> bool:
+    """3.12 is not 312, though punctuation is nothing to the normalised answer; B-52 is B52."""
+    return _DIGITS.findall(first) == _DIGITS.findall(second)
+
+
+def _wordings(folded: str) -> list[str]:
+    """The text, and of "California State University (CSU)" both names."""
+    named = _NAMED.fullmatch(folded)
+    if named:
+        names = [read(part, joined=True).words for part in named.groups()]
+        if _abbreviates(names[0], names[1]) or _abbreviates(names[1], names[0]):
+            return [folded, *named.groups()]
+    return [folded]
+
+
+def _abbreviates(short: Sequence[str], words: Sequence[str]) -> bool:
+    """Is it one word of their initials, small words aside or not?"""
+    if len(short) != 1 or len(short[0]) < 2 or len(words) < 2:
+        return False
+    initials = "".join(word[0] for word in words)
+    return short[0] in (initials, "".join(word[0] for word in words if word not in _COMMON))
 
 
 # Does a text have it?
 
 
 def mentions(text: str, answer: str) -> bool:
-    """Does the text mention the answer, as whole words after normalisation? An empty answer is never mentioned.
+    """Does the text mention the answer, as whole words? An empty answer is never mentioned.
 
-    By either reading of punctuation: deleted, as in every score ("U.S." is in "US troops"), or taken for a space
-    ("Oslo" is in "Oslo's harbour" and "Oslo-based", which deleting would make "oslos" and "oslobased").
+    By either reading of punctuation: "U.S." is in "US troops", "Oslo" in "Oslo-based". Numbers are words: 23 is not in
+    "23,597", nor 12 in "3.12".
     """
-    deleted = has_words(normalize_answer(text), normalize_answer(answer))
-    return deleted or has_words(_spaced(text), _spaced(answer))
+    folded, wanted = fold(text), fold(answer)
+    parts = readings(wanted)
+    if not parts[0].words:  # signs alone, or what looks like an article: "À"
+        return has_words(normalize_answer(text), normalize_answer(answer))
+    return any(said.has(part) for said, part in zip(readings(folded), parts, strict=True))
 
 
 def states(text: str, answer: str) -> bool:
-    """Does the text mention the answer, small numbers as words or as figures ("2" stands in "two moons")?"""
-    lowered = answer.lower()
-    in_figures = _NUMBER.sub(lambda m: m[0] if m[0].isdigit() else str(_NUMBERS.index(m[0])), lowered)
-    in_words = _NUMBER.sub(lambda m: _NUMBERS[int(m[0])] if m[0].isdigit() else m[0], lowered)
-    return any(mentions(text, wording) for wording in (answer, in_figures, in_words))
+    """Does the text say the answer: mention it, or its number or date in another form, or one of its two names?
 
-
-def _spaced(text: str) -> str:
-    return normalize_answer(_NO_WORD.sub(" ", text))
-
-
-# Options
-
-
-def option_letters(text: str) -> frozenset[str]:
-    """The options that an answer names, as capital letters.
-
-    A list of letters, however it is parted: `A, C`, `A and C`, `A;C`, `(a) (c)`, `The correct options are A and C.`
-    Else the letters that are marked as an option's: `A. first text; C) third text`, `Both (A) and (C) hold`. Else one
-    word of different capitals: `AC`. Other prose names none: its articles are not options.
+    "2" stands in "two moons", "2,500,000" in "2.5 million", "7 February 2018" in "Feb 7, 2018", and "California State
+    University (CSU)" in a text that has either name.
     """
-    tokens = [token for token in _WORD.findall(text) if token.lower() not in _PADDING]
-    if all(map(_LETTER.fullmatch, tokens)):
-        return frozenset("".join(tokens).upper())
-    if marked := [letter for found in _MARKED.findall(text) for letter in found if letter]:
-        return frozenset("".join(marked).upper())
-    return frozenset(tokens[0]) if len(tokens) == 1 and _CAPITALS.fullmatch(tokens[0]) else frozenset()
-
-
-def option_f1(predicted: Collection[str], correct: Collection[str]) -> float:
-    """F1 between two sets of option letters (R-Search, section 3.4), in [0, 1]; 0.0 when either is empty."""
-    chosen, wanted = ({letter.upper() for letter in letters} for letters in (predicted, correct))
-    common = len(chosen & wanted)
-    return 2 * common / (len(chosen) + len(wanted)) if common else 0.0
+    folded, wanted = fold(text), fold(answer)
+    date = date_of(wanted)
+    if date and any(covers_date(said, date) for _, said in find_dates(folded)):
+        return True
+    in_figures = readings(spell_in_figures(folded))
+    for wording in _wordings(wanted):
+        if any(said.has(part) for said, part in zip(in_figures, readings(spell_in_figures(wording)), strict=True)):
+            return True
+    return not readings(wanted)[0].words and mentions(text, answer)

@@ -86,6 +86,7 @@ from trailforge.schemas.kg_trajectory import (
     SupportingDocument,
 )
 from trailforge.schemas.provenance import (
+    CallCount,
     Count,
     FileEntry,
     Manifest,
@@ -167,6 +168,7 @@ __all__ = [
     "BundleInput",
     "BundleQuestion",
     "BundleQuestionType",
+    "CallCount",
     "ChatMessage",
     "ClusterError",
     "ContextOverflow",

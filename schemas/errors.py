@@ -181,7 +181,7 @@ EXTRAS: dict[str, str] = {
     "sentence_transformers": "dense",
     "torch": "dense",
     "transformers": "dense",
-    "matplotlib": "generate",
+    "matplotlib": "page",
     "sklearn": "bundles",
     "threadpoolctl": "bundles",
     "umap": "bundles",

@@ -40,7 +40,7 @@ _GZIP = b"\x1f\x8b"
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[io.BufferedReader[Any]]:
+def open_unpacked(path: Path) -> Iterator[io.BufferedReader[Any]]:
     """A file's bytes, unpacked where they are gzip, whatever the file is called. Errors are the system's and zlib's."""
     with path.open("rb") as raw:
         packed = raw.peek(len(_GZIP)).startswith(_GZIP)
@@ -75,7 +75,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     Raises `InvalidInput` for a file that cannot be read, and naming the first line that is no JSON.
     """
     try:
-        with unpacked(path) as file:
+        with open_unpacked(path) as file:
             for number, line in enumerate(limited_lines(file), start=1):
                 if line.strip():
                     yield number, _value(line, path, number)

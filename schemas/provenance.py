@@ -54,6 +54,15 @@ class StageCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallCount:
+    """How many distinct calls were made for one purpose."""
+
+    purpose: str
+    """As requests name it: `answer`, `split`, …"""
+    calls: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileEntry:
     """A file of the run."""
 
@@ -81,8 +90,8 @@ class Manifest:
     """A finished run, written last: `manifest.json`. A folder without one is not finished."""
 
     STORED_AS: ClassVar[str] = "Manifest"
-    SCHEMA_VERSION: ClassVar[str] = "1.3"
-    EARLIER: ClassVar[Earlier] = {"1.1": migration(), "1.2": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.4"
+    EARLIER: ClassVar[Earlier] = {"1.1": migration(), "1.2": migration(), "1.3": migration()}
 
     run_id: str
     dataset: str
@@ -109,6 +118,8 @@ class Manifest:
     trailforge_version: str
     card: tuple[FileEntry, ...] = ()
     """The dataset card and the figures in it that no receipt names; those of version 1.1 are not known."""
+    calls_by_purpose: tuple[CallCount, ...] = ()
+    """By purpose, sorted; empty in runs of before version 1.4."""
     schema_version: str = SCHEMA_VERSION
 
 

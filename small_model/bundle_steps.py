@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from trailforge.generators.document_bundles.write import BundleContext, asked, row_of
+from trailforge.generators.document_bundles.write import BundleContext, render_question, row_of
 from trailforge.inference import Meter, Reply, Request, Sampling
 from trailforge.inference.asker import fill
 from trailforge.inference.prompts import Prompts
-from trailforge.mcts.rollout import short_answer
+from trailforge.rewards.answers import read_short_answer
 from trailforge.schemas import BundleInput, BundleQuestion, Passage, SourceDocument
 from trailforge.small_model.composing.joining import Joined, bridges_of, joined_by, nouns_of, sentences_naming
 from trailforge.small_model.composing.kinds import KINDS, is_person_noun
@@ -56,7 +56,7 @@ class StepWork:
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
         """First what is described, then the question with its name in the place of that."""
         if not documents:
-            return await self._from_memory(asked(row), sample)
+            return await self._from_memory(render_question(row), sample)
         passages = [Passage(id=d.id, title=d.title, text=d.text, score=0.0) for d in documents]
         names, first = names_of(documents), row.dag_nodes[0].query
         found = await self._read(first, passages, names, sample)
@@ -70,11 +70,11 @@ class StepWork:
         """What a name is, when the model says the same of it in every sentence that it is shown."""
         steps, prompt = self.context.config.steps, PROMPTS.text("embedded_kind")
         sampling = Sampling(max_tokens=steps.kind_max_tokens, stop=steps.stop)
-        said = set()
+        kinds = set()
         for sentence in sentences_naming(name, self.item.documents)[: steps.kind_votes]:
             request = self._request(fill(prompt, text=sentence, name=name), sampling, "kind", grammar=_KIND_GRAMMAR)
-            said.add(((await self._complete(request)).answer or "").strip().removeprefix("n "))
-        return said.pop() if len(said) == 1 and said <= {*KINDS} - {"thing"} else None
+            kinds.add(((await self._complete(request)).answer or "").strip().removeprefix("n "))
+        return kinds.pop() if len(kinds) == 1 and kinds <= {*KINDS} - {"thing"} else None
 
     # Reading
 
@@ -105,7 +105,7 @@ class StepWork:
             temperature=temperature, top_p=config.top_p, max_tokens=config.read_max_tokens, stop=config.steps.stop
         )
         reply = await self._complete(self._request(prompt, sampling, purpose, sample=sample, grammar=grammar))
-        return None if reply.answer is None else short_answer(reply.answer, config.steps.max_answer_words)
+        return None if reply.answer is None else read_short_answer(reply.answer, config.steps.max_answer_words)
 
     async def _complete(self, request: Request) -> Reply:
         return await self.context.client.complete(request, self.meter)

@@ -27,11 +27,12 @@ _PINNED = {
     "TOKENIZERS_PARALLELISM": "false",
 }
 _SHARED = {
-    "demo": ("demo", "document_bundles", "kg_trajectories", "kg_questions", "inspect", "readme"),
-    "site": ("schedule", "nightly"),
+    "demo": ("end_to_end", ("demo", "document_bundles", "kg_trajectories", "kg_questions", "inspect", "readme")),
+    "site": ("end_to_end", ("schedule", "nightly")),
+    "umap": ("generators/document_bundles/bundling", ("clustering", "plots")),
 }
-"""Tests of `end_to_end` that look at the same runs, or at the same Prefect server."""
-_TOGETHER = {f"tests/end_to_end/test_{name}.py": shared for shared, names in _SHARED.items() for name in names}
+"""Tests of a folder that look at the same runs or at the same Prefect server, or for which numba compiles the same."""
+_TOGETHER = {f"tests/{folder}/test_{name}.py": shared for shared, (folder, names) in _SHARED.items() for name in names}
 _prefect_home = tempfile.TemporaryDirectory(prefix="trailforge-tests-", ignore_cleanup_errors=True)
 
 # At import and not in a fixture: test modules import Prefect and tokenizers, which read the environment once.

@@ -14,12 +14,13 @@ from typing import Any
 from trailforge.protocols import grammar_of
 from trailforge.protocols.environment import Environment
 from trailforge.protocols.transcripts import read_transcript
-from trailforge.rewards.matching import score_answer, score_choice
+from trailforge.rewards.matching import score_answer
+from trailforge.rewards.options import score_choice
 from trailforge.schemas import InvalidInput, RlRow, TrajectoryReward
 from trailforge.training.config import TrainPreset
 from trailforge.training.generation import Draw, Generator, TransformersGenerator
 from trailforge.training.rollouts import TokenEpisode, roll_out
-from trailforge.training.trl.rl import limits_of, paying
+from trailforge.training.trl.rl import limits_of, make_pay
 from trailforge.training.weights import base_model, load_base
 
 
@@ -88,7 +89,7 @@ def evaluate_agent(
             limits=limits_of(preset.rl),
         )
     )
-    rewards = paying(preset)(list(zip(rows, episodes, strict=True)))
+    rewards = make_pay(preset)(list(zip(rows, episodes, strict=True)))
     answers = [_answer_score(row, episode) for row, episode in zip(rows, episodes, strict=True)]
     transcripts = [read_transcript(episode.messages, preset.protocol) for episode in episodes]
     return AgentScore(

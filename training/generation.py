@@ -17,7 +17,7 @@ _STOP_WINDOW = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
+class Continuation:
     """A continuation."""
 
     ids: list[int]
@@ -37,7 +37,9 @@ class Generator(Protocol):
         """Is there still something to generate, in any process? `generate` is then called in all of them."""
         ...
 
-    def generate(self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]) -> list[Generated]:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
+    ) -> list[Continuation]:
         """Continue each prompt by at most its `room` tokens, up to the first of the stop strings."""
         ...
 
@@ -62,7 +64,9 @@ class TransformersGenerator:
         """As `Generator`."""
         return wanted
 
-    def generate(self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]) -> list[Generated]:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
+    ) -> list[Continuation]:
         """As `Generator`; the room of a batch is its largest, and what is longer than a sequence's own is cut."""
         size = self._batch
         found = [
@@ -70,11 +74,11 @@ class TransformersGenerator:
             for start in range(0, len(prompts), size)
             for one in self._batch_of(prompts[start : start + size], rooms[start : start + size], stop)
         ]
-        return [Generated(one.ids[:room]) for one, room in zip(found, rooms, strict=True)]
+        return [Continuation(one.ids[:room]) for one, room in zip(found, rooms, strict=True)]
 
     def _batch_of(
         self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
-    ) -> Iterable[Generated]:
+    ) -> Iterable[Continuation]:
         import torch
         from transformers import GenerationConfig, StoppingCriteriaList
 
@@ -105,10 +109,10 @@ class TransformersGenerator:
         finally:
             model.train(was_training)
         for row in made[:, width:].tolist():
-            yield Generated(ended(row, self._tokenizer, stop, self.end_ids))
+            yield Continuation(cut_at_end(row, self._tokenizer, stop, self.end_ids))
 
 
-class VllmColocated:
+class VllmColocatedGenerator:
     """The engines that TRL runs beside the trainer, one on each of its devices."""
 
     def __init__(self, trainer: Any) -> None:
@@ -119,7 +123,9 @@ class VllmColocated:
         """As `Generator`: each process has an engine of its own and waits for no other."""
         return wanted
 
-    def generate(self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]) -> list[Generated]:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
+    ) -> list[Continuation]:
         """As `Generator`."""
         vllm = self._trainer.vllm_generation
         vllm.max_completion_length = max(rooms)
@@ -128,7 +134,7 @@ class VllmColocated:
         return _cut(ids, logprobs, rooms)
 
 
-class VllmServer:
+class VllmServerGenerator:
     """A server of `trl vllm-serve`: the main process asks for all, and hands each process its own."""
 
     def __init__(self, trainer: Any, any_process: Callable[[bool], bool]) -> None:
@@ -139,7 +145,9 @@ class VllmServer:
         """As `Generator`."""
         return self._any_process(wanted)
 
-    def generate(self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]) -> list[Generated]:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
+    ) -> list[Continuation]:
         """As `Generator`. `vllm_generation.generate` wants as many prompts of every process; here they may differ."""
         from accelerate.utils import broadcast_object_list, gather_object
 
@@ -169,10 +177,10 @@ def _stops(stop: Sequence[str]) -> dict[str, Any]:
     return {"stop": list(stop), "include_stop_str_in_output": True}
 
 
-def _cut(ids: Sequence[Sequence[int]], logprobs: Any, rooms: Sequence[int]) -> list[Generated]:
+def _cut(ids: Sequence[Sequence[int]], logprobs: Any, rooms: Sequence[int]) -> list[Continuation]:
     """vLLM's answers, each within its room. Of a token's log-probabilities the first is that of the sampled one."""
     return [
-        Generated(list(one)[:room], [each[0] for each in logs][:room])
+        Continuation(list(one)[:room], [each[0] for each in logs][:room])
         for one, logs, room in zip(ids, logprobs, rooms, strict=True)
     ]
 
@@ -202,7 +210,7 @@ def _stop_strings(tokenizer: Any, stop: Sequence[str], start: int) -> Any:
     return StopStrings()
 
 
-def ended(row: list[int], tokenizer: Any, stop: Sequence[str], end_ids: Collection[int]) -> list[int]:
+def cut_at_end(row: list[int], tokenizer: Any, stop: Sequence[str], end_ids: Collection[int]) -> list[int]:
     """A row up to its end, whatever was sampled or padded behind that. None of its tokens becomes another one."""
     before = tokenizer.decode(row[:-1], skip_special_tokens=False)
     if not any(token in end_ids for token in row[:-1]) and not any(s in before for s in stop):

@@ -24,7 +24,7 @@ from trailforge.schemas import InvalidInput
 
 START = "<|im_start|>"
 END = "<|im_end|>"
-"""Ends every turn; a trained model writes it, so it is the end-of-sequence token of a tokenizer made `ready`."""
+"""Ends every turn; a trained model writes it, so it is the end-of-sequence token after `prepare_tokenizer`."""
 _PROBES = (f"{START}assistant\n", f"<search>Who wrote it ?\n\n é</search>{END}", f"\n{START}user\n<result>")
 """Pieces as `pieces` cuts them: some tokenizers put a space before each, or drop line ends."""
 IGNORED = -100
@@ -50,7 +50,7 @@ TRAINING_TEMPLATE = (
 no such key and train every assistant turn."""
 
 
-class Turn(Protocol):
+class AnyMessage(Protocol):
     """A message: `schemas.Message` and `schemas.ChatMessage` are."""
 
     @property
@@ -118,7 +118,7 @@ class MaskedTokens:
         return [run for run in runs if run]
 
 
-def pieces(messages: Sequence[Turn], train: Sequence[bool] | None = None) -> Iterator[Piece]:
+def pieces(messages: Sequence[AnyMessage], train: Sequence[bool] | None = None) -> Iterator[Piece]:
     """A conversation cut where what the agent wrote begins and ends. `train` says which turns are; None: all its own.
 
     Raises `InvalidInput` for flags that fit no agent's turns.
@@ -141,7 +141,7 @@ def pieces(messages: Sequence[Turn], train: Sequence[bool] | None = None) -> Ite
         yield Piece(context, is_agents=False, train=False)
 
 
-def render(messages: Sequence[Turn], *, add_generation_prompt: bool = False) -> str:
+def render(messages: Sequence[AnyMessage], *, add_generation_prompt: bool = False) -> str:
     """A conversation as text; with `add_generation_prompt` up to where the agent's next turn begins."""
     text = "".join(piece.text for piece in pieces(messages))
     return f"{text}{START}assistant\n" if add_generation_prompt else text
@@ -161,7 +161,7 @@ def teach(tokenizer: Any) -> list[str]:
     return added
 
 
-def ready(tokenizer: Any) -> None:
+def prepare_tokenizer(tokenizer: Any) -> None:
     """Give a tokenizer of transformers our template, and the end of a turn as its end of sequence.
 
     A model is saved with it. Raises `InvalidInput` when it does not know the ChatML tokens, and when it changes text.
@@ -199,8 +199,10 @@ def escape_special(tokenizer: Tokenizer, text: str) -> str:
     return text
 
 
-def masked_tokens(tokenizer: Tokenizer, messages: Sequence[Turn], train: Sequence[bool] | None = None) -> MaskedTokens:
-    """Tokens and labels of a conversation, for a tokenizer made `ready`.
+def masked_tokens(
+    tokenizer: Tokenizer, messages: Sequence[AnyMessage], train: Sequence[bool] | None = None
+) -> MaskedTokens:
+    """Tokens and labels of a conversation, for a tokenizer after `prepare_tokenizer`.
 
     Raises `InvalidInput` as `pieces` does, and when a turn holds the text of a special token, which would end or forge
     a turn.
@@ -218,7 +220,7 @@ def masked_tokens(tokenizer: Tokenizer, messages: Sequence[Turn], train: Sequenc
     return MaskedTokens(input_ids=input_ids, labels=labels)
 
 
-def prompt_ids(tokenizer: Tokenizer, messages: Sequence[Turn]) -> list[int]:
+def prompt_ids(tokenizer: Tokenizer, messages: Sequence[AnyMessage]) -> list[int]:
     """Tokens up to where the agent's next turn begins."""
     return masked_tokens(tokenizer, messages).input_ids + tokenizer.encode(
         f"{START}assistant\n", add_special_tokens=False

@@ -22,16 +22,16 @@ from typing import Any
 
 from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
 from trailforge.protocols import Grammar, grammar_of
-from trailforge.protocols.environment import Environment, within
+from trailforge.protocols.environment import Environment, limit_observations
 from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, run_episode
 from trailforge.protocols.turns import Observation, Search
 from trailforge.schemas import ChatMessage, ContextOverflow, InvalidInput, Message
-from trailforge.training.generation import Generated, Generator
+from trailforge.training.generation import Continuation, Generator
 from trailforge.training.masks import END, START, escape_special, prompt_ids
 
 _NO_LIMIT = 1_000_000
 
-GoOn = Callable[[list[int], int, Sequence[str]], Awaitable[Generated]]
+GoOn = Callable[[list[int], int, Sequence[str]], Awaitable[Continuation]]
 """(ids so far, room, stop strings) -> the continuation, as `Generator.generate` makes it."""
 
 
@@ -70,12 +70,12 @@ class _Rounds:
     """Gathers what the episodes want to have generated, until all that go on wait for it."""
 
     episodes: int
-    _asked: dict[int, tuple[list[int], int, asyncio.Future[Generated]]] = field(default_factory=dict)
+    _asked: dict[int, tuple[list[int], int, asyncio.Future[Continuation]]] = field(default_factory=dict)
     _all_wait: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def ask(self, number: int, ids: list[int], room: int) -> Generated:
+    async def ask(self, number: int, ids: list[int], room: int) -> Continuation:
         """Continue an episode's tokens."""
-        future: asyncio.Future[Generated] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Continuation] = asyncio.get_running_loop().create_future()
         self._asked[number] = ids, room, future
         self._look()
         return await future
@@ -153,7 +153,7 @@ class _Writer:
         self.mask += [0] * len(new)
         self.logprobs += [0.0] * len(new)
 
-    def _write(self, generated: Generated, stop: Sequence[str]) -> tuple[str, bool]:
+    def _write(self, generated: Continuation, stop: Sequence[str]) -> tuple[str, bool]:
         """Append what was sampled. Returns its text up to the first stop string, and whether it was cut.
 
         The token that completes a stop string may hold more than that; it stays, the text behind it is nobody's.
@@ -199,7 +199,7 @@ async def roll_out(
     grammar = grammar_of(protocol)
 
     async def episode(number: int, prompt: Sequence[ChatMessage]) -> TokenEpisode:
-        def ask(ids: list[int], room: int, stop: Sequence[str]) -> Awaitable[Generated]:
+        def ask(ids: list[int], room: int, stop: Sequence[str]) -> Awaitable[Continuation]:
             return rounds.ask(number, ids, room)
 
         writer = _Writer(known[tuple(prompt)], ask, generator.end_ids, tokenizer, limits)
@@ -265,7 +265,7 @@ async def _run(
     run = await run_episode(
         prompt[1].content,
         grammar,
-        within(respond, grammar, count, limits.max_observation_tokens),
+        limit_observations(respond, grammar, count, limits.max_observation_tokens),
         client=writer,
         model="",
         config=EpisodeConfig(

@@ -61,7 +61,7 @@ class Pending:
     episode: Episode
     truth: GroundTruth
     preset: RewardPreset
-    judge: Future[float | None] | float | None
+    judge: Future[float] | float | None
 
     def reward(self) -> Reward:
         """What it is paid; waits for the judge, and raises what that raises, and what `rewards.episode.score` does."""
@@ -85,31 +85,31 @@ class Scorer:
     """None: the one that each question names."""
     judge: JudgeConfig | None = None
 
-    def begin(self, told: ToScore) -> Pending:
+    def begin(self, given: ToScore) -> Pending:
         """Read an episode and ask the judge; begin several before the first reward, and they are judged at once.
 
         Raises as `read_transcript`, and `InvalidInput` when a judge is to be asked and the question is not known. Of
         choices none is asked: their letters are compared.
         """
-        truth = told.truth
+        truth = given.truth
         protocol = self.protocol or truth.protocol
         episode = read_transcript(
-            told.messages,
+            given.messages,
             protocol,
-            tokens=told.tokens,
-            retrieved_titles=told.retrieved_titles,
+            tokens=given.tokens,
+            retrieved_titles=given.retrieved_titles,
             tools=truth.allowed_tools or TOOLS,
         )
         preset = self.preset or reward_preset(truth.reward_preset)
-        judge: Future[float | None] | float | None = told.judge
+        judge: Future[float] | float | None = given.judge
         if judge is None and self.judge is not None and not truth.correct_options:
-            question = told.question or _asked(told.messages, protocol)
-            judge = judge_desk(self.judge).score(Judged(question=question, answer=episode.answer, truth=truth))
+            question = given.question or _asked(given.messages, protocol)
+            judge = judge_desk(self.judge).score(Judged(question=question, answer=episode.answer, golds=truth.target))
         return Pending(episode=episode, truth=truth, preset=preset, judge=judge)
 
-    def score(self, told: Sequence[ToScore]) -> list[Reward]:
+    def score(self, episodes: Sequence[ToScore]) -> list[Reward]:
         """What episodes are paid; all are judged at once."""
-        return [pending.reward() for pending in [self.begin(each) for each in told]]
+        return [pending.reward() for pending in [self.begin(each) for each in episodes]]
 
 
 def score_messages(
@@ -123,8 +123,8 @@ def score_messages(
     judge: float | None = None,
 ) -> Reward:
     """What one episode is paid, by no judge but a score that is given; see `Scorer`."""
-    told = ToScore(messages=messages, truth=truth, tokens=tokens, retrieved_titles=retrieved_titles, judge=judge)
-    return Scorer(preset=preset, protocol=protocol).begin(told).reward()
+    given = ToScore(messages=messages, truth=truth, tokens=tokens, retrieved_titles=retrieved_titles, judge=judge)
+    return Scorer(preset=preset, protocol=protocol).begin(given).reward()
 
 
 @cache

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.protocols import Grammar, grammar_of
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.protocols.environment import open_environment as open_over
 from trailforge.retrieval.dense import META
 from trailforge.schemas import Document, InvalidInput, Question, SourceDocument
-from trailforge.training.sets.runs import MANIFEST, open_runs
+from trailforge.training.sets.runs import open_runs
 
 
 def open_environment(

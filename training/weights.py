@@ -14,7 +14,7 @@ from trailforge.schemas import InvalidInput, install_hint
 from trailforge.schemas.files import user_cache
 from trailforge.training.config import TrainerConfig
 from trailforge.training.gguf_weights import convert
-from trailforge.training.masks import END, ready, teach
+from trailforge.training.masks import END, prepare_tokenizer, teach
 from trailforge.training.processes import log
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
@@ -123,7 +123,7 @@ def _tokenizer(name: str) -> Any:
 
 def _make_ready(tokenizer: Any, name: str) -> None:
     try:
-        ready(tokenizer)
+        prepare_tokenizer(tokenizer)
     except InvalidInput as error:
         raise InvalidInput(error.problem, file=name) from error
     if tokenizer.pad_token_id is None:

@@ -176,7 +176,7 @@ def run_folders(folder: Path) -> list[Path]:
     return []
 
 
-def unfinished(root: Path, *, before: str) -> list[Path]:
+def unfinished_windows(root: Path, *, before: str) -> list[Path]:
     """Folders of the windows that were begun and are not complete, the earliest first; of days before this one."""
     begun = [folder for folder in folders(root) if folder.name < before and (folder / PLAN).is_file()]
     return [folder for folder in begun if not (folder / DONE).is_file()]

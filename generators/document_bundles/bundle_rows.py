@@ -15,7 +15,7 @@ Fate = Literal["kept", "rejected", "candidate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedQuestion:
+class QuestionOutcome:
     """A question of a bundle, and what became of it."""
 
     row: BundleQuestion
@@ -37,17 +37,17 @@ def documents_of(run: OpenRun, bundle_id: str, ids: Sequence[str] = ()) -> tuple
     return tuple(run.record("documents", number) for number in numbers if number is not None)
 
 
-def questions_of(run: OpenRun, bundle_id: str) -> list[AskedQuestion]:
+def questions_of(run: OpenRun, bundle_id: str) -> list[QuestionOutcome]:
     """Each once: kept ones, then rejected ones, then those of which nothing is decided."""
-    found: dict[str, AskedQuestion] = {}
+    found: dict[str, QuestionOutcome] = {}
     for row in _rows(run, "bundle_questions", bundle_id):
-        found[row.uid] = AskedQuestion(row=row, fate="kept")
+        found[row.uid] = QuestionOutcome(row=row, fate="kept")
     for rejected in rejections_of(run, bundle_id):
         row = question_in(rejected)
         if row is not None and row.bundle_id == bundle_id and row.uid not in found:
-            found[row.uid] = AskedQuestion(row=row, fate="rejected", rejected=rejected)
+            found[row.uid] = QuestionOutcome(row=row, fate="rejected", rejected=rejected)
     for row in _rows(run, "candidates", bundle_id):
-        found.setdefault(row.uid, AskedQuestion(row=row, fate="candidate"))
+        found.setdefault(row.uid, QuestionOutcome(row=row, fate="candidate"))
     return list(found.values())
 
 

@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from trailforge.filters.bundles import judge_unread
+from trailforge.generators import selecting
 from trailforge.generators.document_bundles.bundling.duplicates import exact_key
 from trailforge.generators.document_bundles.bundling.measures import cohesion
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.episodes import asks_its_question, episode_sft_row, made_of
 from trailforge.generators.document_bundles.stages import cleaning, embedding, episodes, grouping, questions, selection
-from trailforge.generators.document_bundles.stages.selection import in_order
+from trailforge.generators.document_bundles.stages.selection import order_rows
 from trailforge.generators.document_bundles.write import complexity_of
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
@@ -60,7 +61,7 @@ class BundleRowChecks(RowChecks):
             self._check_leftovers(name)
             self.accepted["filter"] += self._check_candidates(name)
             self.count_rejected(name)
-        self.accepted[selection.NAME] += self._check_order()
+        self.accepted[selecting.NAME] += self._check_order()
         self._check_episodes()
         self.check_books()
 
@@ -159,7 +160,7 @@ class BundleRowChecks(RowChecks):
         for row in rows:
             if not _is_from(row, self._candidates.get(row.uid)):
                 self.problem(selection.TABLE, row.uid, "it is not what the filters left in `candidates/`")
-        if rows != in_order(rows, self.config.selection.stages):
+        if rows != order_rows(rows, self.config.selection.stages):
             self.problem(selection.TABLE, "curriculum", "the rows are not in the order of their complexity and stage")
         return len(rows)
 

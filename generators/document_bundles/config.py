@@ -10,7 +10,7 @@ from trailforge.filters.bundles import BundleFilterConfig
 from trailforge.generators.document_bundles.bundling.config import BundleConfig
 from trailforge.generators.document_bundles.bundling.content import ContentConfig
 from trailforge.generators.document_bundles.bundling.duplicates import DuplicateConfig
-from trailforge.generators.document_bundles.episodes import EpisodeConfig
+from trailforge.generators.document_bundles.episodes import PlannedEpisodeConfig
 from trailforge.generators.document_bundles.write import BundleWriterConfig
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.config import RunConfig
@@ -88,7 +88,7 @@ class BundleRunConfig(RunConfig):
     writer: BundleWriterConfig = field(default_factory=BundleWriterConfig)
     filters: BundleFilterConfig = field(default_factory=BundleFilterConfig)
     selection: SelectionConfig = field(default_factory=SelectionConfig)
-    episodes: EpisodeConfig = field(default_factory=EpisodeConfig)
+    episodes: PlannedEpisodeConfig = field(default_factory=PlannedEpisodeConfig)
     tools: PlanToolsConfig = field(default_factory=PlanToolsConfig)
     output: BundleOutputConfig = field(default_factory=BundleOutputConfig)
     questions: bool = True

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from trailforge.generators.document_bundles import search_thoughts
-from trailforge.generators.document_bundles.write import asked
+from trailforge.generators.document_bundles.write import render_question
 from trailforge.generators.sft_rows import whole_conversation
-from trailforge.inference import ChatTurn, Meter, Reply, Request, Sampling
-from trailforge.inference.asker import Client
+from trailforge.inference import ChatTurn, Client, Meter, Reply, Request, Sampling
 from trailforge.protocols import R_SEARCH, nl_dag, r_search
 from trailforge.protocols.base import estimate_tokens, one_line
 from trailforge.protocols.episodes import turn_text
@@ -37,7 +36,7 @@ from trailforge.schemas import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeConfig:
+class PlannedEpisodeConfig:
     """How episodes are made."""
 
     plan: Literal["gold", "sampled"] = "gold"
@@ -71,7 +70,7 @@ class EpisodeContext:
 
     run_id: str
     seed: int
-    config: EpisodeConfig
+    config: PlannedEpisodeConfig
     tools: Tools
     model: str = ""
     """Empty for the gold way, which asks none."""
@@ -130,7 +129,7 @@ class _Work:
         results = await nl_dag.execute(plan, context.tools, context.config.top_k)
         thought = search_thoughts.think(row, plan, seed=f"{context.seed}:{row.uid}")
         messages = (
-            *R_SEARCH.opening(asked(row)),
+            *R_SEARCH.opening(render_question(row)),
             _turn(Turn(thought=thought, search=r_search.search_of(plan))),
             _result(Observation(nodes=tuple(results))),
             _turn(Turn(answer=one_line(gold_answer(row)))),
@@ -141,7 +140,7 @@ class _Work:
     async def sampled(self, number: int) -> SearchEpisode:
         """A draw. A first turn that breaks the grammar is the end of it: no answer would make it good enough."""
         context = self.context
-        messages = [*R_SEARCH.opening(asked(self.row))]
+        messages = [*R_SEARCH.opening(render_question(self.row))]
         results: Sequence[nl_dag.NodeResult] = ()
         first = await self._ask(messages, number)
         messages.append(_assistant(first, turn_text(first)))
@@ -187,9 +186,9 @@ class _Work:
         row = self.row
         read = r_search.read_plan(messages[2].content)
         thought, plan = read or ("", nl_dag.SearchPlan(nodes=(), edges=()))
-        said = "\0".join([row.uid, *(message.content for message in messages)])
+        content = "\0".join([row.uid, *(message.content for message in messages)])
         return SearchEpisode(
-            uid=hashlib.sha256(said.encode()).hexdigest()[:16],
+            uid=hashlib.sha256(content.encode()).hexdigest()[:16],
             origin=origin,
             thought=thought,
             plan_text=nl_dag.render(plan) if read else "",
@@ -215,7 +214,7 @@ def made_of(messages: Sequence[Message], row: BundleQuestion) -> dict[str, Any]:
     """The fields of an episode that follow from its question and its conversation."""
     return {
         "question_id": row.uid,
-        "question": asked(row),
+        "question": render_question(row),
         "type": row.type,
         "answer": gold_answer(row),
         "answer_aliases": (),
@@ -250,7 +249,7 @@ def _found_evidence(row: BundleQuestion, results: Sequence[nl_dag.NodeResult]) -
     return round(evidence_recall([hop.evidence for hop in row.hops], found), 6)
 
 
-def _is_good(episode: SearchEpisode, row: BundleQuestion, config: EpisodeConfig) -> bool:
+def _is_good(episode: SearchEpisode, row: BundleQuestion, config: PlannedEpisodeConfig) -> bool:
     """Right, with its evidence, and no search that another one makes needless."""
     evidence = [hop.evidence for hop in row.hops]
     is_needless = len(episode.searches) > 1 and any(

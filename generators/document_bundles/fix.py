@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trailforge.filters import bundles
-from trailforge.generators.fixes import check_verdicts, measured
+from trailforge.generators.fixes import check_verdicts, remeasure
 from trailforge.rewards import mentions, normalize_answer
 from trailforge.schemas import BundleQuestion, InvalidInput
 
@@ -31,14 +31,14 @@ def refit(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:
     for answer in sorted(new):
         if not _is_supported(answer, row):
             raise InvalidInput(f"no evidence of the question says {answer!r}", field="answer")
-    return replace(row, filters=measured(row.filters, verdicts, _MEASURED_ON_OTHERS))
+    return replace(row, filters=remeasure(row.filters, verdicts, _MEASURED_ON_OTHERS))
 
 
 def _with_chosen(row: BundleQuestion, old: BundleQuestion) -> BundleQuestion:
     """The answer of a question with options is what the correct ones say."""
     letters = [chr(ord("A") + number) for number in range(len(row.options))]
-    told = dict(zip(letters, row.options, strict=True))
-    answer = _JOINED.join(told.get(letter, "") for letter in row.correct_options)
+    texts = dict(zip(letters, row.options, strict=True))
+    answer = _JOINED.join(texts.get(letter, "") for letter in row.correct_options)
     if row.answer not in (old.answer, answer):
         raise InvalidInput(f"the correct options say {answer!r}; fix options or correct_options", field="answer")
     if (row.options, row.correct_options) == (old.options, old.correct_options):

@@ -35,19 +35,19 @@ def think(row: BundleQuestion, plan: SearchPlan, *, seed: str) -> str:
     def say(role: str, **fields: str) -> str:
         return rng.choice(pools[role]).format(**fields)
 
-    said = [say(f"open_{row.type}")]
+    sentences = [say(f"open_{row.type}")]
     names = [one_line(name) for name in names_in(row.question)]
     if not all(_YEAR.fullmatch(name) for name in names):  # a year alone is nothing to begin with
-        said.append(say("known_one" if len(names) == 1 else "known_many", names=_listed(names)))
+        sentences.append(say("known_one" if len(names) == 1 else "known_many", names=_listed(names)))
     for node in (node for level in levels(plan) for node in level):
-        said.append(say(_role(node, pools), node=node.node_id, query=one_line(node.query)))
+        sentences.append(say(_role(node, pools), node=node.node_id, query=one_line(node.query)))
     if plan.edges:
         for node, sources in _needs(plan):
-            said.append(say("order_needs", node=node, sources=_listed(sources)))
+            sentences.append(say("order_needs", node=node, sources=_listed(sources)))
     elif len(plan.nodes) > 1:
-        said.append(say("order_free"))
-    said.append(say("blind"))
-    return " ".join(said)
+        sentences.append(say("order_free"))
+    sentences.append(say("blind"))
+    return " ".join(sentences)
 
 
 def names_in(question: str) -> list[str]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import get_args
 
 from trailforge.generators.document_bundles.bundle_rows import (
-    AskedQuestion,
+    QuestionOutcome,
     documents_of,
     questions_of,
     rejections_of,
@@ -19,32 +19,32 @@ from trailforge.pipelines.show.common import ORIGINS, head, passages, provenance
 from trailforge.pipelines.show.marks import Marked, find_quote
 from trailforge.pipelines.show.parts import (
     Chips,
-    Choice,
     Code,
     Columns,
     Conversation,
-    Document,
-    Documents,
-    Edge,
+    DataTable,
+    DecideLink,
+    Diagram,
+    DiagramEdge,
+    DiagramNode,
+    DocumentPanes,
     Fold,
-    Graph,
     Grid,
     GridRow,
-    Link,
     Mark,
     Meters,
-    Node,
     Note,
     Option,
     Part,
     Parts,
     Scores,
     SearchOn,
+    Selector,
     Show,
+    ShownDocument,
     ShownTable,
-    Span,
+    StyledText,
     Tab,
-    Table,
     Tabs,
     Title,
     tab,
@@ -118,7 +118,7 @@ def bundle(run: OpenRun, row: Bundle) -> Parts:
             *_documents(documents_of(run, row.uid)),
             Note("It has no question."),
         ]
-    choice = Choice(
+    choice = Selector(
         label="Its questions",
         options=[
             Option(f"{number} · {each.fate}", partial(_question_and_fate, run, each))
@@ -137,13 +137,13 @@ def bundle_input(run: OpenRun, row: BundleInput) -> Parts:
 def episode(run: OpenRun, row: SearchEpisode) -> Parts:
     """A row of `episodes`: the plan, what each search found, the parts of the reward."""
     chips = [
-        Span(row.type),
-        Span(f"{row.origin} plan", "", ORIGINS[row.origin]),
-        Span(f"{row.num_hops} hops"),
-        Span(f"{row.num_tool_calls} searches"),
-        Span(f"evidence {row.evidence_found:.0%}", "", "Share of the hops whose evidence the searches brought."),
-        Span(f"reward {row.reward.total:.2f}", "right" if row.reward.total >= 1 else ""),
-        Span(f"{row.token_estimate:,} tokens"),
+        StyledText(row.type),
+        StyledText(f"{row.origin} plan", "", ORIGINS[row.origin]),
+        StyledText(f"{row.num_hops} hops"),
+        StyledText(f"{row.num_tool_calls} searches"),
+        StyledText(f"evidence {row.evidence_found:.0%}", "", "Share of the hops whose evidence the searches brought."),
+        StyledText(f"reward {row.reward.total:.2f}", "right" if row.reward.total >= 1 else ""),
+        StyledText(f"{row.token_estimate:,} tokens"),
     ]
     tabs = [
         Tab("Plan and searches", lambda: _searches(row)),
@@ -154,39 +154,40 @@ def episode(run: OpenRun, row: SearchEpisode) -> Parts:
     return [*shown, Tabs(tabs)]
 
 
-def _question_and_fate(run: OpenRun, asked: AskedQuestion) -> Parts:
+def _question_and_fate(run: OpenRun, asked: QuestionOutcome) -> Parts:
     if asked.fate == "candidate":
         text = "A candidate: the run has not chosen among all candidates yet"
         return [_verdict("", text, "", ""), *bundle_question(run, asked.row)]
     if asked.rejected is None:
-        return [Link("bundle_questions", asked.row.uid, "question"), *bundle_question(run, asked.row)]
+        return [DecideLink("bundle_questions", asked.row.uid, "question"), *bundle_question(run, asked.row)]
     verdict = _verdict("wrong", "Not in the data set", asked.rejected.reason, asked.rejected.detail)
-    return [verdict, Link("rejected", asked.rejected.uid, "question"), *bundle_question(run, asked.row)]
+    return [verdict, DecideLink("rejected", asked.rejected.uid, "question"), *bundle_question(run, asked.row)]
 
 
 def _verdict(kind: str, text: str, reason: str, detail: str) -> Note:
-    return Note((text, ". " if reason else "", Span(reason, "strong"), f": {detail}" if detail else ""), kind)
+    return Note((text, ". " if reason else "", StyledText(reason, "strong"), f": {detail}" if detail else ""), kind)
 
 
 def _bundle_head(row: Bundle) -> Parts:
     """What its documents have in common."""
     chips = [
-        Span(f"{len(row.document_ids)} documents"),
-        Span(f"cohesion {row.cohesion:.3f}", "", "mean cosine over all pairs of its documents"),
-        Span(" · ".join(dict.fromkeys(row.sources))),
+        StyledText(f"{len(row.document_ids)} documents"),
+        StyledText(f"cohesion {row.cohesion:.3f}", "", "mean cosine over all pairs of its documents"),
+        StyledText(" · ".join(dict.fromkeys(row.sources))),
     ]
     return [Title(row.theme), Chips(chips)]
 
 
 def _asked(row: BundleQuestion) -> Parts:
     """Question, options, answer."""
-    stage = [Span(f"curriculum stage {row.curriculum_stage}")] if row.curriculum_stage else []
+    stage = [StyledText(f"curriculum stage {row.curriculum_stage}")] if row.curriculum_stage else []
     hard = "0 easy, 1 hard: sources, hops, depth of the plan, type, closed-book answers"
-    chips = [Span(row.type.replace("_", " ")), Span(f"complexity {row.complexity:.2f}", "", hard), *stage]
+    chips = [StyledText(row.type.replace("_", " ")), StyledText(f"complexity {row.complexity:.2f}", "", hard), *stage]
     right = set(row.correct_options)
     options = [
         Note(
-            (Span(f"{letter}. ", "strong"), option, " ✓" if letter in right else ""), "right" if letter in right else ""
+            (StyledText(f"{letter}. ", "strong"), option, " ✓" if letter in right else ""),
+            "right" if letter in right else "",
         )
         for letter, option in zip(_LETTERS, row.options, strict=False)
     ]
@@ -202,11 +203,11 @@ def _hop(number: int, hop: BundleHop, documents: Sequence[SourceDocument]) -> No
         missing = f"\nThe run does not hold its document {hop.document_id[:90]}."
     elif not find_quote(f"{document.title}\n{document.text}", hop.evidence):
         missing = f"\nThis quote does not stand in {document.title[:90]}."
-    quote = Span(f"“{hop.evidence}”", _hop_kind(number))
+    quote = StyledText(f"“{hop.evidence}”", _hop_kind(number))
     title = document.title[:90] if document else hop.document_id
     reasoning = f" {hop.reasoning}\n"
-    source = Span(f"\n{title}", "quiet")
-    return Note((Span(str(number + 1), "strong"), reasoning, quote, Span(missing, "wrong"), source))
+    source = StyledText(f"\n{title}", "quiet")
+    return Note((StyledText(str(number + 1), "strong"), reasoning, quote, StyledText(missing, "wrong"), source))
 
 
 def _hop_kind(number: int) -> str:
@@ -225,10 +226,10 @@ def _plan(row: BundleQuestion) -> Parts:
         }
         for node in row.dag_nodes
     ]  # fmt: skip
-    return [plan_graph(row), Fold("The plan in words", [Table(searches), Code(row.dag_text)])]
+    return [plan_graph(row), Fold("The plan in words", [DataTable(searches), Code(row.dag_text)])]
 
 
-def plan_graph(row: BundleQuestion) -> Graph:
+def plan_graph(row: BundleQuestion) -> Diagram:
     """The plan (NL-DAG of R-Search, section 3.2), valid or not: red is what only edges name, and circles."""
     known = {node.node_id: node for node in row.dag_nodes}
     pairs = list(dict.fromkeys((edge.src, edge.dst) for edge in row.dag_edges))
@@ -237,29 +238,29 @@ def plan_graph(row: BundleQuestion) -> Graph:
     for key in keys:
         node = known.get(key)
         if node is None:
-            nodes.append(Node(key, (key, "not in the plan"), "wrong"))
+            nodes.append(DiagramNode(key, (key, "not in the plan"), "wrong"))
         else:
             lines = (f"{node.node_id} · {node.tool}", node.query)
-            nodes.append(Node(key, lines, _TOOLS.get(node.tool, ""), hover=node.query))
-    edges: list[Edge] = []
+            nodes.append(DiagramNode(key, lines, _TOOLS.get(node.tool, ""), hover=node.query))
+    edges: list[DiagramEdge] = []
     below: dict[str, set[str]] = {key: {key} for key in keys}
     for source, target in pairs:
         closes_circle = source in below[target]
-        edges.append(Edge(source, target, kind="wrong" if closes_circle else ""))
+        edges.append(DiagramEdge(source, target, kind="wrong" if closes_circle else ""))
         for each in below.values():
             if source in each:
                 each |= below[target]
-    return Graph(nodes, edges, "The search plan", is_downward=len(nodes) > 3)
+    return Diagram(nodes, edges, "The search plan", is_downward=len(nodes) > 3)
 
 
 def _documents(documents: Sequence[SourceDocument], hops: Sequence[BundleHop] = ()) -> Parts:
     """A bundle's documents, with what the hops quote marked in the colours of the hops."""
     if not documents:
         return [Note("This run does not hold the documents.")]
-    return [Documents([_document(each, hops) for each in documents])]
+    return [DocumentPanes([_document(each, hops) for each in documents])]
 
 
-def _document(document: SourceDocument, hops: Sequence[BundleHop]) -> Document:
+def _document(document: SourceDocument, hops: Sequence[BundleHop]) -> ShownDocument:
     whole = f"{document.title}\n{document.text}"
     origin = (document.source, document.kind, document.published or "no date", document.url, document.licence)
     marks = [
@@ -267,7 +268,7 @@ def _document(document: SourceDocument, hops: Sequence[BundleHop]) -> Document:
         for number, hop in enumerate(hops)
         if hop.document_id == document.id and (place := find_quote(whole, hop.evidence))
     ]
-    return Document(title=document.title, text=document.text, origin=" · ".join(filter(None, origin)), marks=marks)
+    return ShownDocument(title=document.title, text=document.text, origin=" · ".join(filter(None, origin)), marks=marks)
 
 
 def _searches(row: SearchEpisode) -> Parts:
@@ -292,11 +293,11 @@ def _search(
     key: str, tool: str, query: str, needs: Sequence[str], search: PlannedSearch | None, gold: Marked
 ) -> Sequence[Parts]:
     kind, meaning = _STATUS[search.status] if search else ("", "The plan was not run to here.")
-    chips = [Span(tool[:60]), Span(search.status if search else "not searched", kind, meaning)]
+    chips = [StyledText(tool[:60]), StyledText(search.status if search else "not searched", kind, meaning)]
     if needs:
-        chips.append(Span(f"needs {', '.join(needs)}", "", "Its query uses what these searches find."))
+        chips.append(StyledText(f"needs {', '.join(needs)}", "", "Its query uses what these searches find."))
     found: list[Part] = [passages(search.passages, (gold,))] if search else []
-    return [[Note((Span(key[:40], "strong"),)), Chips(chips)], [Note(query[:600])], found]
+    return [[Note((StyledText(key[:40], "strong"),)), Chips(chips)], [Note(query[:600])], found]
 
 
 def _reward(row: SearchEpisode) -> Parts:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from trailforge.generators import selecting
 from trailforge.generators.document_bundles import NAME
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages import cleaning, embedding, grouping, selection
@@ -56,7 +57,7 @@ def grouping_shards(embedded: tuple[Shard, ...], receipts: list[Receipt]) -> tup
 
 def selection_shards(bundles: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
     """One, of the questions of all bundles."""
-    return (selection.only_shard(bundles, digest_of(receipts)),)
+    return (selecting.only_shard(bundles, digest_of(receipts)),)
 
 
 def shards_made(before: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from trailforge.generators.document_bundles.search_thoughts import PROMPTS
-from trailforge.inference import ChatTurn, Meter, Prices, Request, Sampling, ask_json
-from trailforge.inference.asker import Client, fill
+from trailforge.inference import ChatTurn, Client, Meter, Prices, Request, Sampling, ask_json
+from trailforge.inference.asker import fill
 from trailforge.protocols.nl_dag import SearchPlan, levels, render, validate
 from trailforge.retrieval import SentenceReader
 from trailforge.schemas import (
@@ -176,7 +176,7 @@ class BundleWork:
         prompt = fill(
             PROMPTS.text("bundle_questions"),
             count=str(config.questions_per_bundle),
-            documents=shown(self.item.documents, config.longest_document),
+            documents=render_documents(self.item.documents, config.longest_document),
         )
         sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.write_max_tokens)
         reply = await ask_json(context.client, self._request(prompt, sampling, purpose="write"), SCHEMA, self.meter)
@@ -185,11 +185,11 @@ class BundleWork:
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
         """As a `filters.bundles.DocumentReader`."""
         config = self.context.config
-        text = shown(documents, config.longest_document)
+        text = render_documents(documents, config.longest_document)
         prompt = (
-            fill(PROMPTS.text("read_documents"), documents=text, question=asked(row))
+            fill(PROMPTS.text("read_documents"), documents=text, question=render_question(row))
             if documents
-            else fill(PROMPTS.text("read_nothing"), question=asked(row))
+            else fill(PROMPTS.text("read_nothing"), question=render_question(row))
         )
         temperature = config.read_temperature if documents else config.closed_book_temperature
         sampling = Sampling(temperature=temperature, top_p=config.top_p, max_tokens=config.read_max_tokens)
@@ -264,7 +264,7 @@ def plan_of(
     return nodes, edges
 
 
-def shown(documents: Sequence[SourceDocument], longest: int) -> str:
+def render_documents(documents: Sequence[SourceDocument], longest: int) -> str:
     """Documents as a prompt shows them, numbered from 1."""
     return "\n\n".join(
         f"[{number}] {document.title} ({_TOOLS[document.kind]}, {document.source}"
@@ -273,7 +273,7 @@ def shown(documents: Sequence[SourceDocument], longest: int) -> str:
     )
 
 
-def asked(row: BundleQuestion) -> str:
+def render_question(row: BundleQuestion) -> str:
     """The question, with its options by letter."""
     options = [f"{chr(ord('A') + position)}. {option}" for position, option in enumerate(row.options)]
     return "\n".join([row.question, *options])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
+from trailforge.generators import selecting
 from trailforge.generators.kg_questions import select as selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.filters import judge_unasked
@@ -25,12 +26,12 @@ class KgQuestionRowChecks(RowChecks):
 
     def check(self) -> None:
         """Fill the report."""
-        self.accepted.update({"read": 0, FILTER: 0, selection.NAME: 0})
+        self.accepted.update({"read": 0, FILTER: 0, selecting.NAME: 0})
         candidates: list[KgQuestion] = []
         for name in self.names():
             paths = {path.id: path for path in self.rows(INPUTS, name, FactChain)}
             self.accepted["read"] += len(paths)
-            for row in self.rows(selection.CANDIDATES, name, KgQuestion):
+            for row in self.rows(selecting.CANDIDATES, name, KgQuestion):
                 self.accepted[FILTER] += 1
                 candidates.append(row)
                 for problem in (*self._problems(row, paths), *_against(row, None)):
@@ -82,7 +83,7 @@ class KgQuestionRowChecks(RowChecks):
     def _check_selection(self, candidates: list[KgQuestion]) -> None:
         """The selected questions are the candidates that ask what none before them asks."""
         found = [row for name in self.names() for row in self.rows(selection.TABLE, name, KgQuestion)]
-        self.accepted[selection.NAME] = len(found)
+        self.accepted[selecting.NAME] = len(found)
         expected, twins = selection.sift(candidates)
         by_uid = {row.uid: row for row in expected}
         for row in found:
@@ -90,9 +91,9 @@ class KgQuestionRowChecks(RowChecks):
                 self.problem(selection.TABLE, row.uid, "it is not what the filters left in `candidates/`")
         if len(found) == len(expected) and [row.uid for row in found] != [row.uid for row in expected]:
             self.problem(selection.TABLE, "order", "the rows are not in the order of their paths")
-        rejected = self.rows("rejected", f"{selection.REJECTED}.parquet", RejectedRow)
+        rejected = self.rows("rejected", f"{selecting.REJECTED}.parquet", RejectedRow)
         if [(row.uid, row.detail) for row in rejected] != [(row.uid, verdict.detail) for row, verdict in twins]:
-            self.problem(selection.REJECTED, "duplicates", "they are not those among the candidates")
+            self.problem(selecting.REJECTED, "duplicates", "they are not those among the candidates")
         path = self.folder / selection.JSONL
         lines = path.read_text(encoding="utf-8") if path.exists() else ""
         standing = (row for name in self.names() for row in self.standing(selection.TABLE, name, KgQuestion))

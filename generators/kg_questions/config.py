@@ -8,7 +8,7 @@ from typing import Literal
 
 from trailforge.generators.kg_questions.filters import KgQuestionFilterConfig
 from trailforge.generators.kg_questions.generate import KgWriterConfig
-from trailforge.generators.kg_questions.paths import KgPathConfig
+from trailforge.generators.kg_questions.paths.config import KgPathConfig
 from trailforge.pipelines.runs.config import RunConfig
 from trailforge.pipelines.runs.graph import GraphRunConfig
 from trailforge.pipelines.runs.intake import RunInputs

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.generate import writer_prompt
-from trailforge.generators.kg_questions.paths import sample_shapes
+from trailforge.generators.kg_questions.paths.sampling import sample_shapes
 from trailforge.generators.kg_questions.wording import PROMPTS
 from trailforge.pipelines.estimate import Estimate, count_tokens, mean_tokens, stage_estimate
 from trailforge.pipelines.runs.intake import RunInputs

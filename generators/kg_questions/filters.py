@@ -151,7 +151,7 @@ async def closed_book(row: KgQuestion, reader: MemoryReader, *, samples: int) ->
 
 
 @dataclass(slots=True)
-class Asked:
+class AcceptedQuestions:
     """The accepted questions so far, by words and by facts."""
 
     by_words: dict[str, str] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class Asked:
             self.by_fact[fact].append(row.uid)
 
 
-def duplicate_question(row: KgQuestion, asked: Asked) -> Verdict:
+def duplicate_question(row: KgQuestion, asked: AcceptedQuestions) -> Verdict:
     """It asks what an accepted one asks already: in the same words, or by facts that it has too.
 
     Score: the largest share of its facts that one accepted question has; all of them, or the same words, reject.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trailforge.generators.fixes import check_aliases, check_verdicts, measured
+from trailforge.generators.fixes import check_aliases, check_verdicts, remeasure
 from trailforge.generators.kg_questions.filters import judge_unasked
 from trailforge.schemas import InvalidInput, KgQuestion
 
@@ -20,4 +20,4 @@ def refit(row: KgQuestion, old: KgQuestion) -> KgQuestion:
     check_verdicts(*verdicts)
     is_asked_anew = (row.question, row.answer_aliases) != (old.question, old.answer_aliases)
     dropped = {"closed_book"} if is_asked_anew else set()
-    return replace(row, filters=measured(row.filters, verdicts, dropped))
+    return replace(row, filters=remeasure(row.filters, verdicts, dropped))

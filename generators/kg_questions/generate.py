@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from trailforge.generators.kg_questions.wording import PROMPTS, RELATIONS, Wording, compose
-from trailforge.inference import ChatTurn, Meter, Prices, Request, Sampling, ask_json
-from trailforge.inference.asker import Client, Style, fill
-from trailforge.mcts.rollout import short_answer
+from trailforge.inference import ChatTurn, Client, Meter, Prices, Request, Sampling, ask_json
+from trailforge.inference.asker import Style, fill
+from trailforge.rewards.answers import read_short_answer
 from trailforge.schemas import FactChain, FilterScore, Hop, KgFact, KgNode, KgQuestion, Provenance, Verdict
 
 _READ_PROMPTS: dict[Style, str] = {"chat": "read_nothing", "completion": "embedded_closed_book"}
@@ -98,7 +98,7 @@ class KgQuestionWork:
         text = (await self.context.client.complete(request, self.meter)).answer
         if text is None or config.style == "chat":
             return text and text.strip()
-        return short_answer(text, config.max_answer_words)
+        return read_short_answer(text, config.max_answer_words)
 
     def _request(
         self, prompt: str, sampling: Sampling, *, purpose: str, style: Style = "chat", sample: int = 0

@@ -8,17 +8,17 @@ from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show.parts import (
     Chips,
     Columns,
-    Edge,
+    DataTable,
+    Diagram,
+    DiagramEdge,
+    DiagramNode,
     Fold,
-    Graph,
-    Node,
     Note,
     Parts,
     Scores,
     Show,
     ShownTable,
-    Span,
-    Table,
+    StyledText,
     Title,
 )
 from trailforge.schemas import FactChain, KgFact, KgNode, KgQuestion, KgShape
@@ -52,7 +52,7 @@ _COLUMNS = {
 def kg_question(run: OpenRun, row: KgQuestion) -> Parts:
     """A row of `kg_questions`."""
     hops = [
-        Note((Span(f"{number}. ", "strong"), f"{hop.question} → ", Span(hop.answer, "strong")))
+        Note((StyledText(f"{number}. ", "strong"), f"{hop.question} → ", StyledText(hop.answer, "strong")))
         for number, hop in enumerate(row.decomposition, start=1)
     ]
     passed = sum(score.passed for score in row.filters)
@@ -61,8 +61,8 @@ def kg_question(run: OpenRun, row: KgQuestion) -> Parts:
     return [
         Columns([_head(row), hops], (3, 2)),
         fact_graph(row.chain),
-        Table([_fact(row.chain, fact) for fact in row.chain.facts], _COLUMNS),
-        Note((Span(left, "quiet"),)),
+        DataTable([_fact(row.chain, fact) for fact in row.chain.facts], _COLUMNS),
+        Note((StyledText(left, "quiet"),)),
         Fold(
             f"What the filters measured: {passed} of {len(row.filters)} passed",
             [Scores(row.filters, MEANINGS)],
@@ -73,17 +73,17 @@ def kg_question(run: OpenRun, row: KgQuestion) -> Parts:
 
 def fact_chain(run: OpenRun, row: FactChain) -> Parts:
     """A row of `inputs`: facts that a question may be made of."""
-    return [Title(row.id), fact_graph(row), Table([_fact(row, fact) for fact in row.facts], _COLUMNS)]
+    return [Title(row.id), fact_graph(row), DataTable([_fact(row, fact) for fact in row.facts], _COLUMNS)]
 
 
 def _head(row: KgQuestion) -> Parts:
-    aliases = f" (also {', '.join(row.answer_aliases)})" if row.answer_aliases else ""
+    aliases = f" (also {'; '.join(row.answer_aliases)})" if row.answer_aliases else ""
     counted = "entities of the graph that satisfy the question"
     chips = [
-        Span(f"{row.hops} facts, {_SHAPES[row.shape]}"),
-        Span(f"written by {row.writer}"),
-        Span(f"as of {row.as_of or 'unknown'}", "", "date of the graph: what is asked was true then"),
-        Span(f"answers in the graph: {row.num_answers}", "", counted),
+        StyledText(f"{row.hops} facts, {_SHAPES[row.shape]}"),
+        StyledText(f"written by {row.writer}"),
+        StyledText(f"as of {row.as_of or 'unknown'}", "", "date of the graph: what is asked was true then"),
+        StyledText(f"answers in the graph: {row.num_answers}", "", counted),
     ]
     return [Title(row.question), Chips(chips), Note(row.answer + aliases, "right")]
 
@@ -101,7 +101,7 @@ def _fact(chain: FactChain, fact: KgFact) -> dict[str, object]:
     }
 
 
-def fact_graph(chain: FactChain) -> Graph:
+def fact_graph(chain: FactChain) -> Diagram:
     """A question's facts: from the starts that it names, over the bridges, to the answer, from left to right.
 
     An arrow leads from a fact's head to its tail, so one that points left is followed against its direction.
@@ -112,22 +112,24 @@ def fact_graph(chain: FactChain) -> Graph:
     for fact in chain.facts:
         facts.setdefault((fact.known, fact.found), []).append(fact)
     edges = [
-        Edge(
+        DiagramEdge(
             known, found, " · ".join(fact.triple.relation_label for fact in some), is_backward=not some[0].is_forward,
             hover="\n".join(fact.triple.text for fact in some),
         )
         for (known, found), some in facts.items()
     ]  # fmt: skip
-    return Graph([*nodes, _node(chain.answer, "answer")], edges, "The facts of the question")
+    return Diagram([*nodes, _node(chain.answer, "answer")], edges, "The facts of the question")
 
 
-def _node(node: KgNode, part: str) -> Node:
+def _node(node: KgNode, part: str) -> DiagramNode:
     kind = ", ".join(filter(None, (node.kind, node.role)))
     aliases = f"also {', '.join(node.aliases)}" if node.aliases else ""
     colour = {"start": "right", "answer": "gold"}.get(part, "")
     star = "★ " if part == "answer" else ""
     hover = "\n".join(filter(None, (f"{node.label} ({node.id})", kind, aliases)))
-    return Node(node.id, (star + node.label, f"{part}: {kind}" if kind else part), colour, part == "start", hover)
+    return DiagramNode(
+        node.id, (star + node.label, f"{part}: {kind}" if kind else part), colour, part == "start", hover
+    )
 
 
 SHOW = Show(

@@ -9,12 +9,13 @@ import json
 import logging
 from pathlib import Path
 
+from trailforge.generators import selecting
 from trailforge.generators.kg_questions import NAME
 from trailforge.generators.kg_questions import select as selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.filters import judge_question
 from trailforge.generators.kg_questions.generate import KgQuestionContext, KgQuestionWork, seal
-from trailforge.generators.kg_questions.paths import PathSampler
+from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.inference import ModelClient
 from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.files import what_is_wrong
@@ -78,7 +79,7 @@ def open_context(work: ModelWork, client: ModelClient) -> KgQuestionContext:
 
 def selection_shards(written: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
     """One, of all that was written."""
-    return (selection.only_shard(written, digest_of(receipts)),)
+    return (selecting.only_shard(written, digest_of(receipts)),)
 
 
 def run_selection(run: StageRun) -> None:
@@ -107,7 +108,7 @@ async def question_of(chain: FactChain, context: KgQuestionContext, config: KgQu
         stage(FILTER, inputs=len(drafts), accepted=len(accepted), rejected=[row.reason for row in rejected]),
     )
     return ItemResult(
-        rows={selection.CANDIDATES: accepted, "rejected": rejected},
+        rows={selecting.CANDIDATES: accepted, "rejected": rejected},
         stages=books,
         usage=work.meter.usage(context.prices),
     )
@@ -116,8 +117,8 @@ async def question_of(chain: FactChain, context: KgQuestionContext, config: KgQu
 write_stage = ModelStage(
     name=WRITE,
     item=FactChain,
-    tables={selection.CANDIDATES: KgQuestion, "rejected": RejectedRow},
-    counted=(selection.CANDIDATES, "shape"),
+    tables={selecting.CANDIDATES: KgQuestion, "rejected": RejectedRow},
+    counted=(selecting.CANDIDATES, "shape"),
     open_context=open_context,
     run_item=question_of,
 )

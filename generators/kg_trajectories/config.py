@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig
-from trailforge.inference import Prices
-from trailforge.inference.asker import Client
+from trailforge.inference import Client, Prices
 from trailforge.inference.prompts import Prompts
 from trailforge.pipelines.runs.graph import GraphRunConfig
 from trailforge.pipelines.runs.intake import RunInputs

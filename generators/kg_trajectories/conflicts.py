@@ -24,15 +24,15 @@ async def conflicts_of(steps: Sequence[KgStep], reading: Reading) -> tuple[KgCon
     """The conflicts of an episode's searches. Asks the model once for each search that has values to compare."""
     found, only_absent = [], reading.context.config.self_check == "absent"
     for step in steps:
-        if facts := asked_facts(step):
-            said = await reading.answer(step.query, step.documents, ())
-            conflict = conflict_of(step, facts, said, reading.context.store)
+        if facts := find_asked_facts(step):
+            answer = await reading.answer(step.query, step.documents, ())
+            conflict = conflict_of(step, facts, answer, reading.context.store)
             if conflict and not (only_absent and _is_shown(step, facts)):
                 found.append(conflict)
     return tuple(found)
 
 
-def asked_facts(step: KgStep) -> list[tuple[KgTriple, bool]]:
+def find_asked_facts(step: KgStep) -> list[tuple[KgTriple, bool]]:
     """The kept triples with a searched entity and an asked relation, each with whether its tail is the value."""
     entities = {link.entity_id for link in step.entities if link.is_searched}
     relations = {link.relation_id for link in step.relations}
@@ -40,23 +40,23 @@ def asked_facts(step: KgStep) -> list[tuple[KgTriple, bool]]:
     return [(t, t.head in entities) for t in kept if (t.head in entities) != (t.tail in entities)]
 
 
-def conflict_of(step: KgStep, facts: Sequence[tuple[KgTriple, bool]], said: str, store: KgStore) -> KgConflict | None:
+def conflict_of(step: KgStep, facts: Sequence[tuple[KgTriple, bool]], answer: str, store: KgStore) -> KgConflict | None:
     """The conflict between what triples and documents say; None when they agree or cannot be compared.
 
-    `said`, the documents' answer, counts only where a document has it and the query has not.
+    `answer`, the documents' answer, counts only where a document has it and the query has not.
     """
     values = {(t.tail, t.tail_label) if is_tail else (t.head, t.head_label) for t, is_tail in facts}
     ids, names = {key for key, _ in values}, sorted({label for _, label in values})
-    if not said or mentions(step.query, said) or not _stands_in(step.documents, said):
+    if not answer or mentions(step.query, answer) or not _stands_in(step.documents, answer):
         return None
     aliases = [alias for key in ids for alias in store.aliases(key)]
-    if any(same_answer(said, name) for name in (*names, *aliases)):
+    if any(same_answer(answer, name) for name in (*names, *aliases)):
         return None
-    if any(bool(_FIGURE.search(said)) != bool(_FIGURE.search(name)) for name in names):
+    if any(bool(_FIGURE.search(answer)) != bool(_FIGURE.search(name)) for name in names):
         return None
-    if _is_other_kind(said, facts, store) or _is_near(said, ids, store):
+    if _is_other_kind(answer, facts, store) or _is_near(answer, ids, store):
         return None
-    return KgConflict(step=step.index, kg_value=", ".join(names), document_value=said)
+    return KgConflict(step=step.index, kg_value=", ".join(names), document_value=answer)
 
 
 def _is_shown(step: KgStep, facts: Sequence[tuple[KgTriple, bool]]) -> bool:
@@ -64,16 +64,16 @@ def _is_shown(step: KgStep, facts: Sequence[tuple[KgTriple, bool]]) -> bool:
     return any(_stands_in(step.documents, t.tail_label if is_tail else t.head_label) for t, is_tail in facts)
 
 
-def _stands_in(documents: Sequence[Passage], said: str) -> bool:
-    return any(mentions(f"{d.title}. {d.text}", said) for d in documents)
+def _stands_in(documents: Sequence[Passage], answer: str) -> bool:
+    return any(mentions(f"{d.title}. {d.text}", answer) for d in documents)
 
 
-def _is_other_kind(said: str, facts: Sequence[tuple[KgTriple, bool]], store: KgStore) -> bool:
+def _is_other_kind(answer: str, facts: Sequence[tuple[KgTriple, bool]], store: KgStore) -> bool:
     """The graph knows what the documents say, but as a thing that can have no such place: a country is no year.
 
     Of one kind are things that stand in this relation, and those that have a triple with the same tail: two cities.
     """
-    known = [match.entity_id for match in match_entity(store, said) if match.score >= _SURE]
+    known = [match.entity_id for match in match_entity(store, answer) if match.score >= _SURE]
     triple, is_tail = facts[0]
     place = "into" if is_tail else "out"
     is_placed = any(triple.relation == r for entity in known for r, _ in store.relations_of(entity, place))
@@ -86,7 +86,7 @@ def _tails(store: KgStore, entity: str) -> set[tuple[str, str]]:
     return {(relation, tail) for relation in relations for tail in store.neighbours(entity, relation, "out")}
 
 
-def _is_near(said: str, values: set[str], store: KgStore) -> bool:
+def _is_near(answer: str, values: set[str], store: KgStore) -> bool:
     """A triple joins what the documents say with one of the values: a part and its whole, two names of one thing."""
-    known = {match.entity_id for match in match_entity(store, said) if match.score >= _SURE}
+    known = {match.entity_id for match in match_entity(store, answer) if match.score >= _SURE}
     return any({t.head, t.tail} & known for value in values for t in store.triples_of(value))

@@ -35,7 +35,7 @@ from trailforge.schemas import ITEM_ERRORS, InvalidInput, KgConflict, KgTrajecto
 from trailforge.schemas.plugins import load_plugin
 
 __all__ = [
-    "Generated",
+    "GeneratedEpisodes",
     "GuidedConfig",
     "KgContext",
     "KgFilter",
@@ -71,7 +71,7 @@ class LostEpisode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generated:
+class GeneratedEpisodes:
     """What one question gave: episodes that no filter has seen yet, in the order of their draws."""
 
     candidates: tuple[KgTrajectory, ...]
@@ -80,7 +80,7 @@ class Generated:
     """Of the distinct calls behind it."""
 
 
-async def generate(question: Question, context: KgContext) -> Generated:
+async def generate(question: Question, context: KgContext) -> GeneratedEpisodes:
     """All episodes of a question, made at once.
 
     Raises `InvalidInput` for a guided question without gold decomposition or a question without paragraphs to search,
@@ -101,7 +101,7 @@ async def generate(question: Question, context: KgContext) -> Generated:
         raise lost[0].error
     meter = sum((meter for _, meter in made), Meter())
     rows = tuple(drawn for drawn, _ in made if isinstance(drawn, KgTrajectory))
-    return Generated(candidates=rows, lost=lost, usage=meter.usage(context.prices))
+    return GeneratedEpisodes(candidates=rows, lost=lost, usage=meter.usage(context.prices))
 
 
 @dataclass(frozen=True, slots=True)

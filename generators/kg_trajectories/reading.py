@@ -10,8 +10,8 @@ from typing import Protocol
 from trailforge.generators.kg_trajectories.config import PROMPTS, KgContext
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
-from trailforge.mcts.rollout import short_answer
 from trailforge.protocols.base import one_line
+from trailforge.rewards.answers import read_short_answer
 from trailforge.schemas import KgTriple, Passage
 
 
@@ -70,7 +70,7 @@ class Reading:
             sample=self.sample,
             grammar=grammar,
         )
-        return plain(short_answer(reply.answer or "", config.max_answer_words))
+        return clean_answer(read_short_answer(reply.answer or "", config.max_answer_words))
 
     async def _sentences(self, query: str, passages: Sequence[Passage]) -> list[tuple[Passage, str]]:
         config = self.context.config.reading
@@ -79,6 +79,6 @@ class Reading:
         return await self.context.retrieval.best_sentences(query, passages, config.num_sentences)
 
 
-def plain(answer: str) -> str:
+def clean_answer(answer: str) -> str:
     """An answer that can stand in a box: no tags, no braces, one line."""
     return " ".join(re.sub(r"[{}\\]", " ", one_line(answer)).split())

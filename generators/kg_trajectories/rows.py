@@ -75,10 +75,10 @@ def row_of(
 def made_of(row: KgTrajectory, question: Question, config: KgGeneratorConfig) -> dict[str, Any]:
     """The fields of a row that follow from its question, its conversation and its steps."""
     is_guided = config.is_led
-    said = "\0".join([question.id, str(row.sample), *(message.content for message in row.messages)])
+    content = "\0".join([question.id, str(row.sample), *(message.content for message in row.messages)])
     is_right = score_answer(row.final_answer, question.golds).total > 0
     fields: dict[str, Any] = {
-        "uid": hashlib.sha256(said.encode()).hexdigest()[:16],
+        "uid": hashlib.sha256(content.encode()).hexdigest()[:16],
         "question": question.question,
         "answer": question.answer,
         "answer_aliases": question.answer_aliases,

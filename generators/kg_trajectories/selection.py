@@ -91,7 +91,7 @@ def similarity(first: KgTrajectory, second: KgTrajectory) -> float:
     return len(one & other) / (len(one | other) or 1)
 
 
-def asked_in_vain(row: KgTrajectory) -> int:
+def count_vain_searches(row: KgTrajectory) -> int:
     """How many searches asked the graph for relations that no kept triple has."""
     asked = ((step, {link.relation_id for link in step.relations}) for step in row.steps if step.relations)
     return sum(not any(triple.relation in ids for triple in step.triples_kept) for step, ids in asked)
@@ -99,7 +99,7 @@ def asked_in_vain(row: KgTrajectory) -> int:
 
 def _rank(row: KgTrajectory, likeness: float, config: EpisodeSelectionConfig, place: int) -> tuple[float | int, ...]:
     price = config.diversity * likeness - row.reward.total
-    return price, asked_in_vain(row), row.num_tool_calls, row.token_estimate, place
+    return price, count_vain_searches(row), row.num_tool_calls, row.token_estimate, place
 
 
 def _not_taken(taken: int, likeness: float, config: EpisodeSelectionConfig) -> Verdict | None:
@@ -173,8 +173,8 @@ def _gold_in(step: KgStep, row: KgTrajectory) -> frozenset[tuple[str, str]]:
     texts = [("document", f"{document.title}. {document.text}") for document in step.documents]
     texts += [("triple", triple.text) for triple in step.triples_kept]
     answers, gold = (*(hop.answer for hop in row.gold_hops), row.answer), {document.id for document in row.supporting}
-    said = {(kind, answer) for kind, text in texts for answer in answers if mentions(text, answer)}
-    return frozenset(said | {("gold", document.id) for document in step.documents if document.id in gold})
+    found = {(kind, answer) for kind, text in texts for answer in answers if mentions(text, answer)}
+    return frozenset(found | {("gold", document.id) for document in step.documents if document.id in gold})
 
 
 def _pair(good: KgTrajectory, bad: KgTrajectory, verdict: Verdict) -> ContrastivePair:

@@ -11,27 +11,27 @@ from trailforge.pipelines.show.common import QUESTIONS, SFT, provenance
 from trailforge.pipelines.show.marks import find_quote
 from trailforge.pipelines.show.parts import (
     Chips,
-    Choice,
     Columns,
     Conversation,
-    Document,
-    Documents,
-    Edge,
-    Fields,
+    DataTable,
+    Diagram,
+    DiagramEdge,
+    DiagramNode,
+    DocumentPanes,
+    FieldList,
     Fold,
-    Graph,
     Line,
     Mark,
     Meters,
-    Node,
     Note,
     Option,
     Parts,
+    Selector,
     Show,
+    ShownDocument,
     ShownTable,
-    Span,
+    StyledText,
     Tab,
-    Table,
     Tabs,
     Title,
     tab,
@@ -81,9 +81,9 @@ def pair(run: OpenRun, row: ContrastivePair) -> Parts:
 
 def _contrast(row: ContrastivePair) -> Parts:
     start = row.diverges_at
-    differs = {start: Span("differs from here on", "wrong")}
+    differs = {start: StyledText("differs from here on", "wrong")}
     return [
-        Note(("The bad one was put aside by ", Span(row.reason, "strong"), f": {row.detail}"), "wrong"),
+        Note(("The bad one was put aside by ", StyledText(row.reason, "strong"), f": {row.detail}"), "wrong"),
         Fold(f"The {start} turns that both begin with", [Conversation(row.good_messages[:start])]),
         Columns(
             [
@@ -101,44 +101,45 @@ def _contrast(row: ContrastivePair) -> Parts:
 
 
 def _heading(name: str, kind: str, reward: float, uid: str) -> Chips:
-    return Chips([Span(name, kind), Span(f"reward {reward:.3f}"), Span(uid)])
+    return Chips([StyledText(name, kind), StyledText(f"reward {reward:.3f}"), StyledText(uid)])
 
 
 def _head(row: KgTrajectory) -> Parts:
     kind = "right" if row.kind == "good" else "wrong"
     chips = [
-        Span(row.kind, kind),
-        Span(_LED.get(row.origin, row.origin)),
-        Span(f"{row.num_tool_calls} searches for {row.num_hops or 'unknown'} hops"),
-        Span(f"~{row.token_estimate:,} tokens", "", "by the rule of this project; a trainer counts otherwise"),
-        *(Span(flag.replace("_", " "), "wrong") for flag in row.flags),
+        StyledText(row.kind, kind),
+        StyledText(_LED.get(row.origin, row.origin)),
+        StyledText(f"{row.num_tool_calls} searches for {row.num_hops or 'unknown'} hops"),
+        StyledText(f"~{row.token_estimate:,} tokens", "", "by the rule of this project; a trainer counts otherwise"),
+        *(StyledText(flag.replace("_", " "), "wrong") for flag in row.flags),
     ]
-    golds = row.answer + (f" (also {', '.join(row.answer_aliases)})" if row.answer_aliases else "")
+    golds = row.answer + (f" (also {'; '.join(row.answer_aliases)})" if row.answer_aliases else "")
     final = row.final_answer or f"none: {row.stop.replace('_', ' ')}"
-    answers: dict[str, Line] = {"gold answer": golds, "final answer": (Span(final, kind),)}
-    return [Columns([[Title(row.question), Chips(chips)], [Fields(answers)]], (3, 2))]
+    answers: dict[str, Line] = {"gold answer": golds, "final answer": (StyledText(final, kind),)}
+    return [Columns([[Title(row.question), Chips(chips)], [FieldList(answers)]], (3, 2))]
 
 
 def _searches(row: KgTrajectory) -> Parts:
     if not row.steps:
         return [Note("This episode never searched.")]
     options = [Option(f"Search {number}", partial(_step, row, each)) for number, each in enumerate(row.steps, start=1)]
-    return [Choice(label="Search", options=options)]
+    return [Selector(label="Search", options=options)]
 
 
 def _line(step: KgStep) -> Note:
     """A search in a line."""
     entities = ", ".join(f"{each.mention} → {each.label or 'nothing'}" for each in step.entities)
     triples = f"triples {len(step.triples_kept)} of {len(step.triples_offered)}  documents {len(step.documents)}"
-    return Note((Span(f"step {step.index + 1}: ", "quiet"), f"{entities}  {triples}  answer {step.answer or ''}"))
+    return Note((StyledText(f"step {step.index + 1}: ", "quiet"), f"{entities}  {triples}  answer {step.answer or ''}"))
 
 
 def _step(row: KgTrajectory, step: KgStep) -> Parts:
     conflicts = [
         Note(
             (
-                Span("Stale or conflicting: ", "strong"), "the knowledge graph says ", Span(each.kg_value, "strong"),
-                ", the documents say ", Span(each.document_value, "strong"), ".",
+                StyledText("Stale or conflicting: ", "strong"), "the knowledge graph says ",
+                StyledText(each.kg_value, "strong"),
+                ", the documents say ", StyledText(each.document_value, "strong"), ".",
             ),
             "warn",
         )
@@ -149,7 +150,7 @@ def _step(row: KgTrajectory, step: KgStep) -> Parts:
         "sub-question": step.sub_question if step.sub_question != step.query else "", "query": step.query,
         "answer taken": step.answer or "the agent does not say",
     }  # fmt: skip
-    searched = Fields({name: value for name, value in fields.items() if value})
+    searched = FieldList({name: value for name, value in fields.items() if value})
     right = [searched, *_links(step), *_triples(step)]
     return [*conflicts, Columns([[*_graph(step, row.golds), *_found(step)], right], (3, 2))]
 
@@ -161,10 +162,10 @@ def _graph(step: KgStep, golds: Sequence[str]) -> Parts:
         f"{len(step.triples_kept)} of {len(step.triples_offered)} triples kept: green and solid. Dashed: offered only. "
         "Bold: searched entities. ★: a gold answer."
     )
-    return [subgraph(step, golds), Note((Span(legend, "quiet"),))]
+    return [subgraph(step, golds), Note((StyledText(legend, "quiet"),))]
 
 
-def subgraph(step: KgStep, golds: Sequence[str]) -> Graph:
+def subgraph(step: KgStep, golds: Sequence[str]) -> Diagram:
     """What the graph gave to a search: kept triples solid and green, the others dashed; gold answers with a star."""
     triples = list(dict.fromkeys((*step.triples_kept, *step.triples_offered)))
     names = {end: name for t in triples for end, name in ((t.head, t.head_label), (t.tail, t.tail_label))}
@@ -179,11 +180,11 @@ def subgraph(step: KgStep, golds: Sequence[str]) -> Graph:
         is_answer = normalize_answer(name) in answers
         kind = "gold" if is_answer else "right" if entity in found else ""
         hover = "\n".join([f"{name} ({entity})", *_matches(step, entity)])
-        nodes.append(Node(entity, [f"★ {name}" if is_answer else name], kind, entity in searched, hover))
-    return Graph(nodes, _edges(triples, kept), "What the graph gave")
+        nodes.append(DiagramNode(entity, [f"★ {name}" if is_answer else name], kind, entity in searched, hover))
+    return Diagram(nodes, _edges(triples, kept), "What the graph gave")
 
 
-def _edges(triples: Sequence[KgTriple], kept: set[KgTriple]) -> list[Edge]:
+def _edges(triples: Sequence[KgTriple], kept: set[KgTriple]) -> list[DiagramEdge]:
     """Triples between the same two entities in the same direction are one arrow."""
     between: dict[tuple[str, str], list[KgTriple]] = {}
     for triple in triples:
@@ -193,7 +194,7 @@ def _edges(triples: Sequence[KgTriple], kept: set[KgTriple]) -> list[Edge]:
         is_kept = any(triple in kept for triple in some)
         hover = "\n".join(f"{'kept' if triple in kept else 'offered'}: {triple.text}" for triple in some)
         text = " · ".join(dict.fromkeys(triple.relation_label for triple in some))
-        edges.append(Edge(head, tail, text, "right" if is_kept else "", is_dashed=not is_kept, hover=hover))
+        edges.append(DiagramEdge(head, tail, text, "right" if is_kept else "", is_dashed=not is_kept, hover=hover))
     return edges
 
 
@@ -221,7 +222,7 @@ def _links(step: KgStep) -> Parts:
         }
         for link in step.relations
     ]  # fmt: skip
-    return [Table(entities, _LINKS, 4), *([Table(relations, {}, 3)] if relations else [])]
+    return [DataTable(entities, _LINKS, 4), *([DataTable(relations, {}, 3)] if relations else [])]
 
 
 def _triples(step: KgStep) -> Parts:
@@ -231,7 +232,7 @@ def _triples(step: KgStep) -> Parts:
         {"kept": each in kept, "head": each.head_label, "relation": each.relation_label, "tail": each.tail_label}
         for each in triples
     ]
-    return [Table(rows, {"kept": "The filter left it and the agent read it."}, 6)] if rows else []
+    return [DataTable(rows, {"kept": "The filter left it and the agent read it."}, 6)] if rows else []
 
 
 def _found(step: KgStep) -> Parts:
@@ -243,8 +244,8 @@ def _found(step: KgStep) -> Parts:
         quote = find_quote(f"{passage.title}\n{passage.text}", step.answer or "")
         marks = [Mark(*quote, "hop0")] if quote else []
         origin = f"{place} · score {passage.score:.3f}"
-        documents.append(Document(title=passage.title, text=passage.text, origin=origin, marks=marks))
-    return [Documents(documents)]
+        documents.append(ShownDocument(title=passage.title, text=passage.text, origin=origin, marks=marks))
+    return [DocumentPanes(documents)]
 
 
 def _reward(row: KgTrajectory) -> Parts:
@@ -254,7 +255,7 @@ def _reward(row: KgTrajectory) -> Parts:
     supporting = [
         Note(f"{'✓ found' if _title(each.title) in found else '✗ not found'} · {each.title}") for each in row.supporting
     ]
-    heading = [Note((Span("Supporting documents of the gold hops:", "strong"),))] if supporting else []
+    heading = [Note((StyledText("Supporting documents of the gold hops:", "strong"),))] if supporting else []
     origin = provenance(row.provenance, uid=row.uid, question_id=row.question_id)
     return [meters, *heading, *supporting, origin]
 

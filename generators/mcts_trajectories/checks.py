@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping
 
 from trailforge.filters import first_rejection, judge_trajectory
+from trailforge.filters.gold_hops import follows_gold
 from trailforge.generators.mcts_trajectories import NAME as DATASET
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.generators.mcts_trajectories.sift import CAP, over_cap
 from trailforge.generators.mcts_trajectories.story import mismatch, sft_row
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.rewards import mcts_reward, score_answer
-from trailforge.schemas import Question, SearchTree, SftRow, Trajectory
+from trailforge.schemas import Question, RejectedRow, SearchTree, SftRow, Trajectory, from_dict
 
 
 class MctsRowChecks(RowChecks):
@@ -40,21 +43,36 @@ class MctsRowChecks(RowChecks):
             if question is None:
                 self.problem(name, row.uid, f"its question {row.question_id!r} is not among the inputs")
                 continue
-            verdict = first_rejection(judge_trajectory(row, question, earlier[row.question_id], self.config.filters))
+            before = earlier[row.question_id]
+            verdicts = judge_trajectory(row, question, before, self.config.filters)
+            verdict = first_rejection([*verdicts, over_cap(row, before, self.config.generator.reflection)])
             if verdict is not None:
                 self.problem(name, row.uid, f"filter {verdict.reason} rejects it: {verdict.detail}")
             if problem := mismatch(row):
                 self.problem(name, row.uid, f"its conversation is not that of its fields: {problem}")
-            if row.reward != score_answer(row.final_answer, question.golds):
+            is_judged_right = self.config.generator.judge.accepts(row.judge_score)
+            if row.reward != score_answer(row.final_answer, question.golds, judged_right=is_judged_right):
                 self.problem(name, row.uid, "its reward is not that of its final answer")
-            earlier[row.question_id].append(row)
+            if row.follows_gold != follows_gold(row.steps, question):
+                self.problem(name, row.uid, "whether it follows the gold decomposition is not what its steps say")
+            before.append(row)
+        self._check_caps(name, earlier)
+
+    def _check_caps(self, name: str, accepted: Mapping[str, list[Trajectory]]) -> None:
+        """A row is turned away for want of room only where there is none."""
+        for row in self.rows("rejected", name, RejectedRow):
+            if row.reason == CAP:
+                payload = from_dict(Trajectory, json.loads(row.payload))
+                if over_cap(payload, accepted.get(payload.question_id, ()), self.config.generator.reflection).keep:
+                    self.problem(name, row.uid, "rejected for want of room, but its question has room for its kind")
 
     def _check_trees(self, name: str, questions: Mapping[str, Question]) -> None:
         for tree in self.rows("trees", name, SearchTree):
             self.accepted["search"] += 1
             golds = questions[tree.question_id].golds if tree.question_id in questions else ()
             for rollout in tree.rollouts:
-                if rollout.reward != mcts_reward(rollout.answer, golds):
+                is_judged_right = self.config.generator.judge.accepts(rollout.judge_score)
+                if rollout.reward != max(mcts_reward(rollout.answer, golds), float(is_judged_right)):
                     self.problem(name, tree.question_id, f"reward of rollout {rollout.index} differs")
             for problem in tree_problems(tree):
                 self.problem(name, tree.question_id, problem)

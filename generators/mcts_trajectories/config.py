@@ -37,7 +37,8 @@ class MctsRunConfig(RunConfig):
         """The most tokens that a call may ask for."""
         rollout, policy = self.generator.rollout, self.generator.policy
         of_policy = (policy.split_max_tokens, policy.judge_max_tokens) if policy.kind == "model" else ()
-        return max(rollout.answer_max_tokens, rollout.rephrase_max_tokens, *of_policy)
+        of_judge = (self.generator.judge.max_tokens,) if self.generator.judge.near_misses else ()
+        return max(rollout.answer_max_tokens, rollout.rephrase_max_tokens, *of_policy, *of_judge)
 
     @property
     def encoder_name(self) -> str | None:

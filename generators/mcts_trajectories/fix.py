@@ -36,12 +36,15 @@ def refit(row: Trajectory, old: Trajectory) -> Trajectory:
     row = _with_turns(row, old)
     check_verdicts(trajectories.malformed_tags(row))
     row = _with_golds(row, old)
+    if (row.question, row.final_answer, row.answer) != (old.question, old.final_answer, old.answer):
+        row = replace(row, judge_score=None)
     problem = mismatch(row) or next(_rewritten(row, old), "")
     if problem:
         raise InvalidInput(f"the conversation says otherwise: {problem}", field="messages")
     _check_question(row.question, old.question, (row.answer, *row.answer_aliases))
     check_verdicts(trajectories.wrong_answer(row), trajectories.answer_leaked(row))
-    reward = score_answer(row.final_answer, (row.answer, *row.answer_aliases))
+    is_judged_right = row.judge_score is not None and old.reward.total > 0
+    reward = score_answer(row.final_answer, (row.answer, *row.answer_aliases), judged_right=is_judged_right)
     tokens = sum(estimate_tokens(message.content) for message in row.messages)
     return replace(row, reward=reward, token_estimate=tokens)
 

@@ -8,10 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from trailforge.filters.gold_hops import follows_gold
 from trailforge.filters.trajectories import is_grounded
 from trailforge.generators.mcts_trajectories.story import PROMPTS, Story, narrate
-from trailforge.inference import Meter, Prices, Usage
-from trailforge.inference.asker import Asker, Client
+from trailforge.inference import Client, Meter, Prices, Usage
+from trailforge.inference.asker import Asker
+from trailforge.inference.judge import Judge, Judged, JudgeOptions
+from trailforge.mcts.bounds import CallBounds, SearchConfig
 from trailforge.mcts.policy import PolicyConfig, PolicyPrompts, open_policy
 from trailforge.mcts.reflection import (
     Reflection,
@@ -21,12 +24,13 @@ from trailforge.mcts.reflection import (
     mended_steps,
     reflections,
 )
-from trailforge.mcts.rollout import PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
-from trailforge.mcts.search import CallBounds, SearchConfig, search
+from trailforge.mcts.rollout import AnswerJudge, PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
+from trailforge.mcts.search import search
 from trailforge.retrieval import LazyRetriever, Retrieval
 from trailforge.rewards import mentions, same_answer, score_answer
 from trailforge.schemas import (
     ErrorType,
+    MalformedReply,
     Origin,
     Provenance,
     Question,
@@ -66,6 +70,7 @@ class GeneratorConfig:
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
     reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
+    judge: JudgeOptions = field(default_factory=JudgeOptions)
     prompts: PromptNames = field(default_factory=PromptNames)
 
 
@@ -129,7 +134,7 @@ async def generate(
             row.reflection_error or "correct" for row in accept(trajectories(question, tree, context))
         ),
         is_supported=is_grounded,
-        bounds=CallBounds(vary=context.config.rollout.tries),
+        bounds=CallBounds(vary=context.config.rollout.tries, verdict=2 * context.config.judge.near_misses),
         parallel=parallel,
     )
     usage = meter.usage(context.prices)
@@ -160,8 +165,9 @@ def trajectories(question: Question, tree: SearchTree, context: Context) -> list
     """Correct and reflective trajectories of a tree, in a fixed order: correct ones, then by error type."""
     config = context.config.reflection
     writer = _Writer(question, tree, context)
-    correct = [writer.correct(rollout) for rollout in correct_rollouts(tree, config)]
-    return correct + [writer.reflective(r) for r in reflections(tree, same_answer, mentions, config)]
+    correct = [writer.correct(rollout) for rollout in correct_rollouts(tree)]
+    pairs = reflections(tree, same_answer, mentions, config)
+    return correct + [writer.reflective(pair) for pair in pairs]
 
 
 class _Writer:
@@ -196,7 +202,7 @@ class _Writer:
         pair: StepPair | None,
         origin: Origin,
     ) -> Trajectory:
-        question = self._question
+        question, judge = self._question, self._context.config.judge
         steps = tuple(replace(step, reasoning="") for step in steps)
         uid = _uid(question.id, error, plan, first_plan, steps)
         messages = narrate(
@@ -227,12 +233,14 @@ class _Writer:
             num_tool_calls=sum(m.role == "tool" for m in messages),
             num_hops=len(plan),
             token_estimate=sum(estimate_tokens(m.content) for m in messages),
-            reward=score_answer(right.answer, question.golds),
+            reward=score_answer(right.answer, question.golds, judged_right=judge.accepts(right.judge_score)),
+            judge_score=right.judge_score,
             step_pair=pair,
             wrong_rollout=pair.wrong_rollout if pair else None,
             right_rollout=right.index,
             diverges_at=pair.diverges_at if pair else None,
             provenance=self._provenance(steps),
+            follows_gold=follows_gold(steps, question),
         )
 
     def _provenance(self, steps: Sequence[Step]) -> Provenance:
@@ -275,7 +283,29 @@ def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunne
             rephrase=PROMPTS.text(config.prompts.rephrase),
         ),
         config=config.rollout,
+        judge=_judge(question, asker, context) if config.judge.near_misses else None,
+        judge_threshold=config.judge.threshold,
     )
+
+
+def _judge(question: Question, asker: Asker, context: Context) -> AnswerJudge:
+    options = context.config.judge
+    judge = Judge(
+        client=context.client,
+        model=options.model or context.model,
+        max_tokens=options.max_tokens,
+        purpose="grade",
+        priority=asker.priority,
+    )
+
+    async def score(answer: str) -> float | None:
+        try:
+            judged = Judged(question=question.question, answer=answer, golds=question.golds)
+            return await judge.score(judged, asker.meter)
+        except MalformedReply:
+            return None
+
+    return score
 
 
 def _reader(retrieval: Retrieval, config: RolloutConfig) -> Reader:

@@ -20,7 +20,7 @@ from trailforge.pipelines.estimate import StageEstimate, count_tokens
 from trailforge.retrieval import RetrievalConfig, open_retrieval
 from trailforge.schemas import Document, Question
 
-STAGES = ("judge", "split", "choose", "rephrase", "answer")
+STAGES = ("judge", "split", "choose", "rephrase", "answer", "grade")
 """Purposes of calls, in the order in which a search makes them."""
 
 _HARD_SHARE = 0.4
@@ -104,6 +104,8 @@ class ImaginaryModel:
         first, last = self._parts(asked)
         if request.purpose == "judge":
             return "Yes" if last > first else "No"
+        if request.purpose == "grade":
+            return '{"score": 0}'
         if request.purpose == "split":
             return json.dumps({"decompositions": self._splits(asked, first, last)})
         return self._answer(asked, request.sampling_seed)

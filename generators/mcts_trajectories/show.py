@@ -22,7 +22,6 @@ from trailforge.pipelines.show.common import (
 from trailforge.pipelines.show.marks import Marked
 from trailforge.pipelines.show.parts import (
     Chips,
-    Choice,
     Columns,
     Conversation,
     Grid,
@@ -32,13 +31,14 @@ from trailforge.pipelines.show.parts import (
     Option,
     Part,
     Parts,
+    Selector,
     Show,
+    ShownNode,
     ShownTable,
-    Span,
+    StyledText,
     Tab,
     Tabs,
-    Tree,
-    TreeNode,
+    TreeDiagram,
     TreePath,
     tab,
 )
@@ -89,7 +89,7 @@ def _sft(run: OpenRun, row: SftRow) -> Parts:
     return sft_row(run, row, turns_of_mistake(made_of) if made_of else {})
 
 
-def turns_of_mistake(row: Trajectory) -> dict[int, Span]:
+def turns_of_mistake(row: Trajectory) -> dict[int, StyledText]:
     """Notes for the conversation: where the wrong step is asked and searched, and where it is taken back and mended.
 
     A step's answer stands in the turn after its search. The turn after a wrong step so holds the wrong answer, the
@@ -100,13 +100,13 @@ def turns_of_mistake(row: Trajectory) -> dict[int, Span]:
     if mistake is None or mistake + 1 >= len(turns):
         return {}
     asks, mends = turns[mistake], turns[mistake + 1]
-    notes = {asks: Span("begins the step that goes wrong", "wrong")}
-    notes |= {number: Span("what the wrong step found", "wrong") for number in range(asks + 1, mends)}
+    notes = {asks: StyledText("begins the step that goes wrong", "wrong")}
+    notes |= {number: StyledText("what the wrong step found", "wrong") for number in range(asks + 1, mends)}
     if row.reflection_error == "reasoning":
-        return notes | {mends: Span("the wrong answer, the reflection, and the right answer", "mended")}
-    notes[mends] = Span("the wrong answer, the reflection, and the better search", "mended")
+        return notes | {mends: StyledText("the wrong answer, the reflection, and the right answer", "mended")}
+    notes[mends] = StyledText("the wrong answer, the reflection, and the better search", "mended")
     after = turns[mistake + 2] if mistake + 2 < len(turns) else len(row.messages)
-    return notes | {number: Span("what the mended step found", "mended") for number in range(mends + 1, after)}
+    return notes | {number: StyledText("what the mended step found", "mended") for number in range(mends + 1, after)}
 
 
 def steps(found: tuple[Step, ...], gold: Marked, kinds: Mapping[int, str] | None = None) -> Grid:
@@ -120,14 +120,14 @@ def _step(step: Step, gold: Marked, kind: str) -> GridRow:
     is_gold = any(same_answer(step.answer, each) for each in gold.answers)
     sample = f"\nanswer drawn anew, sample {step.answer_sample}" if step.answer_sample else ""
     answer = (
-        Span(step.answer, "gold" if is_gold else marks[1].kind),
-        Span(sample, "quiet"),
-        Span(f"\n{kind}", "quiet"),
+        StyledText(step.answer, "gold" if is_gold else marks[1].kind),
+        StyledText(sample, "quiet"),
+        StyledText(f"\n{kind}", "quiet"),
     )
-    searched: Line = (Span("\nsearched as it stands", "quiet"),)
+    searched: Line = (StyledText("\nsearched as it stands", "quiet"),)
     if step.query != step.sub_question:
         word = "reworded query" if step.query_rephrased else "query"
-        searched = (Span(f"\n{word} ", "quiet"), step.query)
+        searched = (StyledText(f"\n{word} ", "quiet"), step.query)
     cells = (f"{step.index + 1}", (step.sub_question, *searched), answer, [passages(step.passages, marks)])
     return GridRow(cells, kind)
 
@@ -143,7 +143,7 @@ def _kinds(row: Trajectory) -> dict[int, str]:
 
 def _mistakes(row: Trajectory) -> list[Part]:
     return [
-        Note((f"mistake at step {step.index + 1}: {step.query} → ", Span(step.answer, "wrong")), "wrong")
+        Note((f"mistake at step {step.index + 1}: {step.query} → ", StyledText(step.answer, "wrong")), "wrong")
         for step in row.steps
         if step.is_mistake
     ]
@@ -155,7 +155,7 @@ def _tree_of(run: OpenRun, question_id: str) -> SearchTree | None:
     return None if number is None else run.record("trees", number)
 
 
-def _facts(tree: SearchTree) -> list[Span]:
+def _facts(tree: SearchTree) -> list[StyledText]:
     dropped = tree.dropped_splits
     lost = dropped.malformed + dropped.identical + dropped.no_progress + dropped.invalid
     which = (
@@ -163,17 +163,17 @@ def _facts(tree: SearchTree) -> list[Span]:
         f"{dropped.invalid} invalid"
     )
     facts = [
-        Span(f"{len(tree.nodes)} plans"),
-        Span(f"{len(tree.rollouts)} rollouts", "", f"{sum(r.reward > 0 for r in tree.rollouts)} of them right"),
-        Span(f"stopped: {tree.stop_reason}", "", _STOPPED[tree.stop_reason]),
-        Span(f"{tree.rounds} rounds, depth {tree.max_depth}"),
-        Span(f"{tree.calls:,} model calls", "", f"{tree.prompt_tokens:,} + {tree.completion_tokens:,} tokens"),
-        Span(f"{lost} splits dropped", "", which),
+        StyledText(f"{len(tree.nodes)} plans"),
+        StyledText(f"{len(tree.rollouts)} rollouts", "", f"{sum(r.reward > 0 for r in tree.rollouts)} of them right"),
+        StyledText(f"stopped: {tree.stop_reason}", "", _STOPPED[tree.stop_reason]),
+        StyledText(f"{tree.rounds} rounds, depth {tree.max_depth}"),
+        StyledText(f"{tree.calls:,} model calls", "", f"{tree.prompt_tokens:,} + {tree.completion_tokens:,} tokens"),
+        StyledText(f"{lost} splits dropped", "", which),
     ]
     if tree.cost:
-        facts.append(Span(f"cost {tree.cost:.4f}", "", "in the currency of the configured prices"))
+        facts.append(StyledText(f"cost {tree.cost:.4f}", "", "in the currency of the configured prices"))
     if tree.oracle_used:
-        facts.append(Span("oracle joined", "", ORIGINS["oracle"]))
+        facts.append(StyledText("oracle joined", "", ORIGINS["oracle"]))
     return facts
 
 
@@ -182,7 +182,7 @@ def _behind(pair: StepPair | None, right_rollout: int) -> dict[int, str]:
     return {right_rollout: "row"} if pair is None else {pair.wrong_rollout: "wrong", pair.right_rollout: "mended"}
 
 
-def _drawn(tree: SearchTree, behind: Mapping[int, str]) -> Tree:
+def _drawn(tree: SearchTree, behind: Mapping[int, str]) -> TreeDiagram:
     """The tree to click on. `behind`: rollouts that a row is made of, with their roles."""
     known = {index: role for index, role in behind.items() if 0 <= index < len(tree.rollouts)}
     paths = [
@@ -191,26 +191,27 @@ def _drawn(tree: SearchTree, behind: Mapping[int, str]) -> Tree:
     ]
     own = {rollout.node for rollout in tree.rollouts}
     best = max(tree.nodes, key=lambda node: (node.id in own, node.value, node.visits))
-    return Tree(
-        head=(Span(tree.question, "strong"), Span("  gold ", "quiet"), tree.answer),
+    return TreeDiagram(
+        head=(StyledText(tree.question, "strong"), StyledText("  gold ", "quiet"), tree.answer),
         nodes=[_node(tree, node) for node in tree.nodes], paths=paths, first=paths[-1].node if paths else best.id,
         behind=partial(_of_node, tree, behind), origins=_SHAPES,
     )  # fmt: skip
 
 
-def _node(tree: SearchTree, node: Node) -> TreeNode:
+def _node(tree: SearchTree, node: Node) -> ShownNode:
     below = [_line(rollout) for rollout in tree.rollouts if rollout.node == node.id]
-    leaf = () if any(node.decomposable) else (Span(" leaf", "quiet"),)
-    return TreeNode(
+    leaf = () if any(node.decomposable) else (StyledText(" leaf", "quiet"),)
+    return ShownNode(
         id=node.id, parent=node.parent, depth=node.depth, visits=node.visits, value=node.value, origin=node.origin,
-        title=(Span(str(node.id), "strong"), " ", Span(node.origin, "mended"), *leaf), steps=node.plan, below=below,
+        title=(StyledText(str(node.id), "strong"), " ", StyledText(node.origin, "mended"), *leaf),
+        steps=node.plan, below=below,
     )  # fmt: skip
 
 
 def _line(rollout: Rollout) -> Line:
-    mark = Span("correct", "right") if rollout.reward else Span("wrong", "wrong")
+    mark = StyledText("correct", "right") if rollout.reward else StyledText("wrong", "wrong")
     answers = " -> ".join(step.answer or "(nothing)" for step in rollout.steps)
-    return (mark, Span(f" rollout {rollout.index} ({_varied(rollout)}) ", "quiet"), answers)
+    return (mark, StyledText(f" rollout {rollout.index} ({_varied(rollout)}) ", "quiet"), answers)
 
 
 def _of_node(tree: SearchTree, behind: Mapping[int, str], id: int) -> Parts:
@@ -219,14 +220,14 @@ def _of_node(tree: SearchTree, behind: Mapping[int, str], id: int) -> Parts:
     own = [rollout for rollout in tree.rollouts if rollout.node == id]
     splits = [*node.decomposable, *[False] * (len(node.plan) - len(node.decomposable))]
     value = f"V {node.value:.2f}, visits n {node.visits}, own rollouts {len(own)}" if node.visits else "no rollout"
-    leaf = Span("leaf plan", "", "No sub-question may be split further; rows are made from such plans alone.")
-    facts = [Span(f"depth {node.depth}"), Span(f"{node.origin} plan", "", ORIGINS[node.origin])]
+    leaf = StyledText("leaf plan", "", "No sub-question may be split further; rows are made from such plans alone.")
+    facts = [StyledText(f"depth {node.depth}"), StyledText(f"{node.origin} plan", "", ORIGINS[node.origin])]
     plan = [
-        Note((f"{number}. {text}", Span("  may be split" if can else "", "quiet")))
+        Note((f"{number}. {text}", StyledText("  may be split" if can else "", "quiet")))
         for number, (text, can) in enumerate(zip(node.plan, splits, strict=False), start=1)
     ]
     left: Parts = [
-        Note((Span(f"Node {id}", "strong"), Span(f"  {value}", "quiet"))),
+        Note((StyledText(f"Node {id}", "strong"), StyledText(f"  {value}", "quiet"))),
         Chips([*facts, *([] if any(splits) else [leaf])]),
         *plan,
     ]
@@ -245,7 +246,7 @@ def _of_node(tree: SearchTree, behind: Mapping[int, str], id: int) -> Parts:
         )
         for each in own
     ]  # fmt: skip
-    return [Columns([left, [Choice(label="Rollouts", options=options, first=first)]], (2, 3))]
+    return [Columns([left, [Selector(label="Rollouts", options=options, first=first)]], (2, 3))]
 
 
 def _varied(rollout: Rollout) -> str:

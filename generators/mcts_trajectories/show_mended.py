@@ -1,7 +1,8 @@
 """A reflective row's mistake and what mends it, next to each other, and the diff behind its label.
 
-The rules are those by which rows are labelled (MSearcher, section 3.1.4): under one plan, other passages make a
-retrieval error, another answer from the same passages a reasoning error; another plan makes a decomposition error.
+The rules are those by which rows are labelled (MSearcher, section 3.1.4): under one plan, another answer is a reasoning
+error where the passages held the right one, a retrieval error where they did not; another plan makes a decomposition
+error.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal
 
+from trailforge.mcts.reflection import holds_answer
 from trailforge.pipelines.show.common import passages
 from trailforge.pipelines.show.marks import Marked
-from trailforge.pipelines.show.parts import Grid, GridRow, Line, Note, Parts, Span
-from trailforge.rewards import normalize_answer, same_answer
+from trailforge.pipelines.show.parts import Grid, GridRow, Line, Note, Parts, StyledText
+from trailforge.rewards import mentions, normalize_answer, same_answer
 from trailforge.schemas import ErrorType, SearchTree, Step, StepPair, Trajectory
 
 Aspect = Literal["sub_question", "query", "passages", "answer"]
@@ -22,7 +24,7 @@ Agreement = Literal["same", "alike", "differs"]
 """`alike`: other words or another order, but what is asked, found or answered is the same."""
 MEANINGS: Mapping[ErrorType, str] = {
     "retrieval": "The search brought the wrong passages; another search for the same sub-question brought better ones.",
-    "reasoning": "The passages were the same for both; a wrong answer was read out of them.",
+    "reasoning": "The passages held the right answer; a wrong one was read out of them.",
     "decomposition": "The question was taken apart wrongly: this plan never led to the answer, another one did.",
 }
 """What an error type says of the wrong step, in a sentence."""
@@ -32,8 +34,9 @@ _NAMES: dict[Aspect, str] = {
 _LONGEST = 500
 _LEGEND = Note(
     (
-        Span("Marked in the texts: ", "quiet"), Span("gold answer", "gold"), " ", Span("mended answer", "mended"), " ",
-        Span("wrong answer", "wrong"),
+        StyledText("Marked in the texts: ", "quiet"), StyledText("gold answer", "gold"), " ",
+        StyledText("mended answer", "mended"), " ",
+        StyledText("wrong answer", "wrong"),
     )
 )  # fmt: skip
 
@@ -54,7 +57,7 @@ def mended(row: Trajectory, tree: SearchTree | None) -> Parts:
     gold = Marked(kind="gold", answers=(row.answer, *row.answer_aliases))
     return [
         *doubts,
-        Note((Span(f"{row.reflection_error} error. ", "strong"), " ".join(why)), "warn"),
+        Note((StyledText(f"{row.reflection_error} error. ", "strong"), " ".join(why)), "warn"),
         _LEGEND,
         _sides(row.steps[mistake], row.steps[mistake + 1], row.step_pair, gold),
         *_table(diffs, row.step_pair),
@@ -79,7 +82,7 @@ def _sides(wrong: Step, right: Step, pair: StepPair, gold: Marked) -> Grid:
     ours, theirs = (frozenset(passage.id for passage in step.passages) for step in (wrong, right))
     rows = []
     for part, name in _NAMES.items():
-        title: Line = (name, Span(" · differs" if parts[part] == "differs" else "", "strong"))
+        title: Line = (name, StyledText(" · differs" if parts[part] == "differs" else "", "strong"))
         sides = (("wrong", wrong, ours - theirs), ("mended", right, theirs - ours))
         rows.append(GridRow([title, *(_value(part, step, marks, side, only) for side, step, only in sides)]))
     head = (
@@ -95,7 +98,7 @@ def _value(part: Aspect, step: Step, marks: Sequence[Marked], side: str, only: f
         return [passages(step.passages, marks, only)]
     if part == "answer":
         is_gold = side == "mended" and any(same_answer(step.answer, each) for each in marks[0].answers)
-        return (Span(step.answer[:_LONGEST], "gold" if is_gold else side),)
+        return (StyledText(step.answer[:_LONGEST], "gold" if is_gold else side),)
     return (step.sub_question if part == "sub_question" else step.query)[:_LONGEST]
 
 
@@ -113,15 +116,17 @@ def _table(diffs: Sequence[StepDiff] | None, pair: StepPair) -> Parts:
         "the same; yellow line: where they part."
     )
     grid = Grid(("#", *_NAMES.values()), rows, (0.15, 1, 1, 1, 1))
-    return [Note((Span(legend, "quiet"),)), grid]
+    return [Note((StyledText(legend, "quiet"),)), grid]
 
 
 def _cell(diff: StepDiff, part: Aspect) -> Line:
     agreement: Agreement = diff.parts.get(part, "differs")
     if agreement == "same" and diff.wrong is not None:
-        return (Span(_text(diff.wrong, part), "quiet"),)
+        return (StyledText(_text(diff.wrong, part), "quiet"),)
     kinds = ("step", "step") if agreement == "alike" else ("wrong", "mended")
-    sides = [Span(_text(step, part), kind) for kind, step in zip(kinds, (diff.wrong, diff.right), strict=True) if step]
+    sides = [
+        StyledText(_text(step, part), kind) for kind, step in zip(kinds, (diff.wrong, diff.right), strict=True) if step
+    ]
     return (sides[0], "\n", sides[1]) if len(sides) == 2 else sides
 
 
@@ -154,12 +159,13 @@ def label_of(diffs: Sequence[StepDiff], pair: StepPair, *, same_plan: bool) -> E
     """The error type by this diff; None when it shows none. `same_plan`: both are rollouts of one node."""
     if pair.diverges_at >= len(diffs):
         return None
-    parts = diffs[pair.diverges_at].parts
+    diff = diffs[pair.diverges_at]
     if not same_plan:
-        return "decomposition" if parts.get("sub_question") == "differs" else None
-    if parts.get("passages") == "differs":
-        return "retrieval"
-    return "reasoning" if parts.get("answer") == "differs" else None
+        return "decomposition" if diff.parts.get("sub_question") == "differs" else None
+    if diff.parts.get("answer") != "differs" or diff.wrong is None or diff.right is None:
+        return None
+    searched_wrongly = diff.parts["passages"] == "differs" and not holds_answer(diff.wrong, diff.right.answer, mentions)
+    return "retrieval" if searched_wrongly else "reasoning"
 
 
 def reasons(diffs: Sequence[StepDiff], pair: StepPair, *, same_plan: bool) -> list[str]:
@@ -180,6 +186,8 @@ def reasons(diffs: Sequence[StepDiff], pair: StepPair, *, same_plan: bool) -> li
     if label == "retrieval":
         ours, theirs = ({passage.id for passage in step.passages} for step in (bad, good))
         sentences += [f"and the passages differ: {len(ours & theirs)} of {len(ours | theirs)} were found by both."]
+    elif diffs[at].parts["passages"] == "differs":
+        sentences.append("and the passages that were misread held the right answer, too.")
     else:
         count = f"{len(bad.passages)} passages are" if len(bad.passages) != 1 else "passage is"
         sentences += [f"and the {count} the same, but the answer is another."]

@@ -9,10 +9,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.generators.mcts_trajectories import DATASET, NAME
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context, Generated, expected_hops, generate
+from trailforge.generators.mcts_trajectories.sift import sift
 from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
@@ -25,7 +25,6 @@ from trailforge.schemas import (
     Question,
     SearchTree,
     StageCount,
-    Trajectory,
     Verdict,
     read_rows,
     to_dict,
@@ -84,8 +83,9 @@ def open_context(work: ModelWork, client: ModelClient) -> Context:
 async def search_question(question: Question, context: Context, config: MctsRunConfig) -> ItemResult:
     """Search one question, filter its trajectories, keep the books."""
     parallel = config.schedule.tail_parallel if question in context.tail else 1
+    caps = config.generator.reflection
     made = await generate(
-        question, context, parallel=parallel, accept=lambda rows: sift(question, rows, config.filters)[0]
+        question, context, parallel=parallel, accept=lambda rows: sift(question, rows, config.filters, caps)[0]
     )
     return rows_of(question, made, config)
 
@@ -102,7 +102,7 @@ search_stage = ModelStage(
 
 def rows_of(question: Question, generated: Generated, config: MctsRunConfig) -> ItemResult:
     """Filter a question's candidates and lay out its rows."""
-    accepted, rejected = sift(question, generated.candidates, config.filters)
+    accepted, rejected = sift(question, generated.candidates, config.filters, config.generator.reflection)
     tree = generated.tree
     unsolved = not generated.is_solved
     books = (
@@ -128,21 +128,6 @@ def rows_of(question: Question, generated: Generated, config: MctsRunConfig) -> 
         stages=books,
         usage=generated.usage,
     )
-
-
-def sift(
-    question: Question, candidates: Sequence[Trajectory], config: FilterConfig
-) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]]]:
-    """Candidates that every filter keeps, in order, and the others with the first verdict against them."""
-    accepted: list[Trajectory] = []
-    rejected: list[tuple[Trajectory, Verdict]] = []
-    for row in candidates:
-        verdict = first_rejection(judge_trajectory(row, question, accepted, config))
-        if verdict is None:
-            accepted.append(row)
-        else:
-            rejected.append((row, verdict))
-    return accepted, rejected
 
 
 def _filter_books(inputs: int, accepted: int, verdicts: Sequence[Verdict]) -> StageCount:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from trailforge.inference.budget import Usage
 from trailforge.inference.request import Reply, Request
-from trailforge.inference.wire import FORMAT, is_complete, least_length, packed, unpacked
+from trailforge.inference.wire import FORMAT, is_complete, least_length, pack, unpack
 from trailforge.schemas import InvalidInput, OutputError
 
 if TYPE_CHECKING:
@@ -146,20 +146,20 @@ class PostgresLedger:
     async def _first(self, query: str, *arguments: object) -> Reply | None:
         """Of the entries found the first that can be read; the ones before it are noted."""
         for key, blob in await self._ask(query, *arguments):
-            if entry := unpacked(key, blob):
+            if entry := unpack(key, blob):
                 return entry.reply
             self.damaged.add(key)
         return None
 
     async def _keep(self, request: Request, reply: Reply) -> Reply:
-        blob, family = packed(request, reply), request.family if is_complete(reply) else None
+        blob, family = pack(request, reply), request.family if is_complete(reply) else None
         length = least_length(reply, request.sampling.max_tokens)
         row = (reply.key, blob, reply.prompt_tokens)
         while True:
             ((kept,),) = await self._ask(_KEEP, *row, reply.completion_tokens, self._run, family, length)
             if kept == blob:
                 return reply
-            if entry := unpacked(reply.key, kept):
+            if entry := unpack(reply.key, kept):
                 return entry.reply
             if await self._ask(_REPLACE, *row, length, family, kept):
                 return reply

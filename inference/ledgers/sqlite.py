@@ -20,7 +20,7 @@ from typing import Protocol
 
 from trailforge.inference.budget import Usage
 from trailforge.inference.request import Reply, Request
-from trailforge.inference.wire import FORMAT, Entry, is_complete, least_length, packed, unpacked
+from trailforge.inference.wire import FORMAT, LedgerEntry, is_complete, least_length, pack, unpack
 from trailforge.schemas import InvalidInput, OutputError, TrailforgeError
 
 _PAGE_BYTES = 16_384
@@ -71,7 +71,7 @@ class _Write:
     reply: Reply
     family: str
     length: int
-    """See `Entry`."""
+    """See `LedgerEntry`."""
     blob: bytes
     loop: asyncio.AbstractEventLoop
     kept: asyncio.Future[Reply]
@@ -117,7 +117,7 @@ class SqliteLedger:
         self._open()
         loop = asyncio.get_running_loop()
         length = least_length(reply, request.sampling.max_tokens)
-        write = _Write(reply, request.family, length, packed(request, reply), loop, loop.create_future())
+        write = _Write(reply, request.family, length, pack(request, reply), loop, loop.create_future())
         self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix="trailforge-ledger")
         self._waiting.append(write)
         if not self._is_called:
@@ -146,7 +146,7 @@ class SqliteLedger:
     def unreadable(self) -> set[str]:
         """Keys of all entries that cannot be read. Reads all of them."""
         with self._reading() as connection:
-            return {key for key, blob in connection.execute(_ENTRY) if unpacked(key, blob) is None}
+            return {key for key, blob in connection.execute(_ENTRY) if unpack(key, blob) is None}
 
     async def aclose(self) -> None:
         """See `Ledger`."""
@@ -179,7 +179,7 @@ class SqliteLedger:
         """Of the entries found the first that can be read; the ones before it are noted."""
         with self._reading() as connection:
             for key, blob in connection.execute(query, values):
-                if entry := unpacked(key, blob):
+                if entry := unpack(key, blob):
                     return entry.reply
                 self.damaged.add(key)
         return None
@@ -215,7 +215,7 @@ class SqliteLedger:
         connection.execute("BEGIN IMMEDIATE")
         kept = [_insert(connection, write) for write in batch]
         first = (write for write, reply in zip(batch, kept, strict=True) if reply is write.reply)
-        _add_complete(connection, (Entry(write.reply, write.family, write.length) for write in first))
+        _add_complete(connection, (LedgerEntry(write.reply, write.family, write.length) for write in first))
         _add_spent(connection, [write.reply for write in batch])
         connection.execute("COMMIT")
         return kept
@@ -301,13 +301,13 @@ def _make_books(connection: sqlite3.Connection) -> None:
         )
         connection.execute("INSERT INTO spent SELECT count(*), 0, 0 FROM calls")
         for key, blob in connection.execute(_ENTRY):
-            if entry := unpacked(key, blob):
+            if entry := unpack(key, blob):
                 _add_complete(connection, [entry])
                 _add_spent(connection, [entry.reply], calls=0)
     connection.execute("COMMIT")
 
 
-def _add_complete(connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
+def _add_complete(connection: sqlite3.Connection, entries: Iterable[LedgerEntry]) -> None:
     """Index replies that ended by themselves under their family."""
     rows = [(family, length, reply.key) for reply, family, length in entries if is_complete(reply)]
     connection.executemany("INSERT OR IGNORE INTO complete VALUES (?, ?, ?)", rows)
@@ -336,7 +336,7 @@ def _insert(connection: sqlite3.Connection, write: _Write) -> Reply:
     key = write.reply.key
     if connection.execute("INSERT OR IGNORE INTO calls VALUES (?, ?)", (key, write.blob)).rowcount:
         return write.reply
-    if entry := unpacked(*connection.execute(_FIND, (key,)).fetchone()):
+    if entry := unpack(*connection.execute(_FIND, (key,)).fetchone()):
         return entry.reply
     connection.execute("UPDATE calls SET value = ? WHERE key = ?", (write.blob, key))
     connection.execute("DELETE FROM complete WHERE key = ?", (key,))

@@ -1,4 +1,4 @@
-"""vLLM, started by us from the `server` section of a preset: its command, its environment, its life.
+"""vLLM, started by us from the `server` section of a preset: its command, its environment, its figures.
 
 It cannot share our environment (it wants a FastAPI that Prefect refuses), so it has one of its own, and our paths do
 not leak into it.
@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
+from trailforge.inference.server import LocalServer, fetch
 from trailforge.inference.vllm import supervisor
-from trailforge.inference.vllm.metrics import VllmMetrics, read_metrics
-from trailforge.inference.vllm.process import ServerProcess
 from trailforge.schemas import InvalidInput, OutputError, ServerUnavailable
 
 _OURS_ALONE = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
@@ -33,6 +32,8 @@ _TAIL_LINES = 12
 """A traceback's cause stands some lines above its end."""
 _TELL_EVERY_S = 30.0
 _LOOK_EVERY_S = 0.5
+_SAMPLE = re.compile(r"(?P<name>vllm:\w+)(?:\{.*\})? (?P<value>\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?: \d+)?")
+"""A line in Prometheus' text format. Label values are never read, so what stands between the braces does not matter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,30 +87,19 @@ class VllmConfig:
             raise InvalidInput(f"expected NAME=value, got {wrong[0]!r}", field="server.variables")
 
 
-class VllmServer:
-    """One vLLM server on this machine. A context manager; ready when entered."""
+class VllmServer(LocalServer):
+    """One vLLM server on this machine."""
 
     def __init__(self, config: VllmConfig, name: str, log: Path | None = None) -> None:
         """`name`: what calls name the model by. `log`: file for what vLLM prints; None: it goes with the server."""
+        super().__init__("vLLM", tail_lines=_TAIL_LINES, stop_within_s=_STOP_WITHIN_S)
         self._config, self._name, self._log_path = config, name, log
-        self._process: ServerProcess | None = None
-        self._log: IO[bytes] | None = None
 
     @property
     def url(self) -> str:
         """Where it answers from this machine, without a path."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._config.host, self._config.host)
         return f"http://{f'[{host}]' if ':' in host else host}:{self._config.port}"
-
-    @property
-    def base_url(self) -> str:
-        """For an OpenAI client."""
-        return f"{self.url}/v1"
-
-    @property
-    def pid(self) -> int | None:
-        """Of the process that watches over it; None when it is not running."""
-        return self._process.pid if self._process else None
 
     @property
     def command(self) -> list[str]:
@@ -125,42 +115,13 @@ class VllmServer:
         """Start and wait until it answers. Raises `ServerUnavailable` with the end of its log when it does not."""
         _refuse_missing(self.command[0])
         _refuse_taken(self._config.host, self._config.port)
-        self._log = _opened(self._log_path)
-        self._process = ServerProcess(
-            what="vLLM", url=self.url, log=self._log, tail_lines=_TAIL_LINES, stop_within_s=_STOP_WITHIN_S
-        )
         supervised = [sys.executable, "-I", supervisor.__file__, *self.command]
-        try:
-            self._process.start(supervised, server_environment(self._config.variables))
-            self._process.wait_until_healthy(self._config.ready_within_s)
-        except BaseException:
-            self.stop()
-            raise
-
-    def raise_if_ended(self) -> None:
-        """Raises `ServerUnavailable` with the end of its log when it has ended by itself."""
-        if self._process is not None:
-            self._process.raise_if_ended()
+        environment = server_environment(self._config.variables)
+        self.launch(supervised, environment, _opened(self._log_path), self._config.ready_within_s)
 
     def metrics(self) -> VllmMetrics:
         """What it does at the moment, and has done so far."""
         return read_metrics(self.url)
-
-    def stop(self) -> None:
-        """End it and all that it started."""
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-        if self._log is not None:
-            self._log.close()
-            self._log = None
-
-    def __enter__(self) -> VllmServer:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
 
 def serve(config: VllmConfig, name: str, log: Path | None, tell: Callable[[str], None]) -> None:
@@ -215,7 +176,7 @@ def _program(config: VllmConfig) -> list[str]:
 
 def _watch(server: VllmServer, tell: Callable[[str], None]) -> None:
     """Tell its figures whenever they have changed. Returns never: it raises `ServerUnavailable` when vLLM has ended."""
-    told = ""
+    last = ""
     while True:
         next_s = time.monotonic() + _TELL_EVERY_S
         while time.monotonic() < next_s:
@@ -225,9 +186,9 @@ def _watch(server: VllmServer, tell: Callable[[str], None]) -> None:
             figures = str(server.metrics())
         except ServerUnavailable as error:  # a busy server may be slow to tell; whether it lives is seen above
             figures = str(error)
-        if figures != told:
+        if figures != last:
             tell(figures)
-        told = figures
+        last = figures
 
 
 def _new_log() -> Path:
@@ -261,3 +222,74 @@ def _refuse_taken(host: str, port: int) -> None:
             raise ServerUnavailable(
                 f"cannot listen at {host}:{port} ({error.strerror}); choose another --port"
             ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VllmMetrics:
+    """State of a server at one moment, and its counts since it started; summed over its engines."""
+
+    running: int
+    """Requests being answered."""
+    waiting: int
+    """Requests in its queue."""
+    kv_cache_use: float
+    """Share of the KV cache in use, 0 to 1; the fullest engine's."""
+    prompt_tokens: int
+    generation_tokens: int
+    prefix_cache_queries: int
+    """Prompt tokens looked for in the prefix cache; 0 when it is off."""
+    prefix_cache_hits: int
+    """Prompt tokens found there, whose computation was saved."""
+    preemptions: int
+    """Requests put back for want of room in the KV cache, and computed again."""
+
+    @property
+    def prefix_cache_hit_rate(self) -> float | None:
+        """Share of the prompt tokens looked for that were found; None before the first."""
+        return self.prefix_cache_hits / self.prefix_cache_queries if self.prefix_cache_queries else None
+
+    def __str__(self) -> str:
+        rate = self.prefix_cache_hit_rate
+        return (
+            f"{self.running} running, {self.waiting} waiting, KV cache {self.kv_cache_use:.0%}, "
+            f"tokens {self.prompt_tokens:,} in and {self.generation_tokens:,} out, "
+            f"prefix cache {'-' if rate is None else f'{rate:.0%}'}, {self.preemptions} preemptions"
+        )
+
+
+def parse_metrics(text: str) -> VllmMetrics:
+    """The record in a reply of `/metrics`. Raises `ServerUnavailable` when a figure is missing: it is not vLLM's."""
+    found: dict[str, list[float]] = {}
+    for line in text.splitlines():
+        if sample := _SAMPLE.fullmatch(line):
+            found.setdefault(sample["name"], []).append(float(sample["value"]))
+
+    def of(name: str) -> list[float]:
+        if name not in found:
+            raise ServerUnavailable(
+                f"the metrics hold no {name}: not a vLLM server that we know, or its metrics are off"
+            )
+        return found[name]
+
+    def total(name: str) -> int:
+        return int(sum(of(name)))
+
+    return VllmMetrics(
+        running=total("vllm:num_requests_running"),
+        waiting=total("vllm:num_requests_waiting"),
+        kv_cache_use=max(of("vllm:kv_cache_usage_perc")),
+        prompt_tokens=total("vllm:prompt_tokens_total"),
+        generation_tokens=total("vllm:generation_tokens_total"),
+        prefix_cache_queries=total("vllm:prefix_cache_queries_total"),
+        prefix_cache_hits=total("vllm:prefix_cache_hits_total"),
+        preemptions=total("vllm:num_preemptions_total"),
+    )
+
+
+def read_metrics(url: str, timeout_s: float = 5.0) -> VllmMetrics:
+    """Ask a server; `url` without a path. Raises `ServerUnavailable` when nothing answers or it is not vLLM."""
+    try:
+        text = fetch(f"{url}/metrics", timeout_s=timeout_s).decode("utf-8", "replace")
+    except OSError as error:
+        raise ServerUnavailable(f"{url}/metrics does not answer ({error})") from error
+    return parse_metrics(text)

@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from trailforge.curation.decisions import LOG, Merged, Stance, merged, of_run, read_decisions, standing
+from trailforge.curation.decisions import LOG, Merged, Stance, merge, of_run, read_decisions, standing
 from trailforge.inspector.deciding import Curation, decide, fix_of
 from trailforge.inspector.showing import describe, product_of, show_of
 from trailforge.inspector.views import desk as desks
@@ -19,8 +19,8 @@ from trailforge.inspector.views.agreement import show_agreement
 from trailforge.inspector.views.desk import Desk, Place, button, desk_of_session
 from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.fixing import Fixing, show_fix
-from trailforge.inspector.views.picking import ARRIVED, ROW, TABLE, searched
-from trailforge.inspector.visible_text import escaped, visible
+from trailforge.inspector.views.picking import ARRIVED, ROW, TABLE, search_table
+from trailforge.inspector.visible_text import escape_text, visible
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.schemas import Decision, InvalidInput, TrailforgeError
 
@@ -101,7 +101,7 @@ def _show_rows(run: OpenRun, curation: Curation, log: _Log) -> None:
         st.info("Give your name first: decisions are kept under it, and agreement is counted between names.")
         return
     if wanted.words.strip():
-        searched(run, wanted.table, wanted.words)
+        search_table(run, wanted.table, wanted.words)
     numbers = queues.queue(run, wanted, who, log.stances, log.merged)
     _show_progress(run, wanted, who, log, len(numbers))
     desk.place = max(0, min(desk.place, len(numbers) - 1))
@@ -279,7 +279,9 @@ def _show_decisions(decisions: Sequence[Decision]) -> None:
     for each in reversed(decisions):
         what = each.reason or each.comment or (f"{each.field} = {each.value}" if each.field else "")
         when = f"{each.when[:16].replace('T', ' ')} {each.who}"
-        st.html(f'<div class="decision {each.action}"><b>{each.action}</b> {escaped(what)} · {escaped(when)}</div>')
+        st.html(
+            f'<div class="decision {each.action}"><b>{each.action}</b> {escape_text(what)} · {escape_text(when)}</div>'
+        )
 
 
 def _say(seat: _Seat, word: Mapping[str, str]) -> None:
@@ -363,7 +365,7 @@ def _read_log(run: OpenRun) -> _Log:
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _read_decisions(path: Path, when: int, size: int, run_id: str) -> _Log:
     decisions = of_run(read_decisions(path), run_id)
-    return _Log(decisions=tuple(decisions), stances=tuple(standing(decisions)), merged=merged(decisions))
+    return _Log(decisions=tuple(decisions), stances=tuple(standing(decisions)), merged=merge(decisions))
 
 
 def _go(desk: Desk, place: int) -> None:

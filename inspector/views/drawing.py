@@ -11,22 +11,22 @@ import streamlit as st
 from trailforge.inspector.charts import dot, point_map
 from trailforge.inspector.tree_chart import tree_chart
 from trailforge.inspector.views.html import html_of, is_static
-from trailforge.inspector.views.picking import go_to, searched, show_link
+from trailforge.inspector.views.picking import go_to, search_table, show_link
 from trailforge.inspector.visible_text import visible
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show.parts import (
-    Choice,
     Columns,
+    DataTable,
+    DecideLink,
+    Diagram,
     Fold,
-    Graph,
-    Link,
     Map,
     Part,
     Parts,
     SearchOn,
-    Table,
+    Selector,
     Tabs,
-    Tree,
+    TreeDiagram,
 )
 
 _ROW, _HEAD = 35, 38
@@ -64,7 +64,7 @@ def draw(parts: Parts, canvas: Canvas) -> None:
         st.html(html_of(*static))
 
 
-def _draw_table(part: Table, canvas: Canvas) -> None:
+def _draw_table(part: DataTable, canvas: Canvas) -> None:
     if not part.rows:
         return
     shown = [{name: _plain(value) for name, value in row.items()} for row in part.rows]
@@ -81,12 +81,12 @@ def _plain(value: Any) -> Any:
     return round(value, 3) if isinstance(value, float) else value
 
 
-def _draw_graph(part: Graph, canvas: Canvas) -> None:
+def _draw_graph(part: Diagram, canvas: Canvas) -> None:
     with st.container(key=canvas.key):
         st.graphviz_chart(dot(part), width="content")
 
 
-def _draw_tree(part: Tree, canvas: Canvas) -> None:
+def _draw_tree(part: TreeDiagram, canvas: Canvas) -> None:
     """The tree to click on, and what is behind the clicked node."""
     event: Any = st.plotly_chart(
         tree_chart(part), key=canvas.key, on_select="rerun", selection_mode="points",
@@ -144,13 +144,13 @@ def _draw_tabs(part: Tabs, canvas: Canvas) -> None:
                 draw(tab.parts(), canvas.below(tab.title))
 
 
-def _draw_choice(part: Choice, canvas: Canvas) -> None:
+def _draw_choice(part: Selector, canvas: Canvas) -> None:
     chosen = _pick_line(part, canvas) if part.options[0].cells else _pick_button(part, canvas)
     option = part.options[chosen]
     draw(option.parts(), canvas.below(f"option{chosen}"))
 
 
-def _pick_line(part: Choice, canvas: Canvas) -> int:
+def _pick_line(part: Selector, canvas: Canvas) -> int:
     """From a table of the options."""
     event: Any = st.dataframe(
         [{name: _plain(value) for name, value in option.cells.items()} for option in part.options],
@@ -161,7 +161,7 @@ def _pick_line(part: Choice, canvas: Canvas) -> int:
     return rows[0] if rows else part.first
 
 
-def _pick_button(part: Choice, canvas: Canvas) -> int:
+def _pick_button(part: Selector, canvas: Canvas) -> int:
     number = st.segmented_control(
         part.label, range(len(part.options)), default=part.first, required=True, key=canvas.key, help=part.help or None,
         format_func=lambda number: part.options[number].title,
@@ -181,23 +181,23 @@ def _draw_fold(part: Fold, canvas: Canvas) -> None:
         draw(part.parts, canvas)
 
 
-def _draw_link(part: Link, canvas: Canvas) -> None:
+def _draw_link(part: DecideLink, canvas: Canvas) -> None:
     show_link(part.table, part.uid, what=part.what)
 
 
 def _draw_search_on(part: SearchOn, canvas: Canvas) -> None:
-    searched(canvas.run, part.table, part.words)
+    search_table(canvas.run, part.table, part.words)
 
 
 _DRAWERS: Mapping[type[Part], Callable[[Any, Canvas], None]] = {
-    Table: _draw_table,
-    Graph: _draw_graph,
-    Tree: _draw_tree,
+    DataTable: _draw_table,
+    Diagram: _draw_graph,
+    TreeDiagram: _draw_tree,
     Map: _draw_map,
     Tabs: _draw_tabs,
-    Choice: _draw_choice,
+    Selector: _draw_choice,
     Columns: _draw_columns,
     Fold: _draw_fold,
-    Link: _draw_link,
+    DecideLink: _draw_link,
     SearchOn: _draw_search_on,
 }

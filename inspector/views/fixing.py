@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from trailforge.inspector.deciding import parts_of, value_at
-from trailforge.inspector.text_diff import Span, differences, windows
 from trailforge.inspector.views.desk import Desk, Place, button
-from trailforge.inspector.visible_text import escaped, marked
+from trailforge.inspector.visible_text import escape_text, mark_spans
 
 STYLE = """
 .change { display: grid; grid-template-columns: 1fr 1fr; column-gap: .8rem; margin: .2rem 0 .5rem; }
@@ -25,9 +26,14 @@ STYLE = """
 .change mark.gone { background: rgba(209,69,59,.32); } .change mark.added { background: rgba(46,158,91,.38); }
 .change .cut { opacity: .6; font-size: .8rem; }
 """
+_TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
+_MOST_COMPARED = 1_000_000
+"""Words of one text times words of the other, from the first difference to the last; of more all counts as changed."""
 _AROUND = 160
 """Characters around a change that are shown."""
 
+Span = tuple[int, int]
+"""Begin and end of a part of a text."""
 Save = Callable[[Sequence[tuple[str, str]]], bool]
 """Takes fields with their new texts; whether they are saved."""
 
@@ -78,7 +84,7 @@ def _show_changes(fixing: Fixing, edits: Mapping[str, str], field: str, key: str
 def _change(name: str, old: str, new: str) -> str:
     gone, added = differences(old, new)
     return (
-        f'<div class="change"><div class="name">{escaped(name)}</div>'
+        f'<div class="change"><div class="name">{escape_text(name)}</div>'
         f'<div class="old">{_part(old, gone, "gone")}</div><div class="new">{_part(new, added, "added")}</div></div>'
     )
 
@@ -89,7 +95,7 @@ def _part(text: str, spans: Sequence[Span], kind: str) -> str:
     for begin, end in windows(len(text), spans, _AROUND):
         parts.append(_cut(begin - at))
         inside = [(max(a, begin) - begin, min(b, end) - begin, kind) for a, b in spans if a < end and b > begin]
-        parts.append(marked(text[begin:end], inside))
+        parts.append(mark_spans(text[begin:end], inside))
         at = end
     return "".join(parts) + _cut(len(text) - at)
 
@@ -129,3 +135,46 @@ def _save(fixing: Fixing, shown: tuple[tuple[str, str], ...], field: str, key: s
 def _discard(fixing: Fixing, field: str, key: str) -> None:
     fixing.desk.edits.pop(fixing.place, None)
     st.session_state.pop(key, None)
+
+
+def differences(old: str, new: str) -> tuple[list[Span], list[Span]]:
+    """The places of the old text that are gone, and of the new one those that stand there instead, one for one.
+
+    Where nothing is gone or nothing came, the place is empty: its begin is its end.
+    """
+    ours, theirs = _TOKEN.findall(old), _TOKEN.findall(new)
+    shared = min(len(ours), len(theirs))
+    head = next((n for n in range(shared) if ours[n] != theirs[n]), shared)
+    rest = shared - head
+    tail = next((n for n in range(rest) if ours[-1 - n] != theirs[-1 - n]), rest)
+    middle, other = ours[head : len(ours) - tail], theirs[head : len(theirs) - tail]
+    if len(middle) * len(other) > _MOST_COMPARED:
+        blocks = [(0, len(middle), 0, len(other))]
+    else:
+        codes = SequenceMatcher(None, middle, other, autojunk=False).get_opcodes()
+        blocks = [place for name, *place in codes if name != "equal"]
+    starts, others = _starts(ours), _starts(theirs)
+    return (
+        [(starts[head + begin], starts[head + end]) for begin, end, _, _ in blocks],
+        [(others[head + begin], others[head + end]) for _, _, begin, end in blocks],
+    )
+
+
+def windows(length: int, spans: Sequence[Span], around: int) -> list[Span]:
+    """The parts of a text with so many characters around each span."""
+    found: list[Span] = []
+    for begin, end in spans:
+        begin, end = max(0, begin - around), min(length, end + around)
+        if found and begin <= found[-1][1] + around:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((begin, end))
+    return found
+
+
+def _starts(tokens: Sequence[str]) -> list[int]:
+    """Where each token begins, and where the last one ends."""
+    starts = [0]
+    for token in tokens:
+        starts.append(starts[-1] + len(token))
+    return starts

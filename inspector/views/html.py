@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from trailforge.inspector.visible_text import escaped, marked
-from trailforge.pipelines.show.marks import clipped
+from trailforge.inspector.visible_text import escape_text, mark_spans
+from trailforge.pipelines.show.marks import clip
 from trailforge.pipelines.show.parts import (
     Chips,
     Code,
     Conversation,
-    Document,
-    Documents,
-    Fields,
+    DocumentPanes,
+    FieldList,
     Grid,
     GridRow,
     Line,
@@ -22,7 +21,8 @@ from trailforge.pipelines.show.parts import (
     Part,
     Parts,
     Scores,
-    Span,
+    ShownDocument,
+    StyledText,
     Title,
 )
 from trailforge.schemas import FilterScore, Message
@@ -105,36 +105,38 @@ def html_of(*parts: Part) -> str:
 
 def line_of(line: Line) -> str:
     """A line with its marks."""
-    return "".join(_span(Span(part) if isinstance(part, str) else part) for part in _parts(line))
+    return "".join(_span(StyledText(part) if isinstance(part, str) else part) for part in _parts(line))
 
 
-def _parts(line: Line) -> Sequence[str | Span]:
-    return [line] if isinstance(line, str | Span) else line
+def _parts(line: Line) -> Sequence[str | StyledText]:
+    return [line] if isinstance(line, str | StyledText) else line
 
 
-def _span(span: Span) -> str:
-    text = escaped(span.text)
+def _span(span: StyledText) -> str:
+    text = escape_text(span.text)
     if not text or not span.kind:
         return text
     if span.kind == "strong":
         return f"<b>{text}</b>"
     if span.kind == "quiet":
         return f'<span class="quiet">{text}</span>'
-    return f'<mark class="{escaped(span.kind)}">{text}</mark>'
+    return f'<mark class="{escape_text(span.kind)}">{text}</mark>'
 
 
 def _title(part: Title) -> str:
-    return f'<div class="asked">{escaped(part.text)}</div>'
+    return f'<div class="asked">{escape_text(part.text)}</div>'
 
 
 def _chips(part: Chips) -> str:
-    chips = (f'<span class="chip {c.kind}" title="{escaped(c.help)}">{escaped(c.text)}</span>' for c in part.chips)
+    chips = (
+        f'<span class="chip {c.kind}" title="{escape_text(c.help)}">{escape_text(c.text)}</span>' for c in part.chips
+    )
     return f'<div class="chips">{"".join(chips)}</div>'
 
 
-def _fields(part: Fields) -> str:
+def _fields(part: FieldList) -> str:
     cells = (
-        f'<div class="name">{escaped(name)}</div><div class="value">{line_of(value)}</div>'
+        f'<div class="name">{escape_text(name)}</div><div class="value">{line_of(value)}</div>'
         for name, value in part.fields.items()
     )
     return f'<div class="fields">{"".join(cells)}</div>'
@@ -145,39 +147,38 @@ def _note(part: Note) -> str:
 
 
 def _code(part: Code) -> str:
-    return f'<pre class="text">{escaped(part.text)}</pre>'
+    return f'<pre class="text">{escape_text(part.text)}</pre>'
 
 
 def _conversation(part: Conversation) -> str:
     turns = enumerate(part.messages, start=part.first)
-    return "".join(_turn(number, message, part.notes.get(number, Span(""))) for number, message in turns)
+    return "".join(_turn(number, message, part.notes.get(number, StyledText(""))) for number, message in turns)
 
 
-def _turn(number: int, message: Message, note: Span) -> str:
+def _turn(number: int, message: Message, note: StyledText) -> str:
     trained = '<span class="is-trained">trained</span>' if message.train else "<span>not trained</span>"
     classes = " ".join(filter(None, ("turn", "trained" if message.train else "folded", note.kind)))
-    word = f"<span>{escaped(note.text)}</span>" if note.text else ""
+    word = f"<span>{escape_text(note.text)}</span>" if note.text else ""
     head = f"<b>{number} · {_ROLES[message.role]}</b>{trained}{word}"
-    return (
-        f'<div class="{classes}"><div class="head">{head}</div><div class="text">{escaped(message.content)}</div></div>'
-    )
+    text = escape_text(message.content)
+    return f'<div class="{classes}"><div class="head">{head}</div><div class="text">{text}</div></div>'
 
 
-def _documents(part: Documents) -> str:
+def _documents(part: DocumentPanes) -> str:
     if part.is_folded:
         return "".join(map(_passage, part.documents)) or '<div class="quiet">no passage</div>'
     return f'<div class="papers">{"".join(map(_paper, part.documents))}</div>'
 
 
-def _halves(document: Document) -> tuple[str, str]:
+def _halves(document: ShownDocument) -> tuple[str, str]:
     """Title and text with their marks."""
     cut, whole = len(document.title), len(document.whole)
-    title = [(*at, kind) for *mark, kind in document.marks if (at := clipped((mark[0], mark[1]), 0, cut))]
-    text = [(*at, kind) for *mark, kind in document.marks if (at := clipped((mark[0], mark[1]), cut + 1, whole))]
-    return marked(document.title, title), marked(document.text, text)
+    title = [(*at, kind) for *place, kind in document.marks if (at := clip((place[0], place[1]), 0, cut))]
+    text = [(*at, kind) for *place, kind in document.marks if (at := clip((place[0], place[1]), cut + 1, whole))]
+    return mark_spans(document.title, title), mark_spans(document.text, text)
 
 
-def _passage(document: Document) -> str:
+def _passage(document: ShownDocument) -> str:
     title, text = _halves(document)
     summary = f'<b>{title}</b> <span class="quiet">{line_of(document.origin)}</span>'
     opened = " open" if document.is_open else ""
@@ -187,7 +188,7 @@ def _passage(document: Document) -> str:
     )
 
 
-def _paper(document: Document) -> str:
+def _paper(document: ShownDocument) -> str:
     title, text = _halves(document)
     return (
         f'<div class="paper"><div class="title">{title}</div><div class="origin">{line_of(document.origin)}</div>'
@@ -197,7 +198,7 @@ def _paper(document: Document) -> str:
 
 def _grid(part: Grid) -> str:
     widths = " ".join(f"minmax(0,{width:g}fr)" for width in part.widths or [1] * len(part.head))
-    head = "".join(f'<div class="title">{escaped(title)}</div>' for title in part.head)
+    head = "".join(f'<div class="title">{escape_text(title)}</div>' for title in part.head)
     return f'<div class="grid" style="grid-template-columns:{widths}">{head}{"".join(map(_row, part.rows))}</div>'
 
 
@@ -206,7 +207,7 @@ def _row(row: GridRow) -> str:
 
 
 def _cell(cell: Parts | Line) -> str:
-    parts: list[Any] = [cell] if isinstance(cell, str | Span) else list(cell)
+    parts: list[Any] = [cell] if isinstance(cell, str | StyledText) else list(cell)
     if any(isinstance(each, Part) for each in parts):
         return html_of(*parts)
     return f'<div class="text">{line_of(parts)}</div>'
@@ -214,8 +215,8 @@ def _cell(cell: Parts | Line) -> str:
 
 def _meters(part: Meters) -> str:
     cells = (
-        f"<div>{escaped(name.replace('_', ' '))}</div><div><b>{_number(value)}</b></div>{_bar(value)}"
-        f'<div class="quiet">{escaped(meaning)}</div>'
+        f"<div>{escape_text(name.replace('_', ' '))}</div><div><b>{_number(value)}</b></div>{_bar(value)}"
+        f'<div class="quiet">{escape_text(meaning)}</div>'
         for name, (value, meaning) in part.parts.items()
     )
     return f'<div class="meters">{"".join(cells)}</div>'
@@ -239,21 +240,21 @@ def _scores(part: Scores) -> str:
 
 def _check(score: FilterScore, meaning: str) -> str:
     sign, kind = ("✓", "passed") if score.passed else ("✗", "failed")
-    why = f'<div class="why">{escaped(score.reason)}</div>' if score.reason else ""
+    why = f'<div class="why">{escape_text(score.reason)}</div>' if score.reason else ""
     return (
-        f'<div class="check {kind}"><span class="sign">{sign}</span><span>{escaped(score.name)}</span>'
-        f'<span class="score">{score.score:.3g}</span><div class="meaning">{escaped(meaning)}</div>{why}</div>'
+        f'<div class="check {kind}"><span class="sign">{sign}</span><span>{escape_text(score.name)}</span>'
+        f'<span class="score">{score.score:.3g}</span><div class="meaning">{escape_text(meaning)}</div>{why}</div>'
     )
 
 
 _MAKERS: Mapping[type[Part], Callable[[Any], str]] = {
     Title: _title,
     Chips: _chips,
-    Fields: _fields,
+    FieldList: _fields,
     Note: _note,
     Code: _code,
     Conversation: _conversation,
-    Documents: _documents,
+    DocumentPanes: _documents,
     Grid: _grid,
     Meters: _meters,
     Scores: _scores,

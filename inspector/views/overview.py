@@ -12,7 +12,7 @@ from trailforge.inspector import charts
 from trailforge.inspector.showing import describe, kinds_of, product_of, show_of
 from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.picking import pick
-from trailforge.inspector.visible_text import escaped
+from trailforge.inspector.visible_text import escape_text
 from trailforge.pipelines.runs.finished import OpenRun
 
 _KINDS = ("origin",)
@@ -47,7 +47,7 @@ def show(run: OpenRun) -> None:
 
 def _show_head(run: OpenRun, table: str | None) -> None:
     state = "finished" if run.manifest else "not finished: what is shown is what its finished shards made"
-    names = f"<b>{escaped(run.run_id)}</b><span>{escaped(str(run.folder))}</span>"
+    names = f"<b>{escape_text(run.run_id)}</b><span>{escape_text(str(run.folder))}</span>"
     st.html(f'<div class="runhead">{names}<span>{state}</span></div>')
     cells: dict[str, tuple[str, str | None]] = {}
     if table:
@@ -87,7 +87,7 @@ def _show_rejections(run: OpenRun) -> str | None:
 
 def _show_rejected(run: OpenRun, reason: str) -> None:
     with st.container(border=True):
-        st.html(f"<b>Rejected: {escaped(reason)}</b>")
+        st.html(f"<b>Rejected: {escape_text(reason)}</b>")
         if "rejected" not in run.tables or reason not in run.counts("rejected", ["reason"])["reason"]:
             st.info("These items were counted and have no row of their own: see the stage in the card.")
             return
@@ -111,7 +111,7 @@ def _show_kinds(run: OpenRun, table: str, kinds: Sequence[str]) -> None:
             parts: dict[str, tuple[str, Mapping[str, int]]] = {"kept": (charts.KEPT, kept)}
             if 0 < run.size("rejected") <= _MOST_PAYLOADS:
                 parts["rejected"] = (charts.GONE, run.count_json("rejected", "payload", name))
-            st.plotly_chart(charts.stacked(parts), config=_CONFIG, key=f"kind.{name}")
+            st.plotly_chart(charts.draw_stacked(parts), config=_CONFIG, key=f"kind.{name}")
 
 
 def _show_numbers(run: OpenRun, table: str, units: Mapping[str, str]) -> None:

@@ -132,12 +132,12 @@ def _filtered(run: OpenRun, table: str, kind: str, only: str, line: DeltaGenerat
     numbers: Sequence[int] = range(run.size(table)) if value is None else run.matching(table, kind, value)
     if not words.strip():
         return numbers
-    found = searched(run, table, words, line)
+    found = search_table(run, table, words, line)
     allowed = set(numbers) if value is not None else None
     return [number for number in found.rows if allowed is None or number in allowed]
 
 
-def searched(run: OpenRun, table: str, words: str, place: Any = st) -> Found:
+def search_table(run: OpenRun, table: str, words: str, place: Any = st) -> Found:
     """What was found so far; where the table is not searched to its end, a button in `place` says so and goes on."""
     found = run.search(table, words)
     if not found.is_complete:

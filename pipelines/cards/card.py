@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from trailforge.pipelines.cards.licences import Source, front, plain, shown
+from trailforge.pipelines.cards.licences import Source, front, plain, shorten_path
 from trailforge.pipelines.datasets import CURATED
 from trailforge.pipelines.runs.config import CardConfig
 from trailforge.pipelines.runs.intake import INPUTS
@@ -92,12 +92,19 @@ def cost_table(manifest: Manifest) -> str:
             "|---:|---:|---:|---:|---:|---:|---:|",
             f"| {manifest.calls} | {manifest.cut_replies} | {manifest.prompt_tokens} | {manifest.completion_tokens} "
             f"| {manifest.cost:.4f} | {'' if calls is None else calls} | {'' if cost is None else cost} |",
+            *_purposes(manifest),
         ]
     )
 
 
+def _purposes(manifest: Manifest) -> list[str]:
+    counts = manifest.calls_by_purpose
+    rows = [f"| {plain(each.purpose)} | {each.calls} | {each.calls / manifest.calls:.0%} |" for each in counts]
+    return ["", "| calls for | calls | share |", "|---|---:|---:|", *rows] if rows else []
+
+
 def _files(files: Iterable[FileEntry], unit: str, parts: int = 2) -> str:
-    return ", ".join(f"`{shown(file.path, parts)}` ({file.rows} {unit})" for file in files)
+    return ", ".join(f"`{shorten_path(file.path, parts)}` ({file.rows} {unit})" for file in files)
 
 
 def _size(rows: int) -> str:

@@ -94,7 +94,7 @@ def over_corpus(retrieval: RetrievalConfig, said: CardConfig) -> list[Source]:
     """The corpus that passages come from, where they are not those of the inputs."""
     if not retrieval.corpus_index:
         return []
-    return [Source(name=f"passages of {shown(retrieval.corpus_index)}", licence=said.corpus_licence)]
+    return [Source(name=f"passages of {shorten_path(retrieval.corpus_index)}", licence=said.corpus_licence)]
 
 
 def of_graph(digest: str, said: CardConfig) -> list[Source]:
@@ -102,7 +102,7 @@ def of_graph(digest: str, said: CardConfig) -> list[Source]:
     return [Source(name=f"facts of the graph {digest[:12]}", licence=said.graph_licence)]
 
 
-def shown(path: str, parts: int = 2) -> str:
+def shorten_path(path: str, parts: int = 2) -> str:
     """A path for people elsewhere: what is above its last parts is a matter of the machine."""
     return "/".join(Path(path).parts[-parts:]) if Path(path).is_absolute() else path
 

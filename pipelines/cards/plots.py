@@ -82,6 +82,8 @@ def bars(axes: Axes, counts: Mapping[str, int], colour: str) -> None:
     axes.bar_label(drawn, [f"{count:,}" for count in counts.values()], fontsize=9)
     axes.set(yticks=[], xlim=(-0.6, max(len(counts), 3) - 0.4))
     axes.margins(y=0.15)
+    if not counts:
+        axes.set_xticks([])  # numbers along an axis without bars mean nothing
     remove_frame(axes)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import threading
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
@@ -23,7 +24,6 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from trailforge.inference import ModelClient, Usage, metering
 from trailforge.pipelines.engine.attempts import Patience, Superseded, Watch, begin_attempt, is_current
-from trailforge.pipelines.engine.loop import LoopThread
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.engine.progress import ProgressFile
 from trailforge.pipelines.engine.runners import check_runner, is_local, telling_line
@@ -194,7 +194,7 @@ class _Worker:
 
     def _counters(self) -> dict[str, int]:
         """Items, rows by kind, calls, tokens."""
-        return dict(self._done) | self._client.told
+        return dict(self._done) | self._client.figures
 
     def _check_attempt(self) -> None:
         self._is_superseded |= bool(self._attempt) and not is_current(self._folder, self._attempt)
@@ -251,3 +251,27 @@ async def _all_or_error(futures: Sequence[asyncio.Future[T]]) -> list[T]:
             future.cancel()
         await asyncio.gather(*futures, return_exceptions=True)
         raise
+
+
+class LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        """Start it."""
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="trailforge-loop", daemon=True)
+        self._thread.start()
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start it on the loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run it on the loop and wait for its result."""
+        return self.submit(coroutine).result()
+
+    def stop(self) -> None:
+        """End the loop."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()

@@ -19,7 +19,7 @@ _READERS = 8
 """Files that are hashed at a time."""
 
 
-def damaged(folder: Path, files: Iterable[FileEntry]) -> dict[str, str]:
+def find_damage(folder: Path, files: Iterable[FileEntry]) -> dict[str, str]:
     """What is wrong with files of a run, by path. Reads each to its end."""
     entries = {entry.path: entry for entry in files}
     with output_errors(folder), ThreadPoolExecutor(_READERS) as readers:
@@ -43,9 +43,9 @@ def drop_damaged(folder: Path, dataset: DataSet, settings: Settings, tell: Calla
             receipts[path] = load_receipt(path)
         except OutputError:
             lost.append(path)
-    wrong = damaged(folder, [*settings.files, *(entry for receipt in receipts.values() for entry in receipt.files)])
+    wrong = find_damage(folder, [*settings.files, *(entry for receipt in receipts.values() for entry in receipt.files)])
     manifest, unreadable = _manifest(folder)
-    shown = damaged(folder, manifest.card) if manifest else {}
+    shown = find_damage(folder, manifest.card) if manifest else {}
     unreadable = [f"{path}: cannot be read" for path in lost] + unreadable
     for line in (*unreadable, *(f"{folder / path}: {what}" for path, what in wrong.items())):
         tell(f"{line}; it is made again")

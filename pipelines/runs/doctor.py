@@ -65,7 +65,7 @@ def fault(check: str, detail: str, mend: str) -> Finding:
     return Finding(check=check, level="fault", detail=detail, mend=mend)
 
 
-def checked(check: str, look: Callable[[], Finding]) -> Finding:
+def run_check(check: str, look: Callable[[], Finding]) -> Finding:
     """Look; an error of ours, or a module that cannot be imported, is a fault."""
     try:
         return look()

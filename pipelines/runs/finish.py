@@ -122,6 +122,7 @@ def _manifest(settings: Settings, receipts: list[Receipt], dataset: DataSet, sec
         calls_per_accepted_row=round(usage.calls / accepted, 2) if accepted else None,
         cost_per_accepted_row=round(usage.cost / accepted, 6) if accepted else None,
         trailforge_version=_our_version(),
+        calls_by_purpose=usage.by_purpose,
     )
 
 

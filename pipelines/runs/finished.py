@@ -1,22 +1,35 @@
-"""The reader of a run's folder, finished or running: its books, its tables, row by row."""
+"""The reader of a run's folder: one that is finished or running to look at, a finished one to read from end to end."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from trailforge import schemas
 from trailforge.pipelines.datasets import load_dataset, with_roles
 from trailforge.pipelines.runs.table_index import Found, TableIndex, tables_of
-from trailforge.schemas import InvalidInput, Manifest, StageCount, from_dict, from_stored, parse_json
+from trailforge.schemas import (
+    CountMismatch,
+    FileEntry,
+    InvalidInput,
+    Manifest,
+    StageCount,
+    from_dict,
+    from_stored,
+    iter_parquet,
+    parse_json,
+)
+
+Record = TypeVar("Record")
 
 RUN = "run.json"
 """What a run was begun with."""
@@ -213,14 +226,73 @@ def open_run(folder: Path) -> OpenRun:
 
 def read_manifest(folder: Path) -> Manifest | None:
     """The manifest of a finished run; None when the run is not finished."""
+    return read_finished(folder).manifest if (folder / MANIFEST).is_file() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRun:
+    """A run whose manifest is there, and its tables as records, from the first row to the last."""
+
+    folder: Path
+    manifest: Manifest
+    manifest_sha256: str
+
+    @property
+    def dataset(self) -> str:
+        """Which data set it makes."""
+        return self.manifest.dataset
+
+    def files(self, table: str) -> list[FileEntry]:
+        """Files of a table, by name."""
+        return [entry for entry in self.manifest.files if entry.path.startswith(f"{table}/")]
+
+    def row_count(self, table: str) -> int:
+        """Rows of a table, as the manifest says."""
+        return sum(entry.rows for entry in self.files(table))
+
+    def batches(self, table: str, record: type[Record]) -> Iterator[list[Record]]:
+        """A table, row group by row group; in the order of its files' names.
+
+        Raises `InvalidInput` for a file that is missing, unreadable or of another schema, `CountMismatch` for one that
+        is not what the manifest says.
+        """
+        for entry in self.files(table):
+            check_hash(self.folder / entry.path, entry)
+            yield from iter_parquet(self.folder / entry.path, record)
+
+    def rows(self, table: str, record: type[Record]) -> Iterator[Record]:
+        """The rows of `batches`."""
+        for batch in self.batches(table, record):
+            yield from batch
+
+
+def read_finished(folder: Path) -> FinishedRun:
+    """The finished run of a folder. Raises `InvalidInput` when there is none, or it is not finished."""
     path = folder / MANIFEST
+    if not folder.is_dir():
+        raise InvalidInput("no such folder", file=folder)
     if not path.is_file():
-        return None
+        begun = (folder / RUN).is_file()
+        mend = "the command that began it, given again, finishes it" if begun else "give the folder of a run"
+        raise InvalidInput(f"holds no finished run (no {MANIFEST}); {mend}", file=folder)
     try:
-        content = parse_json(path.read_bytes())
+        content = path.read_bytes()
+        value = parse_json(content)
     except (OSError, ValueError) as error:
         raise InvalidInput(f"not valid JSON ({error}); the command of the run writes it again", file=path) from error
-    return with_roles(from_stored(Manifest, content, source=path))
+    manifest = with_roles(from_stored(Manifest, value, source=path))
+    return FinishedRun(folder=folder, manifest=manifest, manifest_sha256=hashlib.sha256(content).hexdigest())
+
+
+def check_hash(path: Path, entry: FileEntry) -> None:
+    """Raises `CountMismatch` when a file is not what a manifest says of it, `InvalidInput` when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InvalidInput(f"named in {MANIFEST}, but cannot be read ({error.strerror})", file=path) from error
+    if found != entry.sha256:
+        raise CountMismatch(f"{path} is not the file that {MANIFEST} describes (another hash)")
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -233,6 +305,6 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 def stamp_of(folder: Path) -> tuple[tuple[str, int], ...]:
     """What changes whenever a run's folder gets new files: the times of its folders and its manifest."""
-    paths = [folder / "manifest.json", folder / "run.json", *(each for each in folder.glob("*") if each.is_dir())]
+    paths = [folder / MANIFEST, folder / RUN, *(each for each in folder.glob("*") if each.is_dir())]
     ours = (each for each in paths if each.name not in {"ledger", "curation", "progress"} and each.exists())
     return tuple(sorted((each.name, each.stat().st_mtime_ns) for each in ours))

@@ -80,6 +80,7 @@ class RunStatus:
     """Rejected and failed items of finished shards and of the intake, by `stage/reason`."""
     calls: int = 0
     """Behind the rows of finished shards, as the tokens and the cost are."""
+    calls_by_purpose: dict[str, int] = field(default_factory=dict)
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float = 0.0
@@ -122,7 +123,7 @@ def books_so_far(folder: Path, settings: Settings) -> tuple[StageCount, ...]:
     return _added_up(settings, _receipts_so_far(folder, stages).values())
 
 
-def told(status: RunStatus) -> list[str]:
+def describe_status(status: RunStatus) -> list[str]:
     """The status in lines."""
     lines = [f"{status.folder}: {status.state}"]
     if status.run_id:
@@ -139,6 +140,7 @@ def told(status: RunStatus) -> list[str]:
     tokens = status.prompt_tokens + status.completion_tokens
     cost = f", cost {status.cost:,.2f}" if status.cost else ""
     lines.append(f"  calls      {status.calls:,} behind finished shards ({tokens:,} tokens{cost}); the ledger {kept}")
+    lines += [f"  purposes   {_counts(status.calls_by_purpose)}"] if status.calls_by_purpose else []
     lines += [f"  pace       {_pace(status.pace)}"] if status.pace else []
     lines += [f"  error      {message}" for message in status.errors]
     return [*lines, f"  next       {status.next}"]
@@ -180,6 +182,7 @@ def _status(folder: Path, settings: Settings, held: bool) -> RunStatus:
         candidates=0 if is_selected else _candidates(dataset, before) + live.total() * bool(dataset.candidates),
         put_aside=_put_aside(settings, finished.values()),
         calls=usage.calls,
+        calls_by_purpose={each.purpose: each.calls for each in usage.by_purpose},
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         cost=usage.cost,

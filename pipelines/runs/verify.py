@@ -7,11 +7,11 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trailforge.inference.wire import unpacked
+from trailforge.inference.wire import unpack
 from trailforge.pipelines.curated import NAME, Curator, Undo, products_of, rejected_rows, rulings_of, uid_of
 from trailforge.pipelines.dataset import LEDGER, DataSet, resolve
 from trailforge.pipelines.datasets import CURATE, dataset_of, is_curated
@@ -26,7 +26,9 @@ from trailforge.schemas import (
     Manifest,
     OutputError,
     RejectedRow,
+    SchemaVersion,
     check_row_count,
+    is_read,
     iter_parquet,
     to_dict,
 )
@@ -56,11 +58,23 @@ def verify_run(folder: Path) -> Report:
     return report
 
 
+def _as_stored(made: Manifest, found: Manifest, dataset: DataSet) -> tuple[SchemaVersion, ...]:
+    """Tables in the versions that the manifest found says, where these are still read: a run may be older than we."""
+    versions = {each.table: each.version for each in found.schema_versions}
+    return tuple(
+        replace(each, version=versions[each.table])
+        if is_read(dataset.all_tables[each.table].record, each.record, versions.get(each.table, ""))
+        else each
+        for each in made.schema_versions
+    )
+
+
 def _manifest_problems(folder: Path, manifest: Manifest, settings: Settings, dataset: DataSet) -> Iterator[str]:
     """Books that do not balance, and whatever differs from what the receipts add up to."""
     try:
         check_balance(manifest.stages)
-        expected = to_dict(manifest_of(folder, settings, dataset, seconds=manifest.seconds))
+        made = manifest_of(folder, settings, dataset, seconds=manifest.seconds)
+        expected = to_dict(replace(made, schema_versions=_as_stored(made, manifest, dataset)))
     except (CountMismatch, InvalidInput, OutputError, ValueError) as error:
         yield str(error)
         return
@@ -83,7 +97,7 @@ def _ledger_problems(path: Path) -> Iterator[str]:
                 yield f"damaged: {said.splitlines()[-1]}"
                 return
             entries = ledger.execute("SELECT key, value FROM calls")
-            damaged = [key for key, blob in entries if unpacked(key, blob) is None]
+            damaged = [key for key, blob in entries if unpack(key, blob) is None]
     except sqlite3.Error as error:
         yield f"damaged: {error}"
         return

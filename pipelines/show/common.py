@@ -11,16 +11,16 @@ from trailforge.pipelines.show.marks import Marked, spans, telling_first
 from trailforge.pipelines.show.parts import (
     Chips,
     Conversation,
-    Document,
-    Documents,
-    Fields,
+    DataTable,
+    DocumentPanes,
+    FieldList,
     Line,
     Mark,
     Meters,
     Parts,
+    ShownDocument,
     ShownTable,
-    Span,
-    Table,
+    StyledText,
     Tabs,
     Title,
     tab,
@@ -53,41 +53,46 @@ _LONGEST = 4_000
 
 
 def head(
-    question: str, gold: str, aliases: Sequence[str], final: str | None, is_right: bool, chips: Iterable[Span]
+    question: str, gold: str, aliases: Sequence[str], final: str | None, is_right: bool, chips: Iterable[StyledText]
 ) -> Parts:
     """The question, its gold answer and the one that was given, where there is one."""
-    also = [Span(f" also: {'; '.join(aliases)[:300]}", "quiet")] if aliases else []
-    answers: dict[str, Line] = {"gold answer": (Span(gold, "gold"), *also)}
+    also = [StyledText(f" also: {'; '.join(aliases)[:300]}", "quiet")] if aliases else []
+    answers: dict[str, Line] = {"gold answer": (StyledText(gold, "gold"), *also)}
     if final is not None:
-        answers["final answer"] = (Span(final or "none", "gold" if is_right else "wrong"), " ✓" if is_right else " ✗")
-    return [Title(question), Fields(answers), Chips([*chips])]
+        answers["final answer"] = (
+            StyledText(final or "none", "gold" if is_right else "wrong"),
+            " ✓" if is_right else " ✗",
+        )
+    return [Title(question), FieldList(answers), Chips([*chips])]
 
 
-def passages(found: Sequence[Passage], marks: Sequence[Marked], only: frozenset[str] = frozenset()) -> Documents:
+def passages(found: Sequence[Passage], marks: Sequence[Marked], only: frozenset[str] = frozenset()) -> DocumentPanes:
     """Unfolded those in which an answer stands, which come first. `only`: ids that the other side did not find."""
-    return Documents([_passage(*each, marks, only) for each in telling_first(found, marks)], is_folded=True)
+    return DocumentPanes([_passage(*each, marks, only) for each in telling_first(found, marks)], is_folded=True)
 
 
-def _passage(rank: int, passage: Passage, is_telling: bool, marks: Sequence[Marked], only: frozenset[str]) -> Document:
-    alone = (Span(" only here", "strong"),) if passage.id in only else ()
+def _passage(
+    rank: int, passage: Passage, is_telling: bool, marks: Sequence[Marked], only: frozenset[str]
+) -> ShownDocument:
+    alone = (StyledText(" only here", "strong"),) if passage.id in only else ()
     title, text = f"{rank} · {passage.title[:200]}", passage.text[:_LONGEST]
     first = len(title) + 1
-    return Document(
+    return ShownDocument(
         title=title, text=text, origin=(f"{passage.id[:60]} · score {passage.score:.3f}", *alone), is_open=is_telling,
         marks=[Mark(first + begin, first + end, kind) for begin, end, kind in spans(text, marks)],
     )  # fmt: skip
 
 
-def provenance(found: Provenance, **more: object) -> Fields:
+def provenance(found: Provenance, **more: object) -> FieldList:
     """Where a row comes from."""
     fields = {**more, **to_dict(found)}
     keys = fields.pop("call_keys")
     return values(fields | {f"model calls ({len(keys)})": "\n".join(keys) or "none"})
 
 
-def values(fields: Mapping[str, Any]) -> Fields:
+def values(fields: Mapping[str, Any]) -> FieldList:
     """Names and values; what is no text as JSON."""
-    return Fields(
+    return FieldList(
         {
             name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1, default=str)
             for name, value in fields.items()
@@ -102,30 +107,34 @@ def reward(row: Any) -> Parts:
     return [Meters(parts), provenance(row.provenance, uid=row.uid, question_id=row.question_id)]
 
 
-def kind_chips(row: Any) -> list[Span]:
+def kind_chips(row: Any) -> list[StyledText]:
     """Of a trajectory or a row for training: its kind, and which error it mends."""
     kind = getattr(row, "trajectory_kind", None) or row.kind
     meaning = "Holds a wrong step, a reflection and the mended step." if kind == "reflective" else "No wrong step."
-    error = [Span(f"{row.reflection_error} error", "wrong")] if row.reflection_error else []
-    return [Span(kind, "mended" if kind == "reflective" else "right", meaning), *error]
+    error = [StyledText(f"{row.reflection_error} error", "wrong")] if row.reflection_error else []
+    return [StyledText(kind, "mended" if kind == "reflective" else "right", meaning), *error]
 
 
-def size_chips(row: Any) -> list[Span]:
+def size_chips(row: Any) -> list[StyledText]:
     """Of a trajectory or a row for training: who planned it, how long it is, how right."""
     return [
-        Span(f"{row.origin} plan", "", ORIGINS[row.origin]),
-        Span(f"{row.num_hops} hops", "", "Sub-questions of the plan that leads to the answer."),
-        Span(f"{row.num_tool_calls} searches"),
-        Span(f"{row.token_estimate:,} tokens", "", "By a rule of thumb; a trainer counts with its own tokenizer."),
-        Span(f"F1 {row.reward.f1:.2f}", "", "Of the final answer."),
+        StyledText(f"{row.origin} plan", "", ORIGINS[row.origin]),
+        StyledText(f"{row.num_hops} hops", "", "Sub-questions of the plan that leads to the answer."),
+        StyledText(f"{row.num_tool_calls} searches"),
+        StyledText(
+            f"{row.token_estimate:,} tokens", "", "By a rule of thumb; a trainer counts with its own tokenizer."
+        ),
+        StyledText(f"F1 {row.reward.f1:.2f}", "", "Of the final answer."),
     ]
 
 
-def sft_row(run: OpenRun, row: SftRow, notes: Mapping[int, Span] | None = None) -> Parts:
+def sft_row(run: OpenRun, row: SftRow, notes: Mapping[int, StyledText] | None = None) -> Parts:
     """What a trainer reads, with the turns on which the loss is taken. `notes`: as those of `Conversation`."""
     part = f"turn {row.segment_index + 1} of {row.segment_count}" if row.segment_count > 1 else "whole conversation"
-    trained = Span(f"{sum(row.train)} of {len(row.messages)} turns trained", "", "Turns on which the loss is taken.")
-    chips = [*kind_chips(row), Span(part), trained, *size_chips(row), Span(row.protocol)]
+    trained = StyledText(
+        f"{sum(row.train)} of {len(row.messages)} turns trained", "", "Turns on which the loss is taken."
+    )
+    chips = [*kind_chips(row), StyledText(part), trained, *size_chips(row), StyledText(row.protocol)]
     is_right = max(row.reward.exact_match, row.reward.cover_exact_match) > 0
     messages = [
         Message(role=message.role, content=message.content, train=train)
@@ -157,14 +166,14 @@ def question(run: OpenRun, row: Question) -> Parts:
     ]
     paragraphs = sorted(row.paragraphs, key=lambda each: each.id not in supports)
     documents = [
-        Document(
+        ShownDocument(
             title=each.title, text=each.text, origin=(each.id, " · gold paragraph" if each.id in supports else ""),
             is_open=each.id in supports, kind="gold" if each.id in supports else "",
         )
         for each in paragraphs
     ]  # fmt: skip
     fields = values({"id": row.id, "answer": row.answer, "also right": ", ".join(row.answer_aliases)})
-    return [Title(row.question), fields, *([Table(hops)] if hops else []), Documents(documents, is_folded=True)]
+    return [Title(row.question), fields, *([DataTable(hops)] if hops else []), DocumentPanes(documents, is_folded=True)]
 
 
 def document(run: OpenRun, row: SourceDocument) -> Parts:
@@ -172,7 +181,7 @@ def document(run: OpenRun, row: SourceDocument) -> Parts:
     fields = {"id": row.id, "source": row.source, "kind": row.kind, "published": row.published or "unknown"}
     fields |= {"url": row.url, "authors": ", ".join(row.authors), "licence": row.licence or "unknown"}
     shown = values({name: value for name, value in fields.items() if value})
-    return [shown, Documents([Document(title=row.title, text=row.text)])]
+    return [shown, DocumentPanes([ShownDocument(title=row.title, text=row.text)])]
 
 
 SFT = ShownTable(

@@ -62,7 +62,7 @@ def find_quote(text: str, quote: str) -> Place | None:
     return found.span() if found else None
 
 
-def clipped(span: Place, begin: int, end: int) -> Place | None:
+def clip(span: Place, begin: int, end: int) -> Place | None:
     """The part of a span that lies between two places, counted from the first; None when there is none."""
     inner = max(span[0], begin) - begin, min(span[1], end) - begin
     return inner if inner[0] < inner[1] else None

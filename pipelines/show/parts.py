@@ -14,7 +14,7 @@ from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.schemas import FilterScore, Message
 
 
-class Span(NamedTuple):
+class StyledText(NamedTuple):
     """A piece of text of one kind."""
 
     text: str
@@ -31,7 +31,7 @@ class Mark(NamedTuple):
     kind: str
 
 
-Line = str | Sequence[str | Span]
+Line = str | Sequence[str | StyledText]
 
 
 class Part:
@@ -56,11 +56,11 @@ class Title(Part):
 class Chips(Part):
     """Short facts beside each other."""
 
-    chips: Sequence[Span]
+    chips: Sequence[StyledText]
 
 
 @dataclass(frozen=True, slots=True)
-class Fields(Part):
+class FieldList(Part):
     """Names and what they stand for."""
 
     fields: Mapping[str, Line]
@@ -86,14 +86,14 @@ class Conversation(Part):
     """Turns as a trainer sees them."""
 
     messages: Sequence[Message]
-    notes: Mapping[int, Span] = field(default_factory=dict)
+    notes: Mapping[int, StyledText] = field(default_factory=dict)
     """By number of a turn: a word on it, and its kind."""
     first: int = 0
     """Number of the first turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class ShownDocument:
     """A document or passage."""
 
     title: str
@@ -112,10 +112,10 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Documents(Part):
+class DocumentPanes(Part):
     """Documents side by side, each in a column that scrolls; or, folded, under each other."""
 
-    documents: Sequence[Document]
+    documents: Sequence[ShownDocument]
     is_folded: bool = False
 
 
@@ -153,7 +153,7 @@ class Scores(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class Table(Part):
+class DataTable(Part):
     """Rows of plain values."""
 
     rows: Sequence[Mapping[str, Any]]
@@ -163,7 +163,7 @@ class Table(Part):
     """Rows that are shown before it scrolls."""
 
 
-class Node(NamedTuple):
+class DiagramNode(NamedTuple):
     """A box of a graph."""
 
     id: str
@@ -174,7 +174,7 @@ class Node(NamedTuple):
     hover: str = ""
 
 
-class Edge(NamedTuple):
+class DiagramEdge(NamedTuple):
     """An arrow of a graph."""
 
     source: str
@@ -188,18 +188,18 @@ class Edge(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Graph(Part):
+class Diagram(Part):
     """Boxes and arrows, from left to right or from the top down."""
 
-    nodes: Sequence[Node]
-    edges: Sequence[Edge]
+    nodes: Sequence[DiagramNode]
+    edges: Sequence[DiagramEdge]
     alt: str
     """What it is a drawing of."""
     is_downward: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TreeNode:
+class ShownNode:
     """A node of a search."""
 
     id: int
@@ -224,11 +224,11 @@ class TreePath(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree(Part):
+class TreeDiagram(Part):
     """A search tree, sized by visits and coloured by value; a click on a node shows what is behind it."""
 
     head: Line
-    nodes: Sequence[TreeNode]
+    nodes: Sequence[ShownNode]
     paths: Sequence[TreePath] = ()
     first: int = 0
     """The node that is shown before anybody clicks."""
@@ -270,7 +270,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice(Part):
+class Selector(Part):
     """One of several is shown at a time."""
 
     label: str
@@ -297,7 +297,7 @@ class Fold(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class Link(Part):
+class DecideLink(Part):
     """The way to decide on a row."""
 
     table: str

@@ -38,6 +38,8 @@ FORMATS = ("auto", *(reader.NAME for reader in _READERS))
 """What `read_questions` takes as `format`."""
 _DOCUMENT = frozenset({"title", "text", "content", "abstract", "description"})
 """Fields of documents, any of which tells that a row without a question may be one."""
+_ASKING = ("question", "query", "prompt", "problem", "instruction", "input")
+"""Of a benchmark's rows, the field with the question, in the order in which they are tried."""
 
 
 def read_questions(
@@ -115,3 +117,18 @@ def _check_has(question: Question, needs_paragraphs: bool, needs_decomposition: 
     if needs_decomposition and not question.decomposition:
         problem = "no decomposition to be led along (generator.style: guided)"
         raise InvalidInput(problem, field="decomposition")
+
+
+def read_benchmark(path: Path) -> Iterator[str]:
+    """The questions of a benchmark, which nothing may be trained on: JSON Lines or a JSON list, plain or gzip.
+
+    Raises `InvalidInput` for the first row that has none, since a benchmark that is half read protects nothing.
+    """
+    for row in iter_rows(path):
+        if isinstance(row, InvalidRow):
+            raise InvalidInput(row.problem, file=path, row=row.row, field=row.field)
+        values = {str(key).casefold(): value for key, value in row.value.items()} if isinstance(row.value, dict) else {}
+        question = next((values[name] for name in _ASKING if isinstance(values.get(name), str)), "")
+        if not question.strip():
+            raise InvalidInput(f"no question; expected a text in {', '.join(_ASKING)}", file=path, row=row.row)
+        yield question.strip()

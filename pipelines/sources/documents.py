@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from trailforge.pipelines.sources import arxiv, news
 from trailforge.pipelines.sources.columns import check_column_map, columns_of, read_row, with_full_id
 from trailforge.pipelines.sources.fields import Fields
-from trailforge.pipelines.sources.rows import InvalidRow, JsonRow, check_text, json_rows, opened
+from trailforge.pipelines.sources.rows import InvalidRow, JsonRow, check_text, json_rows, open_file
 from trailforge.pipelines.sources.tables import csv_rows, parquet_rows
 from trailforge.retrieval.web.feeds import FeedEntry, feed_rows
 from trailforge.schemas import InvalidInput, SourceDocument, SourceKind
@@ -86,7 +86,7 @@ class _Reading:
 
     def documents(self, path: Path) -> Iterator[SourceDocument | InvalidRow]:
         """The documents of one file."""
-        with opened(path, _EXPECTED) as file:
+        with open_file(path, _EXPECTED) as file:
             head = file.peek(_HEAD)[:_HEAD].removeprefix(codecs.BOM_UTF8).lstrip()
             if head.startswith(b"<"):
                 yield from self._entries(feed_rows(file, path), path)

@@ -45,7 +45,7 @@ class Refusals:
 
     def __post_init__(self) -> None:
         for each in self.patterns:
-            compiled(each.pattern)
+            compile_pattern(each.pattern)
 
     @property
     def hash(self) -> str:
@@ -69,7 +69,7 @@ NONE = Refusals()
 """Of a run that nobody said anything before."""
 
 
-def refused(rulings: Iterable[Ruling]) -> dict[str, str]:
+def refused_sources(rulings: Iterable[Ruling]) -> dict[str, str]:
     """Ids of questions, documents and paths that nothing is to be made of again, with who gave which reason.
 
     A source is refused when it was rejected itself; and when a row that was made of it was rejected, and none was
@@ -99,7 +99,7 @@ def refused(rulings: Iterable[Ruling]) -> dict[str, str]:
     return by_rows | itself
 
 
-def compiled(pattern: str) -> regex.Pattern[str]:
+def compile_pattern(pattern: str) -> regex.Pattern[str]:
     """A pattern ready to be searched for. Raises `InvalidInput` for none, and for one that every text matches."""
     if len(pattern) > LONGEST_PATTERN:
         raise InvalidInput(f"longer than {LONGEST_PATTERN:,} characters", field="pattern")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from trailforge.schemas import Hop, InvalidInput, Question, parse_json
-from trailforge.schemas.files import LONGEST_ROW, TOO_LONG, is_too_long, limited_lines, refuse_deep, unpacked
+from trailforge.schemas.files import LONGEST_ROW, TOO_LONG, is_too_long, limited_lines, open_unpacked, refuse_deep
 
 _HEAD = 4096
 _CHUNK = 1 << 20
@@ -59,20 +59,20 @@ def iter_rows(path: Path) -> Iterator[JsonRow | InvalidRow]:
     Raises `InvalidInput` for a file that is missing, a folder, not to be opened, no UTF-8 text or cut short,
     and for a broken JSON list, in which nothing after the fault can be told apart.
     """
-    with opened(path) as file:
+    with open_file(path) as file:
         yield from json_rows(file, path)
 
 
 def json_rows(file: io.BufferedReader[Any], path: Path) -> Iterator[JsonRow | InvalidRow]:
-    """`iter_rows` of a file that `opened` gave and of which nothing is read yet."""
+    """`iter_rows` of a file that `open_file` gave and of which nothing is read yet."""
     yield from _list_rows(file, path) if _starts_as_list(file) else _line_rows(file, path)
 
 
 @contextmanager
-def opened(path: Path, expected: str = "JSON Lines or a JSON list") -> Iterator[io.BufferedReader[Any]]:
+def open_file(path: Path, expected: str = "JSON Lines or a JSON list") -> Iterator[io.BufferedReader[Any]]:
     """A file's bytes, unpacked where it is gzip. What goes wrong inside becomes `InvalidInput` that names the file."""
     try:
-        with unpacked(path) as file:
+        with open_unpacked(path) as file:
             yield file
     except FileNotFoundError as error:
         raise InvalidInput("no such file", file=path) from error

@@ -14,7 +14,7 @@ from trailforge.retrieval.kg.build import build_kg
 from trailforge.retrieval.kg.match import match_entity, match_relation
 from trailforge.retrieval.kg.sources import Codex, KgSource, KqaJson, Tables, Wikidata5M, open_source
 from trailforge.retrieval.kg.store import Direction, KgStore
-from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, subgraph, tokenizer_of
+from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, subgraph
 from trailforge.retrieval.kg.tool import (
     MAX_KEPT,
     KeptTriples,
@@ -53,5 +53,4 @@ __all__ = [
     "match_relation",
     "open_source",
     "subgraph",
-    "tokenizer_of",
 ]

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from trailforge.retrieval.seals import is_as_sealed, sealed
+from trailforge.retrieval.seals import is_as_sealed, seal
 from trailforge.schemas import (
     InvalidInput,
     KgStats,
@@ -122,7 +122,7 @@ def write_manifest(folder: Path, source: str, inputs: list[Path], stats: KgStats
         "stats": to_dict(stats),
         "files": [{"name": path.name, "bytes": path.stat().st_size, "sha256": _sha256(path)} for path in files],
     }
-    (folder / MANIFEST).write_text(json.dumps(sealed(manifest), indent=1, ensure_ascii=False), encoding="utf-8")
+    (folder / MANIFEST).write_text(json.dumps(seal(manifest), indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 def read_manifest(folder: Path) -> StoreManifest:

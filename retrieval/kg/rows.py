@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trailforge.schemas import InvalidInput, parse_json
-from trailforge.schemas.files import TOO_LONG, is_too_long, limited_lines, unpacked
+from trailforge.schemas.files import TOO_LONG, is_too_long, limited_lines, open_unpacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class TextFile:
                 assert file is not None  # `members_of` lists files alone
                 yield file
             return
-        with unpacked(self.path) as file:
+        with open_unpacked(self.path) as file:
             yield file
 
 

@@ -19,7 +19,7 @@ from trailforge.retrieval.kg.folding import content_words, name_words
 from trailforge.retrieval.kg.graph import Adjacency
 from trailforge.retrieval.kg.layout import reads
 from trailforge.retrieval.kg.store import KgStore
-from trailforge.schemas import InvalidInput, KgTriple, RetrievalError, estimate_tokens, install_hint
+from trailforge.schemas import InvalidInput, KgTriple, estimate_tokens
 
 CountTokens = Callable[[str], int]
 _MOST_READ = 500
@@ -179,21 +179,3 @@ def _standing(run: np.ndarray, rows: np.ndarray) -> np.ndarray:
     inside = at < len(run)
     at, rows = at[inside], rows[inside]
     return at[run[at] == rows]
-
-
-def tokenizer_of(model: str) -> CountTokens:
-    """The counter of a model's own tokenizer, by its folder or its name on the hub.
-
-    Raises `RetrievalError` when transformers is not installed or the tokenizer cannot be loaded.
-    """
-    try:
-        from transformers import AutoTokenizer
-    except ImportError as error:
-        raise RetrievalError(
-            f"counting with a model's tokenizer needs transformers: {install_hint('dense')}"
-        ) from error
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(model)
-    except (OSError, ValueError) as error:
-        raise RetrievalError(f"the tokenizer of {model} cannot be loaded ({str(error).splitlines()[0]})") from error
-    return lambda text: len(tokenizer.encode(text, add_special_tokens=False))

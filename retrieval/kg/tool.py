@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from trailforge.inference import ChatTurn, Meter, Request, Sampling, ask_json
-from trailforge.inference.structured import Client
+from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
 from trailforge.retrieval.kg.match import match_entity, match_relation
 from trailforge.retrieval.kg.store import KgStore
 from trailforge.retrieval.kg.subgraph import CountTokens, SubgraphLimits, subgraph
@@ -60,7 +59,7 @@ class KgTool:
     def __init__(
         self, store: KgStore, config: KgToolConfig | None = None, count_tokens: CountTokens = estimate_tokens
     ) -> None:
-        """`count_tokens`: the policy model's tokenizer, where it is known (see `tokenizer_of`)."""
+        """`count_tokens`: the policy model's tokenizer, where it is known."""
         self.store = store
         self._config = config or KgToolConfig()
         self._count_tokens = count_tokens
@@ -147,10 +146,10 @@ async def keep_triples(
         purpose="keep_triples",
     )
     reply = await ask_json(client, request, SCHEMA, meter)
-    return chosen(reply["keep"], offered)
+    return keep_chosen(reply["keep"], offered)
 
 
-def chosen(numbers: Sequence[int], offered: Sequence[KgTriple]) -> KeptTriples:
+def keep_chosen(numbers: Sequence[int], offered: Sequence[KgTriple]) -> KeptTriples:
     """The offered triples that have these numbers, from 1."""
     valid = [number for number in numbers if 1 <= number <= len(offered)]
     kept = list(dict.fromkeys(valid))[:MAX_KEPT]

@@ -41,20 +41,20 @@ def _pieces(html: str) -> Iterator[str | re.Match[str]]:
     As in a browser a comment or script that is never closed hides the rest. A tag that is never closed is text, and so
     is what follows it.
     """
-    told = 0
-    while opening := _OPENING.search(html, told):
+    done = 0
+    while opening := _OPENING.search(html, done):
         tag = _TAG.match(html, opening.start())
         end = tag.end() if tag else _end_of_comment(html, opening.start())
         if not end:
             break
-        yield html[told : opening.start()]
+        yield html[done : opening.start()]
         if tag:
             yield tag
             if tag["name"].lower() in _RAW and not tag["slash"] and not tag["rest"].endswith("/"):
                 closing = re.compile(rf"</(?={tag['name']}[\s/>])", re.IGNORECASE).search(html, end)
                 end = closing.start() if closing else len(html)
-        told = end
-    yield html[told:]
+        done = end
+    yield html[done:]
 
 
 def _end_of_comment(html: str, start: int) -> int:

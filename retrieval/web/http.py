@@ -80,9 +80,9 @@ class Provider:
         """Put off the next request, whoever sends it. Raises `ServerUnavailable` when there is to be no other try."""
         self._next_at = max(self._next_at, asyncio.get_running_loop().time() + self._delay_s(attempt, failure))
 
-    def refusal(self, status: int, said: str) -> ProviderError:
+    def refusal(self, status: int, message: str) -> ProviderError:
         """What a status that no second attempt mends means."""
-        where = f"{self._name}: refused with status {status}" + (f" ({said})" if said else "")
+        where = f"{self._name}: refused with status {status}" + (f" ({message})" if message else "")
         if status in _ACCOUNT_REFUSED:
             hint = f"; check the key in {self._key_variable} and its quota" if self._key_variable else ""
             return ProviderError(where + hint)
@@ -168,16 +168,16 @@ def _message(content: bytes) -> str:
     """What an error's body says: in JSON under `errors`, `message` or `error`, else its first line."""
     text = content.decode("utf-8", errors="replace")
     try:
-        said = parse_json(text)
+        problem = parse_json(text)
     except ValueError:
         return text
     for name in ("errors", "message", "error"):
-        if isinstance(said, dict) and said.get(name):
-            said = said[name]
+        if isinstance(problem, dict) and problem.get(name):
+            problem = problem[name]
             break
-    if isinstance(said, dict):
-        said = [f"{name}: {problem}" for name, problem in said.items()]
-    return "; ".join(map(str, said)) if isinstance(said, list) else str(said)
+    if isinstance(problem, dict):
+        problem = [f"{name}: {text}" for name, text in problem.items()]
+    return "; ".join(map(str, problem)) if isinstance(problem, list) else str(problem)
 
 
 _SERVES = re.compile(r"^(?:www|rss|feeds?|export)\d*\.")

@@ -37,7 +37,7 @@ _BEFORE_PERSON = frozenset(["", "by", "after", "against", *PARTICIPLES])
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class GapQuestion:
     """A question with `GAP` in it, and its answer."""
 
     question: str
@@ -48,7 +48,7 @@ class Asked:
         return _capital(self.question.replace(GAP, thing))
 
 
-def questions_of(clause: Clause, noun_of_names: dict[str, str]) -> Iterator[Asked]:
+def questions_of(clause: Clause, noun_of_names: dict[str, str]) -> Iterator[GapQuestion]:
     """One-fact questions whose clause has `GAP` in it. `noun_of_names`: what names are, as far as it is known."""
     if not _has_place_for_one(clause):
         return
@@ -85,16 +85,16 @@ def descriptions_of(clause: Clause, noun: str) -> Iterator[str]:
 # Kinds of questions
 
 
-def _when(clause: Clause) -> Iterator[Asked]:
+def _when(clause: Clause) -> Iterator[GapQuestion]:
     lead = re.fullmatch(r"(?P<word>On|In|Since) (?P<when>.+)", clause.lead)
     if lead and any(m.text == lead["when"] and m.kind in ("date", "year") for m in mentions_of(lead["when"])):
-        yield Asked(_asked(_wh(lead["word"].lower(), lead["when"]), clause, clause.rest), lead["when"])
+        yield GapQuestion(_asked(_wh(lead["word"].lower(), lead["when"]), clause, clause.rest), lead["when"])
     if clause.lead:
         return
     for mention in _mentions(clause.rest, "date", "year"):
         for match in re.finditer(_TIME.pattern.format(re.escape(mention.text)), clause.rest):
             rest = f"{clause.rest[: match.start()]}{clause.rest[match.end() :]}".strip()
-            yield Asked(_asked(_wh(match["word"], mention.text), clause, rest), mention.text)
+            yield GapQuestion(_asked(_wh(match["word"], mention.text), clause, rest), mention.text)
 
 
 def _wh(word: str, when: str) -> str:
@@ -103,13 +103,15 @@ def _wh(word: str, when: str) -> str:
     return f"{start} which year" if is_year and start else f"{start} when" if start in ("Since", "Until") else "When"
 
 
-def _how_many(clause: Clause) -> Iterator[Asked]:
+def _how_many(clause: Clause) -> Iterator[GapQuestion]:
     subject = re.match(rf"(?i:{_ABOUT})", clause.subject)
     start = subject.end() if subject else 0
     for mention in _mentions(clause.subject, "figure"):
         if mention.start == start and GAP in clause.rest:
             rest = clause.subject[mention.end :].strip()
-            yield Asked(f"How many {rest} {clause.verb} {without_names(clause.rest)}{_end(clause)}?", mention.text)
+            yield GapQuestion(
+                f"How many {rest} {clause.verb} {without_names(clause.rest)}{_end(clause)}?", mention.text
+            )
     if GAP not in clause.subject:
         return
     for mention in _mentions(clause.rest, "figure"):
@@ -122,7 +124,7 @@ def _how_many(clause: Clause) -> Iterator[Asked]:
             extent = _EXTENT.match(clause.rest, mention.end + 1 + len(counted[0].split()[0]) + 1)
             if extent is None:
                 continue
-        yield Asked(_asked(f"How many {counted[0]}", clause, f"{before} {after}".strip()), mention.text)
+        yield GapQuestion(_asked(f"How many {counted[0]}", clause, f"{before} {after}".strip()), mention.text)
 
 
 def _is_light(before: str) -> bool:
@@ -131,7 +133,7 @@ def _is_light(before: str) -> bool:
     return len(words) <= 2 and all(word in PARTICIPLES or word in PREPOSITIONS for word in words)
 
 
-def _who_did(clause: Clause, nouns: dict[str, str]) -> Iterator[Asked]:
+def _who_did(clause: Clause, nouns: dict[str, str]) -> Iterator[GapQuestion]:
     if GAP not in clause.rest:
         return
     for mention in _mentions(clause.subject, "name"):
@@ -139,10 +141,10 @@ def _who_did(clause: Clause, nouns: dict[str, str]) -> Iterator[Asked]:
             noun = _noun(clause.subject, mention, nouns)
             wh = "Who" if noun and is_person_noun(noun) else f"Which {noun}" if noun else None
             if wh:
-                yield Asked(f"{wh} {clause.verb} {without_names(clause.rest)}{_end(clause)}?", mention.text)
+                yield GapQuestion(f"{wh} {clause.verb} {without_names(clause.rest)}{_end(clause)}?", mention.text)
 
 
-def _which(clause: Clause, nouns: dict[str, str]) -> Iterator[Asked]:
+def _which(clause: Clause, nouns: dict[str, str]) -> Iterator[GapQuestion]:
     """Objects, and names after prepositions, of which the noun is known: `At which asteroid did …`, `By whom was …`."""
     for mention in _mentions(clause.rest, "name"):
         start = _phrase_start(clause.rest, mention)
@@ -157,10 +159,10 @@ def _which(clause: Clause, nouns: dict[str, str]) -> Iterator[Asked]:
         wh = f"{preposition} whom" if person and preposition else "Whom" if person else f"{preposition} which {noun}"
         kept = words if preposition else [*words, last]
         rest = f"{' '.join(kept)} {clause.rest[mention.end :].strip()}".strip()
-        yield Asked(_asked(_capital(wh.strip()), clause, rest), mention.text)
+        yield GapQuestion(_asked(_capital(wh.strip()), clause, rest), mention.text)
 
 
-def _where(clause: Clause, nouns: dict[str, str]) -> Iterator[Asked]:
+def _where(clause: Clause, nouns: dict[str, str]) -> Iterator[GapQuestion]:
     for mention in _mentions(clause.rest, "name"):
         before = re.search(r"(?:^| )(?:in|at|near)(?: the)? $", clause.rest[: mention.start])
         if (
@@ -175,7 +177,7 @@ def _where(clause: Clause, nouns: dict[str, str]) -> Iterator[Asked]:
         after = clause.rest[mention.end + (places.end() if places else 0) :]
         if _ends_phrase(after):
             rest = f"{clause.rest[: before.start()]} {after.strip()}".strip()
-            yield Asked(_asked("Where", clause, rest), mention.text)
+            yield GapQuestion(_asked("Where", clause, rest), mention.text)
 
 
 # Parts

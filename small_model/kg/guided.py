@@ -3,10 +3,14 @@
 Given are the sub-questions and their order, and the form of each turn. The model's own are the choices within it: which
 names and which relation a search asks the graph for, and what it takes from the results. What it reads wrongly stays
 wrong: the next query is made of it, and so some episodes fail.
+
+The thoughts are sentences drawn from `prompts/kg_thoughts.yaml` by a seeded generator. One before a search knows the
+answers of earlier searches alone; an answer is given with the source that shows it, or as a guess where none does.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,15 +18,15 @@ from trailforge.generators.kg_trajectories.reading import Reading
 from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import Asker, fill
-from trailforge.inference.prompts import Prompts
+from trailforge.inference.prompts import Prompts, Sentences
 from trailforge.mcts.plan import references, resolve
 from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.base import estimate_tokens, one_line
 from trailforge.protocols.episodes import EpisodeRun, EpisodeStep, Segment, StopReason
 from trailforge.protocols.turns import Search, Turn
+from trailforge.rewards import mentions, normalize_answer
 from trailforge.schemas import KgStep, Message
 from trailforge.small_model.kg.choices import name_choices, offer_spans, relation_choices, some_of
-from trailforge.small_model.kg.thoughts import Thoughts
 
 PROMPTS = Prompts("trailforge.small_model")
 _CHOICE_TOKENS = 48
@@ -100,8 +104,8 @@ class GuidedEpisode:
             sample=self.sample,
             grammar=some_of(choices, most),
         )
-        said = [part.strip() for part in (reply.answer or "").strip().split("; ")]
-        return [part for part in dict.fromkeys(said) if part in choices][:most]
+        parts = [part.strip() for part in (reply.answer or "").strip().split("; ")]
+        return [part for part in dict.fromkeys(parts) if part in choices][:most]
 
     async def _look(self, search: Search, sub_question: str) -> KgStep:
         """Search, and let the model read what it takes from it."""
@@ -154,3 +158,48 @@ class GuidedEpisode:
             answer=answer,
             tokens=sum(estimate_tokens(segment.text) for segment in self._segments),
         )
+
+
+class Thoughts:
+    """The thoughts of one episode, in order; the same for the same seed. No sentence comes twice while others wait."""
+
+    def __init__(self, seed: str) -> None:
+        self._say = Sentences(Prompts("trailforge.small_model").pools("kg_thoughts"), seed=seed).say
+
+    def first(self, search: Search) -> str:
+        """Before the first search."""
+        return " ".join([self._say("open"), *self._asking(search)])
+
+    def following(self, done: KgStep, search: Search) -> str:
+        """Between a search, whose answer stands in `done`, and the next."""
+        return " ".join([self._finding(done), self._say("next"), *self._asking(search)])
+
+    def last(self, done: KgStep) -> str:
+        """After the last search."""
+        return f"{self._finding(done)} {self._say('final')}"
+
+    def _asking(self, search: Search) -> list[str]:
+        names = join_phrases([one_line(name) for name in search.entities])
+        relations = join_phrases([f"“{one_line(phrase)}”" for phrase in search.relations])
+        sentences = [self._say("ask", query=one_line(search.query))]
+        if names:
+            role = "graph" if relations else "graph_names"
+            sentences.append(self._say(role, names=names, relations=relations))
+        return sentences
+
+    def _finding(self, step: KgStep) -> str:
+        answer = step.answer or ""
+        document = next((d for d in step.documents if mentions(f"{d.title}. {d.text}", answer)), None)
+        in_graph = any(mentions(triple.text, answer) for triple in step.triples_kept)
+        role = "found_both" if document and in_graph else "found_document" if document else "found_nowhere"
+        if in_graph and not document:
+            role = "found_graph"
+        title = one_line(document.title) if document else ""
+        if document and normalize_answer(re.sub(r" \(.*\)$", "", title)) == normalize_answer(answer):
+            role += "_of_that_name"
+        return self._say(role, answer=one_line(answer).rstrip("."), title=title)
+
+
+def join_phrases(parts: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`; empty for none."""
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))

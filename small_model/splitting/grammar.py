@@ -2,7 +2,8 @@
 
 It answers what cutting a question in two can break: does every auxiliary have its verb and every participle its
 auxiliary, is nothing left over, does a question word have a gap to fill. It knows few words, so that an unknown one may
-be a noun or a verb; whatever has a reading passes, and what has none is refused.
+be a noun or a verb; whatever has a reading passes, and what has none is refused. The classes of a word: closed ones by
+list, the others by its ending; a word may belong to several.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from trailforge.small_model.splitting.lexicon import word_classes
+from trailforge.small_model.splitting.names import MASK, mask_names
+from trailforge.small_model.splitting.verbs import BASES, PARTICIPLES, PASTS, UNMISTAKABLE
+from trailforge.small_model.splitting.words import DETERMINERS, PLACE_NOUNS, PREPOSITIONS, RELATIONAL
 
-# Capitals: symbols with rules of their own. Small: classes of `lexicon`. `?`, `*`, `+` as in regular expressions.
+# Capitals: symbols with rules of their own. Small: classes of words. `?`, `*`, `+` as in regular expressions.
 _GRAMMAR = """
 QUESTION: ASKED | PP ASKED | NP VP
 ASKED: WHO VP | WHO GAPPED | MANY VP | MANY PLAIN | MANY GAPPED | WAY INVERTED | when be NP | PLACE be NP
@@ -59,6 +62,51 @@ LACKING: be adv* part ADJUNCT* prep ADJUNCT* | be prep ADJUNCT* | be NP prep ADJ
 MISSING: ADJUNCT* | ADJUNCT* prep ADJUNCT* | NP ADJUNCT* prep ADJUNCT*
 """
 _ITEM = re.compile(r"(\w+)([?*+]?)")
+_MOST_WORDS = 64
+"""A longer text is refused: reading goes as deep as phrases are nested, and the stack is finite."""
+_WORD = re.compile(rf"{MASK}+|['’]s?(?=\s|$)|[^\s,()\"“”{MASK}]+?(?=['’]s?(?:\s|$)|[\s,()\"“”{MASK}]|$)")
+_CLOSED = {
+    "be": "is are was were",
+    "been": "been",
+    "be_base": "be",
+    "have": "has have had",
+    "do": "does do did",
+    "modal": "can could will would may might should",
+    "det": f"{DETERMINERS} these those some any every each another no most all",
+    "prep": " ".join(word for word in PREPOSITIONS.split() if word != "between"),
+    "between": "between",
+    "from": "from",
+    "separates": "separates separated divides divided",
+    "separate": "separate divide",
+    "naming": "called named titled given awarded elected appointed crowned considered",
+    "to": "to",
+    "conj": "and or",
+    "both": "both",
+    "who": "who whom what",
+    "which": "what which",
+    "when": "when where why",
+    "how": "how",
+    "many": "many much",
+    "relative": "that which who whom",
+    "where": "where when",
+    "whose": "whose",
+    "else": "else",
+    "pronoun": "he she it they we you i him her them us me there",
+    "that": "that",
+    "direction": "north south east west next close due",
+    "adv": "also first last now still ever just only then so not never once most later together out up off down",
+    "adj": "first last many much long old same only most",
+}  # fmt: skip
+_OPEN = set("most later together long old north south east west".split()) | set(_CLOSED["naming"].split())
+"""Words with a class by list that may be nouns or describe one, like any other word."""
+_TIMES = set("year day date month decade century time".split())
+_CLASSES: dict[str, set[str]] = {}
+for _name, _members in _CLOSED.items():
+    for _member in _members.split():
+        _CLASSES.setdefault(_member, set()).add(_name)
+_NO_VERB = re.compile(r".{3,}(?:tion|ment|ist|ity|ness|ship|hood|ism|ology|ian|eer|or)$")
+_VERBS_TOO = set("host star head coach film show order lead book father".split())
+"""Nouns of the word lists that are verbs as well."""
 
 
 def _rules(text: str) -> dict[str, tuple[tuple[tuple[str, str], ...], ...]]:
@@ -72,8 +120,6 @@ def _rules(text: str) -> dict[str, tuple[tuple[tuple[str, str], ...], ...]]:
 
 
 _RULES = _rules(_GRAMMAR)
-_MOST_WORDS = 64
-"""A longer text is refused: reading goes as deep as phrases are nested, and the stack is finite."""
 
 
 def is_question(text: str) -> bool:
@@ -124,3 +170,50 @@ class _Reading:
 
     def _step(self, symbol: str, starts: set[int]) -> set[int]:
         return {end for start in starts for end in self.ends(symbol, start)}
+
+
+def word_classes(text: str, *, begins: bool) -> list[frozenset[str]]:
+    """One set of classes for each word; a name or a reference is one word, commas and the end mark are none.
+
+    `begins`: the text begins a sentence, so that the capital of its first word may mean nothing.
+    """
+    text = text.replace("[E]", "#0").strip().rstrip("?.! ")
+    lead = "" if begins else "of "
+    masked = mask_names(lead + text)[len(lead) :]
+    return [_classes(text[m.start() : m.end()], is_name=m[0][0] == MASK) for m in _WORD.finditer(masked)]
+
+
+def _classes(word: str, *, is_name: bool) -> frozenset[str]:
+    if is_name and word.startswith("#"):
+        return frozenset(("reference",))
+    if is_name:
+        return frozenset(("name", "pair") if " and " in word else ("name",))
+    word = word.lower()
+    if word[0] in "'’":
+        return frozenset(("poss",))
+    if word in _CLASSES and word not in _OPEN:
+        return frozenset(_CLASSES[word])
+    return frozenset(_CLASSES.get(word, set()) | _open_classes(word)) if word[-1].isalnum() else frozenset()
+
+
+def _open_classes(word: str) -> set[str]:
+    """By the ending, and by the table of irregular verbs."""
+    classes: set[str] = set()
+    if word in PASTS or word.endswith("ed"):
+        classes.add("past")
+    if word in PARTICIPLES or word.endswith("ed"):
+        classes.add("part")
+    if word in BASES:
+        classes.add("base")
+    if word in UNMISTAKABLE or word.endswith("ed"):
+        return classes
+    if word.endswith("ly"):
+        return classes | {"adv"}
+    classes |= {"noun", "place"} if word in PLACE_NOUNS else {"noun", "time"} if word in _TIMES else {"noun"}
+    if word.endswith("ing"):
+        return classes | {"ing"}
+    if word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return classes | {"pres", "plural"}
+    if word in _VERBS_TOO or not (word in RELATIONAL or _NO_VERB.fullmatch(word)):
+        classes.add("base")
+    return classes

@@ -13,7 +13,7 @@ from tests.end_to_end.support import ROOT
 from tests.support.kg_agent import paths_store
 from tests.support.world import write_questions
 from trailforge import cli
-from trailforge.flows.dry_run import gpu_hours, stops
+from trailforge.flows.preview import gpu_hours, stops
 from trailforge.inference import Caps, Usage
 from trailforge.inference.vllm.server import VllmConfig
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from tests.pipelines.conftest import finished_run, original_run  # noqa: F401 - fixtures
 from tests.pipelines.support import FinishedRun
 from tests.support.fake_hub import TOKEN, Hub, Repo, running_hub
-from trailforge.commands import push
+from trailforge.commands import operate
 from trailforge.inference.ledgers.sqlite import SqliteLedger
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.pushing import TOKEN as VARIABLE
@@ -24,12 +24,12 @@ from trailforge.schemas import CountMismatch, HubError, InvalidInput, Trailforge
 
 REPO = "ann/trails"
 root = typer.Typer()
-push.register(root)
+operate.register(root)
 
 
 @root.command()
 def other() -> None:
-    """So that `push` is one command of several."""
+    """So that `operate` is one command of several."""
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from tests.support.transcripts import cases
-from trailforge.commands import train
+from trailforge.commands import look
 from trailforge.schemas import InvalidInput
 from trailforge.training.scoring import score_messages
 
@@ -21,7 +21,7 @@ CHOSEN = [case for case in cases() if case.protocol == "react"]
 def run(*arguments: object) -> str:
     app = typer.Typer()
     app.command("other")(lambda: None)  # with one command alone, Typer knows no names
-    train.register(app)
+    look.register(app)
     result = CliRunner().invoke(app, ["rewards", *map(str, arguments)])
     if isinstance(result.exception, InvalidInput):
         raise result.exception

@@ -18,26 +18,26 @@ import random
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
-from tests.end_to_end.support import ROOT, prefect_server
+from tests.end_to_end.support import prefect_server
 from tests.pipelines.kg_support import questions_file, searched_graph
 from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_benchmark, write_documents
 from tests.support.files import digests
 from tests.support.kg_agent import paths_store
 from tests.support.model_server import running
+from tests.support.warm import Running
 from tests.support.world import write_questions
 from trailforge.generators.document_bundles import DATASET as BUNDLES
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
@@ -210,16 +210,12 @@ class Site:
     options: dict[str, Path]
     environment: dict[str, str]
 
-    def start(self, out: Path) -> subprocess.Popen[str]:
+    def start(self, out: Path) -> Running:
         """The command in a process group of its own."""
         options = {**self.options, "--preset": self.folder / "preset.yaml", "--model": self.url, "--out": out}
         arguments = [str(part) for option in options.items() for part in option]
-        with (self.folder / f"{out.name}.log").open("a") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "trailforge", self.case.command, *arguments],
-                cwd=ROOT, env={**os.environ, **self.environment, "PYTHONPATH": str(ROOT)}, text=True,
-                start_new_session=True, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+        log = self.folder / f"{out.name}.log"
+        return Running([self.case.command, *arguments], {**os.environ, **self.environment}, log, log)
 
     def log(self, out: Path) -> str:
         """The end of what the command said."""
@@ -234,7 +230,7 @@ class Site:
                 passed.append(self.moment(out))
                 time.sleep(_POLL_S)
         finally:
-            end_group(process)
+            process.end_group()
         assert process.returncode == 0, self.log(out)
         return passed
 
@@ -272,7 +268,7 @@ class Site:
                 time.sleep(_POLL_S)
             time.sleep(delay)
         finally:
-            end_group(process)
+            process.end_group()
         assert process.returncode in (0, -signal.SIGKILL), self.log(out)
         self.settle()
         if process.returncode == 0 or read_manifest(out) is not None:
@@ -331,13 +327,6 @@ def draw_moments(rng: random.Random, passed: Sequence[Moment], kills: int) -> li
     for _ in range(idle):
         moments.insert(rng.randrange(len(moments) + 1), None)
     return moments
-
-
-def end_group(process: subprocess.Popen[str]) -> None:
-    """`kill -9` of a process and all that it has started."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def receipts_of(out: Path) -> list[Path]:

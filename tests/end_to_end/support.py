@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tests.support.warm import Running
 
 ROOT = Path(__file__).parents[2]
 QUESTIONS = ROOT / "sample_data" / "musique_style_questions.jsonl"
@@ -96,17 +99,17 @@ def trailforge(
 ) -> Ended:
     """Run `trailforge` and wait. `tests.conftest` sets PREFECT_HOME."""
     assert "PREFECT_HOME" in os.environ
-    done = subprocess.run(
-        [sys.executable, "-m", "trailforge", *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": "400", **(environment or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-    )
-    said = "".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith("reading "))
-    return Ended(done.returncode, done.stdout, said)
+    with tempfile.TemporaryDirectory(prefix="trailforge-command-") as name:
+        out, err = Path(name) / "out", Path(name) / "err"
+        process = Running(list(map(str, arguments)), {**os.environ, "COLUMNS": "400", **(environment or {})}, out, err)
+        try:
+            code = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.end_group()
+            raise
+        printed, told = out.read_text(), err.read_text()
+    said = "".join(line for line in told.splitlines(keepends=True) if not line.startswith("reading "))
+    return Ended(code, printed, said)
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.kills import CASES, Moment, Site, draw_moments, end_group, kill_runs, site_of
+from tests.end_to_end.kills import CASES, Moment, Site, draw_moments, kill_runs, site_of
 from trailforge.pipelines.runs.finish import read_manifest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-KILLS = {"mcts-trajectories": 3, "document-bundles": 4, "kg-trajectories": 2, "kg-questions": 2}
+KILLS = {"mcts-trajectories": 2, "document-bundles": 2, "kg-trajectories": 2, "kg-questions": 2}
 
 
 @pytest.fixture(params=KILLS)
@@ -45,7 +45,7 @@ def test_a_run_that_is_told_to_stop_stops_at_once_and_says_how_to_go_on(sent: in
         process.send_signal(sent)
         assert process.wait(20) == code
     finally:
-        end_group(process)
+        process.end_group()
     assert site.log(out).rstrip().endswith("the same command goes on from here")
     assert read_manifest(out) is None
 

@@ -1,21 +1,31 @@
-"""PortableRunner on loopback: a job service and two external workers give the bytes of a local run."""
+"""PortableRunner on loopback: a job service and two external workers give the bytes of a local run.
+
+The workers have our wheel and not the source tree: its packages are all that is needed, data files included.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.support import trailforge
+from tests.pipelines.bundles_support import begin_run, run_until
 from tests.support import cluster
-from tests.support.files import digests
+from tests.support.bundle_rows import sample_documents
+from tests.support.bundle_world import write_documents
+from tests.support.files import contents, digests
 from tests.support.model_server import running, stats
 from tests.support.world import write_questions
+from trailforge.flows.configuration import configuration_of
 from trailforge.generators.mcts_trajectories import DATASET as MCTS
+from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.verify import verify_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -29,6 +39,13 @@ retrieval: {{kind: bm25}}
 schedule: {{questions_in_flight: 6, tail_questions: 4, worker_start_s: 90, worker_silence_s: 30}}
 output: {{shard_size: 3}}
 """
+BUNDLES_PRESET = """\
+content: {min_words: 20, min_characters: 100}
+bundles: {method: partitioned, part_size: 4, within: greedy, min_cosine: 0.25}
+output: {documents_per_shard: 3}
+"""
+FOLDERS = ("inputs", "documents", "rejected", "embeddings", "bundles", "bundle_inputs", "plots", "shards")
+"""That a run has before the questions."""
 
 
 class Site:
@@ -61,10 +78,25 @@ def rows(folder: Path) -> dict[str, str]:
     return digests(folder, files)
 
 
-def test_two_workers_make_the_bytes_of_a_local_run(site: Site, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cluster.Cluster]:
+    folder = tmp_path_factory.mktemp("wheel")
+    code = folder / "code"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+    not_code = shutil.ignore_patterns(".*", "build", "dist", "datasets_out", "tests", "__pycache__", "*.egg-info")
+    shutil.copytree(ROOT, folder / "source", ignore=not_code)  # a build leaves its own files in there
+    build = [*pip, "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", "wheel", "./source"]
+    subprocess.run(build, check=True, cwd=folder)
+    (wheel,) = (folder / "wheel").glob("trailforge-*.whl")
+    subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", code, wheel], check=True, cwd=folder)
+    with cluster.running(folder / "cluster", code=code) as running:
+        yield running
+
+
+def test_two_workers_make_the_bytes_of_a_local_run(site: Site, workers: cluster.Cluster) -> None:
     out, before = site.folder / "portable", stats(site.url)["calls"]
-    with cluster.running(tmp_path / "cluster") as workers:
-        site.make(out, *workers.options)
+    site.make(out, *workers.options)
+    assert str(ROOT) not in workers.log()
     assert rows(out) == rows(site.local)
     assert len(rows(out)) > 3 * len(MCTS.tables)
     assert len({path.name.partition("-")[0] for path in out.glob("progress/*.json")}) == cluster.POOLS
@@ -74,20 +106,26 @@ def test_two_workers_make_the_bytes_of_a_local_run(site: Site, tmp_path: Path) -
     assert verify_run(out).problems == []
 
 
-def test_workers_run_from_a_wheel_without_the_source_tree(site: Site, tmp_path: Path) -> None:
-    """The wheel's packages are all that is needed, data files included."""
-    code = tmp_path / "code"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    not_code = shutil.ignore_patterns(".*", "build", "dist", "datasets_out", "tests", "__pycache__", "*.egg-info")
-    shutil.copytree(ROOT, tmp_path / "source", ignore=not_code)  # a build leaves its own files in there
-    build = [*pip, "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", "wheel", "./source"]
-    subprocess.run(build, check=True, cwd=tmp_path)
-    (wheel,) = (tmp_path / "wheel").glob("trailforge-*.whl")
-    subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", code, wheel], check=True, cwd=tmp_path)
-    with cluster.running(tmp_path / "cluster", code=code) as workers:
-        site.make(site.folder / "wheel", *workers.options)
-        assert str(ROOT) not in workers.log()
-    assert rows(site.folder / "wheel") == rows(site.local)
+def test_two_workers_make_the_bundles_of_a_local_run(workers: cluster.Cluster, tmp_path: Path) -> None:
+    """The folder of the run is named from where the command stands, which is not where the workers stand."""
+    preset, source = tmp_path / "preset.yaml", tmp_path / "documents.jsonl"
+    preset.write_text(BUNDLES_PRESET)
+    documents = sample_documents()
+    write_documents(source, [*documents[:4], documents[4], *documents[16:20]])
+    config = configuration_of(load_dataset("document_bundles"), str(preset))
+    run_until(tmp_path / "local", begin_run(tmp_path / "local", source, replace(config, questions=False)))
+
+    out = tmp_path / "portable"
+    ended = trailforge(
+        *("document-bundles", "--bundles-only", "--documents", source, "--preset", preset),
+        *("--out", os.path.relpath(out, ROOT), *workers.options),
+        timeout_s=300,
+    )
+    assert ended.code == 0, f"{ended.err}\n{workers.log()}"
+    (out / "plots" / "funnel.png").unlink()  # drawn with the card, which the local run has not come to
+    for name in FOLDERS:
+        assert contents(out / name) == contents(tmp_path / "local" / name), name
+    assert len(contents(out / "bundles")) == 1 and len(contents(out / "documents")) == 3
 
 
 def test_a_job_service_that_is_not_there_is_told_in_one_line(site: Site) -> None:

@@ -20,6 +20,7 @@ import pytest
 from tests.end_to_end.kills import Stamps, changed_files, finished_files
 from tests.support import cluster, postgres
 from tests.support.files import digests
+from tests.support.warm import Running
 from tests.support.world import write_questions
 from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.inference.ledgers import PASSWORD_VARIABLE, URL_VARIABLE
@@ -33,8 +34,10 @@ ROOT = Path(__file__).parents[2]
 QUESTIONS = 24
 PER_WORKER = 8
 IN_FLIGHT = PER_WORKER * cluster.POOLS
-MOMENTS = (0.05, 0.4, 0.8)
+MOMENTS = (0.05, 0.25, 0.4, 0.6, 0.8)
 """Of the kills, as shares of all calls."""
+STAYED_AWAY = 3
+"""The exit code when no model server answers."""
 PRESET = f"""
 model: {{name: scripted, max_in_flight: {PER_WORKER}, stall_s: 8}}
 retrieval: {{kind: bm25}}
@@ -85,20 +88,15 @@ class Site:
         self.folder, self.model, self.database = folder, model, database
         self.whole, self.calls = folder / "undisturbed", 0
 
-    def start(self, out: Path, workers: cluster.Cluster | None = None) -> subprocess.Popen[str]:
+    def start(self, out: Path, workers: cluster.Cluster | None = None) -> Running:
         """The command in a process group of its own. On a cluster its ledger is a database of the run's name."""
         arguments = ["--questions", self.folder / "questions.jsonl", "--preset", self.folder / "preset.yaml"]
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        arguments += ["--model", self.model.url, "--out", out, *(workers.options if workers else ())]
+        environment = dict(os.environ)
         if workers is not None:
             environment |= {URL_VARIABLE: self.ledger(out), PASSWORD_VARIABLE: self.database.password}
-        with (self.folder / f"{out.name}.log").open("a") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "trailforge", "mcts-trajectories", *arguments,
-                 "--model", self.model.url, "--out", out,
-                 *(workers.options if workers else ())],
-                cwd=ROOT, env=environment, text=True, start_new_session=True,
-                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+        log = self.folder / f"{out.name}.log"
+        return Running(["mcts-trajectories", *map(str, arguments)], environment, log, log)
 
     def ledger(self, out: Path) -> str:
         """URL of the run's ledger, without the password."""
@@ -108,7 +106,7 @@ class Site:
         """The end of what the command said."""
         return (self.folder / f"{out.name}.log").read_text()[-3000:]
 
-    def has_asked(self, share: float, process: subprocess.Popen[str]) -> None:
+    def has_asked(self, share: float, process: Running) -> None:
         """Wait until the model has seen this share of all calls."""
         while len(set(self.model.asked())) < share * self.calls:
             assert process.poll() is None, "it had finished before it was disturbed"
@@ -175,51 +173,37 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             model.kill()
 
 
-@pytest.fixture
-def workers(site: Site, tmp_path: Path) -> Iterator[cluster.Cluster]:
-    with cluster.running(tmp_path, environment={PASSWORD_VARIABLE: site.database.password}) as running:
-        yield running
-
-
-def test_the_driver_is_killed(site: Site, workers: cluster.Cluster) -> None:
-    out, kills = site.begin("driver_killed"), []
-    for moment in MOMENTS:
+def test_driver_worker_and_model_server_are_killed(site: Site, tmp_path: Path) -> None:
+    """A killed worker is made up for by the command itself, and so is a model server that is back within seconds. A
+    killed driver, and a model server that stays away, end the command; the same command goes on.
+    """
+    out, kills = site.begin("killed"), []
+    with cluster.running(tmp_path, environment={PASSWORD_VARIABLE: site.database.password}) as workers:
         process = site.start(out, workers)
-        site.has_asked(moment, process)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        site.has_asked(MOMENTS[0], process)
+        site.model.kill()
         kills.append(finished_files(out))
-    assert site.start(out, workers).wait(300) == 0, site.log(out) + workers.log()
-    site.check(out, *kills)
+        time.sleep(1)
+        site.model.start()
+        site.has_asked(MOMENTS[1], process)
+        process.end_group()
+        kills.append(finished_files(out))
 
-
-def test_a_worker_is_killed_and_the_command_goes_on_by_itself(site: Site, workers: cluster.Cluster) -> None:
-    out, kills = site.begin("worker_killed"), []
-    process = site.start(out, workers)
-    for moment in MOMENTS[::2]:  # as often as a run tries again
-        site.has_asked(moment, process)
+        process = site.start(out, workers)
+        site.has_asked(MOMENTS[2], process)
         os.kill(workers.workers()[-1], signal.SIGKILL)
         kills.append(finished_files(out))
-    assert process.wait(300) == 0, site.log(out) + workers.log()
-    site.check(out, *kills)
+        site.has_asked(MOMENTS[3], process)
+        os.kill(workers.workers()[-1], signal.SIGKILL)  # as often as a run tries again
+        kills.append(finished_files(out))
+        site.has_asked(MOMENTS[4], process)
+        site.model.kill()
+        kills.append(finished_files(out))
+        assert process.wait(300) == STAYED_AWAY, site.log(out) + workers.log()
 
-
-def test_the_model_server_is_killed(site: Site, workers: cluster.Cluster) -> None:
-    """Back within a few seconds, it is waited for; the second time it stays away, and the command ends."""
-    out, kills = site.begin("model_killed"), []
-    process = site.start(out, workers)
-    site.has_asked(MOMENTS[0], process)
-    site.model.kill()
-    kills.append(finished_files(out))
-    time.sleep(1)
-    site.model.start()
-    site.has_asked(MOMENTS[-1], process)
-    site.model.kill()
-    kills.append(finished_files(out))
-    assert process.wait(300) == 3, site.log(out) + workers.log()
-    site.model.start()
-    assert site.start(out, workers).wait(300) == 0, site.log(out) + workers.log()
-    site.check(out, *kills)
+        site.model.start()
+        assert site.start(out, workers).wait(300) == 0, site.log(out) + workers.log()
+        site.check(out, *kills)
 
 
 def rows(folder: Path) -> dict[str, str]:

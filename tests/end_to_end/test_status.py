@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.end_to_end.support import ROOT, trailforge
+from tests.end_to_end.support import trailforge
 from tests.support.model_server import running
+from tests.support.warm import Running
 from tests.support.world import write_questions
 
 pytestmark = pytest.mark.slow
@@ -40,11 +39,7 @@ def test_status_of_a_run_that_is_killed_half_way_and_goes_on(tmp_path: Path) -> 
     with running(latency=0.15) as url:
         arguments = ("mcts-trajectories", "--questions", questions, "--out", out, "--model", url)
         command = [*arguments, "--preset", tmp_path / "preset.yaml"]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "trailforge", *map(str, command)],
-            cwd=ROOT, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        process = Running([*map(str, command)], os.environ, tmp_path / "log", tmp_path / "log")
         try:
             while not list(out.glob("shards/*.json")):
                 assert process.poll() is None
@@ -54,8 +49,7 @@ def test_status_of_a_run_that_is_killed_half_way_and_goes_on(tmp_path: Path) -> 
             assert (now["state"], now["is_held"], now["items"]) == ("running", True, 16)
             assert now["pace"]["paid_calls"] > 0 and now["pace"]["seconds_left"] > 0
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.end_group()
         killed = status(out)
         assert (killed["state"], killed["is_held"], killed["pace"]) == ("stopped", False, None)
         assert 1 <= killed["shards_done"] <= 4 and killed["calls_kept"] >= now["pace"]["paid_calls"]

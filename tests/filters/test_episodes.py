@@ -18,7 +18,7 @@ from trailforge.filters.episodes import (
     needless_search,
     placeholder_query,
 )
-from trailforge.generators.document_bundles.episodes import EpisodeConfig, EpisodeContext, make_episodes
+from trailforge.generators.document_bundles.episodes import EpisodeContext, PlannedEpisodeConfig, make_episodes
 from trailforge.inference import Meter
 from trailforge.retrieval import local_tools
 from trailforge.schemas import RSearchReward, SearchEpisode
@@ -28,7 +28,7 @@ CONFIG = EpisodeFilterConfig(min_reward=0.8, min_evidence=1.0)
 
 @pytest.fixture
 async def episode() -> SearchEpisode:
-    context = EpisodeContext(run_id="r", seed=0, config=EpisodeConfig(), tools=local_tools(sample_documents()))
+    context = EpisodeContext(run_id="r", seed=0, config=PlannedEpisodeConfig(), tools=local_tools(sample_documents()))
     return (await make_episodes(ISLAND, context, Meter()))[0]
 
 

@@ -14,7 +14,7 @@ from tests.support.model_server import running, stats
 from trailforge.cli import _silent_prefect
 from trailforge.flows.doctor import embedded_model, examine, prefect_server
 from trailforge.inference.packaged import PackagedModel
-from trailforge.pipelines.runs.doctor import Finding, checked
+from trailforge.pipelines.runs.doctor import Finding, run_check
 from trailforge.schemas import InvalidInput
 
 NOBODY = "http://127.0.0.1:9"
@@ -53,7 +53,7 @@ def test_the_embedded_model_is_installed() -> None:
 def test_the_embedded_model_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PackagedModel, "weights", lambda self: Path("/nowhere"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    found = checked("model", lambda: embedded_model("any", is_wanted=True))
+    found = run_check("model", lambda: embedded_model("any", is_wanted=True))
     assert (found.level, found.detail) == ("fault", "the embedded model needs the package xllamacpp")
     assert found.mend == "pip install 'trailforge[small-model]' (`make install` in a checkout)"
     assert embedded_model("any", is_wanted=False).level == "ok"

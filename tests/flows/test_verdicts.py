@@ -12,7 +12,7 @@ from tests.support.model_server import running, stats
 from tests.support.world import write_questions
 from trailforge.curation.decisions import append
 from trailforge.curation.patterns import append_pattern
-from trailforge.curation.verdicts import awaits_curation, copied, copies, refusals
+from trailforge.curation.verdicts import awaits_curation, copies, copy_logs, refusals
 from trailforge.flows.mcts_trajectories import mcts_trajectories
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.verify import verify_run
@@ -74,19 +74,19 @@ def test_what_changes_nothing_leaves_the_run_what_it_is(runs: list[Path]) -> Non
 
 def test_patterns_give_the_logs_that_there_are_and_copies_are_what_they_were(runs: list[Path], tmp_path: Path) -> None:
     window = tmp_path / "day" / "verdicts"
-    assert copied([str(tmp_path / "*" / "none*")], window) == () and copies(window) == []
-    entries = copied([str(tmp_path / "*"), str(runs[0])], window)
+    assert copy_logs([str(tmp_path / "*" / "none*")], window) == () and copies(window) == []
+    entries = copy_logs([str(tmp_path / "*"), str(runs[0])], window)
     before = refusals(runs)
     assert [entry.path for entry in entries] == [entry.path for entry in before.logs]
     assert [entry.sha256 for entry in entries] == [sha256_of(copy) for copy in copies(window)]
     append(runs[0], [rejection("x", "ben")])
     assert refusals(copies(window)).hash == before.hash != refusals(runs).hash
     # Copies of copies would double from night to night.
-    assert len(copied([str(tmp_path / "**")], tmp_path / "later" / "verdicts")) == 3
-    assert len(copied([str(runs[1] / PATTERNS_LOG)], window)) == 1 == len(copies(window))
+    assert len(copy_logs([str(tmp_path / "**")], tmp_path / "later" / "verdicts")) == 3
+    assert len(copy_logs([str(runs[1] / PATTERNS_LOG)], window)) == 1 == len(copies(window))
     (runs[0] / DECISIONS_LOG).write_text("{}\n{}\n")
     with pytest.raises(InvalidInput) as caught:
-        copied([str(runs[0])], window)
+        copy_logs([str(runs[0])], window)
     assert str(runs[0]) in str(caught.value) and len(copies(window)) == 1
 
 

@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.fuzz.target import Target, text_of
-from trailforge.curation.decisions import append, merged, read_decisions
+from trailforge.curation.decisions import append, merge, read_decisions
 from trailforge.curation.patterns import read_patterns, refused_patterns
-from trailforge.pipelines.sources import read_questions
-from trailforge.pipelines.sources.benchmarks import read_benchmark
+from trailforge.pipelines.sources import read_benchmark, read_questions
 from trailforge.pipelines.sources.columns import parse_column_map
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.presets import load_bands, load_preset, load_training_preset
@@ -238,7 +237,7 @@ def _decisions(case: bytes, folder: Path) -> None:
     assert path.read_bytes().startswith(case[: case.rfind(b"\n") + 1])
     decisions = read_decisions(folder)
     assert decisions[-1] == _WORD
-    merged(decisions)
+    merge(decisions)
 
 
 def _patterns(case: bytes, folder: Path) -> None:

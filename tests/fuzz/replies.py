@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.fuzz.target import Target, text_of
 from trailforge.generators.document_bundles.bundling.normalise import normalise
 from trailforge.inference import structured
-from trailforge.inference.vllm.metrics import parse_metrics
+from trailforge.inference.vllm.server import parse_metrics
 from trailforge.pipelines.sources.fields import iso_date
 from trailforge.protocols import (
     GRAPH_R1,
@@ -27,8 +27,14 @@ from trailforge.retrieval.sentences import split_sentences
 from trailforge.retrieval.web.html_text import html_to_text
 from trailforge.retrieval.web.http import canonical_url
 from trailforge.retrieval.web.serper import serper_hits
+from trailforge.rewards import mcts_reward, mentions, states
+from trailforge.rewards.answers import is_abstention, read_short_answer, read_yes_or_no
 from trailforge.schemas import InvalidInput, MalformedReply, Message, ServerUnavailable
 
+_WORDS = (
+    b"a ", b"one ", b"hundred ", b"million ", b"and ", b"1,", b"12", b"000", b".", b"-", b"$", b"u.s.", b"may 5 ",
+    b" ", b"\n", b"'s ", b"Paris ", b"\xc3\xa9", b"\xcc\x81",
+)  # fmt: skip
 _TAGS = (
     *(f"{bracket}{tag}>".encode() for tag in base.TAGS for bracket in ("<", "</")), b"< /", b"<", b">",
     b" ", b"\n", b"< Search >", b"<|im_end|>", b"<|", b"\x00", b"\xff", "é".encode(), b"&lt;",
@@ -122,7 +128,40 @@ def _turns(opening: str, body: str) -> list[bytes]:
     ]
 
 
+def _answer(case: bytes, _: Path) -> None:
+    text = text_of(case)
+    answer = read_short_answer(text, 30)
+    assert len(answer.split()) <= 30
+    read_yes_or_no(text)
+    is_abstention(text)
+    mcts_reward(text, ("Paris",))
+
+
+def _matching(case: bytes, _: Path) -> None:
+    text = text_of(case)
+    mentions(text, "7 May 2012")
+    states(text, "12 million")
+
+
 TARGETS = (
+    Target(
+        name="short_answer",
+        run=_answer,
+        may_raise=(),
+        samples=lambda: [
+            b"**Final Answer**\n\\boxed{\\text{Paris}}",
+            b"The passages do not say.",
+            b"not Paris or Rome",
+        ],
+        tokens=(*_WORDS, b"\\boxed{", b"}", b"\\text{", b"**", b"Answer: ", b"the passages ", b"is not ", b"no "),
+    ),
+    Target(
+        name="matching",
+        run=_matching,
+        may_raise=(),
+        samples=lambda: [b"On 7th May, 2012, two hundred and five of 23,597 paid $4.3B (CSU)."],
+        tokens=_WORDS,
+    ),
     Target(
         name="escape",
         run=_escape,

@@ -11,7 +11,7 @@ import zstandard
 from tests.fuzz.target import Target
 from trailforge.inference import Usage
 from trailforge.inference.request import ChatTurn, Reply, Request, Sampling
-from trailforge.inference.wire import packed, unpacked
+from trailforge.inference.wire import pack, unpack
 from trailforge.pipelines.engine.shards import Receipt, Shard, load_receipt
 from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.pipelines.runs.intake import read_settings
@@ -41,7 +41,7 @@ def _entry() -> list[bytes]:
     reply = Reply(
         text="Lang", reasoning="", finish_reason="stop", prompt_tokens=3, completion_tokens=1, key=request.key
     )
-    return [zstandard.decompress(packed(request, reply))]
+    return [zstandard.decompress(pack(request, reply))]
 
 
 def _bombs() -> list[bytes]:
@@ -59,7 +59,7 @@ def _receipt() -> list[bytes]:
 TARGETS = (
     Target(
         name="ledger_blob",
-        run=lambda case, _: unpacked("0" * 64, case),
+        run=lambda case, _: unpack("0" * 64, case),
         may_raise=(),
         samples=_entry,
         tokens=(*_TOKENS, b'"reply": ', b'"request": ', b'"text": ', b'"prompt": '),

@@ -14,7 +14,7 @@ from trailforge.inference import Prices, Request
 from trailforge.protocols import nl_dag
 from trailforge.schemas import Bundle, BundleInput, SourceDocument
 from trailforge.small_model.bundle_steps import StepWork, draft_of
-from trailforge.small_model.composing.composing import GAP, Asked
+from trailforge.small_model.composing.composing import GAP, GapQuestion
 from trailforge.small_model.composing.joining import Bridge, Joined
 
 LIGHTS = SourceDocument(
@@ -82,7 +82,7 @@ async def test_a_row_joins_two_quotes_by_a_name_that_it_does_not_say() -> None:
     ],
 )
 def test_the_second_query_calls_a_thing_by_its_kind_and_a_person_by_what_is_known(noun: str, query: str) -> None:
-    asked = Asked(f"When did {GAP} burn?", "1871")
+    asked = GapQuestion(f"When did {GAP} burn?", "1871")
     joined = Joined(
         Bridge("Otto", noun, 0, 1), f"the {noun} who drew it", "Otto drew it.", asked, "Otto burnt in 1871."
     )

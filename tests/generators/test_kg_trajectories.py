@@ -52,7 +52,7 @@ from trailforge.schemas import (
     write_parquet,
 )
 from trailforge.small_model.kg.choices import name_choices, relation_choices, some_of
-from trailforge.small_model.kg.thoughts import Thoughts, listed
+from trailforge.small_model.kg.guided import Thoughts, join_phrases
 
 GOOD = (DIRECTOR, BORN, turn("Vienna it is.", answer="Vienna"))
 WRONG = (DIRECTOR, DIED, turn("It is Beverly Hills.", answer="Beverly Hills"))
@@ -460,7 +460,7 @@ def test_a_thought_names_a_document_of_the_answers_name_once(title: str, in_grap
 
 
 def test_listed() -> None:
-    assert [listed(p) for p in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+    assert [join_phrases(p) for p in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
 
 
 # The self-check

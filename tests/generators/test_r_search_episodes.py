@@ -15,14 +15,13 @@ from tests.support.bundle_rows import CHURCH, INSTRUMENT, ISLAND, QUESTIONS, WHE
 from tests.support.scripted import ScriptedModel
 from trailforge.filters.episodes import EpisodeFilterConfig, judge_episode
 from trailforge.generators.document_bundles.episodes import (
-    EpisodeConfig,
     EpisodeContext,
+    PlannedEpisodeConfig,
     episode_sft_row,
     make_episodes,
 )
 from trailforge.generators.document_bundles.search_thoughts import PROMPTS, names_in, think
-from trailforge.inference import Meter, Reply, Request
-from trailforge.inference.asker import Client
+from trailforge.inference import Client, Meter, Reply, Request
 from trailforge.inference.thoughts import ThoughtReader
 from trailforge.protocols import R_SEARCH, nl_dag, r_search
 from trailforge.retrieval import Tools, local_tools
@@ -49,7 +48,7 @@ def tools() -> Tools:
 
 
 def context(tools: Tools, client: Client | None = None, **config: object) -> EpisodeContext:
-    settings = EpisodeConfig(**config)  # type: ignore[arg-type]
+    settings = PlannedEpisodeConfig(**config)  # type: ignore[arg-type]
     return EpisodeContext(run_id="r", seed=7, config=settings, tools=tools, model="m", client=client)
 
 

@@ -14,7 +14,7 @@ from tests.support.kg_worlds import DUST, chain_to, fact, node
 from trailforge.generators.document_bundles.show import plan_graph
 from trailforge.generators.kg_questions.show import fact_graph
 from trailforge.generators.kg_trajectories.show import subgraph
-from trailforge.pipelines.show.parts import Graph
+from trailforge.pipelines.show.parts import Diagram
 from trailforge.schemas import EntityLink, KgStep, KgTriple, PlanEdge, PlanNode
 
 NAMES = "ABCDEF"
@@ -22,7 +22,7 @@ ENDS = st.sampled_from("abcdefg")
 TRIPLES = st.lists(st.builds(triple, ENDS, st.sampled_from(["likes", "fears"]), ENDS), max_size=12, unique=True)
 
 
-def plan(names: str, *pairs: str, tool: str = "News") -> Graph:
+def plan(names: str, *pairs: str, tool: str = "News") -> Diagram:
     """The graph of a plan with so many searches; `AB`: B needs A."""
     nodes = tuple(PlanNode(node_id=name, query="who", tool=tool) for name in names)
     edges = tuple(PlanEdge(src=source, dst=target) for source, target in pairs)

@@ -60,7 +60,7 @@ async def test_what_usage_does_not_say_is_counted_by_us(
     request, path = ask(), tmp_path / "ledger.sqlite"
     async with client_of(server.url, path) as client:
         reply = await asyncio.wait_for(client.complete(request), 10)
-        assert (client.told["disbelieved_usage"], client.counters.retries) == (1, 0)
+        assert (client.figures["disbelieved_usage"], client.counters.retries) == (1, 0)
     async with client_of(server.url, path) as client:
         kept = await client.complete(request)
     assert kept.from_ledger and server.calls == 1
@@ -77,7 +77,7 @@ async def test_usage_that_can_be_is_taken(server: ModelServer, usage: tuple[int,
     server.replies = [answer("Fritz Lang", usage=usage)]
     async with client_of(server.url) as client:
         reply = await client.complete(chat())
-        assert client.told["disbelieved_usage"] == 0
+        assert client.figures["disbelieved_usage"] == 0
     assert (reply.prompt_tokens, reply.completion_tokens) == usage
 
 

@@ -228,7 +228,7 @@ async def test_a_server_that_tells_no_usage_is_charged_by_our_own_count(server: 
     server.replies = [answer(usage=None)]
     async with client_of(server.url) as client:
         reply = await client.complete(chat())
-        assert client.told["disbelieved_usage"] == 1
+        assert client.figures["disbelieved_usage"] == 1
     assert (reply.prompt_tokens, reply.completion_tokens) == (28, 5)
 
 

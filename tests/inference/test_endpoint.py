@@ -443,7 +443,7 @@ async def test_half_a_key_is_not_told_either(server: ModelServer, before: int, m
 
 async def test_no_figure_of_the_client_is_taken_for_rows(server: ModelServer) -> None:
     async with client_of(server.url) as client:
-        assert set(client.told) <= OPERATIONAL
+        assert set(client.figures) <= OPERATIONAL
 
 
 def test_progress_says_how_many_replies_were_counted_here() -> None:

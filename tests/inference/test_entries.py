@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inference.support import chat, reply_to
-from trailforge.inference.wire import MOST_TOKENS, packed, unpacked
+from trailforge.inference.wire import MOST_TOKENS, pack, unpack
 from trailforge.schemas import OutputError
 
 REQUEST = chat()
@@ -47,7 +47,7 @@ def bomb(size: int) -> bytes:
 @pytest.mark.parametrize("tokens", [0, 7, MOST_TOKENS])
 def test_an_entry_comes_back_as_it_was(tokens: int) -> None:
     reply = reply_to(REQUEST, "half an emoji \ud83d", prompt_tokens=tokens, completion_tokens=tokens)
-    found = unpacked(REQUEST.key, packed(REQUEST, reply))
+    found = unpack(REQUEST.key, pack(REQUEST, reply))
     assert found is not None and found.reply == reply_to(
         REQUEST, "half an emoji \ud83d", prompt_tokens=tokens, completion_tokens=tokens, from_ledger=True
     )
@@ -58,13 +58,13 @@ def test_an_entry_comes_back_as_it_was(tokens: int) -> None:
 @pytest.mark.parametrize("field", ["prompt_tokens", "completion_tokens"])
 def test_a_count_that_no_ledger_takes_is_refused_by_name(field: str, tokens: Any) -> None:
     with pytest.raises(OutputError, match=field):
-        packed(REQUEST, reply_to(REQUEST, **{field: tokens}))
+        pack(REQUEST, reply_to(REQUEST, **{field: tokens}))
 
 
 @pytest.mark.parametrize("tokens", [None, "7", 7.5, math.nan, math.inf, -1, 10**30, True, [7]])
 def test_of_an_entry_with_an_odd_count_the_text_counts_and_the_tokens_are_estimated(tokens: Any) -> None:
     """Earlier versions kept what the server said. The call was paid for: its text is not thrown away."""
-    found = unpacked(REQUEST.key, entry(prompt_tokens=tokens, completion_tokens=tokens))
+    found = unpack(REQUEST.key, entry(prompt_tokens=tokens, completion_tokens=tokens))
     assert found is not None and found.reply.text == "Fritz Lang"
     for count in (found.reply.prompt_tokens, found.reply.completion_tokens):
         assert type(count) is int and 0 < count <= 300
@@ -98,12 +98,12 @@ DAMAGED: dict[str, object] = {
 
 @pytest.mark.parametrize("value", DAMAGED.values(), ids=DAMAGED.keys())
 def test_a_damaged_entry_is_none(value: Any) -> None:
-    assert unpacked(REQUEST.key, value) is None
+    assert unpack(REQUEST.key, value) is None
 
 
 @given(content=JSON | st.fixed_dictionaries({"request": JSON, "reply": REPLY}))
 def test_whatever_is_kept_gives_a_sound_reply_or_none(content: Any) -> None:
-    found = unpacked("key", blob(content))
+    found = unpack("key", blob(content))
     if found is not None:
         reply = found.reply
         assert all(type(n) is int and 0 <= n <= MOST_TOKENS for n in (reply.prompt_tokens, reply.completion_tokens))
@@ -114,7 +114,7 @@ def test_whatever_is_kept_gives_a_sound_reply_or_none(content: Any) -> None:
 def test_whatever_bytes_are_kept_give_a_sound_reply_or_none(noise: bytes, at: int) -> None:
     whole = entry()
     for value in (noise, whole[:at] + noise + whole[at + len(noise) :]):
-        found = unpacked("key", value)
+        found = unpack("key", value)
         assert found is None or isinstance(found.reply.text, str)
 
 
@@ -122,7 +122,7 @@ def test_an_entry_that_unpacks_to_a_gigabyte_is_not_unpacked() -> None:
     value = bomb(2**30)
     tracemalloc.start()
     try:
-        assert unpacked(REQUEST.key, value) is None
+        assert unpack(REQUEST.key, value) is None
         assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
         tracemalloc.stop()

@@ -160,7 +160,7 @@ async def test_a_run_over_a_ledger_with_damaged_entries_pays_for_these_alone_and
         client = ModelClient(config(server.url), SqliteLedger(path))
         replies = await asyncio.gather(*map(client.complete, requests))
         assert [reply.text for reply in replies] == ["Fritz Lang"] * 10
-        assert server.calls == client.told["paid_calls"] == client.told["damaged_calls"] == 2
+        assert server.calls == client.figures["paid_calls"] == client.figures["damaged_calls"] == 2
         await client.aclose()
 
 

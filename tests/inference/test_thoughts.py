@@ -8,7 +8,7 @@ import pytest
 
 from tests.inference.support import answer, chat, config, model_server, reply_to
 from trailforge.inference import Meter, ModelClient, Reply, Request, SqliteLedger
-from trailforge.inference.thoughts import ThoughtReader, split_turn, without_thoughts
+from trailforge.inference.thoughts import ThoughtReader, drop_thoughts, split_turn
 from trailforge.protocols.episodes import turn_text
 from trailforge.schemas import MalformedReply, ProviderError
 
@@ -93,7 +93,7 @@ async def test_the_mended_run_pays_for_nothing_again(tmp_path: Path) -> None:
     ],
 )
 def test_inline_reasoning_is_split_off_at_its_end_mark(text: str, thoughts: str, left: str) -> None:
-    reply = without_thoughts(reply_to(chat(), text))
+    reply = drop_thoughts(reply_to(chat(), text))
     assert (reply.reasoning, reply.text) == (thoughts, left)
 
 

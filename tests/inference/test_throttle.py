@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.inference.support import ModelServer, answer, chat, config, failure, model_server
 from tests.support.model_server import reply_times, running, stats, weather
 from trailforge.inference import ModelClient, Request, SqliteLedger
-from trailforge.inference.pacing import Pacer, Window
+from trailforge.inference.pacing import CallWindow, Pacer
 from trailforge.inference.throttle import Lane, Throttle, ThrottleConfig
 from trailforge.schemas import ServerUnavailable, Stalled
 
@@ -52,7 +52,7 @@ async def ask_all(url: str, count: int, **changes: Any) -> tuple[list[str], floa
 
 @given(st.integers(1, 500), st.lists(st.booleans(), max_size=300))
 def test_a_window_stays_between_one_and_the_most(most: int, successes: list[bool]) -> None:
-    window = Window(most)
+    window = CallWindow(most)
     assert window.size == min(32, most)
     for now, success in enumerate(successes):
         before = window.size
@@ -67,14 +67,14 @@ def test_a_window_stays_between_one_and_the_most(most: int, successes: list[bool
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=50))
 def test_refusals_of_one_round_trip_cut_a_window_once(sent: list[float]) -> None:
-    window = Window(64)
+    window = CallWindow(64)
     assert [window.cut(sent_at=at, now=10.0) for at in sent] == [True] + [False] * (len(sent) - 1)
     assert window.size == 22
     assert window.cut(sent_at=10.5, now=11.0)
 
 
 def test_a_window_comes_back_fast_to_where_trouble_began_and_slowly_beyond() -> None:
-    window = Window(64)
+    window = CallWindow(64)
     window.cut(sent_at=0.0, now=1.0)
     sizes = []
     for _ in range(60):

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trailforge.inference import Meter, Prices, Reply, Usage
+from trailforge.schemas import CallCount
 
 PRICES = Prices(prompt_per_million=2.0, completion_per_million=10.0)
 
@@ -82,3 +83,27 @@ def test_usages_add_in_every_field() -> None:
     assert one + Usage(calls=10, prompt_tokens=20, completion_tokens=30, cost=40.0) == Usage(
         calls=11, prompt_tokens=22, completion_tokens=33, cost=44.0
     )
+
+
+def test_calls_are_counted_by_purpose() -> None:
+    meter = Meter()
+    for key, purpose in (("a", "answer"), ("b", "answer"), ("c", "split"), ("d", "")):
+        meter.add(reply(key, 1, 1), purpose)
+    meter.add(reply("a", 1, 1), "answer")
+    counts = meter.usage(PRICES).by_purpose
+    assert counts == (CallCount(purpose="answer", calls=2), CallCount(purpose="split", calls=1))
+
+
+def test_a_call_for_two_purposes_counts_once_whichever_came_first() -> None:
+    one, other = Meter(), Meter()
+    one.add(reply("a", 1, 1), "split")
+    other.add(reply("a", 1, 1), "answer")
+    assert (one + other).usage(PRICES).by_purpose == (other + one).usage(PRICES).by_purpose
+    assert (one + other).usage(PRICES).by_purpose == (CallCount(purpose="answer", calls=1),)
+
+
+def test_purposes_add_up() -> None:
+    one = Usage(calls=1, by_purpose=(CallCount(purpose="split", calls=1),))
+    other = Usage(calls=3, by_purpose=(CallCount(purpose="answer", calls=2), CallCount(purpose="split", calls=1)))
+    both = (CallCount(purpose="answer", calls=2), CallCount(purpose="split", calls=2))
+    assert (one + other).by_purpose == (other + one).by_purpose == both

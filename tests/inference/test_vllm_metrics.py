@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.inference.vllm.metrics import VllmMetrics, parse_metrics, read_metrics
+from trailforge.inference.vllm.server import VllmMetrics, parse_metrics, read_metrics
 from trailforge.schemas import ServerUnavailable
 
 SAMPLE = (Path(__file__).parents[1] / "support" / "vllm_metrics.txt").read_text(encoding="utf-8")

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inference.test_servers import happens, is_running
-from trailforge.inference.vllm.process import ServerProcess
+from trailforge.inference.server import LocalServer
 from trailforge.inference.vllm.server import VllmConfig, VllmServer, serve, server_environment, vllm_arguments
 from trailforge.schemas import InvalidInput, OutputError, ServerUnavailable, from_dict, to_dict
 
@@ -313,13 +314,24 @@ def test_it_does_not_outlive_its_parent(fake: Fake, number: signal.Signals) -> N
         parent.communicate()
 
 
-def test_the_supervisor_tells_what_it_cannot_start(tmp_path: Path) -> None:
-    with (tmp_path / "log").open("w+b") as log:
-        process = ServerProcess(what="it", url="http://127.0.0.1:9", log=log)
+class _Supervised(LocalServer):
+    """A program that is not there, under the supervisor."""
+
+    @property
+    def url(self) -> str:
+        return "http://127.0.0.1:9"
+
+    def start(self) -> None:
         supervisor = ROOT / "inference" / "vllm" / "supervisor.py"
-        process.start([sys.executable, "-I", str(supervisor), "/no/such/program"], os.environ)
-        with pytest.raises(ServerUnavailable, match="it did not come up: /no/such/program: No such file or directory"):
-            process.wait_until_healthy(10)
+        log = tempfile.TemporaryFile()  # noqa: SIM115, closed by stop()
+        self.launch([sys.executable, "-I", str(supervisor), "/no/such/program"], os.environ, log, 10)
+
+
+def test_the_supervisor_says_what_it_cannot_start() -> None:
+    server = _Supervised("it")
+    with pytest.raises(ServerUnavailable, match="it did not come up: /no/such/program: No such file or directory"):
+        server.start()
+    assert server.pid is None
 
 
 # In the foreground

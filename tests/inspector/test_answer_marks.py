@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.inspector.visible_text import marked
+from trailforge.inspector.visible_text import mark_spans
 from trailforge.pipelines.show.marks import Marked, spans, telling_first
 from trailforge.schemas import Passage
 
@@ -48,4 +48,4 @@ def test_passages_that_hold_an_answer_come_first_in_their_order() -> None:
 def test_any_text_can_be_marked_by_any_answer(text: str, answer: str) -> None:
     found = spans(text, [marks(answer, text)])
     assert all(0 <= begin < end <= len(text) for begin, end, _ in found)
-    assert marked(text, found).count("<mark ") <= len(found)
+    assert mark_spans(text, found).count("<mark ") <= len(found)

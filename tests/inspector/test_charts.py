@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from trailforge.inspector.charts import bars, dot, funnel, histogram, point_map, stacked
-from trailforge.pipelines.show.parts import Edge, Graph, MapPoint, Node
+from trailforge.inspector.charts import bars, dot, draw_stacked, funnel, histogram, point_map
+from trailforge.pipelines.show.parts import Diagram, DiagramEdge, DiagramNode, MapPoint
 from trailforge.schemas import Count, StageCount
 
 
@@ -41,7 +41,7 @@ def test_bars_stand_by_size_and_show_names_as_text() -> None:
 
 
 def test_parts_of_a_bar_are_counted_by_name() -> None:
-    kept, lost = traces(stacked({"kept": ("green", {"x": 2}), "rejected": ("red", {"x": 1, "y": 4})}))
+    kept, lost = traces(draw_stacked({"kept": ("green", {"x": 2}), "rejected": ("red", {"x": 1, "y": 4})}))
     assert (list(kept.y), list(kept.x), list(lost.x)) == (["x", "y"], [2, 0], [1, 4])
 
 
@@ -95,7 +95,9 @@ names = st.sampled_from("ABCDEF")
 
 @given(st.lists(st.tuples(names, names), max_size=9, unique=True))
 def test_every_box_and_every_arrow_of_a_graph_is_in_its_dot(pairs: list[tuple[str, str]]) -> None:
-    graph = Graph([Node(name, (name,)) for name in "ABCDEF"], [Edge(*pair) for pair in pairs], "A graph")
+    graph = Diagram(
+        [DiagramNode(name, (name,)) for name in "ABCDEF"], [DiagramEdge(*pair) for pair in pairs], "A graph"
+    )
     text = dot(graph)
     assert len(re.findall(r"^n\d+ \[", text, re.M)) == 6
     found = re.findall(r"^n(\d) -> n(\d) ", text, re.M)
@@ -103,9 +105,9 @@ def test_every_box_and_every_arrow_of_a_graph_is_in_its_dot(pairs: list[tuple[st
 
 
 def test_looks_tell_boxes_and_arrows_apart() -> None:
-    nodes = [Node("a", ("Lang", "start"), "right", is_strong=True), Node("b", ("Vienna",), "gold")]
-    edges = [Edge("a", "b", "born in", "right"), Edge("b", "a", "of", is_dashed=True, is_backward=True)]
-    box, other, born, of = dot(Graph(nodes, edges, "x")).splitlines()[4:8]
+    nodes = [DiagramNode("a", ("Lang", "start"), "right", is_strong=True), DiagramNode("b", ("Vienna",), "gold")]
+    edges = [DiagramEdge("a", "b", "born in", "right"), DiagramEdge("b", "a", "of", is_dashed=True, is_backward=True)]
+    box, other, born, of = dot(Diagram(nodes, edges, "x")).splitlines()[4:8]
     assert 'label="Lang\\nstart"' in box and 'penwidth="2.5"' in box and 'penwidth="1"' in other
     assert 'label="born in"' in born and 'style="solid"' in born and "dir=" not in born
     assert 'style="dashed"' in of and 'dir="back"' in of
@@ -113,14 +115,14 @@ def test_looks_tell_boxes_and_arrows_apart() -> None:
 
 def test_a_long_text_is_cut_in_its_box_and_whole_under_the_pointer() -> None:
     query = "which " + "very " * 30 + "long query"
-    text = dot(Graph([Node("a", (query,), hover=query)], [], "x"))
+    text = dot(Diagram([DiagramNode("a", (query,), hover=query)], [], "x"))
     label, tooltip = re.findall(r'(?:label|tooltip)="([^"]*)"', text)[:2]
     assert "…" in label and tooltip == query
 
 
 def test_texts_of_a_graph_stay_within_their_quotes() -> None:
-    nodes = [Node(EVIL, (EVIL, EVIL), hover=EVIL), Node("b", ("b",))]
-    text = dot(Graph(nodes, [Edge(EVIL, "b", EVIL, hover=EVIL)], "x"))
+    nodes = [DiagramNode(EVIL, (EVIL, EVIL), hover=EVIL), DiagramNode("b", ("b",))]
+    text = dot(Diagram(nodes, [DiagramEdge(EVIL, "b", EVIL, hover=EVIL)], "x"))
     assert not {"\x1b", "\u202e"} & set(text)
     outside = re.sub(r'"(?:[^"\\]|\\.)*"', "", text)
     assert "javascript" not in outside and "bold" not in outside and '"' not in outside

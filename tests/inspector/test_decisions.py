@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inspector import decision_writer
-from trailforge.curation.decisions import LOG, Merged, append, merged, now, of_run, read_decisions, standing
+from trailforge.curation.decisions import LOG, Merged, append, merge, now, of_run, read_decisions, standing
 from trailforge.schemas import Decision, InvalidInput, OutputError
 
 PEOPLE = ("ann", "ben", "cleo")
@@ -34,7 +34,7 @@ def fix(who: str, second: int, field: str, value: object) -> Decision:
 
 def ruled(*decisions: Decision) -> tuple[str, dict[str, object]]:
     """Action and fixed values of the one row."""
-    (ruling,) = merged(decisions).rulings
+    (ruling,) = merge(decisions).rulings
     return ruling.action, {each.field: json.loads(each.value) for each in ruling.fixes}
 
 
@@ -58,17 +58,17 @@ def test_the_order_of_different_people_does_not_matter(log: list[Decision], rand
     shuffled = []
     while left := [who for who in PEOPLE if queues[who]]:
         shuffled.append(queues[random.choice(left)].pop(0))  # type: ignore[attr-defined]
-    assert merged(shuffled) == merged(log)
+    assert merge(shuffled) == merge(log)
 
 
 @given(logs)
 def test_a_log_merged_with_itself_says_the_same(log: list[Decision]) -> None:
-    assert merged([*log, *log]) == merged(log)
+    assert merge([*log, *log]) == merge(log)
 
 
 @given(logs)
 def test_one_rejection_outweighs_and_every_difference_is_listed(log: list[Decision]) -> None:
-    found = merged(log)
+    found = merge(log)
     stances = standing(log)
     last = {(each.uid, each.who): each.action for each in sorted(log, key=lambda each: each.when)}
     assert [(each.uid, each.who) for each in stances] == sorted(key for key in last if last[key] != "withdraw")
@@ -98,25 +98,25 @@ def test_fixes_add_up_stay_with_an_acceptance_and_go_with_a_rejection() -> None:
 def test_who_withdraws_was_never_heard() -> None:
     log = [said("ann", 1, "reject"), fix("ben", 2, "a", 1), said("ann", 3, "comment", comment="see there")]
     assert ruled(*log)[0] == "reject" and ruled(*log, said("ann", 4, "withdraw")) == ruled(log[1])
-    assert merged([*log, said("ann", 4, "withdraw")]).conflicts == ()
+    assert merge([*log, said("ann", 4, "withdraw")]).conflicts == ()
     assert ruled(*log, said("ann", 0, "withdraw"))[0] == "reject"
-    assert merged([fix("ann", 1, "a", 1), said("ann", 2, "withdraw")]) == Merged(rulings=(), conflicts=())
+    assert merge([fix("ann", 1, "a", 1), said("ann", 2, "withdraw")]) == Merged(rulings=(), conflicts=())
     assert ruled(fix("ann", 1, "a", 1), said("ann", 2, "withdraw"), said("ann", 3, "accept")) == ("accept", {})
 
 
 @given(logs, st.sampled_from(PEOPLE))
 def test_a_log_with_all_of_one_person_withdrawn_is_the_log_of_the_others(log: list[Decision], who: str) -> None:
     taken_back = [said(who, 9, "withdraw", uid=uid) for uid in "12"]
-    assert merged([*log, *taken_back]) == merged(each for each in log if each.who != who)
+    assert merge([*log, *taken_back]) == merge(each for each in log if each.who != who)
 
 
 def test_of_two_values_for_a_field_the_later_one_holds_and_they_are_a_conflict() -> None:
     log = [fix("ben", 1, "a", {"x": 1, "y": 2}), fix("ann", 2, "a", 4)]
     assert ruled(*log) == ("fix", {"a": 4})
-    (conflict,) = merged(log).conflicts
+    (conflict,) = merge(log).conflicts
     assert (conflict.field, conflict.sides) == ("a", (("ann", "4"), ("ben", '{"x": 1, "y": 2}')))
     alike = fix("ann", 2, "a", {"y": 2, "x": 1})
-    assert merged([log[0], alike]).conflicts == ()
+    assert merge([log[0], alike]).conflicts == ()
 
 
 def messages(*texts: str) -> list[dict[str, str]]:
@@ -127,7 +127,7 @@ def messages(*texts: str) -> list[dict[str, str]]:
 def test_a_later_fix_of_the_whole_replaces_one_of_its_part(people: tuple[str, str]) -> None:
     part, whole = fix(people[0], 1, "m.1.content", "early"), fix(people[1], 2, "m", messages("a", "late"))
     assert ruled(part, fix(people[0], 1, "m1", "x"), whole) == ("fix", {"m": messages("a", "late"), "m1": "x"})
-    (found,) = merged([part, whole]).conflicts or (None,)
+    (found,) = merge([part, whole]).conflicts or (None,)
     if people[0] == people[1]:
         assert found is None
     else:
@@ -137,10 +137,10 @@ def test_a_later_fix_of_the_whole_replaces_one_of_its_part(people: tuple[str, st
 
 def test_a_later_fix_of_the_part_changes_the_whole_that_somebody_fixed() -> None:
     whole, part = fix("ann", 1, "m", messages("a", "b")), fix("ben", 2, "m.10.content", "late")
-    (ruling,) = merged([part, whole]).rulings
+    (ruling,) = merge([part, whole]).rulings
     assert [each.field for each in ruling.fixes] == ["m", "m.10.content"]
-    assert [c.sides for c in merged([part, whole]).conflicts] == [(("ann", "null"), ("ben", '"late"'))]
-    assert merged([whole, fix("ben", 2, "m.1.content", "b")]).conflicts == ()
+    assert [c.sides for c in merge([part, whole]).conflicts] == [(("ann", "null"), ("ben", '"late"'))]
+    assert merge([whole, fix("ben", 2, "m.1.content", "b")]).conflicts == ()
 
 
 def test_a_fix_keeps_its_own_time() -> None:
@@ -149,7 +149,7 @@ def test_a_fix_keeps_its_own_time() -> None:
 
 
 def test_comments_decide_nothing_and_other_runs_are_told_apart() -> None:
-    assert merged([said("ann", 1, "comment", comment="see there")]) == Merged(rulings=(), conflicts=())
+    assert merge([said("ann", 1, "comment", comment="see there")]) == Merged(rulings=(), conflicts=())
     assert of_run([decision(), decision(run_id="other")], "run") == [decision()]
 
 

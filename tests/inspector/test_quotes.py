@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.pipelines.show.marks import clipped, find_quote
+from trailforge.pipelines.show.marks import clip, find_quote
 
 WORDS = st.lists(st.text("abc.*?(", min_size=1, max_size=4), min_size=1, max_size=6)
 SPACES = st.sampled_from([" ", "\n", "  ", "\t \n"])
@@ -30,6 +30,6 @@ def test_other_words_and_no_words_are_not_found() -> None:
 
 
 def test_a_span_is_cut_to_a_part_and_counted_from_it() -> None:
-    assert clipped((2, 9), 0, 5) == (2, 5)
-    assert clipped((2, 9), 6, 20) == (0, 3)
-    assert clipped((2, 5), 5, 9) is None
+    assert clip((2, 9), 0, 5) == (2, 5)
+    assert clip((2, 9), 6, 20) == (0, 3)
+    assert clip((2, 5), 5, 9) is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trailforge.inspector import text_diff
-from trailforge.inspector.text_diff import Span, differences, windows
+from trailforge.inspector.views import fixing
+from trailforge.inspector.views.fixing import Span, differences, windows
 
 WORDS = st.lists(st.sampled_from(["one", "two", "<b>", " ", "\n", "é", ". "]), max_size=12).map("".join)
 
@@ -32,7 +32,7 @@ def test_changes_are_whole_words() -> None:
 
 
 def test_of_texts_too_long_to_compare_all_between_the_first_and_the_last_difference_counts() -> None:
-    words = text_diff._MOST_COMPARED
+    words = fixing._MOST_COMPARED
     old, new = "same " + "a " * words + "end", "same " + "b " * words + "end"
     assert differences(old, new) == ([(5, 5 + 2 * words - 1)], [(5, 5 + 2 * words - 1)])
 

@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 
 from tests.inspector.test_terminal import EVIL
 from trailforge.inspector.tree_chart import path_to, positions, tree_chart
-from trailforge.pipelines.show.parts import Tree, TreeNode, TreePath
+from trailforge.pipelines.show.parts import ShownNode, TreeDiagram, TreePath
 
 RED = "#d1453b"
 SHAPES = {"policy": ("circle", "by the policy"), "rule": ("square", "by rules"), "oracle": ("diamond", "gold plan")}
-ROOT = TreeNode(
+ROOT = ShownNode(
     id=0, parent=None, depth=0, visits=2, value=0.5, origin="policy", title="0", steps=("Who directed Metropolis?",)
 )
 LEAF = replace(ROOT, id=1, parent=0, depth=1)
 
 
-def grown(size: int, seed: int) -> tuple[TreeNode, ...]:
+def grown(size: int, seed: int) -> tuple[ShownNode, ...]:
     """A tree of so many nodes."""
     rng = random.Random(seed)
     nodes = [ROOT]
@@ -41,13 +41,13 @@ def grown(size: int, seed: int) -> tuple[TreeNode, ...]:
     return tuple(nodes)
 
 
-def traces(nodes: tuple[TreeNode, ...], *paths: TreePath) -> list[Any]:
+def traces(nodes: tuple[ShownNode, ...], *paths: TreePath) -> list[Any]:
     """What the figure of such a tree is made of."""
-    figure: Any = tree_chart(Tree(head="", nodes=nodes, paths=paths, behind=lambda id: (), origins=SHAPES))
+    figure: Any = tree_chart(TreeDiagram(head="", nodes=nodes, paths=paths, behind=lambda id: (), origins=SHAPES))
     return list(figure.data)
 
 
-def drawn(nodes: tuple[TreeNode, ...]) -> dict[int, tuple[float, float]]:
+def drawn(nodes: tuple[ShownNode, ...]) -> dict[int, tuple[float, float]]:
     """By node, where the figure has it."""
     points = [trace for trace in traces(nodes) if trace.mode == "markers+text"]
     return {

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.inspector.visible_text import escaped, label, marked, visible
+from trailforge.inspector.visible_text import escape_text, label, mark_spans, visible
 
 TEXTS = st.text(
     st.one_of(st.characters(codec="utf-8"), st.sampled_from("<>&\"'/\x00\x1b\u202e\u200b\n\t")), max_size=60
@@ -44,9 +44,9 @@ class Reader(HTMLParser):
 
 @given(TEXTS)
 def test_a_text_has_no_tags_and_is_all_there(text: str) -> None:
-    read = Reader(escaped(text))
+    read = Reader(escape_text(text))
     assert read.tags == []
-    assert html.unescape(escaped(text)) == visible(text)
+    assert html.unescape(escape_text(text)) == visible(text)
 
 
 @given(TEXTS)
@@ -65,7 +65,7 @@ def test_nothing_that_is_invisible_stays_so() -> None:
 
 @pytest.mark.parametrize("character", "\u200b\u200f\u2060\ufeff\u00ad\u3164\ufe0f\U000e0041")
 def test_hidden_characters_are_seen_on_the_page_and_in_the_terminal(character: str) -> None:
-    assert escaped(f"Vi{character}enna") == visible(f"Vi{character}enna") == "Vi\ufffdenna"
+    assert escape_text(f"Vi{character}enna") == visible(f"Vi{character}enna") == "Vi\ufffdenna"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_text_of_any_script_stays(text: str) -> None:
 
 @given(TEXTS, SPANS)
 def test_marks_are_where_they_are_asked_for(text: str, spans: list[tuple[int, int, str]]) -> None:
-    content = marked(text, spans)
+    content = mark_spans(text, spans)
     read = Reader(content)
     assert {tag for tag, _ in read.tags} <= {"mark"}
     assert html.unescape(re.sub(r"</?mark[^>]*>", "", content)) == visible(text)
@@ -86,9 +86,9 @@ def test_marks_are_where_they_are_asked_for(text: str, spans: list[tuple[int, in
 
 
 def test_a_long_text_is_cut_and_counted() -> None:
-    assert escaped("x" * 30, longest=10) == "x" * 10 + " … (20 more characters)"
-    assert marked("x" * 30, [(5, 30, "gold")], longest=10).startswith('xxxxx<mark class="gold">xxxxx</mark>')
-    assert "(20 more characters)" in marked("x" * 30, [(5, 30, "gold")], longest=10)
+    assert escape_text("x" * 30, longest=10) == "x" * 10 + " … (20 more characters)"
+    assert mark_spans("x" * 30, [(5, 30, "gold")], longest=10).startswith('xxxxx<mark class="gold">xxxxx</mark>')
+    assert "(20 more characters)" in mark_spans("x" * 30, [(5, 30, "gold")], longest=10)
 
 
 def test_a_label_is_one_line_without_markup() -> None:

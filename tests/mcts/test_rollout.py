@@ -16,15 +16,15 @@ from trailforge.inference.asker import Asker
 from trailforge.mcts.callables import Simulation
 from trailforge.mcts.contrasts import PLAIN, Variation
 from trailforge.mcts.rollout import (
+    AnswerJudge,
     PlanRunner,
     RolloutConfig,
     RolloutPrompts,
-    first_line,
     is_usable_query,
     read_passages,
-    short_answer,
     within_a_sentence,
 )
+from trailforge.rewards.answers import read_first_line, read_short_answer
 from trailforge.schemas import Passage, Plan, Rollout, VariationKind
 
 PLAN = Plan(sub_questions=("Who directed Metropolis?", "Where was #1 born?"))
@@ -38,11 +38,20 @@ class Echo:
         return [Passage(id=query, title="T", text=f"About {query}", score=1.0)][:k]
 
 
-def runner(script: Callable[[Request], str], client: ScriptedModel | None = None) -> tuple[PlanRunner, ScriptedModel]:
+def runner(
+    script: Callable[[Request], str], client: ScriptedModel | None = None, judge: AnswerJudge | None = None
+) -> tuple[PlanRunner, ScriptedModel]:
     client = client or ScriptedModel(script)
     asker = Asker(client=client, model="m", style="chat", seed=0, meter=Meter())
     made = PlanRunner(
-        golds=["Vienna"], asker=asker, retriever=Echo(), reader=read_passages, prompts=PROMPTS, config=RolloutConfig()
+        golds=["Vienna"],
+        asker=asker,
+        retriever=Echo(),
+        reader=read_passages,
+        prompts=PROMPTS,
+        config=RolloutConfig(),
+        judge=judge,
+        judge_threshold=0.9,
     )
     return made, client
 
@@ -86,6 +95,39 @@ async def test_a_step_whose_dependency_has_no_answer_asks_nothing() -> None:
     done = await rolled_out(run, PLAN)
     assert [step.answer for step in done.steps] == ["", ""]
     assert len(client.requests) == 1 and done.reward == 0.0
+
+
+@pytest.mark.parametrize("reply", ["Unknown.", "The passages do not say.", "**Answer:** not specified"])
+async def test_an_abstention_is_no_answer_and_is_never_passed_on(reply: str) -> None:
+    run, client = runner(lambda request: reply)
+    done = await rolled_out(run, PLAN)
+    assert [step.answer for step in done.steps] == ["", ""]
+    assert len(client.requests) == 1 and done.reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("last", "asked", "paid"),
+    [
+        ("Vienna", [], (1.0, None)),
+        ("Greater Vienna and Graz", ["Greater Vienna and Graz"], (1.0, 0.9)),
+        ("Vienna or Graz", ["Vienna or Graz"], (0.0, 0.4)),
+        ("Graz", [], (0.0, None)),
+        ("unknown", [], (0.0, None)),
+    ],
+)
+async def test_a_judge_is_asked_about_near_misses_alone(
+    last: str, asked: list[str], paid: tuple[float, float | None]
+) -> None:
+    seen: list[str] = []
+
+    async def judge(answer: str) -> float:
+        seen.append(answer)
+        return 0.9 if answer.startswith("Greater") else 0.4
+
+    run, _ = runner(lambda request: last, judge=judge)
+    done = await rolled_out(run, Plan(sub_questions=("Where was Fritz Lang born?",)))
+    assert seen == asked
+    assert (done.reward, done.judge_score) == paid
 
 
 async def test_a_reworded_query_varies_one_step_and_keeps_the_others() -> None:
@@ -172,11 +214,11 @@ async def test_the_models_own_reasoning_is_kept_with_its_step() -> None:
     ],
 )
 def test_a_reply_becomes_a_short_answer(reply: str, answer: str) -> None:
-    assert short_answer(reply, 3) == answer
+    assert read_short_answer(reply, 3) == answer
 
 
 def test_the_first_line_that_says_something_counts() -> None:
-    assert first_line("\n - Output: the river Po\nmore") == "the river Po"
+    assert read_first_line("\n - Output: the river Po\nmore") == "the river Po"
 
 
 @pytest.mark.parametrize(
@@ -241,12 +283,6 @@ def test_ordinary_rewordings_are_usable_and_answers_and_new_names_are_not(
     assert is_usable_query(rephrased, query) is usable
 
 
-async def test_unknown_is_not_passed_on() -> None:
-    run, client = runner(lambda request: "Unknown")
-    done = await rolled_out(run, PLAN)
-    assert [step.answer for step in done.steps] == ["Unknown", ""] and len(client.requests) == 1
-
-
 @given(st.text(alphabet="abc AB", min_size=1, max_size=12), st.text(alphabet="abc AB", max_size=6))
 def test_no_piece_of_a_query_is_usable(piece: str, rest: str) -> None:
     assert not is_usable_query(piece, f"Which {piece} {rest}?")
@@ -276,7 +312,7 @@ async def test_answers_enter_further_questions_as_a_sentence_has_them() -> None:
 
 @given(st.text(), st.integers(1, 20))
 def test_a_short_answer_is_one_line_of_at_most_so_many_words(reply: str, most: int) -> None:
-    answer = short_answer(reply, most)
+    answer = read_short_answer(reply, most)
     assert len(answer.split()) <= most and len(answer.splitlines()) <= 1
 
 

@@ -13,7 +13,7 @@ from trailforge.generators.document_bundles import DATASET as BUNDLES
 from trailforge.generators.document_bundles.bundling.config import BundleConfig
 from trailforge.generators.document_bundles.bundling.content import ContentConfig
 from trailforge.generators.document_bundles.config import BundleOutputConfig, BundleRunConfig
-from trailforge.generators.document_bundles.episodes import EpisodeConfig
+from trailforge.generators.document_bundles.episodes import PlannedEpisodeConfig
 from trailforge.generators.document_bundles.work import take_in
 from trailforge.generators.document_bundles.write import BundleWriterConfig
 from trailforge.inference import ModelClient, Request
@@ -29,7 +29,7 @@ CONFIG = BundleRunConfig(
     content=ContentConfig(min_words=20, min_characters=100),
     bundles=BundleConfig(method="greedy", min_cosine=0.25),
     writer=BundleWriterConfig(longest_document=2000),
-    episodes=EpisodeConfig(plan="gold"),
+    episodes=PlannedEpisodeConfig(plan="gold"),
     output=BundleOutputConfig(documents_per_shard=12, bundles_per_shard=3, questions_per_shard=8),
 )
 STAGES = tuple(stage.name for stage in BUNDLES.stages)

@@ -24,7 +24,7 @@ from tests.pipelines.kg_support import questions_file as questions_file_of
 from tests.pipelines.kg_support import scripted_client as kg_client
 from tests.pipelines.support import FinishedRun, make_run, questions_file
 from tests.support.bundle_world import write_benchmark
-from tests.support.figures import listened
+from tests.support.figures import texts  # noqa: F401 - a fixture
 from tests.support.kg_agent import paths_store
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_trajectories import DATASET as KG
@@ -94,9 +94,3 @@ def finished_kg(original_kg: Mapping[str, FinishedKg], tmp_path: Path) -> Callab
         return replace(original_kg[name], folder=tmp_path / "run")
 
     return copy_of
-
-
-@pytest.fixture
-def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """All that the next figures say."""
-    return listened(monkeypatch)

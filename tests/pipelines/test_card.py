@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ import yaml
 from tests.pipelines.support import CONFIG, FinishedRun, config_with
 from trailforge.generators.mcts_trajectories.card import card
 from trailforge.pipelines.runs.config import ModelConfig
-from trailforge.schemas import Message, Trajectory, read_rows
+from trailforge.schemas import Message, RejectedRow, SearchTree, Trajectory, read_rows
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,47 @@ def test_kinds_and_origins_are_counted_over_the_rows(rows: list[Trajectory], tex
         assert f"| {kind} | {count} |" in text
     searches = sum(row.num_tool_calls for row in rows) / len(rows)
     assert f"- Rows: {len(rows)} trajectories; searches per trajectory: {searches:.2f}" in text
+
+
+def test_the_yield_of_each_kind_is_what_was_kept_and_why_the_rest_was_not(
+    original_run: FinishedRun, rows: list[Trajectory], text: str
+) -> None:
+    kept = Counter(row.reflection_error or row.kind for row in rows)
+    reasons: dict[str, Counter[str]] = {kind: Counter() for kind in kept}
+    files = sorted((original_run.folder / "rejected").glob("part-*.parquet"))
+    for row in read_rows(files, RejectedRow):
+        if row.stage == "filter":
+            content = json.loads(row.payload)
+            reasons.setdefault(content["reflection_error"] or content["kind"], Counter())[row.reason] += 1
+    assert sum(map(Counter.total, reasons.values())), "nothing was rejected, so nothing is tested"
+    for kind, why in reasons.items():
+        told = ", ".join(f"{reason} {count}" for reason, count in sorted(why.items()))
+        assert f"| {kind} | {kept[kind] + why.total()} | {kept[kind]} | {told} |" in text
+
+
+def test_the_card_says_why_searches_ended(original_run: FinishedRun, text: str) -> None:
+    stops = Counter(t.stop_reason for t in read_rows(sorted((original_run.folder / "trees").glob("*")), SearchTree))
+    assert stops
+    for reason, count in stops.items():
+        assert f"| {reason} | {count} |" in text
+
+
+def test_shares_are_of_the_rows(finished_run: FinishedRun, rows: list[Trajectory]) -> None:
+    rows = [replace(row, follows_gold=None, thoughts="templates", judge_score=None) for row in rows[:4]]
+    rows[0] = replace(rows[0], follows_gold=True, thoughts="model", judge_score=1.0)
+    rows[1] = replace(rows[1], follows_gold=False)
+    text = card(finished_run.folder, finished_run.manifest, CONFIG, rows)
+    assert "| follow the gold decomposition | 1 | 50% |" in text
+    assert "| answer was judged by a model | 1 | 25% |" in text
+    assert "| thoughts written by the model | 1 | 25% |" in text
+
+
+def test_calls_are_told_by_purpose(original_run: FinishedRun, text: str) -> None:
+    m = original_run.manifest
+    assert {each.purpose for each in m.calls_by_purpose} >= {"answer", "split"}
+    assert sum(each.calls for each in m.calls_by_purpose) == m.calls
+    for each in m.calls_by_purpose:
+        assert f"| {each.purpose} | {each.calls} | {each.calls / m.calls:.0%} |" in text
 
 
 def test_the_cost_is_that_of_the_manifest(original_run: FinishedRun, text: str) -> None:

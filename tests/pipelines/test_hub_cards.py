@@ -29,7 +29,7 @@ from trailforge.pipelines.cards.licences import (
     over_corpus,
     plain,
     section,
-    shown,
+    shorten_path,
 )
 from trailforge.pipelines.cards.plots import funnel
 from trailforge.pipelines.runs.accounting import stage
@@ -94,9 +94,9 @@ def test_what_is_pushed_of_each_data_set_is_what_its_manifest_and_card_name(fold
         manifest, names = read_manifest(folder), [file.name for file in checked_files(folder, "ann/trails")]
         assert manifest is not None
         listed = {entry.path for entry in manifest.files}
-        shown = set(re.findall(r"\]\((plots/[^)]+)\)", (folder / "README.md").read_text()))
+        shorten_path = set(re.findall(r"\]\((plots/[^)]+)\)", (folder / "README.md").read_text()))
         receipts = {f"shards/{path.name}" for path in (folder / "shards").glob("*.json")}
-        assert sorted(names) == sorted({"README.md", "manifest.json", "run.json"} | listed | shown | receipts)
+        assert sorted(names) == sorted({"README.md", "manifest.json", "run.json"} | listed | shorten_path | receipts)
 
 
 def test_a_curated_data_set_tells_its_decisions_apart_from_its_questions(original_curated: Path) -> None:
@@ -184,8 +184,11 @@ def test_a_reason_of_a_person_is_no_formula_in_the_figure() -> None:
 
 
 def test_paths_of_this_machine_are_no_part_of_a_card(folder_of: Mapping[str, Path], tmp_path: Path) -> None:
-    assert (shown("/home/ann/data/q.jsonl"), shown("x/data/q.jsonl")) == ("data/q.jsonl", "x/data/q.jsonl")
-    assert shown("/runs/demo/curation/decisions.jsonl", 3) == "demo/curation/decisions.jsonl"
+    assert (shorten_path("/home/ann/data/q.jsonl"), shorten_path("x/data/q.jsonl")) == (
+        "data/q.jsonl",
+        "x/data/q.jsonl",
+    )
+    assert shorten_path("/runs/demo/curation/decisions.jsonl", 3) == "demo/curation/decisions.jsonl"
     for folder in folder_of.values():
         assert str(tmp_path.parent.parent) not in (folder / "README.md").read_text()
 

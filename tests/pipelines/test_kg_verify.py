@@ -11,6 +11,7 @@ import pytest
 
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import edit_manifest, forge
+from trailforge.generators import selecting
 from trailforge.generators.kg_questions import select
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.finish import MANIFEST, manifest_of
@@ -266,7 +267,7 @@ def test_a_forged_rejected_question_is_found(finished_kg: Copies, name: str) -> 
 
 def test_another_twin_of_a_duplicate_is_found(finished_kg: Copies) -> None:
     run = finished_kg("written")
-    name = f"rejected/{select.REJECTED}.parquet"
+    name = f"rejected/{selecting.REJECTED}.parquet"
     first, *others = read_parquet(run.folder / name, RejectedRow)
     write_parquet(run.folder / name, RejectedRow, [replace(first, detail="none asks it too"), *others])
     _refit_hash(run, name)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from trailforge.curation import apply
-from trailforge.curation.decisions import LOG, append, merged, now, read_decisions, source_of
+from trailforge.curation.decisions import LOG, append, merge, now, read_decisions, source_of
 from trailforge.flows.execute import RunRequest, execute
 from trailforge.inspector.terminal import show_rows
 from trailforge.pipelines.curated import check_ruling, decidable
@@ -181,7 +181,7 @@ def test_what_people_decided_makes_a_curated_data_set_that_verifies(tmp_path: Pa
     bad, good, *_ = rows_of(run, "sums")
     decide(run, "sums", bad, "reject", reason="too easy")
     decide(run, "sums", good, "fix", field="remark", value='"signed by Ann"')
-    heard = merged(read_decisions(run))
+    heard = merge(read_decisions(run))
     apply.apply(run, out, heard.rulings, FileEntry(path=str(run / LOG), rows=2, sha256="0"))
     assert verify_run(out).problems == []
     sums = rows_of(out, "sums")

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.inference.support import answer, config, model_server
 from tests.support.scripted import ScriptedModel
 from tests.support.turns import kg_score
-from trailforge.inference import Meter, ModelClient, Reply, Request, Sampling
-from trailforge.inference.structured import Client
+from trailforge.inference import Client, Meter, ModelClient, Reply, Request, Sampling
 from trailforge.protocols import GRAPH_R1, KG_SEARCH, SEARCH_R1
 from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.episodes import EpisodeConfig, EpisodeRun, Respond, run_episode
@@ -238,7 +237,7 @@ async def test_a_budget_that_ends_under_way_passes_and_an_overflow_is_an_end() -
 # Text and spans
 
 
-async def test_the_agents_words_are_kept_and_the_spans_hold_them() -> None:
+async def test_the_agents_words_are_kept_and_trained() -> None:
     sloppy = "<think>a<search>{'query': 'b',}\n"
     episode = await run(KG, Replies(said(sloppy), said(answering(KG, "x"))))
     assert episode.messages[2].content == sloppy + "</search>"
@@ -248,8 +247,8 @@ async def test_the_agents_words_are_kept_and_the_spans_hold_them() -> None:
         repairs=("closing_think", "quotes", "trailing_comma", "missing_key"),
     )
     assert [segment.author for segment in episode.segments] == ["agent", "stop", "tool", "agent", "stop"]
-    parts = [episode.text[start:end] for start, end in episode.loss_spans]
-    assert parts == [message.content for message in episode.messages if message.train]
+    own = "".join(segment.text for segment in episode.segments if segment.author != "tool")
+    assert own == "".join(message.content for message in episode.messages if message.train)
     assert KG.validate(episode.messages) == []
     assert KG.format_reward(episode.messages) == 0.0
 
@@ -262,11 +261,11 @@ async def test_what_is_retrieved_is_never_in_the_loss(titles: list[str]) -> None
     client = Replies(*(said(searching(GRAPH, title)) for title in titles), said(answering(GRAPH, "x")))
     queries = [title for title in titles if title.strip()]
     episode = await run_episode(QUESTION, GRAPH, secret, client=client, model="m")
-    trained = "".join(episode.text[start:end] for start, end in episode.loss_spans)
-    assert "SECRET" not in trained
+    trained = [message.content for message in episode.messages if message.train]
+    assert "SECRET" not in "".join(trained)
     assert episode.text.count("SECRET") == 2 * episode.num_searches
     if queries == titles:
-        assert len(episode.loss_spans) == len(titles) + 1
+        assert len(trained) == len(titles) + 1
 
 
 async def test_thoughts_that_a_server_took_apart_are_put_back() -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.retrieval.support import DOCUMENTS, ids, run
 from trailforge.retrieval import DenseIndex, DenseRetriever, Encoder
 from trailforge.retrieval.dense import embedded_text
-from trailforge.retrieval.seals import sealed
+from trailforge.retrieval.seals import seal
 from trailforge.schemas import Document, RetrievalError
 
 pytestmark = pytest.mark.real_model
@@ -154,7 +154,7 @@ def test_files_that_are_no_index_with_the_right_hashes_are_refused(encoder: Enco
         sound = (folder / name).read_bytes()
         (folder / name).write_bytes(b"nothing of the kind")
         hashes = {**meta["sha256"], name: hashlib.sha256(b"nothing of the kind").hexdigest()}
-        (folder / "meta.json").write_text(json.dumps(sealed({**unsealed, "sha256": hashes})))
+        (folder / "meta.json").write_text(json.dumps(seal({**unsealed, "sha256": hashes})))
         with pytest.raises(RetrievalError, match="holds other files than an index does: build the index again"):
             DenseIndex.open(folder, encoder)
         (folder / name).write_bytes(sound)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trailforge.retrieval import Encoder, PlanToolsConfig, Tools, local_tools, open_tools, split_sentences
-from trailforge.retrieval.passages import BestPassages, passages_of
+from trailforge.retrieval.plan_tools import BestPassages, passages_of
 from trailforge.schemas import InvalidInput, Passage, SourceDocument, SourceKind
 
 

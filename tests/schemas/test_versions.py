@@ -137,6 +137,14 @@ def test_a_manifest_without_roles_is_read_with_those_of_its_data_set(tmp_path: P
     ]
 
 
+def test_a_manifest_of_before_purposes_were_counted_is_read_without_them(tmp_path: Path) -> None:
+    stored = (BEFORE / "manifest-1.3.json").read_bytes()
+    (tmp_path / MANIFEST).write_bytes(stored)
+    found = read_manifest(tmp_path)
+    assert found is not None and json.loads(stored)["schema_version"] == "1.3"
+    assert found.calls_by_purpose == () and found.calls == 4 and found.schema_versions[0].role == "questions"
+
+
 def test_each_version_that_is_still_read_has_a_stored_file() -> None:
     """Whoever raises a version keeps a file of the one before here; that is what proves its migration."""
     for record in RECORDS:

@@ -25,6 +25,12 @@ def listened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return said
 
 
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """All that the next figures say."""
+    return listened(monkeypatch)
+
+
 def pixels(png: bytes) -> tuple[int, int]:
     """Width and height, of a file that is a PNG."""
     assert png.startswith(b"\x89PNG\r\n\x1a\n")

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 
 from tests.retrieval.kg.support import Ids, store_of
-from trailforge.generators.kg_questions.paths import KgPathConfig
+from trailforge.generators.kg_questions.paths.config import KgPathConfig
 from trailforge.retrieval.kg import KgStore
 from trailforge.schemas import FactChain, KgFact, KgNode, KgTriple
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,8 +41,8 @@ def main() -> None:
     options = parser.parse_args()
     trajectories, bundles, episodes, questions = options.runs
     options.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch, browsing() as browser:
-        decided = Path(scratch) / "demo"
+    with _scratch() as scratch, browsing() as browser:
+        decided = scratch / "demo"
         shutil.copytree(trajectories, decided)
         _decide(decided)
         for folder, shots in (
@@ -53,6 +54,17 @@ def main() -> None:
             with inspecting(folder, "--who", "ann") as url:
                 for shot in shots:
                     _take(browser, url, shot, options.out)
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder whose path, which pictures show, is the same each time."""
+    folder = Path(tempfile.gettempdir(), "datasets_out")
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 def _of_trajectories(folder: Path) -> tuple[Shot, ...]:

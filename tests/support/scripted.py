@@ -29,7 +29,7 @@ class ScriptedModel:
             reply = await asyncio.shield(self._flight(request))
         else:
             self.counters.ledger_hits += 1
-        count_reply(reply, meter)
+        count_reply(reply, meter, request.purpose)
         return reply
 
     async def check(self) -> list[str]:
@@ -37,8 +37,8 @@ class ScriptedModel:
         return ["scripted"]
 
     @property
-    def told(self) -> dict[str, int]:
-        """As `ModelClient.told`."""
+    def figures(self) -> dict[str, int]:
+        """As `ModelClient.figures`."""
         names = ("paid_calls", "ledger_hits", "retries", "in_flight")
         return {name: getattr(self.counters, name) for name in names} | {
             "disbelieved_usage": 0,

@@ -11,7 +11,7 @@ import torch
 
 from tests.training.tiny import FACTS, retriever, rl_rows
 from trailforge.protocols.environment import Environment
-from trailforge.training.generation import VllmServer
+from trailforge.training.generation import VllmServerGenerator
 from trailforge.training.rollouts import RolloutLimits, roll_out
 from trailforge.training.weights import load_tokenizer
 
@@ -49,7 +49,7 @@ def main(model: str) -> None:
                 [row.prompt for row in wanted],
                 "react",
                 Environment(documents=retriever(), top_k=1),
-                generator=VllmServer(trainer, any_process),
+                generator=VllmServerGenerator(trainer, any_process),
                 tokenizer=tokenizer,
                 limits=RolloutLimits(max_tokens=1000, max_observation_tokens=80),
             )

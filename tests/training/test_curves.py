@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trailforge.training.trl.curves import PANELS, drawn, figures_by_step, running_mean, write_curves
+from trailforge.training.trl.curves import PANELS, draw_curves, figures_by_step, running_mean, write_curves
 
 pytestmark = pytest.mark.usefixtures("drawing")
 HISTORY = [
@@ -33,7 +33,7 @@ def test_the_table_holds_what_is_drawn(tmp_path: Path) -> None:
     write_curves(HISTORY, tmp_path)
     rows = list(csv.DictReader((tmp_path / "curves.csv").read_text().splitlines()))
     assert rows == [{"step": "1", "loss": "2.0", "reward": "-1.0"}, {"step": "2", "loss": "0.9", "reward": "0.5"}]
-    assert (tmp_path / "curves.png").read_bytes() == drawn(figures_by_step(HISTORY[:3]))
+    assert (tmp_path / "curves.png").read_bytes() == draw_curves(figures_by_step(HISTORY[:3]))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.csv", "curves.png"]
 
 
@@ -45,9 +45,9 @@ def test_nothing_to_draw(tmp_path: Path) -> None:
 
 def test_a_panel_for_each_figure_that_is_there() -> None:
     """Three in a line; a figure that is not finite leaves a gap."""
-    one = drawn([{"step": step, "loss": 1.0} for step in range(60)])
+    one = draw_curves([{"step": step, "loss": 1.0} for step in range(60)])
     names, values = list(PANELS)[:4], (1.0, math.nan, 2.0)
-    many = drawn([{"step": step, **dict.fromkeys(names, value)} for step, value in enumerate(values)])
+    many = draw_curves([{"step": step, **dict.fromkeys(names, value)} for step, value in enumerate(values)])
     heights = [struct.unpack(">I", png[20:24])[0] for png in (one, many)]
     assert heights[1] > 1.5 * heights[0]
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.training.tiny import FACTS, Scripted, preset, retriever, rl_rows, searching
 from trailforge.protocols.environment import Environment
-from trailforge.training.trl.rl import limits_of, paying
+from trailforge.training.trl.rl import limits_of, make_pay
 from trailforge.training.trl.rollouts import TRIES, SearchRollouts
 
 SIZE = 4
@@ -39,7 +39,7 @@ def rolled(
     rollouts = SearchRollouts(
         rl_rows() if rows is None else rows,
         Environment(documents=retriever(), top_k=1),
-        paying(recipe),
+        make_pay(recipe),
         protocol="react",
         tokenizer=tokenizer,
         limits=limits_of(recipe.rl),

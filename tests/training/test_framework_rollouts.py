@@ -24,7 +24,7 @@ from trailforge.training.adapters.search_episodes import (
     search_episode,
     settings_of,
 )
-from trailforge.training.generation import Generated
+from trailforge.training.generation import Continuation
 from trailforge.training.masks import prompt_ids, render
 from trailforge.training.rollouts import TokenEpisode
 from trailforge.training.scoring import read_messages, score_messages
@@ -52,10 +52,10 @@ async def episode_of(
 ) -> TokenEpisode:
     """By the core that both adapters wrap."""
 
-    async def go_on(ids: list[int], room: int, stop: Sequence[str], end_ids: Collection[int]) -> Generated:
+    async def go_on(ids: list[int], room: int, stop: Sequence[str], end_ids: Collection[int]) -> Continuation:
         assert tuple(stop) == tuple(PROTOCOLS[protocol].stop) and sampler.tokenizer.eos_token_id in end_ids
         made = sampler.sample(ids)
-        return Generated(made, None if logprob is None else [logprob] * len(made))
+        return Continuation(made, None if logprob is None else [logprob] * len(made))
 
     return await search_episode(
         row_of(protocol).prompt,

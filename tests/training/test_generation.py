@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from trailforge.training.generation import Draw, TransformersGenerator, VllmColocated, VllmServer
+from trailforge.training.generation import Draw, TransformersGenerator, VllmColocatedGenerator, VllmServerGenerator
 from trailforge.training.weights import load_model
 
 PROMPTS = ["<|im_start|>user\nWho led NASA?<|im_end|>\n<|im_start|>assistant\n", "<|im_start|>assistant\n"]
@@ -104,7 +104,7 @@ def trainer_with(engine: Engine) -> Any:
 def test_vllm_beside_the_trainer() -> None:
     """Stops at our strings and keeps them; each answer is cut to its room, with its log-probabilities."""
     engine = Engine()
-    generator = VllmColocated(trainer_with(engine))
+    generator = VllmColocatedGenerator(trainer_with(engine))
     made = generator.generate([[1], [1, 1]], [2, 5], ["</search>"])
     assert [(one.ids, one.logprobs) for one in made] == [([7, 8], [-0.1, -0.2]), ([7, 8, 9], [-0.1, -0.2, -0.3])]
     assert engine.asked == [([[1], [1, 1]], (5, {"stop": ["</search>"], "include_stop_str_in_output": True}))]
@@ -115,7 +115,7 @@ def test_vllm_server() -> None:
     """The main process asks for all at once, with the trainer's sampling."""
     engine = Engine()
     told: list[bool] = []
-    generator = VllmServer(trainer_with(engine), lambda wanted: told.append(wanted) or True)
+    generator = VllmServerGenerator(trainer_with(engine), lambda wanted: told.append(wanted) or True)
     made = generator.generate([[1], [1, 1]], [2, 5], ["</search>"])
     assert [one.ids for one in made] == [[7, 8], [7, 8, 9]]
     ((prompts, sampling),) = engine.asked

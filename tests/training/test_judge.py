@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from tests.support.scripted import ScriptedModel, prompt_text
-from tests.support.truths import choice, truth
 from trailforge.inference.judge import Judge, Judged
 from trailforge.schemas import MalformedReply
 
 
-def judged(answer: str, **changes: Any) -> Judged:
-    return Judged(question="Where was he born?", answer=answer, truth=truth(**changes))
+def judged(answer: str) -> Judged:
+    return Judged(question="Where was he born?", answer=answer, golds=("Vienna", "Wien"))
 
 
 def judge_of(reply: str) -> tuple[Judge, ScriptedModel]:
@@ -43,10 +41,10 @@ async def test_long_answers_are_cut() -> None:
     assert prompt_text(model.requests[0]).count("x") < 4_100
 
 
-async def test_choices_and_empty_answers_are_not_asked() -> None:
+async def test_empty_answers_are_not_asked() -> None:
     judge, model = judge_of('{"score": 1}')
-    asked = [judged(" "), Judged(question="q", answer="A", truth=choice()), judged("Vienna"), judged("Vienna")]
-    assert await asyncio.gather(*map(judge.score, asked)) == [0.0, None, 1.0, 1.0]
+    asked = [judged(" "), judged("Vienna"), judged("Vienna")]
+    assert await asyncio.gather(*map(judge.score, asked)) == [0.0, 1.0, 1.0]
     assert len(model.requests) == 1  # the same answer is judged once
 
 

@@ -40,7 +40,7 @@ from trailforge.training.adapters import slime, trl, verl
 from trailforge.training.config import TrainPreset, load_train_preset
 from trailforge.training.score_file import score_file
 from trailforge.training.scoring import ToScore, score_messages, scorer_of
-from trailforge.training.trl.rl import paying, train_rl
+from trailforge.training.trl.rl import make_pay, train_rl
 
 CASES = [case for case in cases() if case.protocol == "r_search"]
 QUESTION = "Where was he born?"
@@ -132,7 +132,7 @@ def by_training(recipe: Path) -> list[float]:
         )
         for case in CASES
     ]
-    return [reward.total for reward in paying(load_train_preset(str(recipe)))(played)]
+    return [reward.total for reward in make_pay(load_train_preset(str(recipe)))(played)]
 
 
 def by_file(recipe: Path) -> list[float]:
@@ -181,8 +181,7 @@ def test_threads_that_ask_at_once_share_a_desk(recipe: Path) -> None:
 def test_another_process_finds_the_verdicts(recipe: Path, server: str) -> None:
     config = load_train_preset(str(recipe)).judge
     assert config is not None
-    judged = Judged(question=QUESTION, answer="somewhere quite new", truth=CASES[0].truth)
-    judged = replace(judged, truth=replace(judged.truth, correct_options=()))
+    judged = Judged(question=QUESTION, answer="somewhere quite new", golds=CASES[0].truth.target)
     before = calls(server)
     for _ in range(2):
         desk = JudgeDesk(config)

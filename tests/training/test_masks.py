@@ -19,8 +19,8 @@ from trailforge.training.masks import (
     escape_special,
     masked_tokens,
     pieces,
+    prepare_tokenizer,
     prompt_ids,
-    ready,
     render,
     teach,
 )
@@ -28,7 +28,7 @@ from trailforge.training.masks import (
 pytest.importorskip("transformers")
 
 TOKENIZER: Any = tiny_tokenizer()
-ready(TOKENIZER)
+prepare_tokenizer(TOKENIZER)
 
 AWKWARD = st.sampled_from(
     ["", "\n", "\n\n", " ", "a", "assistant", "<think>", "</search>", "<|", "|>", "é", "😀", "\r\n "]
@@ -140,7 +140,7 @@ def test_text_of_a_special_token_is_refused(token: str) -> None:
 def test_a_special_token_without_a_role_is_refused_too(token: str, role: Role) -> None:
     """A tokenizer lists those that only its template knows among the added ones alone."""
     tokenizer = tiny_tokenizer("</s>", "[INST]", "<unused_0>")
-    ready(tokenizer)
+    prepare_tokenizer(tokenizer)
     assert token not in tokenizer.all_special_tokens
     turns = [message("user", "q"), message("assistant", "a"), message(role, f"b {token} c")]
     with pytest.raises(InvalidInput, match=f"message 2 holds the special token {re.escape(token)}"):
@@ -160,9 +160,9 @@ def test_a_tokenizer_without_chatml_is_refused_until_it_is_taught() -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=plain)
     assert END in tokenizer.get_vocab() and len(tokenizer.encode(END)) > 1
     with pytest.raises(InvalidInput, match=r"no token <\|im_start\|> and <\|im_end\|>; .*train sft"):
-        ready(tokenizer)
+        prepare_tokenizer(tokenizer)
     assert teach(tokenizer) == [START, END] and teach(tokenizer) == []
-    ready(tokenizer)
+    prepare_tokenizer(tokenizer)
     runs = masked_tokens(tokenizer, EPISODE).trained
     assert [tokenizer.decode(run) for run in runs] == [m.content + END for m in EPISODE if m.role == "assistant"]
 
@@ -179,4 +179,4 @@ def test_a_tokenizer_that_changes_text_is_refused() -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=spacing)
     teach(tokenizer)
     with pytest.raises(InvalidInput, match="byte-level"):
-        ready(tokenizer)
+        prepare_tokenizer(tokenizer)

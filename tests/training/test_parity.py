@@ -20,7 +20,7 @@ from trailforge.rewards.dynasearcher import PAPER
 from trailforge.schemas import RewardModel, SupportingDocument, to_dict
 from trailforge.training.adapters import slime, trl, verl
 from trailforge.training.scoring import score_messages, split_text
-from trailforge.training.trl.rl import paying
+from trailforge.training.trl.rl import make_pay
 
 CASES = cases()
 
@@ -100,7 +100,7 @@ def test_training_and_evaluation(case: Case) -> None:
     truth = replace(case.truth, reward_preset="none")
     row: Any = SimpleNamespace(question="", reward_model=SimpleNamespace(ground_truth=truth))
     episode: Any = SimpleNamespace(messages=case.messages, ids=[0] * case.tokens)
-    (found,) = paying(recipe)([(row, episode)])
+    (found,) = make_pay(recipe)([(row, episode)])
     assert found.total == pytest.approx(direct(case), abs=1e-9)
 
 

@@ -34,7 +34,7 @@ from trailforge.training.evaluate import evaluate
 from trailforge.training.masks import END
 from trailforge.training.sets import ViewConfig, make_training_set
 from trailforge.training.sets.files import questions_of
-from trailforge.training.trl.checkpoints import last_whole
+from trailforge.training.trl.checkpoints import find_last_whole
 from trailforge.training.trl.curves import PANELS
 from trailforge.training.trl.rl import VllmOptions, check_questions, grpo_arguments, train_rl, update_batches
 from trailforge.training.trl.sft import train_sft
@@ -335,7 +335,7 @@ def test_told_to_stop_it_ends_with_the_episodes(
     monkeypatch.setattr(GRPOTrainer, "training_step", told)
     with pytest.raises(SystemExit):
         trained(questions, tiny_model, tmp_path / "out", searching, steps=4, mini_batch=4, save_steps=100)
-    assert last_whole(tmp_path / "out") == tmp_path / "out" / "checkpoints" / "checkpoint-2"
+    assert find_last_whole(tmp_path / "out") == tmp_path / "out" / "checkpoints" / "checkpoint-2"
 
 
 @pytest.mark.slow

@@ -18,13 +18,13 @@ from trailforge.protocols import (
     SEARCH_R1,
     nl_dag,
 )
-from trailforge.protocols.environment import Environment, within
+from trailforge.protocols.environment import Environment, limit_observations
 from trailforge.protocols.turns import Search, Turn
 from trailforge.retrieval import Bm25Retriever
 from trailforge.retrieval.kg import KgStore, KgTool, build_kg, open_source
 from trailforge.schemas import ChatMessage, InvalidInput, Passage, PlanEdge, PlanNode
-from trailforge.training.generation import Generated
-from trailforge.training.masks import END, masked_tokens, ready
+from trailforge.training.generation import Continuation
+from trailforge.training.masks import END, masked_tokens, prepare_tokenizer
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode, observation_ids, roll_out
 
 LIMITS = RolloutLimits(max_tokens=1500, max_observation_tokens=400, max_searches=3)
@@ -85,10 +85,10 @@ async def test_what_was_sampled_is_never_tokenised_again(tokenizer: Any) -> None
     }
 
     class Spelling(Scripted):
-        def generate(self, prompts: Any, rooms: Any, stop: Any) -> list[Generated]:
+        def generate(self, prompts: Any, rooms: Any, stop: Any) -> list[Continuation]:
             made = super().generate(prompts, rooms, stop)
             texts = [tokenizer.decode(one.ids) for one in made]
-            return [Generated([token for letter in text for token in letters[letter]]) for text in texts]
+            return [Continuation([token for letter in text for token in letters[letter]]) for text in texts]
 
     generator = Spelling(tokenizer, searching)
     (episode,) = await roll_out(
@@ -239,11 +239,11 @@ async def test_results_are_shortened_to_their_limit(tokenizer: Any) -> None:
     respond = Environment(documents=retriever(), top_k=3).respond(grammar, "Where?")
     whole = await respond(Search(query="Webb telescope"))
     for limit in (400, 200, 120):
-        short = await within(respond, grammar, count, limit)(Search(query="Webb telescope"))
+        short = await limit_observations(respond, grammar, count, limit)(Search(query="Webb telescope"))
         assert count(grammar.render_result(short)) <= limit
         assert [p.title for p in short.passages] == [p.title for p in whole.passages]
         assert all(p.text.startswith(s.text[:40]) for p, s in zip(whole.passages, short.passages, strict=True))
-    nothing = await within(respond, grammar, count, 30)(Search(query="Webb telescope"))
+    nothing = await limit_observations(respond, grammar, count, 30)(Search(query="Webb telescope"))
     assert not nothing.passages
 
 
@@ -286,7 +286,7 @@ def test_tiny_model_is_there(tiny_model: Path) -> None:
 async def test_no_result_holds_a_special_token_of_the_models_own(protocol: str) -> None:
     """`<unused_0>` is of no template that we know: the tokenizer knows it."""
     tokenizer: Any = tiny_tokenizer("</s>", "[INST]", "<unused_0>")
-    ready(tokenizer)
+    prepare_tokenizer(tokenizer)
     grammar = PROTOCOLS[protocol]
 
     class Hostile:

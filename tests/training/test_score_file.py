@@ -17,8 +17,8 @@ from tests.support.rows import QUESTION, trajectory
 from tests.support.scripted import ScriptedModel
 from tests.support.transcripts import PRESETS, cases
 from trailforge.generators.document_bundles.episodes import (
-    EpisodeConfig,
     EpisodeContext,
+    PlannedEpisodeConfig,
     episode_sft_row,
     make_episodes,
 )
@@ -57,8 +57,8 @@ async def search_rows() -> list[SearchEpisode]:
         return found if request.purpose == "plan" else answers[request.sample % 3]
 
     common: dict[str, Any] = {"run_id": "r", "seed": 7, "tools": tools, "model": "m"}
-    gold = EpisodeContext(config=EpisodeConfig(), **common)
-    drawn = EpisodeContext(config=EpisodeConfig(plan="sampled"), client=ScriptedModel(script), **common)
+    gold = EpisodeContext(config=PlannedEpisodeConfig(), **common)
+    drawn = EpisodeContext(config=PlannedEpisodeConfig(plan="sampled"), client=ScriptedModel(script), **common)
     return [*await make_episodes(CHURCH, gold, Meter()), *await make_episodes(ISLAND, drawn, Meter())]
 
 

@@ -17,8 +17,8 @@ import pytest
 from tests.training.tiny import preset, save_tiny_model, sft_rows, training_set
 from trailforge.schemas import InvalidInput, OutputError
 from trailforge.training.config import LoraConfig
-from trailforge.training.trl.checkpoints import is_whole, last_whole
-from trailforge.training.trl.sft import tokenised, train_sft
+from trailforge.training.trl.checkpoints import find_last_whole, is_whole
+from trailforge.training.trl.sft import tokenise, train_sft
 from trailforge.training.weights import load_model, load_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
@@ -50,7 +50,7 @@ def weights(model: Path) -> dict[str, Any]:
 def test_trained_tokens_are_the_agents_turns(tokenizer: Any) -> None:
     """Each from its first token to its end of turn; no role, no tool text, no heading."""
     (row, *_) = sft_rows()
-    (example,) = tokenised(tokenizer, [row], 1024)
+    (example,) = tokenise(tokenizer, [row], 1024)
     turns = [message.content for message in row.messages if message.role == "assistant"]
     assert [tokenizer.decode(run) for run in example.trained] == [f"{turn}<|im_end|>" for turn in turns]
 
@@ -58,11 +58,11 @@ def test_trained_tokens_are_the_agents_turns(tokenizer: Any) -> None:
 def test_long_conversations_are_cut_and_empty_ones_left_out(tokenizer: Any) -> None:
     """A row cut before its first turn has nothing to train."""
     rows = sft_rows()
-    (whole, *_) = tokenised(tokenizer, rows, 1024)
+    (whole, *_) = tokenise(tokenizer, rows, 1024)
     first = next(place for place, trained in enumerate(whole.mask) if trained)
-    (cut, *_) = tokenised(tokenizer, rows[:1], first + 3)
+    (cut, *_) = tokenise(tokenizer, rows[:1], first + 3)
     assert len(cut.input_ids) == first + 3 and cut.trained == [whole.input_ids[first : first + 3]]
-    assert not tokenised(tokenizer, rows[:1], first)
+    assert not tokenise(tokenizer, rows[:1], first)
 
 
 def test_loss_falls_and_the_model_is_there(rows: Path, tiny_model: Path, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_loss_falls_and_the_model_is_there(rows: Path, tiny_model: Path, tmp_pat
     assert len(found) == 5 and found[-1] < 0.75 * found[0]
     assert {"model.safetensors", "config.json", "tokenizer.json"} <= {path.name for path in model.iterdir()}
     assert "generation" in (model / "chat_template.jinja").read_text()
-    assert last_whole(tmp_path / "a") == tmp_path / "a" / "checkpoints" / "checkpoint-5"
+    assert find_last_whole(tmp_path / "a") == tmp_path / "a" / "checkpoints" / "checkpoint-5"
     trained(rows, tiny_model, tmp_path / "b", steps=2, batch_size=8, per_device=8, learning_rate=1e-2)
     assert losses(tmp_path / "b") == found[:2]
 
@@ -117,7 +117,7 @@ def test_told_to_stop_it_ends_the_step_and_goes_on_later(
         with pytest.raises(SystemExit) as left:
             trained(rows, tiny_model, tmp_path / "out", save_steps=100)
     assert left.value.code == 143 and "stopped after step 2 of 4" in capsys.readouterr().err
-    assert last_whole(tmp_path / "out") == tmp_path / "out" / "checkpoints" / "checkpoint-2"
+    assert find_last_whole(tmp_path / "out") == tmp_path / "out" / "checkpoints" / "checkpoint-2"
     assert not (tmp_path / "out" / "model").exists() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     model = trained(rows, tiny_model, tmp_path / "out", resume=True, save_steps=100)
     before, after = weights(whole), weights(model)
@@ -202,7 +202,7 @@ def test_a_checkpoint_without_its_seal_is_not_whole(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoints" / "checkpoint-2"
     checkpoint.mkdir(parents=True)
     (checkpoint / "model.safetensors").write_bytes(b"weights")
-    assert last_whole(tmp_path) is None
+    assert find_last_whole(tmp_path) is None
 
 
 def test_folder_of_another_training_is_refused(rows: Path, tiny_model: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.support.sft_rows import sft_row
 from tests.support.turns import answer_turn, result_turn, search_turn
+from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.protocols import REACT
 from trailforge.retrieval import Bm25Retriever
 from trailforge.rewards.msearcher import MSearcherConstants
@@ -28,9 +29,8 @@ from trailforge.schemas import (
     write_parquet,
 )
 from trailforge.training.config import RlConfig, SftConfig, TrainPreset
-from trailforge.training.generation import Generated
+from trailforge.training.generation import Continuation
 from trailforge.training.sets.files import SetManifest
-from trailforge.training.sets.runs import MANIFEST
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_data"
 FACTS = (
@@ -203,14 +203,16 @@ class Scripted:
         """Alone."""
         return wanted
 
-    def generate(self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]) -> list[Generated]:
+    def generate(
+        self, prompts: Sequence[Sequence[int]], rooms: Sequence[int], stop: Sequence[str]
+    ) -> list[Continuation]:
         """The script's turns."""
         self.asked.append([list(prompt) for prompt in prompts])
         made = []
         for number, (prompt, room) in enumerate(zip(prompts, rooms, strict=True)):
             text = self.script(self.tokenizer.decode(list(prompt), skip_special_tokens=False), number)
             ids = self.tokenizer.encode(text, add_special_tokens=False)[:room]
-            made.append(Generated(ids, None if self.logprob is None else [self.logprob] * len(ids)))
+            made.append(Continuation(ids, None if self.logprob is None else [self.logprob] * len(ids)))
         return made
 
 

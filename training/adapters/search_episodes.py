@@ -18,15 +18,15 @@ import yaml
 
 from trailforge.protocols.environment import Environment, EnvironmentConfig
 from trailforge.schemas import ChatMessage, InvalidInput, from_dict
-from trailforge.training.generation import Generated, ended
-from trailforge.training.masks import END, ready
+from trailforge.training.generation import Continuation, cut_at_end
+from trailforge.training.masks import END, prepare_tokenizer
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode, roll_out_one
 from trailforge.training.searched import open_environment
 
 _ENDS = (END, "<|endoftext|>")
 """ChatML's end of a turn, and the end of a text, with which base models end one."""
 
-GoOn = Callable[[list[int], int, Sequence[str], Collection[int]], Awaitable[Generated]]
+GoOn = Callable[[list[int], int, Sequence[str], Collection[int]], Awaitable[Continuation]]
 """(ids so far, room, strings to stop at, tokens to stop at) -> what the server sampled."""
 
 
@@ -80,19 +80,19 @@ async def search_episode(
     tokenizer: Any,
     max_tokens: int,
 ) -> TokenEpisode:
-    """An episode of at most `max_tokens` after the prompt. `tokenizer` is made `ready`.
+    """An episode of at most `max_tokens` after the prompt. `tokenizer`: after `prepare_tokenizer`.
 
     Raises as `training.searched.open_environment` and `roll_out_one`.
     """
     environment = await asyncio.to_thread(_environment, protocol, settings)
     end_ids = _end_ids(tokenizer)
 
-    async def ask(ids: list[int], room: int, stop: Sequence[str]) -> Generated:
+    async def ask(ids: list[int], room: int, stop: Sequence[str]) -> Continuation:
         made = await go_on(ids, room, stop, end_ids)
         # A server may look for stop strings every few tokens only. What it sampled up to the stop is what it would
         # have sampled anyway, so leaving the rest out changes nothing that the loss is taken on.
-        kept = ended(made.ids[:room], tokenizer, stop, end_ids)
-        return Generated(kept, None if made.logprobs is None else made.logprobs[: len(kept)])
+        kept = cut_at_end(made.ids[:room], tokenizer, stop, end_ids)
+        return Continuation(kept, None if made.logprobs is None else made.logprobs[: len(kept)])
 
     limits = RolloutLimits(
         max_tokens=max_tokens,
@@ -124,7 +124,7 @@ def logprobs_of(episode: TokenEpisode) -> list[float] | None:
 @cache
 def _end_ids(tokenizer: Any) -> tuple[int, ...]:
     """Tokens that end a turn. Once for each tokenizer: a vocabulary takes long to list."""
-    ready(tokenizer)
+    prepare_tokenizer(tokenizer)
     vocabulary = tokenizer.get_vocab()
     return tuple(vocabulary[token] for token in _ENDS if token in vocabulary)
 

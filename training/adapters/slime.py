@@ -29,7 +29,7 @@ from trailforge.training.adapters.search_episodes import (
     search_episode,
     settings_of,
 )
-from trailforge.training.generation import Generated
+from trailforge.training.generation import Continuation
 from trailforge.training.masks import END, START, render
 from trailforge.training.scoring import ToScore, read_messages, read_truth, scorer_of, split_text
 
@@ -73,7 +73,7 @@ async def reward(args: Any, sample: Sample, **_: Any) -> float:
     known = sample.metadata or {}
     protocol = getattr(args, "reward_protocol", None) or truth.protocol
     transcript = known.get("transcript")
-    told = ToScore(
+    episode = ToScore(
         messages=split_text(sample.response, protocol) if transcript is None else read_messages(transcript),
         truth=truth,
         question=known.get("question"),
@@ -81,7 +81,7 @@ async def reward(args: Any, sample: Sample, **_: Any) -> float:
         retrieved_titles=known.get("retrieved_titles"),
         judge=known.get("judge"),
     )
-    pending = scorer_of(getattr(args, "reward_preset", None), protocol).begin(told)
+    pending = scorer_of(getattr(args, "reward_preset", None), protocol).begin(episode)
     return (await pending.wait()).total
 
 
@@ -127,18 +127,18 @@ class _Server:
     def __init__(self, session: aiohttp.ClientSession, url: str, sampling: Mapping[str, Any]) -> None:
         self._session, self._url, self._sampling = session, url, sampling
 
-    async def go_on(self, ids: list[int], room: int, stop: Sequence[str], end_ids: Collection[int]) -> Generated:
+    async def go_on(self, ids: list[int], room: int, stop: Sequence[str], end_ids: Collection[int]) -> Continuation:
         """As `search_episodes.GoOn`."""
         sampling = {
             **self._sampling, "max_new_tokens": room, "stop": list(stop), "stop_token_ids": list(end_ids),
             "no_stop_trim": True,
         }  # fmt: skip
         reply = await self._post({"input_ids": ids, "sampling_params": sampling, "return_logprob": True})
-        told = reply["meta_info"]
-        if told["finish_reason"]["type"] == "abort":
+        meta = reply["meta_info"]
+        if meta["finish_reason"]["type"] == "abort":
             raise _Aborted
-        sampled = told.get("output_token_logprobs") or ()  # (log-probability, token, text)
-        return Generated([token for _, token, *_ in sampled], [float(logprob) for logprob, *_ in sampled])
+        sampled = meta.get("output_token_logprobs") or ()  # (log-probability, token, text)
+        return Continuation([token for _, token, *_ in sampled], [float(logprob) for logprob, *_ in sampled])
 
     async def _post(self, body: Mapping[str, Any]) -> Any:
         """The router's answer; asked again where it does not answer or fails, as while servers restart."""

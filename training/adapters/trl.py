@@ -38,7 +38,7 @@ def reward_function(preset: str | None = None, protocol: str | None = None) -> R
             columns.get(name) or [None] * len(completions)
             for name in ("transcript", "retrieved_titles", "judge", "question")
         )
-        told = [
+        episodes = [
             ToScore(
                 messages=_turns(completion if transcript is None else transcript, protocol or truth.protocol),
                 truth=truth,
@@ -49,7 +49,7 @@ def reward_function(preset: str | None = None, protocol: str | None = None) -> R
             )
             for number, (completion, transcript, truth) in enumerate(zip(completions, transcripts, truths, strict=True))
         ]
-        rewards = scorer.score(told)
+        rewards = scorer.score(episodes)
         # All processes have to log the same names, which questions with presets of their own do not warrant.
         if log_metric is not None and scorer.preset is not None:
             _log_parts(rewards, log_metric)

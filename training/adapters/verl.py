@@ -31,15 +31,15 @@ def compute_score(
     truth = read_truth(ground_truth)
     transcript = extra.get("transcript")
     tokens = extra.get("response_tokens")
-    said = split_text(solution_str, protocol or truth.protocol) if transcript is None else read_messages(transcript)
-    told = ToScore(
-        messages=said,
+    messages = split_text(solution_str, protocol or truth.protocol) if transcript is None else read_messages(transcript)
+    episode = ToScore(
+        messages=messages,
         truth=truth,
         question=extra.get("question"),
         tokens=None if tokens is None else int(tokens),
         retrieved_titles=extra.get("retrieved_titles"),
         judge=extra.get("judge"),
     )
-    reward = scorer_of(preset, protocol).begin(told).reward()
+    reward = scorer_of(preset, protocol).begin(episode).reward()
     # verl makes arrays of what it logs: every key in every row, and numbers only.
     return {"score": reward.total} | {name: part or 0.0 for name, part in reward.parts.items()}

@@ -25,7 +25,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 
 from trailforge.schemas import InvalidInput
 from trailforge.training.adapters.search_episodes import known_of, logprobs_of, read_settings, search_episode
-from trailforge.training.generation import Generated
+from trailforge.training.generation import Continuation
 from trailforge.training.scoring import read_messages, read_truth
 
 
@@ -84,7 +84,7 @@ class _Server:
         keep = "no_stop_trim" if engine == "sglang" else "include_stop_str_in_output"
         self._sampling = {**sampling, keep: True}
 
-    async def go_on(self, ids: list[int], room: int, stop: Sequence[str], end_ids: Collection[int]) -> Generated:
+    async def go_on(self, ids: list[int], room: int, stop: Sequence[str], end_ids: Collection[int]) -> Continuation:
         """As `search_episodes.GoOn`."""
         started = time.perf_counter()
         output = await self._manager.generate(
@@ -96,7 +96,7 @@ class _Server:
             priority=self._priority,
         )  # fmt: skip
         self.seconds += time.perf_counter() - started
-        told = output.extra_fields
-        self.weights.setdefault("min_global_steps", told.get("min_global_steps"))
-        self.weights["max_global_steps"] = told.get("max_global_steps")
-        return Generated(list(output.token_ids), list(output.log_probs) if output.log_probs else None)
+        extra = output.extra_fields
+        self.weights.setdefault("min_global_steps", extra.get("min_global_steps"))
+        self.weights["max_global_steps"] = extra.get("max_global_steps")
+        return Continuation(list(output.token_ids), list(output.log_probs) if output.log_probs else None)

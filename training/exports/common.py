@@ -179,7 +179,7 @@ def search_settings(export: Export) -> dict[str, object]:
     }
 
 
-def unsaid(numbers: SftConfig | RlConfig, schedulers: Container[Scheduler]) -> str:
+def note_unsaid(numbers: SftConfig | RlConfig, schedulers: Container[Scheduler]) -> str:
     """A note on what of the preset the command cannot express, or nothing. `schedulers`: those the trainer knows."""
     notes = []
     if isinstance(numbers, RlConfig) and numbers.kl.end is not None:
@@ -200,7 +200,7 @@ def longest_prompt(export: Export) -> int:
     return -(-2 * longest // 512) * 512
 
 
-def fenced(command: str, language: str = "bash") -> str:
+def fence(command: str, language: str = "bash") -> str:
     """A block of code."""
     return f"```{language}\n{command.strip()}\n```"
 

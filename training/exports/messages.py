@@ -12,7 +12,7 @@ from trailforge.training.exports.common import (
     TEMPLATE_NOTE,
     Export,
     Row,
-    fenced,
+    fence,
     has,
     one_command,
     prompt,
@@ -35,7 +35,7 @@ def write_openrlhf(export: Export) -> str:
     sections = {}
     if has(export, "sft"):
         sections["Supervised training"] = (
-            f"In this folder:\n\n{fenced(_openrlhf_command(export))}\n\nOpenRLHF shuffles the rows, which stand "
+            f"In this folder:\n\n{fence(_openrlhf_command(export))}\n\nOpenRLHF shuffles the rows, which stand "
             "in the order of learning; it has no option for that."
         )
     if has(export, "rl"):
@@ -84,7 +84,7 @@ def write_sharegpt(export: Export) -> str:
         }
         export.text("dataset_info.json", json.dumps(entries, indent=1))
         sections["Supervised training"] = (
-            f"In this folder, on {_GPUS} devices:\n\n{fenced(_llamafactory_command(export))}\n\nA model that is too "
+            f"In this folder, on {_GPUS} devices:\n\n{fence(_llamafactory_command(export))}\n\nA model that is too "
             "large to train on one of them also wants `--deepspeed` with a configuration of LLaMA-Factory's "
             "`examples/deepspeed/`."
         )

@@ -17,15 +17,15 @@ from trailforge.training.exports.common import (
     TEMPLATE_NOTE,
     Export,
     Row,
-    fenced,
+    fence,
     has,
     marked_row,
+    note_unsaid,
     one_command,
     readme,
     save_interval,
     schema,
     search_settings,
-    unsaid,
 )
 from trailforge.training.exports.verl import RL, rl_row
 
@@ -44,14 +44,14 @@ def write(export: Export) -> str:
     sections = {"Where the commands run": _ARGUMENTS}
     if has(export, "sft"):
         sections["Supervised training"] = (
-            f"{fenced(_sft_command(export))}\n\n"
+            f"{fence(_sft_command(export))}\n\n"
             "Not `--loss-mask-type distill_qwen`: it trains the last turn alone, as does `qwen` with a tokenizer that "
             "has DeepSeek's `<｜Assistant｜>`. With this template `qwen3` gives the masks of `qwen`."
         )
     if has(export, "rl"):
         sections["Reinforcement learning"] = (
-            f"Fill in the `documents` of `search.yaml`:\n\n{fenced(_rl_command(export))}\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}"
-            f"{unsaid(export.preset.rl, get_args(Scheduler))}"
+            f"Fill in the `documents` of `search.yaml`:\n\n{fence(_rl_command(export))}\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}"
+            f"{note_unsaid(export.preset.rl, get_args(Scheduler))}"
         )
         export.text("search.yaml", yaml.safe_dump(search_settings(export), sort_keys=False))
     return readme("For slime", export, sections | {"Masks and template": TEMPLATE_NOTE})

@@ -16,7 +16,7 @@ from trailforge.training.exports.common import (
     TEMPLATE_NOTE,
     Export,
     Row,
-    fenced,
+    fence,
     has,
     marked_row,
     prompt,
@@ -58,7 +58,7 @@ def write(export: Export) -> str:
     if has(export, "sft"):
         export.text("sft.yaml", _yaml(_sft_settings(export)))
         export.text(ACCELERATE, _yaml(accelerate_config(LaunchConfig(devices_per_node=_GPUS))))
-        command = fenced(f"accelerate launch --config_file {ACCELERATE} -m trl.scripts.sft --config sft.yaml")
+        command = fence(f"accelerate launch --config_file {ACCELERATE} -m trl.scripts.sft --config sft.yaml")
         sections["Supervised training"] = (
             f"In this folder:\n\n{command}\n\nA message's `train` says whether the loss is taken on it; the template "
             f"`{TEMPLATE}` reads it. The rows stand in the order of learning, so they are not shuffled. `{ACCELERATE}` "
@@ -87,7 +87,7 @@ no file from here. `grpo.yaml`, with the settings of `GRPOConfig`, is for a scri
 turn, and a search agent needs a `rollout_func`: `trailforge.training.trl.rollouts.SearchRollouts` is one, for prompts
 that are ids of rows. With another one, here `rollouts`:
 
-{fenced(_RL_CODE, "python")}
+{fence(_RL_CODE, "python")}
 
 Every column but `prompt` reaches the reward by its name; `ground_truth` is all that it needs, as JSON. `num_hops` is 0
 where it is not known."""

@@ -21,9 +21,10 @@ from trailforge.training.exports.common import (
     TEMPLATE_NOTE,
     Export,
     Row,
-    fenced,
+    fence,
     has,
     longest_prompt,
+    note_unsaid,
     one_command,
     prompt,
     readme,
@@ -32,7 +33,6 @@ from trailforge.training.exports.common import (
     search_settings,
     sft_row,
     truth_json,
-    unsaid,
     validation_of,
 )
 
@@ -78,15 +78,15 @@ def write(export: Export) -> str:
     sections = {}
     if has(export, "sft"):
         sections["Supervised training"] = (
-            f"In this folder:\n\n{fenced(_sft_command(export))}\n\nverl shuffles the rows, which stand in the order of "
-            f"learning; it has no option for that.{unsaid(export.preset.sft, _SCHEDULERS)}"
+            f"In this folder:\n\n{fence(_sft_command(export))}\n\nverl shuffles the rows, which stand in the order of "
+            f"learning; it has no option for that.{note_unsaid(export.preset.sft, _SCHEDULERS)}"
         )
     if has(export, "rl"):
         loop = {"name": AGENT, "_target_": AGENT_LOOP, "search": search_settings(export)}
         export.text("agent_loop.yaml", yaml.safe_dump([loop], sort_keys=False))
         sections["Reinforcement learning"] = (
-            f"In this folder, with the packages of verl's extra `verl-core` and vLLM:\n\n{fenced(_rl_command(export))}"
-            f"\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}{unsaid(export.preset.rl, _SCHEDULERS)}"
+            f"In this folder, with the packages of verl's extra `verl-core` and vLLM:\n\n{fence(_rl_command(export))}"
+            f"\n\n{_RL_TEXT}\n\n{SEARCH_NOTE}{note_unsaid(export.preset.rl, _SCHEDULERS)}"
         )
     return readme("For verl", export, sections | {"Masks and template": TEMPLATE_NOTE})
 
@@ -156,7 +156,7 @@ def _trainer(stage: str, numbers: SftConfig | RlConfig) -> list[str]:
 
 
 def _schedule(optimizer: str, numbers: TrainerConfig) -> list[str]:
-    """Nothing for one that verl does not know, which `unsaid` tells: its own is constant."""
+    """Nothing for one that verl does not know, which `note_unsaid` tells: its own is constant."""
     return [f"{optimizer}.lr_scheduler_type={numbers.scheduler}"] if numbers.scheduler in _SCHEDULERS else []
 
 

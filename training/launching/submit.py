@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trailforge.pipelines.runs.finished import MANIFEST
 from trailforge.schemas import ClusterError, InvalidInput
 from trailforge.training.launching.launch import LaunchConfig, Launcher, render
 from trailforge.training.sets.files import open_set
-from trailforge.training.sets.runs import MANIFEST
 
 RECORD = "record.json"
 

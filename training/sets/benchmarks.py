@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from trailforge.schemas import InvalidInput, parse_json
-from trailforge.schemas.files import json_lines, read_limited, unpacked
+from trailforge.schemas.files import json_lines, open_unpacked, read_limited
 
 _HEAD = 4096
 _WORD = re.compile(r"\w+")
@@ -65,7 +65,7 @@ def _questions(path: Path) -> Iterator[str]:
 
 def _rows(path: Path) -> Iterator[object]:
     try:
-        with unpacked(path) as file:
+        with open_unpacked(path) as file:
             is_list = file.peek(_HEAD)[:_HEAD].removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
             content = read_limited(file, path).decode("utf-8-sig") if is_list else ""
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from trailforge.pipelines.engine.files import new_folder
+from trailforge.pipelines.runs.finished import MANIFEST, FinishedRun
 from trailforge.schemas import CountMismatch, FileEntry, InvalidInput, RlRow, SftRow, StageCount, Verdict, to_dict
 from trailforge.training.sets.benchmarks import Benchmarks, read_benchmarks
 from trailforge.training.sets.config import ViewConfig
@@ -24,7 +25,7 @@ from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest
 from trailforge.training.sets.lengths import Lengths
 from trailforge.training.sets.order import Entry, held_out, mixed, ordered, question_key
 from trailforge.training.sets.rl_rows import difficulties, question_count, rl_rows, stage_of
-from trailforge.training.sets.runs import MANIFEST, FinishedRun, open_runs
+from trailforge.training.sets.runs import open_runs
 from trailforge.training.sets.sft_rows import SPLIT, SftJudge, control_token, segments
 from trailforge.training.sets.staging import Books, RejectedRows, Staged, write_parts
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
-from trailforge.schemas import FileEntry, InvalidInput, RlRow, SftRow, StageCount, iter_parquet
+from trailforge.pipelines.runs.finished import MANIFEST, RUN, check_hash
+from trailforge.schemas import FileEntry, InvalidInput, RlRow, SftRow, StageCount, from_stored, iter_parquet, parse_json
 from trailforge.training.processes import log
 from trailforge.training.sets.config import TEXT_PROTOCOLS
-from trailforge.training.sets.runs import MANIFEST, check_hash, read_json
 
 Record = TypeVar("Record")
 Split = Literal["train", "validation"]
@@ -105,9 +105,19 @@ def open_set(folder: Path) -> TrainingSet:
     """Raises `InvalidInput` when the folder holds no training set of this version."""
     if not (folder / MANIFEST).is_file():
         raise InvalidInput(f"no training set (no {MANIFEST}); `trailforge training-set` makes one of runs", file=folder)
-    if (folder / "run.json").is_file() or not any((folder / table).is_dir() for table in TABLES):
+    if (folder / RUN).is_file() or not any((folder / table).is_dir() for table in TABLES):
         raise InvalidInput("a run, and no training set; `trailforge training-set` makes one of it", file=folder)
-    return TrainingSet(folder=folder, manifest=read_json(folder / MANIFEST, SetManifest))
+    return TrainingSet(folder=folder, manifest=_read_manifest(folder / MANIFEST))
+
+
+def _read_manifest(path: Path) -> SetManifest:
+    try:
+        value = parse_json(path.read_bytes())
+    except OSError as error:
+        raise InvalidInput(f"cannot be read ({error.strerror})", file=path) from error
+    except ValueError as error:
+        raise InvalidInput(f"not valid JSON ({error})", file=path) from error
+    return from_stored(SetManifest, value, source=path)
 
 
 Row = TypeVar("Row", SftRow, RlRow)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trailforge.schemas import ChatMessage, InvalidInput, estimate_tokens, install_hint
-from trailforge.training.masks import masked_tokens, prompt_ids, ready, teach
+from trailforge.training.masks import masked_tokens, prepare_tokenizer, prompt_ids, teach
 
 
 class Lengths:
@@ -31,7 +31,7 @@ class Lengths:
 
 
 def load_tokenizer(name: str) -> Any:
-    """A tokenizer of transformers, taught ChatML as `train sft` does, made `ready`. Raises `InvalidInput`."""
+    """A tokenizer of transformers, taught ChatML as `train sft` does (`prepare_tokenizer`). Raises `InvalidInput`."""
     try:
         from transformers import AutoTokenizer
     except ImportError as error:
@@ -42,7 +42,7 @@ def load_tokenizer(name: str) -> Any:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InvalidInput(f"no tokenizer there ({first})", file=name) from error
     teach(tokenizer)
-    ready(tokenizer)
+    prepare_tokenizer(tokenizer)
     return tokenizer
 
 

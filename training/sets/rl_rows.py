@@ -9,10 +9,11 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
+from trailforge.pipelines.runs.finished import FinishedRun
 from trailforge.protocols import PROTOCOLS
 from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import AskedQuestion, ChatMessage, GroundTruth, RewardModel, RlRow
-from trailforge.training.sets.runs import FinishedRun, table_of
+from trailforge.training.sets.runs import table_of
 
 ABILITY = "search_qa"
 

@@ -90,7 +90,7 @@ def peft_config(config: TrainerConfig) -> Any:
     )
 
 
-def sealing() -> Any:
+def make_seal_callback() -> Any:
     """A callback that marks each checkpoint as whole when its last file is written."""
     from transformers import TrainerCallback
 

@@ -47,7 +47,7 @@ def is_whole(checkpoint: Path) -> bool:
     return listed == _sizes(checkpoint)
 
 
-def last_whole(out: Path) -> Path | None:
+def find_last_whole(out: Path) -> Path | None:
     """The checkpoint to go on from; says which later ones were interrupted. None when there is none."""
     for checkpoint in _newest_first(checkpoints_of(out)):
         if is_whole(checkpoint):
@@ -69,7 +69,7 @@ def open_folder(out: Path, settings: Mapping[str, Any], *, resume: bool) -> Path
             raise OutputError(f"{out} holds a training; go on with --resume, or give another folder")
         if differing := _differing(_read_settings(kept), settings):
             raise OutputError(f"{out} was begun with other settings ({differing}); give another folder")
-        found = last_whole(out)
+        found = find_last_whole(out)
         _drop_interrupted(out)
         return found
     if out.exists() and any(out.iterdir()):

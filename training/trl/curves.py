@@ -59,10 +59,10 @@ def write_curves(history: Sequence[Mapping[str, Any]], out: Path) -> None:
     writer.writerows(rows)
     _replace(out / FIGURES, table.getvalue().encode())
     if importlib.util.find_spec("matplotlib") is not None:
-        _replace(out / CURVES, drawn(rows))
+        _replace(out / CURVES, draw_curves(rows))
 
 
-def drawn(rows: Sequence[Mapping[str, float]]) -> bytes:
+def draw_curves(rows: Sequence[Mapping[str, float]]) -> bytes:
     """A PNG file: a curve for each of `PANELS` that the rows have."""
     from matplotlib.figure import Figure
 
@@ -98,7 +98,7 @@ def running_mean(values: Sequence[float], width: int) -> list[float]:
     return [fmean(window) for window in around]
 
 
-def charting(out: Path) -> Any:
+def make_chart_callback(out: Path) -> Any:
     """A callback that writes the curves with checkpoints, and at the end."""
     from transformers import TrainerCallback
 

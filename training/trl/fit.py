@@ -14,13 +14,13 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from trailforge.training.processes import is_anywhere, log
-from trailforge.training.trl.arguments import sealing
-from trailforge.training.trl.curves import charting
+from trailforge.training.trl.arguments import make_seal_callback
+from trailforge.training.trl.curves import make_chart_callback
 
 EXIT_CODE = 128 + signal.SIGTERM
 
 
-def stopping(every: int = 1) -> Any:
+def make_stop_callback(every: int = 1) -> Any:
     """A callback; `is_asked` says whether the training has ended for a signal, in whichever of its processes.
 
     `every`: it ends after a step that this divides.
@@ -64,8 +64,8 @@ def fit(trainer: Any, out: Path, checkpoint: Path | None, *, every: int = 1) -> 
 
     Told to stop by SIGTERM, it writes a checkpoint and ends the process, after a step that `every` divides.
     """
-    stopped = stopping(every)
-    for callback in (sealing(), charting(out), stopped):
+    stopped = make_stop_callback(every)
+    for callback in (make_seal_callback(), make_chart_callback(out), stopped):
         trainer.add_callback(callback)
     done = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if stopped.is_asked and trainer.state.global_step < trainer.state.max_steps:

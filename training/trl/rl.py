@@ -24,7 +24,13 @@ from trailforge.protocols.environment import Environment
 from trailforge.rewards.episode import Reward
 from trailforge.schemas import InvalidInput, RlRow
 from trailforge.training.config import KlConfig, RlConfig, TrainPreset
-from trailforge.training.generation import Draw, Generator, TransformersGenerator, VllmColocated, VllmServer
+from trailforge.training.generation import (
+    Draw,
+    Generator,
+    TransformersGenerator,
+    VllmColocatedGenerator,
+    VllmServerGenerator,
+)
 from trailforge.training.masks import prompt_ids
 from trailforge.training.processes import is_anywhere, is_main_process, log, processes
 from trailforge.training.rollouts import RolloutLimits, TokenEpisode
@@ -89,7 +95,7 @@ def train_rl(
     rollouts = SearchRollouts(
         rows,
         environment,
-        paying(preset),
+        make_pay(preset),
         protocol=preset.protocol,
         tokenizer=tokenizer,
         limits=limits_of(config),
@@ -239,7 +245,7 @@ def limits_of(config: RlConfig) -> RolloutLimits:
     )
 
 
-def paying(preset: TrainPreset) -> Pay:
+def make_pay(preset: TrainPreset) -> Pay:
     """The preset's reward."""
     scorer = scorer_of_training(preset)
 
@@ -262,9 +268,9 @@ def paying(preset: TrainPreset) -> Pay:
 def generator_of(trainer: Any, config: RlConfig) -> Generator:
     """Who generates, by the preset's `rollouts`. Raises `InvalidInput` where the model is spread over processes."""
     if config.rollouts == "vllm-colocate":
-        return VllmColocated(trainer)
+        return VllmColocatedGenerator(trainer)
     if config.rollouts == "vllm-server":
-        return VllmServer(trainer, lambda wanted: is_anywhere(wanted, trainer.accelerator.device))
+        return VllmServerGenerator(trainer, lambda wanted: is_anywhere(wanted, trainer.accelerator.device))
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         raise InvalidInput("a model spread over processes cannot generate by itself: take vLLM", field="rl.rollouts")
     return TransformersGenerator(

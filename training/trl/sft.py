@@ -44,7 +44,7 @@ def train_sft(
     source = resolved(base_model or config.base_model)
     base = load_base(source)
     base.check_learns(config)
-    examples = tokenised(base.tokenizer, rows, config.max_tokens)
+    examples = tokenise(base.tokenizer, rows, config.max_tokens)
     if not examples:
         raise InvalidInput(f"no conversation has a token to train within {config.max_tokens}", file=training_set)
     arguments = TrlConfig(
@@ -71,7 +71,7 @@ def train_sft(
     return model
 
 
-def tokenised(tokenizer: Any, rows: Sequence[SftRow], max_tokens: int) -> list[MaskedTokens]:
+def tokenise(tokenizer: Any, rows: Sequence[SftRow], max_tokens: int) -> list[MaskedTokens]:
     """Rows as tokens and labels, longer ones cut at their end; rows without a trained token are left out.
 
     Raises `InvalidInput` naming the row whose text cannot be told from a turn's marks.

@@ -35,7 +35,7 @@ _MOST_PAIRS = 400_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ClusterPlan:
     """Documents in the order in which they are bundled, and the parts in which that is done."""
 
     documents: Documents
@@ -83,7 +83,7 @@ def plan(
     config: BundleConfig,
     seed: int,
     published: Sequence[str | None] | None = None,
-) -> Plan:
+) -> ClusterPlan:
     """The documents in their order, and in parts when `config.method` is `partitioned`; else all are one part."""
     vectors = _unit_length(vectors, len(sources))
     dates = [day or "" for day in published or [""] * len(sources)]
@@ -99,7 +99,7 @@ def plan(
             parts = partition(documents, config.part_size, seed)
     else:
         parts = [list(range(len(order)))] if len(order) else []
-    return Plan(documents=documents, order=order, parts=tuple(parts), seed=seed)
+    return ClusterPlan(documents=documents, order=order, parts=tuple(parts), seed=seed)
 
 
 def bundle_part(documents: Documents, config: BundleConfig, seed: int) -> PartBundles:
@@ -109,7 +109,7 @@ def bundle_part(documents: Documents, config: BundleConfig, seed: int) -> PartBu
     return PartBundles(bundles=tuple(bundles), rest=rest)
 
 
-def join(plan: Plan, done: Sequence[PartBundles], config: BundleConfig) -> Bundling:
+def join(plan: ClusterPlan, done: Sequence[PartBundles], config: BundleConfig) -> Bundling:
     """The bundles of all parts, after what is left over in any of them had another chance; in given rows.
 
     `done`: what `bundle_part` made of each part of the plan, in the plan's order. The second chance is among all
@@ -133,7 +133,9 @@ def join(plan: Plan, done: Sequence[PartBundles], config: BundleConfig) -> Bundl
     )
 
 
-def _second_chance(plan: Plan, bundles: list[Group], rest: Group, config: BundleConfig) -> tuple[list[Group], Group]:
+def _second_chance(
+    plan: ClusterPlan, bundles: list[Group], rest: Group, config: BundleConfig
+) -> tuple[list[Group], Group]:
     documents = plan.documents
     if len(rest) * len(documents.sources) <= _MOST_PAIRS:
         return complete(documents, bundles + [[row] for row in rest], config)

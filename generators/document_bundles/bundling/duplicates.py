@@ -152,10 +152,10 @@ def near_duplicates(signatures: Mapping[Order, np.ndarray], config: DuplicateCon
         for key in band_keys(values, config):
             groups[key].append(document)
     pairs = {pair for group in groups.values() for pair in candidate_pairs(group)}
-    return keep_one(verified(pairs, signatures, config))
+    return keep_one(verify_pairs(pairs, signatures, config))
 
 
-def verified(
+def verify_pairs(
     pairs: Collection[tuple[Order, Order]], signatures: Mapping[Order, np.ndarray], config: DuplicateConfig
 ) -> list[tuple[Order, Order]]:
     """The pairs whose estimated similarity reaches the threshold."""

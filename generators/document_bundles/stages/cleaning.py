@@ -27,7 +27,7 @@ from trailforge.generators.document_bundles.bundling.duplicates import (
     keep_one,
     order_of,
     signature,
-    verified,
+    verify_pairs,
 )
 from trailforge.generators.document_bundles.bundling.normalise import line_keys, normalise_document, repeated_lines
 from trailforge.inference import Usage
@@ -190,7 +190,7 @@ def _halves(group: tuple[Order, Mapping[str, Sequence]]) -> Iterator[tuple[Order
 def _edges(group: tuple[Order, Mapping[str, Sequence]], config: DuplicateConfig) -> Iterator[tuple[Order, Order]]:
     second, found = group
     for first, values in found["halves"]:
-        yield from verified([(first, second)], {first: values, second: found["values"][0]}, config)
+        yield from verify_pairs([(first, second)], {first: values, second: found["values"][0]}, config)
 
 
 def _without(begin: Begin, outcomes: Collection, twins: Collection, reason: str) -> Collection:

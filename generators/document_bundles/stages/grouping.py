@@ -15,9 +15,9 @@ import numpy as np
 
 from trailforge.generators.document_bundles import DATASET
 from trailforge.generators.document_bundles.bundling.clustering import (
+    ClusterPlan,
     Documents,
     PartBundles,
-    Plan,
     bundle_part,
     check_packages,
     join,
@@ -152,7 +152,7 @@ def _meta(folder: Path, shards: Sequence[Shard]) -> _Meta:
 
 
 def _bundle_parts(
-    folder: Path, planned: Plan, config: BundleConfig, seed: int, beam_options: Sequence[str], made_of: str
+    folder: Path, planned: ClusterPlan, config: BundleConfig, seed: int, beam_options: Sequence[str], made_of: str
 ) -> list[PartBundles]:
     """Each part on a worker, which finds the documents in the run's folder and leaves its bundles there.
 
@@ -206,7 +206,7 @@ def _read_result(work: Path, number: int) -> PartBundles:
         raise OutputError(f"{path} is damaged; remove it and run the same command again") from error
 
 
-def _records(folder: Path, bundling: Bundling, meta: _Meta, planned: Plan) -> Iterator[BundleInput]:
+def _records(folder: Path, bundling: Bundling, meta: _Meta, planned: ClusterPlan) -> Iterator[BundleInput]:
     """Bundles with their documents, in the order of their first."""
     place = {int(given): row for row, given in enumerate(planned.order)}
     frequencies = Counter[str]()
@@ -262,7 +262,7 @@ def _write(
 
 
 def _plots(
-    folder: Path, bundling: Bundling, meta: _Meta, planned: Plan, themes: Sequence[str], seed: int
+    folder: Path, bundling: Bundling, meta: _Meta, planned: ClusterPlan, themes: Sequence[str], seed: int
 ) -> list[FileEntry]:
     """What is looked at rather than read; see `plots`."""
     vectors = np.empty_like(planned.documents.vectors)

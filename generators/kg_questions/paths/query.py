@@ -19,14 +19,14 @@ _MOST_CHECKED = 20_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class PathNode:
     """An entity of the tree. The root is the answer, the leaves are starts."""
 
     row: int
     links: tuple[Link, ...] = ()
     """What it has to satisfy; none for a start."""
 
-    def below(self) -> Iterator[Node]:
+    def below(self) -> Iterator[PathNode]:
         """All nodes of its tree: each after those that it is found from, itself last."""
         for link in self.links:
             yield from link.child.below()
@@ -40,10 +40,10 @@ class Link:
     relation: int
     is_forward: bool
     """Is the child the head of the triple?"""
-    child: Node
+    child: PathNode
 
 
-def answers(graph: Graph, node: Node, named: Named, most: int = 10_000) -> np.ndarray | None:
+def answers(graph: Graph, node: PathNode, named: Named, most: int = 10_000) -> np.ndarray | None:
     """All entities that satisfy a tree, rising; None when more than `most` stand on the way to one link's end."""
     if not node.links:
         return named(node.row)
@@ -71,7 +71,7 @@ def _ends(graph: Graph, link: Link, named: Named, most: int) -> np.ndarray | Non
     return np.unique(np.concatenate(parts))
 
 
-def left_without(graph: Graph, root: Node, dropped: Link, named: Named, *, most_counted: int, most: int) -> int:
+def left_without(graph: Graph, root: PathNode, dropped: Link, named: Named, *, most_counted: int, most: int) -> int:
     """How many entities satisfy the tree without one of its links, counted up to `most_counted`.
 
     What the link led to may then be anything. `most`: as for `answers`. A lower bound where `_MOST_CHECKED` entities
@@ -102,7 +102,7 @@ def _spread(graph: Graph, link: Link) -> np.ndarray:
     return graph.sources(link.relation, not link.is_forward, places)
 
 
-def _holds(node: Node, wanted: Link) -> bool:
+def _holds(node: PathNode, wanted: Link) -> bool:
     return any(link is wanted for each in node.below() for link in each.links)
 
 
@@ -115,7 +115,7 @@ class _Check:
     named: Named
     left: int = _MOST_CHECKED
 
-    def fits(self, row: int, node: Node) -> bool:
+    def fits(self, row: int, node: PathNode) -> bool:
         """Does this entity satisfy the tree?"""
         self.left -= 1
         if self.left < 0:
@@ -131,19 +131,21 @@ class _Check:
         return any(self.fits(source, link.child) for source in sources[: max(self.left, 0)].tolist())
 
 
-def links_of(root: Node) -> list[tuple[Node, Link]]:
+def links_of(root: PathNode) -> list[tuple[PathNode, Link]]:
     """All facts of a tree with the node that each leads to, in the order of `FactChain.facts`."""
     return [(node, link) for node in root.below() for link in node.links]
 
 
-def shape_of(root: Node) -> KgShape:
+def shape_of(root: PathNode) -> KgShape:
     """Whether and where two chains meet."""
     if len(root.links) > 1:
         return "intersection"
     return "intersection_inside" if any(len(node.links) > 1 for node in root.below()) else "chain"
 
 
-def chain_of(graph: Graph, root: Node, kinds: KindReader, matches: Mapping[int, int], left: Sequence[int]) -> FactChain:
+def chain_of(
+    graph: Graph, root: PathNode, kinds: KindReader, matches: Mapping[int, int], left: Sequence[int]
+) -> FactChain:
     """The record. `matches`: of each entity, by row; `left`: `left_without` of each fact, as `links_of` orders them."""
     nodes = list(root.below())
     facts = tuple(
@@ -166,7 +168,7 @@ def id_of(triples: Sequence[KgTriple]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def _fact(graph: Graph, node: Node, link: Link, left_without: int) -> KgFact:
+def _fact(graph: Graph, node: PathNode, link: Link, left_without: int) -> KgFact:
     child = link.child.row
     store = graph.store
     return KgFact(

@@ -16,7 +16,7 @@ import numpy as np
 
 from trailforge.generators.kg_questions.paths.config import KgPathConfig
 from trailforge.generators.kg_questions.paths.graph import Graph, KindReader, relations_named
-from trailforge.generators.kg_questions.paths.query import Link, Node, answers, chain_of, left_without, links_of
+from trailforge.generators.kg_questions.paths.query import Link, PathNode, answers, chain_of, left_without, links_of
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import mentions
 from trailforge.schemas import FactChain
@@ -150,7 +150,7 @@ class PathSampler:
 
     def _grow(
         self, row: int, form: Form, taken: set[int], up: _Edge | None, first: tuple[_Edge, int] | None = None
-    ) -> Node:
+    ) -> PathNode:
         """An entity with all that leads to it. `up`: the fact that leads on from it; `first`: one that has to lead to
         it. Raises `_Unfit`.
         """
@@ -161,7 +161,7 @@ class PathSampler:
             may_be_open = meets and not any(self._is_open(_Edge(link.relation, link.is_forward)) for link in links)
             slot = _Slot(row=row, form=below, up=up, meets=meets, may_be_open=may_be_open)
             links.append(self._link(slot, taken, None if links else first))
-        return Node(row, tuple(links))
+        return PathNode(row, tuple(links))
 
     def _link(self, slot: _Slot, taken: set[int], first: tuple[_Edge, int] | None) -> Link:
         """A fact that leads to an entity, with all that leads to its other end. Raises `_Unfit`."""
@@ -245,7 +245,7 @@ class PathSampler:
 
     # Counting
 
-    def _counted(self, root: Node) -> FactChain:
+    def _counted(self, root: PathNode) -> FactChain:
         """The record of a tree that the whole graph bears out. Raises `_Unfit`."""
         if self._is_told(root):
             raise _Unfit("told")
@@ -269,7 +269,7 @@ class PathSampler:
             raise _Unfit("repeated")
         return chain
 
-    def _is_told(self, root: Node) -> bool:
+    def _is_told(self, root: PathNode) -> bool:
         """Does a start's name, or that of an earlier finding, have in it what is to be found: Mexico City in Mexico?"""
         known = [self._store.label_of(node.row) for node in root.below() if not node.links]
         for label in (self._store.label_of(node.row) for node in root.below() if node.links):
@@ -278,7 +278,7 @@ class PathSampler:
             known.append(label)
         return False
 
-    def _has_shortcut(self, node: Node, above: tuple[int, ...]) -> bool:
+    def _has_shortcut(self, node: PathNode, above: tuple[int, ...]) -> bool:
         """Does a triple join an entity with one that it leads to over two facts or more?"""
         if any(self._graph.is_joined(node.row, row) for row in above[:-1]):
             return True

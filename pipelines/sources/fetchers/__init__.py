@@ -14,14 +14,51 @@ from pathlib import Path
 
 from trailforge.pipelines.engine.files import write_text
 from trailforge.pipelines.sources.fetchers.arxiv import ArxivFetcher
-from trailforge.pipelines.sources.fetchers.base import DocumentFetcher
+from trailforge.pipelines.sources.fetchers.base import DocumentFetcher, check_request
 from trailforge.pipelines.sources.fetchers.gnews import GNewsFetcher
-from trailforge.pipelines.sources.fetchers.news import NewsFetcher
 from trailforge.pipelines.sources.fetchers.serper import SerperFetcher
 from trailforge.retrieval.web.http import HttpConfig
-from trailforge.schemas import InvalidInput, OutputError, SourceDocument, to_dict
+from trailforge.schemas import InvalidInput, OutputError, ProviderError, SourceDocument, TrailforgeError, to_dict
 
 __all__ = ["ArxivFetcher", "DocumentFetcher", "GNewsFetcher", "HttpConfig", "NewsFetcher", "SerperFetcher"]
+
+
+class NewsFetcher:
+    """GNews first; Serper when it gives fewer than `minimum` articles, or fails, as when its quota is used up."""
+
+    def __init__(
+        self, *, first: DocumentFetcher | None = None, second: DocumentFetcher | None = None, minimum: int = 10
+    ) -> None:
+        self._first = first or GNewsFetcher()
+        self._second = second or SerperFetcher()
+        self._minimum = minimum
+
+    async def fetch(
+        self, query: str, *, since: date | None = None, until: date | None = None, limit: int = 100
+    ) -> AsyncIterator[SourceDocument]:
+        """See `DocumentFetcher`. An error of the first provider is raised only if the second fails too."""
+        check_request(query, since, until, limit)
+        seen: set[str] = set()
+        failure: ProviderError | None = None
+        try:
+            async for document in self._first.fetch(query, since=since, until=until, limit=limit):
+                seen.add(document.id)
+                yield document
+        except ProviderError as error:
+            failure = error
+        if len(seen) >= min(self._minimum, limit):
+            return
+        try:
+            async for document in self._second.fetch(query, since=since, until=until, limit=limit):
+                if document.id not in seen:
+                    seen.add(document.id)
+                    yield document
+                if len(seen) >= limit:
+                    return
+        except TrailforgeError as error:
+            if failure is None:
+                raise
+            raise ProviderError(f"{failure}; then {error}") from None
 
 
 FETCHERS: Mapping[str, Callable[[], DocumentFetcher]] = {

@@ -10,7 +10,7 @@ import pytest
 from tests.support.graph_questions import FakeReader, question
 from tests.support.kg_worlds import DUST, chain_to, fact, node
 from trailforge.generators.kg_questions.filters import (
-    Asked,
+    AcceptedQuestions,
     KgQuestionFilterConfig,
     answer_in_question,
     closed_book,
@@ -129,7 +129,7 @@ async def test_memory_is_not_asked_about_a_flawed_question() -> None:
 
 
 def test_the_same_words_or_facts_are_a_duplicate() -> None:
-    asked = Asked()
+    asked = AcceptedQuestions()
     first = question()
     assert duplicate_question(first, asked).keep
     asked.add(first)

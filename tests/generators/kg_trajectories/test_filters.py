@@ -24,7 +24,12 @@ from trailforge.generators.kg_trajectories.filters import (
     wrong_answer,
     wrong_intermediate,
 )
-from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig, asked_in_vain, select, similarity
+from trailforge.generators.kg_trajectories.selection import (
+    EpisodeSelectionConfig,
+    count_vain_searches,
+    select,
+    similarity,
+)
 from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import (
     EntityLink,
@@ -255,7 +260,7 @@ def test_selection_prefers_what_asked_the_graph_for_something_it_has() -> None:
     born = (triple("Fritz Lang", "r", "Vienna"),)
     fruitful = episode(FIRST, replace(SECOND, triples_kept=born))
     in_vain = episode(FIRST, replace(SECOND, relations=(replace(SECOND.relations[0], phrase="x", relation_id="x"),)))
-    assert (asked_in_vain(fruitful), asked_in_vain(in_vain)) == (1, 2)
+    assert (count_vain_searches(fruitful), count_vain_searches(in_vain)) == (1, 2)
     assert select([in_vain, fruitful], EpisodeSelectionConfig(most=1)).selected == (fruitful,)
 
 

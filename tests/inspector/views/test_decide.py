@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.rows import QUESTION, trajectory
-from trailforge.curation.decisions import append, merged, now, read_decisions, standing
+from trailforge.curation.decisions import append, merge, now, read_decisions, standing
 from trailforge.inspector.deciding import Curation
 from trailforge.inspector.views import queue as queues
 from trailforge.pipelines.curated import check_row
@@ -385,10 +385,10 @@ def test_the_list_holds_what_is_asked_for(run: OpenRun, wanted: Mapping[str, Any
     say(run, "c", "ann", "accept")
     decisions = read_decisions(run.folder)
     asked = queues.Wanted(**{"table": TABLE, "mode": queues.IN_ORDER, **wanted})
-    found = queues.queue(run, asked, "ann", standing(decisions), merged(decisions))
+    found = queues.queue(run, asked, "ann", standing(decisions), merge(decisions))
     assert list(found) == numbers
     random = queues.Wanted(table=TABLE, mode=queues.RANDOM, hide_decided=False)
-    assert sorted(queues.queue(run, random, "ann", [], merged([]))) == [0, 1, 2, 3]
+    assert sorted(queues.queue(run, random, "ann", [], merge([]))) == [0, 1, 2, 3]
 
 
 def test_no_order_runs_dry_before_the_table_does(tmp_path: Path) -> None:
@@ -407,7 +407,7 @@ def test_no_order_runs_dry_before_the_table_does(tmp_path: Path) -> None:
         Decision(run_id="run", table="rejected", uid=str(n), who="ann", when=now(), action="accept")
         for n in range(500) if n not in (3, 8)
     ]  # fmt: skip
-    stances, heard = standing(words), merged(words)
+    stances, heard = standing(words), merge(words)
     assert queues.modes_of(run, "rejected") == list(queues.MODES)
     assert [(kind.value, kind.rows) for kind in queues.kinds_of(run, "rejected")] == [("a", 250), ("b", 250)]
     for mode in (queues.IN_ORDER, queues.RANDOM, queues.LOWEST, queues.FILTERS_DIFFER):

@@ -16,9 +16,8 @@ pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
 
 from tests.support.browser import Visit, inspecting
-from trailforge.inspector.server import PASSWORD
-from trailforge.inspector.views import door
-from trailforge.inspector.views.door import Guesses
+from trailforge.inspector import server
+from trailforge.inspector.server import PASSWORD, Guesses
 
 WRONG = "That is not the password."
 
@@ -37,9 +36,9 @@ def page() -> None:
     """Streamlit runs the text of this function by itself."""
     import streamlit as st
 
-    from trailforge.inspector.views import door
+    from trailforge.inspector import server
 
-    if door.is_open():
+    if server.is_open():
         st.text("inside")
 
 
@@ -79,7 +78,7 @@ def test_all_visits_share_the_wait_and_failures_are_counted_aloud(
 ) -> None:
     clock = Clock()
     monkeypatch.setenv(PASSWORD, "swordfish")
-    monkeypatch.setattr(door, "GUESSES", Guesses(clock=clock))
+    monkeypatch.setattr(server, "GUESSES", Guesses(clock=clock))
     one, two = (AppTest.from_function(page, default_timeout=60).run() for _ in range(2))
     assert ask(one, "guess") == [WRONG]
     assert ask(two, "swordfish") == ["Too many wrong passwords. Try again in 1 s."]

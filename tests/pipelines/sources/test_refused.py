@@ -19,7 +19,14 @@ from tests.support.kg_worlds import chain_to, fact, node
 from trailforge.pipelines.runs.intake import INVALID_ROWS, refuse_other_run, take_in_documents, write_settings
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.pipelines.sources import refused as module
-from trailforge.pipelines.sources.refused import PATTERN_REASON, REASON, Refusals, is_match, pattern_fields, refused
+from trailforge.pipelines.sources.refused import (
+    PATTERN_REASON,
+    REASON,
+    Refusals,
+    is_match,
+    pattern_fields,
+    refused_sources,
+)
 from trailforge.retrieval import RetrievalConfig
 from trailforge.schemas import (
     InvalidInput,
@@ -126,7 +133,7 @@ def test_rows_refuse_their_source_unless_another_row_of_it_is_good() -> None:
         ruling("kg_questions", "7", "reject", "path"),
         ruling("kg_questions", "8", "accept", "other"),
     ]
-    assert refused(rulings) == {"a": "ann: 1; ann: 2", "c": "ann: c", "path": "ann: 7", "7": "ann: 7"}
+    assert refused_sources(rulings) == {"a": "ann: 1; ann: 2", "c": "ann: c", "path": "ann: 7", "7": "ann: 7"}
 
 
 def test_refused_sources_are_put_aside_and_the_books_balance(tmp_path: Path) -> None:

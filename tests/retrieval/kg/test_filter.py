@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.retrieval.kg import MAX_KEPT, TripleQuery, filter_prompt, keep_triples
-from trailforge.retrieval.kg.tool import SCHEMA, chosen
+from trailforge.retrieval.kg.tool import SCHEMA, keep_chosen
 from trailforge.schemas import KgTriple, MalformedReply
 
 QUERY = TripleQuery(
@@ -58,7 +58,7 @@ def test_numbers_that_cannot_be_are_dropped_and_counted(reply: str, expected: tu
 @given(st.lists(st.integers() | st.floats(allow_nan=False).filter(float.is_integer), max_size=12), st.integers(0, 8))
 def test_nothing_is_kept_that_was_not_offered(numbers: list[int], count: int) -> None:
     offered = OFFERED[:count]
-    choice = chosen(numbers, offered)
+    choice = keep_chosen(numbers, offered)
     assert set(choice.triples) <= set(offered) and len(choice.triples) == len(set(choice.triples)) <= MAX_KEPT
     assert len(choice.triples) + choice.invalid + choice.surplus == len(numbers)
 

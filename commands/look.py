@@ -1,0 +1,208 @@
+"""Commands that look at what was made, in the terminal or on the curators' page, and change nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+import json
+import threading
+import webbrowser
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trailforge.commands.options import RunFolder
+from trailforge.schemas import InvalidInput
+
+if TYPE_CHECKING:
+    from trailforge.training.score_file import ScoredRow
+
+
+INSPECT_EPILOG = """Examples:\n
+    trailforge inspect datasets_out/demo\n
+    trailforge inspect datasets_out/demo --port 8600 --who ann --no-open\n
+    TRAILFORGE_INSPECT_PASSWORD=… trailforge inspect datasets_out/demo --host 0.0.0.0"""
+VERIFY_EPILOG = """Examples:\n
+    trailforge verify datasets_out/demo"""
+SHOW_EPILOG = """Examples:\n
+    trailforge show datasets_out/demo\n
+    trailforge show datasets_out/demo --kind decomposition --count 3\n
+    trailforge show datasets_out/demo --id UID\n
+    trailforge show datasets_out/demo --id 2hop__sample_01 --tree\n
+    trailforge show datasets_out/bundles --kind factual\n
+    trailforge show datasets_out/bundles --bundles --count 20\n
+    trailforge show datasets_out/bundles --table rejected --kind closed_book"""
+STATUS_EPILOG = """Examples:\n
+    trailforge status datasets_out/musique\n
+    trailforge status datasets_out/musique --watch\n
+    trailforge status datasets_out/musique --json\n
+    trailforge status datasets_out/nightly                      every window in it"""
+REWARDS_EPILOG = """Examples:\n
+    trailforge rewards out/kg/kg_trajectories/part-00000.parquet --preset dynasearcher\n
+    trailforge rewards episodes.jsonl --preset msearcher --protocol react --json\n
+    trailforge rewards episodes.jsonl --preset my_training.yaml"""
+_PAGE = Path(__file__).parent / "curators_page.py"
+
+
+def show(
+    folder: RunFolder,
+    id: Annotated[str | None, typer.Option(help="Of any row, or of its question or bundle.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="Of trajectories correct, retrieval …; of bundle questions factual, causal …; of KG episodes policy, "
+            "oracle; of graph questions chain, intersection …"
+        ),
+    ] = None,
+    table: Annotated[str, typer.Option(help="Its rows; by default those that the run is for.")] = "",
+    tree: Annotated[bool, typer.Option("--tree", help="As --table trees.")] = False,
+    bundles: Annotated[bool, typer.Option("--bundles", help="As --table bundle_inputs.")] = False,
+    count: Annotated[int, typer.Option(min=1, help="How many.")] = 1,
+) -> None:
+    """Show rows of a run in the terminal: of its product or of another table, rejected ones too."""
+    from trailforge.inspector.terminal import show_rows
+
+    short = "trees" if tree else "bundle_inputs" if bundles else ""
+    show_rows(folder, table=table or short, id=id, kind=kind, count=count)
+
+
+def inspect(
+    folder: RunFolder,
+    host: Annotated[str, typer.Option(help="Address to listen on; only loopback without a password.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8501,
+    who: Annotated[
+        str | None, typer.Option(help="Name of who decides. Default: the user's; where others come in, the page asks.")
+    ] = None,
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="A proxy in front asks who people are; ask for no password.")
+    ] = False,
+    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
+) -> None:
+    """Look at the rows of a finished or a running data set in a browser, and decide on them."""
+    from trailforge.inspector.server import check_port, check_reach, is_shared, serve
+    from trailforge.pipelines.runs.intake import read_settings
+
+    if read_settings(folder) is None:
+        raise InvalidInput("holds no run (no run.json)" if folder.is_dir() else "no such folder", file=folder)
+    check_reach(host, is_behind_proxy=behind_proxy)
+    check_port(host, port)
+    if open_:
+        address = f"[{host}]" if ":" in host else host
+        threading.Timer(2.0, webbrowser.open, (f"http://{address}:{port}",)).start()
+    if who is None:
+        who = "" if is_shared(host, is_behind_proxy=behind_proxy) else getpass.getuser()
+    serve(_PAGE, [str(folder.resolve()), who], host=host, port=port, is_behind_proxy=behind_proxy)
+
+
+def verify(folder: RunFolder) -> None:
+    """Check a finished run: schemas, books, hashes, and every filter and reward recomputed from the rows."""
+    from trailforge.pipelines.runs.verify import verify_run
+
+    report = verify_run(folder)
+    for problem in report.problems:
+        print(f"differs: {problem}")
+    state = "all as the manifest says" if report.is_clean else "NOT as they should be"
+    print(f"{report.files} files, {report.rows} rows: {state}")
+    if not report.is_clean:
+        raise typer.Exit(8)
+
+
+def status(
+    folder: RunFolder,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Refresh until nothing works on the run, or in the root.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for machines.")] = False,
+) -> None:
+    """Say how a run, or each window of a nightly root, stands: what is done, what it took, and what to do next."""
+    from trailforge.flows.nights.status import follow_windows, windows_of
+    from trailforge.pipelines.runs.status import describe_status, follow, read_status
+
+    if operate := windows_of(folder):
+        rounds = follow_windows(folder) if watch else iter([operate])
+        _tell(rounds, as_json, lambda window: window.lines)
+        return
+    each = follow(folder) if watch else iter([read_status(folder)])
+    _tell(([now] for now in each), as_json, describe_status)
+
+
+def _tell(rounds: Iterable[Sequence[Any]], as_json: bool, lines_of: Callable[[Any], Sequence[str]]) -> None:
+    """Print what stands in each round: as JSON a line for each, else as text in the place of the round before."""
+    from trailforge.inspector.terminal import show_live
+
+    if as_json:
+        for now in rounds:
+            for each in now:
+                print(json.dumps(dataclasses.asdict(each)), flush=True)
+    else:
+        show_live("\n".join(line for each in now for line in lines_of(each)) for now in rounds)
+
+
+def rewards(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="JSON Lines with messages and answer (.gz too), or Parquet of sft, kg_trajectories or episodes."
+        ),
+    ],
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="msearcher, r-search, dynasearcher, ragsearch, search-r1, or a training preset's YAML, with its judge."
+        ),
+    ],
+    protocol: Annotated[str | None, typer.Option(help="Of lines that name none.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Rows of the table; the means are over all.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Every row as a line of JSON, and no table.")] = False,
+) -> None:
+    """Show what each episode of a file is paid, part by part."""
+    from trailforge.training.score_file import score_file
+    from trailforge.training.scoring import scorer_of
+
+    scorer = scorer_of(preset)
+    assert scorer.preset is not None
+    rows = score_file(file, scorer.preset, protocol=protocol, judge=scorer.judge)
+    if not as_json:
+        _show_scores(list(rows), limit)
+        return
+    for row in rows:
+        parts = {"total": row.reward.total, **row.reward.parts}
+        print(json.dumps({"row": row.row, "uid": row.uid, **parts, "recorded": row.recorded}, ensure_ascii=False))
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands."""
+    root.command("verify", epilog=VERIFY_EPILOG)(verify)
+    root.command("show", epilog=SHOW_EPILOG)(show)
+    root.command("status", epilog=STATUS_EPILOG)(status)
+    root.command("rewards", epilog=REWARDS_EPILOG)(rewards)
+    root.command("inspect", epilog=INSPECT_EPILOG)(inspect)
+
+
+def _show_scores(rows: Sequence[ScoredRow], limit: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    if not rows:
+        print("The file holds no episodes.")
+        return
+    has_recorded = any(row.recorded is not None for row in rows)
+    columns = {"total": [row.reward.total for row in rows]}
+    columns |= {name: [row.reward.parts[name] for row in rows] for name in rows[0].reward.parts}
+    if has_recorded:
+        columns["recorded"] = [row.recorded for row in rows]
+    table = Table("row", "uid", show_footer=True)
+    table.columns[0].footer = "mean"
+    table.columns[1].footer = f"of {len(rows):,}"
+    for name, values in columns.items():
+        known = [value for value in values if value is not None]
+        footer = f"{sum(known) / len(known):.3f}" if known else "–"
+        table.add_column(name, footer=footer, justify="right")
+    for number, row in enumerate(rows[:limit]):
+        shown = ["–" if values[number] is None else f"{values[number]:.3f}" for values in columns.values()]
+        uid = "".join(sign if sign.isprintable() else "\ufffd" for sign in row.uid)  # anyone's text
+        table.add_row(str(row.row), Text(uid), *shown)
+    Console().print(table)

@@ -1,0 +1,98 @@
+"""A trajectory's answers beside the gold decomposition: which hops they are of, and in what order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import networkx as nx
+
+from trailforge.mcts.plan import dependency_graph, subject_words
+from trailforge.rewards import exact_match, mentions, same_answer
+from trailforge.schemas import Plan, Question, Step
+
+
+def follows_gold(steps: Sequence[Step], question: Question) -> bool | None:
+    """Are the accepted answers those of the gold decomposition, each found after those it rests on?
+
+    A hop whose answer stands in the question has nothing left to be found. None where no decomposition is known.
+    """
+    golds = golds_of_hops(question)
+    if not golds:
+        return None
+    answers = [step.answer for step in steps if not step.is_mistake]
+    all_of_hops = all(any(_is_one_of(answer, hop) for hop in golds) for answer in answers)
+    return all_of_hops and not unfound_hops(steps, question) and not misplaced_hops(steps, question)
+
+
+def golds_of_hops(question: Question) -> list[tuple[str, ...]]:
+    """The answers of each gold hop; the last one's are the question's."""
+    return [(hop.answer,) for hop in question.decomposition[:-1]] + [
+        question.golds for _ in question.decomposition[-1:]
+    ]
+
+
+def unfound_hops(steps: Sequence[Step], question: Question) -> list[int]:
+    """The hops, 0-based, whose answer no accepted step finds and the question does not name."""
+    answers = [step.answer for step in steps if not step.is_mistake]
+    return [
+        hop
+        for hop, golds in enumerate(golds_of_hops(question))
+        if not any(_is_one_of(answer, golds) for answer in answers) and not mentions(question.question, golds[0])
+    ]
+
+
+def misplaced_hops(steps: Sequence[Step], question: Question) -> list[int]:
+    """The hops, 0-based, whose answer was found where it cannot be theirs.
+
+    Not after the answers that its `#k` refer to; or, of two hops that do not rest on each other, each by the
+    sub-question of the other.
+    """
+    accepted = [step for step in steps if not step.is_mistake]
+    golds = golds_of_hops(question)
+    places = [_places(hop, accepted) for hop in golds]
+    graph = dependency_graph(Plan(sub_questions=tuple(hop.question for hop in question.decomposition)))
+    if not nx.is_directed_acyclic_graph(graph):
+        return []
+    first: dict[int, int] = {}
+    misplaced = []
+    for hop in sorted(hop for hop, found in enumerate(places) if found):
+        before = [k - 1 for k in nx.ancestors(graph, hop + 1)]
+        least = max((first[k] for k in before if k in first and not _alike(golds[k], golds[hop])), default=-1)
+        later = [place for place in places[hop] if place > least]
+        if later:
+            first[hop] = later[0]
+        else:
+            misplaced.append(hop)
+    free = [(a, b) for a, b in combinations(sorted(first), 2) if a + 1 not in nx.ancestors(graph, b + 1)]
+    crossed = {hop for a, b in free if _are_crossed(a, b, first, accepted, question) for hop in (a, b)}
+    return sorted({*misplaced, *crossed})
+
+
+def _places(golds: Sequence[str], accepted: Sequence[Step]) -> list[int]:
+    """The steps that answer with a hop's answer; those that say it alone, where there are any.
+
+    "ABC, CBS, and NBC" has the answer NBC, too, but not where another step says NBC.
+    """
+    exact = [place for place, step in enumerate(accepted) if exact_match(step.answer, golds)]
+    return exact or [place for place, step in enumerate(accepted) if _is_one_of(step.answer, golds)]
+
+
+def _are_crossed(a: int, b: int, first: dict[int, int], accepted: Sequence[Step], question: Question) -> bool:
+    """Would the two steps' sub-questions fit the two hops better the other way round?"""
+    hops = [subject_words(question.decomposition[hop].question) for hop in (a, b)]
+    steps = [subject_words(accepted[first[hop]].sub_question) for hop in (a, b)]
+    straight = _overlap(steps[0], hops[0]) + _overlap(steps[1], hops[1])
+    return _overlap(steps[0], hops[1]) + _overlap(steps[1], hops[0]) > straight
+
+
+def _overlap(left: frozenset[str], right: frozenset[str]) -> float:
+    return len(left & right) / max(1, len(left | right))
+
+
+def _is_one_of(answer: str, golds: Sequence[str]) -> bool:
+    return any(same_answer(answer, gold) for gold in golds)
+
+
+def _alike(left: Sequence[str], right: Sequence[str]) -> bool:
+    return any(_is_one_of(answer, right) for answer in left)

@@ -1,0 +1,114 @@
+"""Replies as answers: what a model wraps around one, and the texts that say there is none."""
+
+from __future__ import annotations
+
+import re
+
+from trailforge.rewards.reading import fold
+
+_BOXED = r"\boxed{"
+_LATEX = re.compile(r"\\(?:text|mathrm|mathbf|textbf|operatorname)\s*\{([^{}]*)\}")
+_MARKS = re.compile(r"^\s*(?:#{1,6}\s|[-•]|\*(?!\*)|\d+[.)]\s)?\s*")
+_LABEL = re.compile(
+    r"(?:(?:so|thus|therefore|hence),? )?(?:(?:(?:my|the) )?(?:final |short |correct )?answer|query|output)"
+    r"(?:\s*:|\s+[-–—]\s|\s+is\b(?!\s+in\b)\s*:?|\s*$)\s*",
+    re.IGNORECASE,
+)
+_FINAL = re.compile(r"^\W*final answer\b", re.IGNORECASE)
+_QUOTES = "\"'`*“”"
+_YES_OR_NO = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
+
+_LONGEST_ABSTENTION = 400
+"""Characters: a longer text says something else, too."""
+_HOW = r"(?:(?:explicitly|directly|clearly|yet|been|be|specifically|currently|stated to be) )*"
+_PASSAGES = (
+    r"(?:the |these |those |any |provided |given |above |of )*"
+    r"(?:passages?|text|context|documents?|paragraphs?|sources?|results?|information)"
+)
+_UNTOLD = (
+    r"(?:specified|stated|mentioned|provided|indicated|disclosed|available|known|found|determined|answered|named"
+    r"|listed|clear|applicable|determinable|enough information|sure|announced|identified|described)"
+)
+_SAY = (
+    r"(?:say|says|state|mention|specify|provide|give|contain|include|name|answer|tell|list|indicate|identify|mentions"
+    r"|states|specifies|provides|gives|contains|includes|names|answers|tells|lists|indicates|identifies|have|has"
+    r"|describe|describes|reveal|reveals)\b"
+)
+_PLACE = r"(?:[ ,.;:(–-]+(?:in|not|from|by|based|according|as|because|since|given|within|with|at|here|to me|per)\b.*)?"
+_ABSTENTION = re.compile(
+    r"(?:(?:the |this |it|that|its |his |her |their )[\w' -]{0,80}?\b(?:is|was|are|were|has|have|'s) |it's )?"
+    rf"(?:(?:unknown|unclear|undetermined|unspecified|unavailable|n/a|none|unanswerable|no answer|nothing){_PLACE}"
+    rf"|not {_HOW}{_UNTOLD}\b.*"
+    r"|(?:it )?(?:can ?not|can't|could not|couldn't) be (?:determined|answered|found|known|established|inferred)\b.*"
+    rf"|not (?:{_HOW})(?:given|said){_PLACE}"
+    r"|unable to (?:determine|answer|find)\b.*|(?:i )?(?:cannot|can't|could not) (?:determine|answer|find|tell)\b.*"
+    r"|i (?:do not|don't) know(?:$|[.,;]| (?:the|from|based|which|who|what|when|where|that|if)\b).*"
+    r"|i(?: am|'m) not (?:sure|certain)\b.*"
+    rf"|(?:none of {_PASSAGES}|no passage|neither passage|{_PASSAGES} (?:do|does|did) ?(?:not|n't)) {_HOW}{_SAY}.*"
+    rf"|(?:there is |there's )?(?:no|not enough|insufficient) (?:\w+ )?"
+    r"(?:information|mention|evidence|answer|data|details?)\b(?: (?:is|was|about|on|of|in|to|from|for|regarding|given"
+    r"|provided|available|found|that)\b.*)?"
+    r")"
+)
+_BUT = re.compile(r"\bbut\b|\bhowever\b|\bthough\b|\blikely\b|\bprobably\b|\bperhaps\b|;")
+
+
+def read_short_answer(text: str, max_words: int) -> str:
+    """A reply as a short answer, without what is wrapped around it: one line of at most `max_words` words.
+
+    The last `\\boxed{…}` if there is one, else the line of a "Final Answer", else the first line; without label, marks
+    and quotes, and without the full stop at its end.
+    """
+    answer = " ".join((_in_box(text) or read_first_line(text)).split()[:max_words])
+    last_word = answer.rsplit(" ", 1)[-1]
+    is_abbreviation = "." in last_word[:-1] or (len(last_word) <= 3 and not last_word[:1].isdigit())
+    return answer if is_abbreviation else answer.rstrip(".").rstrip()
+
+
+def read_first_line(text: str) -> str:
+    """The first line that says something, without quotes, list marks or a label before it."""
+    lines = text.splitlines()
+    final = next((number for number, line in enumerate(lines) if _FINAL.match(line)), 0)
+    for line in lines[final:]:
+        if bare := _bare(line):
+            return bare
+    return ""
+
+
+def read_yes_or_no(text: str) -> bool | None:
+    """A reply as a verdict; None when it begins with neither, wrapped or not."""
+    word = _YES_OR_NO.match(text) or _YES_OR_NO.match(read_short_answer(text, 8))
+    return word[1].lower() == "yes" if word else None
+
+
+def is_abstention(text: str) -> bool:
+    """Does an answer say that it has none ("unknown", "not stated in the passages"), and nothing else?"""
+    folded = fold(text[: _LONGEST_ABSTENTION + 1]).strip(" .!\"'*()[]")
+    if len(text) > _LONGEST_ABSTENTION or not folded:
+        return False
+    return bool(_ABSTENTION.fullmatch(folded)) and not _BUT.search(folded)
+
+
+def _bare(line: str) -> str:
+    """A line without marks, label and quotes."""
+    line = _MARKS.sub("", line, count=1).replace("**", "").strip()
+    label = _LABEL.match(line)
+    if label:
+        line = line[label.end() :]
+    line = line.strip().strip(_QUOTES).strip()
+    if len(line) > 2 and line[0] == line[-1] == "$":
+        line = line[1:-1].strip()
+    return line
+
+
+def _in_box(text: str) -> str:
+    """What the last box holds; empty when there is none, or it is not closed."""
+    start = text.rfind(_BOXED)
+    if start < 0:
+        return ""
+    depth = 1
+    for at in range(start + len(_BOXED), len(text)):
+        depth += {"{": 1, "}": -1}.get(text[at], 0)
+        if not depth:
+            return _bare(_LATEX.sub(r"\1", text[start + len(_BOXED) : at]).replace("\\ ", " "))
+    return ""

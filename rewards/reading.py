@@ -1,0 +1,239 @@
+"""A text as the matcher compares it: words without case, accents and articles; numbers as numbers; dates.
+
+Two readings of punctuation within a word: joined ("U.S." is `us`, "AC/DC" is `acdc`) and parted ("Oslo-based" is
+`oslo based`). Whatever the reading, a number is one word: nothing is found inside "23,597" or "3.12".
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+_LONGEST_KEPT = 2000
+"""Characters: the readings of shorter texts are kept, for passages are asked for many an answer."""
+_ARTICLES = frozenset(("a", "an", "the"))
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_LETTERS = str.maketrans(
+    {"’": "'", "‘": "'", "ʼ": "'", "“": '"', "”": '"', "−": "-", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d"}
+    | {"Đ": "D", "æ": "ae", "Æ": "Ae", "œ": "oe", "Œ": "Oe", "ı": "i", "þ": "th", "Þ": "Th", "ð": "d", "Ð": "D"}
+)
+
+_NUMBER = r"(?:(?<![^\s(])-)?(?:\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:[.:/]\d+)*)"
+_LETTER = r"[^\W\d_]"
+_PUNCTUATION = r"[!-/:-@\[-`{-~]"
+_PARTED = re.compile(rf"{_NUMBER}[^\W_]*|{_LETTER}[^\W_]*(?P<owner>'s(?![^\W_]))?")
+_JOINED = re.compile(rf"{_NUMBER}[^\W_]*|{_LETTER}(?:[^\W_]|{_PUNCTUATION}+(?={_LETTER}))*")
+_NOT_IN_WORDS = re.compile(_PUNCTUATION)
+
+_UNITS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split()
+_UNITS += "seventeen eighteen nineteen".split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_RANKS = "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
+_RANKS += [f"{unit}th" for unit in _UNITS[13:]]
+_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_VALUES = {
+    **{word: value for value, word in enumerate(_UNITS)},
+    **{word: value for value, word in enumerate(_RANKS)},
+    **{word: 10 * value for value, word in enumerate(_TENS, start=2)},
+    **{f"{word[:-1]}ieth": 10 * value for value, word in enumerate(_TENS, start=2)},
+}
+_RANK_WORDS = frozenset(_RANKS) | {f"{word[:-1]}ieth" for word in _TENS}
+_SPELLED = "|".join(sorted(_VALUES, key=len, reverse=True))
+_LARGE = "|".join(("hundred", *_SCALES))
+_RUN = re.compile(rf"(?<![^\W_])(?:{_SPELLED})(?:(?: and |[ -])(?:{_SPELLED}|{_LARGE}))*(?![^\W_])")
+_CURRENCIES = {"$": "dollars", "€": "euros", "£": "pounds"}
+_FIGURE = re.compile(
+    r"(?<![^\s(])(?:(?:us)?(?P<currency>[$€£]) ?)?(?P<number>-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?)"
+    rf"(?:(?P<rank>st|nd|rd|th)|[ -]?(?P<scale>{'|'.join(_SCALES)})|(?P<letter>bn|[kmb]))?(?![^\W_]|[.,:/]\d)"
+)
+_LETTER_SCALES = {"k": 10**3, "m": 10**6, "b": 10**9, "bn": 10**9}
+_PERCENT = re.compile(r" ?%| per cent\b")
+
+_MONTHS: tuple[str, ...] = tuple("jan feb mar apr may jun jul aug sep oct nov dec".split())
+_MONTH = (
+    r"(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
+_DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
+_DATE = re.compile(
+    r"(?<![^\W_])(?:"
+    r"(\d{4})-(\d{2})-(\d{2})"
+    rf"|{_DAY}(?: of)? {_MONTH}(?:,? (\d{{4}}))?"
+    rf"|{_MONTH} {_DAY}(?:,? (\d{{4}}))?"
+    rf"|{_MONTH},? (\d{{4}})"
+    r")(?![^\W_]|[.,:/-]\d)"
+)
+
+Date = tuple[int | None, int | None, int | None]
+"""Year, month and day; None for what is not said."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordSequence:
+    """The words of a text, and what stands between them."""
+
+    words: tuple[str, ...]
+    gaps: tuple[str, ...]
+    """One more than words: `gaps[i]` stands before word i; articles and a possessive `'s` are part of them."""
+
+    def __str__(self) -> str:
+        """The words, each between spaces."""
+        return f" {' '.join(self.words)} "
+
+    def positions(self, other: WordSequence, most: int) -> Iterator[int]:
+        """Where the words of another reading begin in this one, at most so many times."""
+        if not other.words:
+            return
+        text, part, at, counted, word = str(self), str(other), 0, 0, 0
+        for _ in range(most):
+            at = text.find(part, at)
+            if at < 0:
+                return
+            word += text.count(" ", counted, at)
+            yield word
+            counted, at = at, at + 1
+
+    def has(self, other: WordSequence) -> bool:
+        """Do the words of another reading, which has some, stand in this one in a row?"""
+        return bool(other.words) and str(other) in str(self)
+
+
+def fold(text: str) -> str:
+    """Without case and accents, white space collapsed; typographic apostrophes and quotes as plain ones."""
+    if not text.isascii():
+        text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.translate(_LETTERS)))
+    return " ".join(text.casefold().split())
+
+
+def read(folded: str, *, joined: bool) -> WordSequence:
+    """The words of a folded text."""
+    words, gaps, gap, end = [], [], "", 0
+    for match in (_JOINED if joined else _PARTED).finditer(folded):
+        word, gap, end = match[0], gap + folded[end : match.start()], match.end()
+        is_owner = not joined and match["owner"]
+        word = word[:-2] if is_owner else word
+        word = _plain_number(word) if word[0] == "-" or word[0].isdigit() else _NOT_IN_WORDS.sub("", word)
+        if word in _ARTICLES:
+            gap += word
+            continue
+        words.append(word)
+        gaps.append(gap)
+        gap = "'s" if is_owner else ""
+    return WordSequence(tuple(words), (*gaps, gap + folded[end:]))
+
+
+def readings(folded: str) -> tuple[WordSequence, WordSequence]:
+    """Joined and parted."""
+    return _known_readings(folded) if len(folded) <= _LONGEST_KEPT else _readings(folded)
+
+
+def _readings(folded: str) -> tuple[WordSequence, WordSequence]:
+    return read(folded, joined=True), read(folded, joined=False)
+
+
+_known_readings = lru_cache(4096)(_readings)
+
+
+def spell_in_figures(folded: str) -> str:
+    """Numbers as plain figures: spelled ones, ranks, thousands, "2.5 million", "$4.3B", "5 %"."""
+    spelled = _RUN.sub(lambda match: " ".join(_figures_of(match[0])), folded)
+    return _PERCENT.sub(" percent", _FIGURE.sub(_plain_figure, spelled))
+
+
+def find_dates(folded: str) -> Iterator[tuple[re.Match[str], Date]]:
+    """The days and months of a text, in their order. A year alone is a number."""
+    for match in _DATE.finditer(folded):
+        year, number, day, day1, month1, year1, month2, day2, year2, month3, year3 = match.groups()
+        name = month1 or month2 or month3
+        month = _MONTHS.index(name[:3]) + 1 if name else int(number)
+        days = day or day1 or day2
+        date = _whole(year or year1 or year2 or year3), month, _whole(days)
+        if 1 <= month <= 12 and (date[2] is None or 1 <= date[2] <= 31):
+            yield match, date
+
+
+def date_of(folded: str) -> Date | None:
+    """The date that the text is, if it is one and nothing else."""
+    text = folded.strip(" .,")
+    found = next(find_dates(text), None)
+    return found[1] if found and found[0].span() == (0, len(text)) else None
+
+
+def covers_date(date: Date, gold: Date) -> bool:
+    """Does a date say all that another says?"""
+    return all(wanted is None or said == wanted for said, wanted in zip(date, gold, strict=True))
+
+
+def is_number(word: str) -> bool:
+    """Is a word of a reading a number?"""
+    return word.lstrip("-").replace(".", "", 1).isdecimal()
+
+
+def _whole(figures: str | None) -> int | None:
+    return int(figures) if figures else None
+
+
+def _plain_number(word: str) -> str:
+    return word.replace(",", "")
+
+
+def _plain_figure(match: re.Match[str]) -> str:
+    number, currency, letter = match["number"].replace(",", ""), match["currency"], match["letter"]
+    if letter and not currency:  # "5m" may be metres
+        return match[0]
+    scale = _SCALES.get(match["scale"] or "") or _LETTER_SCALES.get(letter or "") or 1
+    figures = _times(number, scale)
+    return f"{figures} {_CURRENCIES[currency]}" if currency else figures
+
+
+def _times(number: str, scale: int) -> str:
+    """The product in figures, without zeros behind a decimal point. Works on digits: no number is too long for it."""
+    whole, _, decimals = number.partition(".")
+    places = len(str(scale)) - 1
+    decimals = decimals.ljust(places, "0")
+    whole, decimals = whole + decimals[:places], decimals[places:].rstrip("0")
+    if scale > 1:
+        whole = whole.lstrip("0") or "0"
+    return f"{whole}.{decimals}" if decimals else whole
+
+
+def _figures_of(run: str) -> list[str]:
+    """The numbers of a run of spelled ones, and the `and`s between them: "two hundred and five" is one number."""
+    said: list[str] = []
+    total = group = room = 0
+    limit, linked = 0, False
+    for word in run.replace("-", " ").split():
+        if word == "and":
+            linked = True
+            continue
+        scale, value = _SCALES.get(word), _VALUES.get(word)
+        fits_on = False
+        if word == "hundred":
+            fits_on = room in (1, 10) and 1 <= group % 1000 <= 99 and not linked
+        elif scale:
+            fits_on = bool(said) and group > 0 and scale < limit and not linked
+        elif value is not None:
+            fits_on = value < room and value > 0 and (room > 10 or not linked)
+        if not fits_on and value is None:
+            said += ["and", word] if linked else [word]
+            room = limit = group = total = 0
+            linked = False
+            continue
+        if word == "hundred":
+            group, room = 100 * group, 100
+        elif scale:
+            total, group, room, limit = total + scale * group, 0, 1000, scale
+        elif value is not None:
+            if not fits_on:
+                said += ["and", ""] if linked and said else [""]
+                total, group, limit = 0, 0, 10**15
+            group += value
+            room = 10 if value >= 20 and not value % 10 else 1
+        if word in _RANK_WORDS:
+            room, limit = 0, 0
+        linked = False
+        said[-1] = str(total + group)
+    return said

@@ -1,0 +1,209 @@
+"""Sampled paths against trying all entities of small random graphs; hubs, shortcuts, names and seeds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.retrieval.kg.support import Ids, store_of
+from tests.support.kg_worlds import LAX, NAMES, answers_by_trying, film_store, random_store, random_triples
+from trailforge.generators.kg_questions.paths.config import KgPathConfig
+from trailforge.generators.kg_questions.paths.graph import Graph
+from trailforge.generators.kg_questions.paths.query import Link, Named, PathNode, answers, left_without
+from trailforge.generators.kg_questions.paths.sampling import PathSampler, sample_shapes
+from trailforge.generators.kg_questions.wording import compose
+from trailforge.retrieval.kg import KgStore
+from trailforge.rewards import mentions
+from trailforge.schemas import FactChain, InvalidInput
+
+FEW = settings(max_examples=5, deadline=None)
+
+
+def sampled(triples: list[Ids], config: KgPathConfig = LAX, seed: int = 0, count: int = 8) -> list[FactChain]:
+    with TemporaryDirectory() as folder:
+        return list(sample_shapes(random_store(Path(folder) / "kg", triples), config, seed, count))
+
+
+def namesakes_in(store: KgStore) -> Named:
+    return lambda row: store.namesakes(store.label_of(row))
+
+
+@FEW
+@given(st.integers(0, 10_000))
+def test_counts_are_those_of_trying_every_entity(seed: int) -> None:
+    triples = random_triples(seed)
+    known = sorted({end for head, _, tail in triples for end in (head, tail)} | set(NAMES))
+    for chain in sampled(triples):
+        assert answers_by_trying(chain, triples, known) == {chain.answer.id}
+        assert [node.matches for node in chain.found] == [1] * len(chain.found)
+        for number, fact in enumerate(chain.facts):
+            left = answers_by_trying(chain, triples, known, dropped=number)
+            assert chain.answer.id in left and len(left) == fact.left_without >= 2
+
+
+@FEW
+@given(st.integers(0, 10_000))
+def test_no_hub_no_way_back_no_shortcut_and_nobody_twice(seed: int) -> None:
+    triples = random_triples(seed)
+    degree = Counter(end for head, _, tail in set(triples) for end in (head, tail))
+    joined = {frozenset((head, tail)) for head, _, tail in triples}
+    for chain in sampled(triples):
+        nodes = [*chain.starts, *chain.found]
+        assert len({node.id for node in nodes}) == len(nodes)
+        assert all(degree[node.id] <= LAX.max_degree for node in chain.found)
+        assert all(fact.fan_out <= LAX.max_fan_out for fact in chain.facts)
+        after = {fact.known: fact for fact in chain.facts}
+        for fact in chain.facts:
+            following = after.get(fact.found)
+            if following is not None:
+                turned = fact.is_forward != following.is_forward
+                assert not (turned and fact.triple.relation == following.triple.relation)
+                assert frozenset((fact.known, following.found)) not in joined
+
+
+@FEW
+@given(st.integers(0, 10_000))
+def test_the_question_names_starts_and_no_bridge(seed: int) -> None:
+    for chain in sampled(random_triples(seed)):
+        wording = compose(chain)
+        assert not any(mentions(wording.question, node.label) for node in chain.found)
+        assert all(mentions(wording.question, node.label) for node in chain.starts)
+        assert wording.question.endswith("?") and len(wording.sub_questions) == len(chain.found)
+
+
+def test_the_seed_decides() -> None:
+    triples = random_triples(3)
+    first, again, other = sampled(triples), sampled(triples), sampled(triples, seed=1)
+    assert first == again != other
+    assert len({chain.id for chain in first}) == len(first)
+
+
+def test_every_shape_is_found_and_relations_take_turns() -> None:
+    chains = [chain for seed in range(4) for chain in sampled(random_triples(seed), count=30)]
+    assert {(chain.shape, len(chain.facts)) for chain in chains} >= {
+        ("chain", 1), ("chain", 2), ("chain", 3), ("intersection", 2), ("intersection", 3), ("intersection_inside", 3),
+    }  # fmt: skip
+    used = Counter(fact.triple.relation for chain in chains for fact in chain.facts)
+    assert max(used.values()) < 2 * min(used.values())
+
+
+def test_a_relation_that_seldom_gives_a_path_keeps_up(tmp_path: Path) -> None:
+    """Four of five things that `b` leads to have no name, so that it gives a path for every fifth of `a`."""
+    triples = [(f"h{n}", "a", f"t{n}") for n in range(200)] + [(f"x{n}", "b", f"y{n}") for n in range(200)]
+    names = {end: (f"Name {end}",) for head, _, tail in triples for end in (head, tail)}
+    names = {end: name for end, name in names.items() if end[0] != "y" or int(end[1:]) % 5 == 0}
+    config = replace(LAX, hops=(1,), one_head=())
+    chains = sample_shapes(store_of(tmp_path / "kg", triples, names), config, 0, 40)
+    used = Counter(chain.facts[0].triple.relation for chain in chains)
+    assert used["b"] >= 12
+
+
+def test_one_entity_is_not_two_constraints(tmp_path: Path) -> None:
+    """Who directed a film and acted in it is one start, whatever the graph says of other films."""
+    triples = [("p1", "director", "d"), ("p2", "director", "d"), ("p1", "cast", "d"), ("p3", "cast", "d")]
+    store = store_of(tmp_path / "kg", triples, {id: (f"Name {id}",) for id in ("p1", "p2", "p3", "d")})
+    assert list(sample_shapes(store, replace(LAX, hops=(2,), intersections=1.0), 0, 3)) == []
+
+
+def test_a_start_that_says_what_is_to_be_found_is_left_out(tmp_path: Path) -> None:
+    triples = [("c1", "country", "m"), ("c2", "country", "m"), ("c3", "country", "p")]
+    names = {"c1": ("Mexico City",), "c2": ("Puebla",), "c3": ("Lima",), "m": ("Mexico",), "p": ("Peru",)}
+    chains = sample_shapes(store_of(tmp_path / "kg", triples, names), replace(LAX, hops=(1,), one_head=()), 0, 9)
+    assert {chain.starts[0].label for chain in chains} == {"Puebla", "Lima"}
+
+
+def test_two_open_ended_facts_do_not_meet_and_a_symmetric_one_is_open_from_both_ends(tmp_path: Path) -> None:
+    """Who borders Mali and speaks French: a graph that lacks Guinea takes it for Senegal."""
+    triples = [("mali", "borders", "senegal"), ("mali", "borders", "niger"), ("senegal", "speaks", "french"),
+               ("benin", "speaks", "french"), ("lake", "lies in", "senegal"), ("lake", "lies in", "benin")]  # fmt: skip
+    names = {key: (key.capitalize(),) for triple in triples for key in (triple[0], triple[2])}
+    config = replace(LAX, hops=(2,), intersections=1.0, open_ended=("borders", "speaks"), symmetric=("borders",))
+    store = store_of(tmp_path / "kg", triples, names)
+    met = [{f.triple.relation for f in chain.facts} for chain in sample_shapes(store, config, 0, 20)]
+    assert {"borders", "speaks"} not in met and {"borders", "lies in"} in met
+
+
+def test_a_bridge_that_says_what_is_to_be_found_is_left_out(tmp_path: Path) -> None:
+    """Who stops at the son has the father's name."""
+    triples = [("b1", "author", "son"), ("son", "father", "f1"), ("b2", "author", "p"), ("p", "father", "f2")]
+    names = {"b1": ("Ay",), "b2": ("Bee",), "son": ("Al Alder",), "f1": ("Al Alder",), "p": ("Jo",), "f2": ("Bo",)}
+    sampler = PathSampler(
+        store_of(tmp_path / "kg", triples, names), replace(LAX, hops=(2,), intersections=0, one_head=()), 0
+    )
+    assert [chain.answer.label for chain in sampler.sample(5)] == ["Bo"] and sampler.rejected["told"]
+
+
+def test_two_of_a_name_are_both_taken_for_the_start(tmp_path: Path) -> None:
+    triples = [("p1", "director", "d1"), ("p2", "director", "d2"), ("p3", "director", "d3")]
+    names = {"p1": ("Hamlet",), "p2": ("Twelfth Night", "hamlet"), "p3": ("Othello",)}
+    store = store_of(tmp_path / "kg", triples, names | {f"d{n}": (f"Director {n}",) for n in (1, 2, 3)})
+    graph, row, relation = Graph(store), store.row, store.relation_row("director")
+    named = namesakes_in(store)
+    link = Link(relation, True, PathNode(row("p1")))
+    assert answers(graph, PathNode(row("d1"), (link,)), named).tolist() == [row("d1"), row("d2")]  # type: ignore[union-attr]
+    chains = list(sample_shapes(store, replace(LAX, hops=(1,), one_head=()), 0, 10))
+    assert {chain.starts[0].label for chain in chains} == {"Twelfth Night", "Othello"}
+
+
+def test_a_fact_that_can_be_spared_is_counted_as_such(tmp_path: Path) -> None:
+    """Only one film was made by the director; that it has an actor adds nothing."""
+    store = film_store(tmp_path / "kg")
+    graph, row, relation = Graph(store), store.row, store.relation_row
+    by_director = Link(relation("director"), False, PathNode(row("D2")))
+    with_actor = Link(relation("cast member"), False, PathNode(row("A1")))
+    root = PathNode(row("F2"), (by_director, with_actor))
+    named = namesakes_in(store)
+    counts = [left_without(graph, root, each, named, most_counted=9, most=99) for each in root.links]
+    assert counts == [2, 1]
+
+
+def test_a_frontier_that_is_too_broad_is_no_answer(tmp_path: Path) -> None:
+    store = film_store(tmp_path / "kg")
+    root = PathNode(store.row("F1"), (Link(store.relation_row("director"), False, PathNode(store.row("D1"))),))
+    assert answers(Graph(store), root, namesakes_in(store), most=1) is None
+
+
+def test_years_and_kinds_are_not_passed_and_roles_are_read(tmp_path: Path) -> None:
+    config = replace(LAX, one_head=("director", "cast member", "based on", "year of publication", "place of birth"))
+    sampler = PathSampler(film_store(tmp_path / "kg"), config, 0)
+    chains = list(sampler.sample(30))
+    nodes = [node for chain in chains for node in (*chain.starts, *chain.found)]
+    assert {fact.triple.relation for chain in chains for fact in chain.facts} & {"instance of", "occupation"} == set()
+    assert not any(node.label == "1951" for chain in chains for node in chain.bridges)
+    assert any(node.label == "1951" for chain in chains for node in chain.starts)
+    assert {node.role for node in nodes if node.label == "Cy Cedar"} == {"composer"}
+    assert {node.kind for node in nodes if node.label == "Cy Cedar"} == {"person"}
+    assert sampler.rejected["no_path"] and set(sampler.rejected) <= {
+        "no_path", "not_unique", "shortcut", "spare_fact", "told", "repeated",
+    }  # fmt: skip
+
+
+def test_symmetric_relations_are_read_both_ways(tmp_path: Path) -> None:
+    triples = [("a", "borders", "b"), ("c", "borders", "a"), ("c", "borders", "d")]
+    graph = Graph(store_of(tmp_path / "kg", triples), ("borders",))
+    row, borders = graph.store.row, graph.store.relation_row("borders")
+    assert graph.reached(row("a"), borders, True).tolist() == sorted((row("b"), row("c")))
+    assert graph.triple(row("a"), borders, True, row("c")).text == "c | borders | a"
+    assert graph.num_sources(borders, True) == 4 and graph.num_triples(borders, True) == 6
+
+
+def test_a_graph_without_the_form_ends(tmp_path: Path) -> None:
+    store = store_of(tmp_path / "kg", [("a", "r", "b")], {"a": ("Ay",), "b": ("Bee",)})
+    assert list(sample_shapes(store, replace(LAX, hops=(4,), max_attempts=2), 0, 5)) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("hops", ()), ("hops", (5,)), ("intersections", 1.1), ("min_functionality", -1.0), ("max_fan_out", 1),
+     ("max_counted", 1), ("max_degree", 0)],
+)  # fmt: skip
+def test_a_wrong_setting_is_named(field: str, value: object) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        KgPathConfig(**{field: value})  # type: ignore[arg-type]
+    assert caught.value.field == field

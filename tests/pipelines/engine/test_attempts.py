@@ -1,0 +1,98 @@
+"""Workers of an earlier attempt stop, and a worker that falls silent is missed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.pipelines.engine.test_shards import echo_work, runs, spooled
+from trailforge.pipelines.engine.attempts import Patience, Superseded, Watch, begin_attempt, is_current
+from trailforge.pipelines.engine.pipeline import RunShards
+from trailforge.pipelines.engine.progress import ProgressFile, live_files, read_progress
+from trailforge.pipelines.engine.shards import receipt_path
+from trailforge.schemas import ClusterError
+
+QUICK = Patience(start_s=0.4, silence_s=0.4)
+
+
+class Job:
+    """Notes that it was cancelled."""
+
+    def __init__(self) -> None:
+        self.is_cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        """See `attempts.Job`."""
+        self.is_cancelled.set()
+
+
+def test_the_last_attempt_is_the_current_one(tmp_path: Path) -> None:
+    first = begin_attempt(tmp_path)
+    assert is_current(tmp_path, first)
+    second = begin_attempt(tmp_path)
+    assert is_current(tmp_path, second) and not is_current(tmp_path, first)
+    (tmp_path / "progress" / "attempt").unlink()
+    assert not is_current(tmp_path, second)
+
+
+@pytest.mark.timeout(30)
+def test_a_worker_of_an_earlier_attempt_stops_in_the_midst_of_its_work_and_writes_nothing(tmp_path: Path) -> None:
+    (shard,) = spooled(tmp_path, 2)
+    do_fn = RunShards(echo_work(tmp_path, q0="slow"), str(tmp_path), begin_attempt(tmp_path))
+    do_fn.setup()
+    do_fn.start_bundle()
+    do_fn.process(shard)
+    while not runs(tmp_path):
+        time.sleep(0.01)
+    begin_attempt(tmp_path)
+    with pytest.raises(Superseded):
+        list(do_fn.finish_bundle())
+    with pytest.raises(Superseded):  # nor does it begin another shard
+        do_fn.start_bundle()
+        do_fn.process(shard)
+        list(do_fn.finish_bundle())
+    do_fn.teardown()
+    assert not receipt_path(tmp_path, shard).exists() and not (tmp_path / "echo").exists()
+    assert not list((tmp_path / "errors").glob("*")), "of no interest to the next attempt"
+    assert (tmp_path / "closed.log").exists()
+
+
+def test_workers_that_give_signs_of_life_are_left_alone(tmp_path: Path) -> None:
+    job, worker = Job(), ProgressFile(tmp_path)
+    with Watch(tmp_path, job, QUICK) as watch:
+        for number in range(12):
+            worker.write({"questions": 1, "in_flight": int(number < 8)})  # a call may take its time
+            time.sleep(0.07)
+        worker.close({"questions": 2})
+        time.sleep(0.2)
+    watch.raise_loss()
+    assert not job.is_cancelled.is_set()
+    assert read_progress(tmp_path)["questions"] == 2 and not list(live_files(tmp_path))
+
+
+def test_a_worker_that_falls_silent_ends_the_job_though_another_one_works(tmp_path: Path) -> None:
+    job, dead, alive = Job(), ProgressFile(tmp_path), ProgressFile(tmp_path)
+    dead.write({})
+    with Watch(tmp_path, job, Patience(start_s=60, silence_s=0.4)) as watch:
+        deadline = time.monotonic() + 10
+        while not job.is_cancelled.wait(0.05) and time.monotonic() < deadline:
+            alive.write({})
+    with pytest.raises(ClusterError, match="no sign of life for"):
+        watch.raise_loss()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_worker_that_dies_before_its_first_sign_ends_the_job_when_the_others_are_done(
+    tmp_path: Path, others: int
+) -> None:
+    job, done = Job(), [ProgressFile(tmp_path) for _ in range(others)]
+    with Watch(tmp_path, job, Patience(start_s=0.4, silence_s=60)) as watch:
+        deadline = time.monotonic() + 10
+        while not job.is_cancelled.wait(0.05) and time.monotonic() < deadline:
+            for worker in done:
+                worker.write({"questions": 3, "in_flight": 0})
+    with pytest.raises(ClusterError, match="no worker has done anything for"):
+        watch.raise_loss()

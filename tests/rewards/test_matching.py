@@ -1,0 +1,176 @@
+"""The matcher: which answers are right, which texts have an answer, and what holds for all of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trailforge.rewards import is_near_miss, mcts_reward, mentions, same_answer, score_answer, states
+from trailforge.rewards.reading import fold, spell_in_figures
+
+PIECES = st.sampled_from(
+    [*"12 twelve 12th not no or and Paris Rome 23,597 3.12 CSU (CSU) May 7 2012 $4.3B million São U.S. the , .".split()]
+)
+TEXTS = st.lists(PIECES, max_size=7).map(" ".join) | st.text(max_size=20)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("12th", "12th most populous in the United States"),
+        ("12th", "12th in the United States"),
+        ("12th", "12"),
+        ("12th", "twelfth"),
+        ("12", "Twelve"),
+        ("21st", "twenty-first"),
+        ("12", "12 or twelve"),
+        ("1234", "1,234"),
+        ("2,500,000", "2.5 million"),
+        ("205", "two hundred and five"),
+        ("5 years", "five years"),
+        ("5 years", "5"),
+        ("$4.3B", "4.3 billion dollars"),
+        ("World War 2", "World War Two"),
+        ("120", "120 km/h"),
+        ("February 7, 2018", "Feb 7, 2018"),
+        ("February 7, 2018", "on 7 February 2018"),
+        ("February 7, 2018", "2018-02-07"),
+        ("February 2018", "7 February 2018"),
+        ("1944", "6 June 1944"),
+        ("1944", "June 6, 1944"),
+        ("São Paulo", "Sao Paulo"),
+        ("US", "U.S."),
+        ("acid-house", "acid house"),
+        ("California State University (CSU)", "CSU"),
+        ("California State University (CSU)", "California State University"),
+        ("CSU", "California State University (CSU)"),
+        ("Paris", "Paris, France"),
+        ("Paris", "Paris, the capital and largest city of France"),
+        ("War and Peace", "War and Peace"),
+        ("NBC", "NBC, not CBS"),
+        ("NBC", "not CBS but NBC"),
+        ("CBS", "CBS rather than NBC"),
+        ("1944", "not until 1944"),
+        ("yes", "Yes, both are Danish"),
+        ("no", "No, they are not"),
+        ("unknown", "Unknown"),
+    ],
+)
+def test_right_answers_are_right(gold: str, answer: str) -> None:
+    assert mcts_reward(answer, ["elsewhere", gold]) == 1.0
+    assert same_answer(answer, gold) and same_answer(gold, answer)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("12", "Not 12"),
+        ("12", "12 or 13"),
+        ("12", "12, 13"),
+        ("12", "12-13"),
+        ("12", "more than 12"),
+        ("1998", "1998 to 2000"),
+        ("12", "3.12"),
+        ("312", "3.12"),
+        ("12", "2012"),
+        ("23", "23,597 students"),
+        ("2.5", "2.5 million"),
+        ("5", "-5"),
+        ("7", "7 May 2012"),
+        ("February 7, 2018", "2018"),
+        ("February 7, 2018", "February 2018"),
+        ("February 7, 2018", "February 8, 2018"),
+        ("February 7, 2018", "February 7, 2018 or February 8, 2018"),
+        ("February 7, 2018", "not February 7, 2018"),
+        ("6 June 1944", "1944"),
+        ("Paris", "Paris, London and Rome"),
+        ("Paris", "London, Paris and Rome"),
+        ("Paris", "London and Paris"),
+        ("Paris", "Paris or London"),
+        ("Paris", "Paris & London"),
+        ("France", "Paris, the capital of France"),
+        ("Oslo", "Oslo's harbour"),
+        ("CBS", "no longer CBS"),
+        ("CBS", "NBC, not CBS"),
+        ("CBS", "CBS is not the network"),
+        ("CBS", "CBS isn't the network"),
+        ("no", "no longer"),
+        ("no", "Yes"),
+        ("12", "unknown"),
+        ("not specified", "not mentioned in the passages"),
+        ("CSU", "USC"),
+    ],
+)
+def test_wrong_answers_are_wrong(gold: str, answer: str) -> None:
+    assert mcts_reward(answer, [gold]) == 0.0
+
+
+def test_an_answer_that_names_two_golds_is_right() -> None:
+    assert mcts_reward("Vienna or Wien", ["Vienna", "Wien"]) == 1.0
+    assert mcts_reward("Vienna or Wien", ["Vienna"]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "expected"),
+    [
+        ("23,597 students", "23", False),
+        ("a rise of 3.12", "12", False),
+        ("in 2012", "12", False),
+        ("a campus of the CSU", "California State University (CSU)", True),
+        ("California State University", "California State University (CSU)", True),
+        ("2.5 million people", "2,500,000", True),
+        ("aired on Feb 7, 2018, on CBS", "7 February 2018", True),
+        ("aired on Feb 7, 2018, on CBS", "8 February 2018", False),
+        ("the twelfth city", "12th", True),
+        ("two hundred", "two", False),
+    ],
+)
+def test_a_text_states_numbers_dates_and_short_names(text: str, answer: str, expected: bool) -> None:
+    assert states(text, answer) is expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "expected"),
+    [
+        ("Obama", "Barack Obama", True),
+        ("CSU", "California State University", True),
+        ("12 campuses or so", "over 12", True),
+        ("NBC", "CBS", False),
+        ("the city of", "a town of", False),
+        ("not specified", "specified", False),
+        ("", "CBS", False),
+    ],
+)
+def test_a_near_miss_shares_a_name_a_number_or_initials(answer: str, gold: str, expected: bool) -> None:
+    assert is_near_miss(answer, [gold]) is expected
+
+
+def test_a_judge_raises_the_total_alone() -> None:
+    plain, judged = score_answer("Obama", ["Barack Obama"]), score_answer("Obama", ["Barack Obama"], judged_right=True)
+    assert (plain.total, judged.total) == (0.0, 1.0)
+    assert (plain.exact_match, plain.f1) == (judged.exact_match, judged.f1)
+
+
+@given(TEXTS, TEXTS)
+def test_same_answer_is_symmetric(first: str, second: str) -> None:
+    assert same_answer(first, second) == same_answer(second, first)
+    assert same_answer(first, first)
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_a_text_mentions_what_stands_in_it_as_whole_words(before: str, answer: str, after: str) -> None:
+    assert mentions(f"{before} {answer} {after}", answer) == mentions(answer, answer)
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9))
+def test_no_number_is_found_inside_another(number: int, other: int) -> None:
+    for text in (f"it has {number:,} or so", f"it has {number}", f"{number}.5 of it"):
+        is_said = number == other and ".5" not in text
+        assert mentions(text, str(other)) == is_said
+        assert states(text, str(other)) == is_said
+
+
+@given(st.integers(0, 10**7))
+def test_thousands_are_read_as_figures(number: int) -> None:
+    assert spell_in_figures(fold(f"{number:,}")) == str(number)

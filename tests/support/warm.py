@@ -1,0 +1,92 @@
+"""Processes of `trailforge` that begin with the libraries loaded, which takes longer than most of what tests run.
+
+Each is a fork of one server that has imported libraries of others and nothing of ours. What a start costs a person, and
+what it imports, are held by tests that start the command cold: `tests/commands/test_front_door.py`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from multiprocessing import resource_tracker
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).parents[2]
+_LIBRARIES = ("apache_beam", "bm25s", "openai", "pandas", "pyarrow.dataset", "sentence_transformers", "sklearn.cluster")
+"""Those that take longest to import, but for Prefect, which reads the environment when it is imported."""
+_servers = multiprocessing.get_context("forkserver")
+_servers.set_forkserver_preload(list(_LIBRARIES))
+# All forks share its tracker of semaphores, which else complains at the end of those of commands that were killed.
+with mock.patch.dict(os.environ, {"PYTHONWARNINGS": "ignore::UserWarning"}):
+    resource_tracker.ensure_running()
+
+
+class Running:
+    """A command in a session of its own, with the part of `subprocess.Popen` that tests use."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], out: Path, err: Path) -> None:
+        """Standard output and standard error are appended to `out` and `err`."""
+        given = (list(arguments), dict(environment), str(out), str(err))
+        self._process = _servers.Process(target=_run, args=given)
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+        with suppress(ProcessLookupError):
+            while os.getpgid(self.pid) != self.pid:
+                time.sleep(0.002)
+
+    @property
+    def returncode(self) -> int | None:
+        """Minus the signal, if one ended it; None while it runs."""
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        """As `returncode`."""
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end; `subprocess.TimeoutExpired` after so many seconds."""
+        self._process.join(timeout)
+        if (code := self._process.exitcode) is None:
+            raise subprocess.TimeoutExpired("trailforge", timeout or 0.0)
+        return code
+
+    def end_group(self) -> None:
+        """`kill -9` of it and of all that it has started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
+
+    def send_signal(self, sent: int) -> None:
+        """To the process itself."""
+        os.kill(self.pid, sent)
+
+
+def _run(arguments: list[str], environment: dict[str, str], out: str, err: str) -> None:
+    """Be `python -m trailforge ARGUMENTS`, in the fork."""
+    os.setsid()
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(ROOT)
+    for number, path in ((0, os.devnull), (1, out), (2, err)):
+        opened = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = ["trailforge", *arguments]
+    try:
+        runpy.run_module("trailforge", run_name="__main__", alter_sys=True)
+    finally:  # as at the end of any other process, which a fork leaves out
+        threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
+        atexit._run_exitfuncs()

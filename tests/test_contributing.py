@@ -1,0 +1,110 @@
+"""CONTRIBUTING's walk: each of its diffs applies to the tree as it is, and does what the walk says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+WALK = sorted((ROOT / "docs" / "contributing").glob("*.diff"))
+BESIDE_THE_ROOMS = ("cli.py", "docs", "pyproject.toml", "README.md", "LICENSE", "sample_data", "tests", "trailforge")
+MAX_DIFF_LINES = 135
+"""Of the longest: a whole data set with its books, checks and card."""
+
+MAKES_EASY_QUESTIONS = """
+import json
+from pathlib import Path
+from trailforge.flows.execute import RunRequest, execute
+from trailforge.pipelines.runs.verify import verify_run
+from trailforge.schemas import RlRow, read_rows
+from trailforge.training.sets.build import make_training_set
+from trailforge.training.sets.config import ViewConfig
+
+paragraphs = [{"id": "0", "title": "Oslo", "text": "Oslo is the capital of Norway."}]
+rows = [{"id": "easy", "question": "Of what is Oslo the capital?", "answer": "Norway"},
+        {"id": "hard", "question": "How many people live in Oslo?", "answer": "700,000"}]
+Path("questions.jsonl").write_text("".join(json.dumps(row | {"paragraphs": paragraphs}) + "\\n" for row in rows))
+manifest = execute(RunRequest(dataset="easy_questions", out=Path("run"), preset="easy-questions",
+                              files=(Path("questions.jsonl"),)))
+make_training_set([Path("run")], Path("set"), ViewConfig(validation_share=0.0))
+print([(line.name, line.inputs, line.accepted) for line in manifest.stages], verify_run(Path("run")).problems,
+      [row.question_id for row in read_rows(sorted(Path("set/rl").rglob("*.parquet")), RlRow)])
+"""
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree with the whole walk applied."""
+    copy = tmp_path_factory.mktemp("walk") / "trailforge"
+    copy.mkdir()
+    rooms = [link.name for link in (ROOT / "trailforge").iterdir() if link.is_symlink() and link.is_dir()]
+    for name in (*rooms, *BESIDE_THE_ROOMS):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, copy / name)
+    for diff in WALK:
+        # Below another repository git would pass over what is not that repository's.
+        outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(copy.parent)}
+        done = subprocess.run(["git", "apply", diff], cwd=copy, env=outside, capture_output=True, text=True)
+        assert done.returncode == 0, f"docs/contributing/{diff.name} no longer applies; write it anew: {done.stderr}"
+    _python(copy, copy, "-c", "from setuptools import setup; setup()", "-q", "egg_info")
+    return copy
+
+
+def _python(tree: Path, folder: Path, *arguments: str) -> str:
+    """What Python prints, in a folder, with the tree's own trailforge."""
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("diff", WALK, ids=lambda diff: diff.stem)
+def test_a_diff_is_short_and_the_walk_leads_to_it(diff: Path) -> None:
+    lines = diff.read_text().splitlines()
+    assert len(lines) <= MAX_DIFF_LINES, f"{diff.name}: {len(lines)} lines"
+    assert f"(docs/contributing/{diff.name})" in (ROOT / "CONTRIBUTING.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_data_set_of_the_walk_is_found_run_verified_and_trained_on(tree: Path, tmp_path: Path) -> None:
+    printed = _python(tree, tmp_path, "-c", MAKES_EASY_QUESTIONS)
+    assert printed.splitlines()[-1] == "[('read', 2, 2), ('try', 2, 1)] [] ['easy']"
+
+
+@pytest.mark.slow
+def test_the_tests_that_the_walk_brings_along_pass(tree: Path) -> None:
+    printed = _python(
+        tree,
+        tree,
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider"),
+        *("tests/filters/test_trajectories.py", "tests/retrieval/test_trigrams.py"),
+        *("tests/protocols/test_round_trips.py", "-k", "not test_round_trips or research or registry"),
+    )
+    assert "failed" not in printed and "passed" in printed.splitlines()[-1]
+
+
+def test_the_back_end_of_the_walk_is_what_generation_and_training_search(tree: Path) -> None:
+    script = """
+import asyncio
+from trailforge.protocols import SEARCH_R1
+from trailforge.protocols.environment import EnvironmentConfig, open_environment
+from trailforge.retrieval import RetrievalConfig, open_retrieval
+from trailforge.schemas import Document, Question
+documents = [Document(id="0", title="Oslo", text="A city."), Document(id="1", title="Trondheim", text="Another.")]
+question = Question(id="q", question="q", answer="a", paragraphs=tuple(documents))
+async def found():
+    generation = await open_retrieval(RetrievalConfig(kind="trigrams")).for_question(question)
+    training = open_environment(SEARCH_R1, documents, search=EnvironmentConfig(kind="trigrams"))
+    return [(await each.retrieve("Trondhiem", 1))[0].id for each in (generation, training.documents)]
+print(asyncio.run(found()))
+"""
+    assert _python(tree, tree, "-c", script) == "['1', '1']\n"
