@@ -34,9 +34,10 @@ from trailforge.generators.mcts_trajectories.generate import (
 from trailforge.generators.mcts_trajectories.sift import sift
 from trailforge.inference import Caps, Meter, ModelClient, SqliteLedger
 from trailforge.inference.asker import Asker
+from trailforge.mcts.callables import Policy
+from trailforge.mcts.contrasts import Variation
 from trailforge.mcts.plan import apply_split, split_problem
 from trailforge.mcts.policy import open_policy
-from trailforge.mcts.search import Policy
 from trailforge.pipelines.runs.finish import read_manifest
 from trailforge.pipelines.runs.intake import read_settings
 from trailforge.retrieval import open_retrieval
@@ -121,27 +122,28 @@ async def _sample(question: Question, context: Context, config: MctsRunConfig, b
                   seed=context.seed, meter=meter)  # fmt: skip
     generator = context.config
     policy = open_policy(asker, policy_prompts(generator.prompts), generator.policy)
-    plan = await _one_plan(question, policy, generator.search.max_sub_questions)
+    plan = await draw_plan(question, policy, generator.search.max_sub_questions)
     roll_out = plan_runner(question, asker, context)
     rollouts: list[Rollout] = []
     for draw in range(budget):
         if meter.calls >= budget:
             break
-        done = await roll_out(plan, max(0, 2 * draw - 1))  # odd repeats draw every answer anew
+        done = await roll_out(plan, Variation(kind="answer", sample=draw))
         if done is None:  # cut, so without a verdict
             continue
         rollouts.append(
             Rollout(index=len(rollouts), node=0, variation=done.variation, varied_step=None,
                     steps=done.steps, answer=done.answer, reward=done.reward)
         )  # fmt: skip
-    tree = _as_tree(question, plan, rollouts)
+    tree = as_tree(question, [plan], rollouts)
     candidates = [row for row in trajectories(question, tree, context) if row.kind == "correct"]
     uncapped = replace(generator.reflection, max_correct=len(candidates))
     accepted, _ = sift(question, candidates, config.filters, uncapped)
     return Baseline(meter.calls, len(rollouts), sum(r.reward > 0 for r in rollouts), accepted)
 
 
-async def _one_plan(question: Question, policy: Policy, max_sub_questions: int) -> Plan:
+async def draw_plan(question: Question, policy: Policy, max_sub_questions: int) -> Plan:
+    """The first split of everything that can be split, one at a time."""
     plan, position = Plan(sub_questions=(question.question,)), 0
     while position < len(plan) < max_sub_questions:
         sub_question = plan.sub_questions[position]
@@ -155,15 +157,20 @@ async def _one_plan(question: Question, policy: Policy, max_sub_questions: int) 
     return plan
 
 
-def _as_tree(question: Question, plan: Plan, rollouts: list[Rollout]) -> SearchTree:
-    root = Node(
-        id=0, parent=None, plan=plan.sub_questions, origin="policy", visits=len(rollouts),
-        value=sum(r.reward for r in rollouts) / max(len(rollouts), 1),
-        decomposable=(False,) * len(plan), depth=0,
-    )  # fmt: skip
+def as_tree(question: Question, plans: list[Plan], rollouts: list[Rollout]) -> SearchTree:
+    """Plans and their rollouts as a tree without splits: what makes rows of trees makes them of these, too."""
+    nodes = []
+    for number, plan in enumerate(plans):
+        rewards = [r.reward for r in rollouts if r.node == number]
+        nodes.append(
+            Node(
+                id=number, parent=None, plan=plan.sub_questions, origin="policy", visits=len(rewards),
+                value=sum(rewards) / max(len(rewards), 1), decomposable=(False,) * len(plan), depth=0,
+            )
+        )  # fmt: skip
     return SearchTree(
         question_id=question.id, question=question.question, answer=question.answer,
-        answer_aliases=question.answer_aliases, nodes=(root,), rollouts=tuple(rollouts), stop_reason="budget",
+        answer_aliases=question.answer_aliases, nodes=tuple(nodes), rollouts=tuple(rollouts), stop_reason="budget",
         oracle_used=False, dropped_splits=DroppedSplits(), rounds=0, max_depth=0, calls=0, prompt_tokens=0,
         completion_tokens=0, cost=0.0,
     )  # fmt: skip

@@ -75,6 +75,12 @@ def resolve(sub_question: str, answers: dict[int, str]) -> str:
     return _REFERENCE.sub(lambda match: answers.get(int(match[1]), match[0]), sub_question)
 
 
+def renumbered(sub_question: str) -> str:
+    """The same sub-question with its references numbered by their first appearance: what it asks, in whatever plan."""
+    numbers = {target: position for position, target in enumerate(dict.fromkeys(references(sub_question)), start=1)}
+    return _REFERENCE.sub(lambda match: f"#{numbers[int(match[1])]}", sub_question)
+
+
 def apply_split(plan: Plan, split: Split) -> Plan:
     """Replace one sub-question by two and renumber (MSearcher, Eq. 6).
 

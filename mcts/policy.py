@@ -7,7 +7,7 @@ from typing import Any
 
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
-from trailforge.mcts.search import Policy, Proposal
+from trailforge.mcts.callables import Policy, Proposal
 from trailforge.rewards.answers import read_yes_or_no
 from trailforge.schemas import MalformedReply
 from trailforge.schemas.plugins import check_plugin, load_plugin
@@ -38,7 +38,7 @@ class PolicyConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyPrompts:
-    """Templates: `{{question}}`, and `{{count}}` (split) or `{{candidates}}` (choose)."""
+    """Templates: `{{question}}`, and `{{ways}}` (split) or `{{candidates}}` (choose)."""
 
     split: str
     decomposable: str
@@ -65,7 +65,7 @@ class ModelPolicy:
 
     async def propose(self, sub_question: str, count: int) -> Proposal:
         """`count` different splits in one reply; one that breaks the schema or is cut, twice, counts as malformed."""
-        prompt = fill(self._prompts.split, question=sub_question, count=str(count))
+        prompt = fill(self._prompts.split, question=sub_question, ways=_ways(count))
         sampling = self._sampling(self._config.split_max_tokens)
         try:
             reply = await self._asker.json(prompt, split_schema(count), purpose="split", sampling=sampling)
@@ -100,3 +100,9 @@ def split_schema(count: int) -> dict[str, Any]:
         "required": ["decompositions"],
         "additionalProperties": False,
     }
+
+
+def _ways(count: int) -> str:
+    if count == 1:
+        return "one way to split, the best"
+    return f"{count} different ways to split, the best first; fewer when there are not that many"

@@ -1,9 +1,8 @@
 """One execution of a plan: search and answer every sub-question in topological order (MSearcher, section 3.1.3).
 
-A plan is rolled out more than once, and must be able to come out differently. Repeat 0 is plain. After that two
-sources of variation take turns and are never mixed, since the kind of an error is read from which one differed:
-odd repeats draw every answer anew (`answer`), even ones rephrase the query of one step, each in its turn (`query`).
-Where the plain rollout was cut, even ones cannot rest on its answers: they draw theirs anew, too.
+A plan is rolled out more than once, and must be able to come out differently. What varies is the search's to say
+(`contrasts.Variation`): one step's query put in other words, one step's answer drawn again, or every answer. Steps of
+the base rollout that do not rest on the varied one are kept; the others go on from its new answer.
 """
 
 from __future__ import annotations
@@ -11,28 +10,39 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from trailforge.inference import Sampling
+from trailforge.inference import Reply, Sampling
 from trailforge.inference.asker import Asker, Style, fill
+from trailforge.mcts.callables import Simulation
+from trailforge.mcts.contrasts import Variation
 from trailforge.mcts.plan import execution_levels, normalized, references, resolve, sink
-from trailforge.mcts.search import Simulation
 from trailforge.retrieval import Retriever
 from trailforge.retrieval.english import WIDE_PREPOSITIONS
 from trailforge.rewards.answers import is_abstention, read_first_line, read_short_answer
-from trailforge.rewards.matching import is_near_miss, mcts_reward
-from trailforge.schemas import Passage, Plan, Step, VariationKind
+from trailforge.rewards.matching import is_near_miss, mcts_reward, same_answer
+from trailforge.schemas import Passage, Plan, Rollout, Step
 
 _SAMPLES_PER_TRY = 1000
-"""More than a leaf plan has repeats: keeps the draws of different repeats apart."""
+"""More than a leaf plan has rollouts: keeps the draws of different rollouts apart."""
 
 _PREPOSITION = f"(?:{'|'.join(WIDE_PREPOSITIONS)})"
 _WH = r"(?i:what|which|who|whom|whose|where|when|why|how)\b"
 _BEGINS_CUT = re.compile(rf"(?i:{_PREPOSITION}) (?!{_WH})")
 _ENDS_CUT = re.compile(rf"(?!{_WH}).* {_PREPOSITION}$")
 """Search words that begin or end with a preposition; a question may: "In which city …", "Who was it built by"."""
+_STATES = re.compile(rf"(?!{_WH})([A-Z][\w'’-]*)(?:,| (?:is|was|are|were)\b)")
+"""A first word that may be an answer: "Paris, the capital of France", "Paris is …"."""
 _ARTICLE = re.compile(r"(?:The|An?) ")
+
+_ACRONYMS = frozenset({"TV", "US", "USA", "UK", "UN", "EU", "CEO", "DNA", "NATO", "GDP", "CD", "DVD", "AD", "BC"})
+_COMMON = frozenset(
+    "who what which where when why how whose name year date place city country state county river capital birthplace "
+    "birth death birthday author writer director founder president king queen film movie novel book album song band "
+    "group network channel university college school company located born died i".split()
+)
+"""Words that a query may write with a capital without naming anything."""
 
 Reader = Callable[[str, Sequence[Passage]], Awaitable[str]]
 """(question, passages) -> the context that the model reads."""
@@ -54,8 +64,8 @@ class RolloutConfig:
     answer_max_tokens: int = 8192
     """Room for a reasoning model's thoughts."""
     rephrase_max_tokens: int = 4096
-    rephrase_tries: int = 3
-    """Replies asked for until one is usable as a query."""
+    tries: int = 3
+    """Rewordings of a query until one finds other passages, and draws of an answer until one differs."""
     stop: tuple[str, ...] = ()
     plain_temperature: float = 0.6
     sample_temperature: float = 0.6
@@ -67,37 +77,14 @@ class RolloutConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutPrompts:
-    """Templates: `{{question}}` and `{{context}}` (answer), `{{query}}` (rephrase)."""
+    """Templates: `{{question}}` and `{{context}}` (answer), `{{query}}` and `{{earlier}}` (rephrase)."""
 
     answer: str
     rephrase: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variation:
-    """What makes a repeat differ from the plain rollout."""
-
-    kind: VariationKind
-    step: int | None
-    """0-based step whose query is rephrased; None for the other kinds."""
-    sample: int
-    """Number of the draw: distinguishes its calls from those of other repeats."""
-    draws_anew: bool
-    """Are its answers drawn under that number, or are they the plain rollout's wherever they are asked alike?"""
-
-
-def variation_of(repeat: int, num_steps: int, anew: bool = False) -> Variation:
-    """0: plain; 1, 3, 5 …: answers anew; 2, 4, 6 …: query of step 0, 1, 2 … rephrased, round and round, and with `anew`
-    answers drawn anew, too."""
-    if repeat == 0:
-        return Variation(kind="none", step=None, sample=0, draws_anew=False)
-    if repeat % 2:
-        return Variation(kind="answer", step=None, sample=repeat, draws_anew=True)
-    return Variation(kind="query", step=(repeat // 2 - 1) % num_steps, sample=repeat, draws_anew=anew)
-
-
 class PlanRunner:
-    """Rolls out plans for one question. Calling it is a `mcts.search.RollOut`."""
+    """Rolls out plans for one question. Calling it is a `mcts.callables.RollOut`."""
 
     def __init__(
         self,
@@ -116,9 +103,8 @@ class PlanRunner:
         self._judge, self._judge_threshold = judge, judge_threshold
         self._reader, self._prompts, self._config = reader, prompts, config
 
-    async def __call__(self, plan: Plan, repeat: int, anew: bool = False) -> Simulation | None:
+    async def __call__(self, plan: Plan, variation: Variation) -> Simulation | None:
         """Run the plan; None when an answer was cut. A level's sub-questions do not need each other and run at once."""
-        variation = variation_of(repeat, len(plan), anew)
         steps: dict[int, Step] = {}
         for level in execution_levels(plan):
             answers = {position + 1: step.answer for position, step in steps.items()}
@@ -150,43 +136,74 @@ class PlanRunner:
         question = resolve(sub_question, answers)
         if any(not answers[k] for k in references(sub_question)):
             return _unanswerable(index, sub_question, question)
-        query, keys = question, list[str]()
-        if variation.kind == "query" and variation.step == index:
-            query, keys = await self._rephrase(question, variation.sample)
-        passages = tuple(await self._retriever.retrieve(query, self._config.top_k))
-        sample = variation.sample if variation.draws_anew else 0
-        answer, key = await self._answer(question, passages, sample)
+        before = _step_of(variation.base, index, question)
+        plain = Step(index=index, sub_question=sub_question, query=question, passages=(), answer="")
+        if variation.step == index and variation.kind == "query":
+            return await self._reworded(plain, before, question, variation)
+        if variation.step == index and before is not None:
+            return await self._drawn_again(before, question, variation)
+        if before is not None:
+            return before
+        passages = tuple(await self._retriever.retrieve(question, self._config.top_k))
+        sample = variation.sample if variation.kind == "answer" and variation.step is None else 0
+        return await self._answered(replace(plain, passages=passages, answer_sample=sample), question)
+
+    async def _reworded(self, plain: Step, before: Step | None, question: str, variation: Variation) -> Step | None:
+        """The step searched in words that find other passages, if there are such; its draws are those of before."""
+        seen, keys, found = [question, *variation.seen], list[str](), plain
+        known = {p.id for p in before.passages} if before else set[str]()
+        for attempt in range(self._config.tries):
+            query, key = await self._rephrase(question, seen, variation.sample + attempt * _SAMPLES_PER_TRY)
+            keys.append(key)
+            if query is None:
+                continue
+            seen.append(query)
+            passages = tuple(await self._retriever.retrieve(query, self._config.top_k))
+            found = replace(plain, query=query, passages=passages, query_rephrased=True)
+            if {p.id for p in passages} != known:
+                break
+        if not found.query_rephrased:
+            if before is not None:
+                return before
+            found = replace(plain, passages=tuple(await self._retriever.retrieve(question, self._config.top_k)))
+        sample = before.answer_sample if before else 0
+        return await self._answered(replace(found, answer_sample=sample, call_keys=tuple(keys)), question)
+
+    async def _drawn_again(self, before: Step, question: str, variation: Variation) -> Step | None:
+        """The step's answer drawn until it differs, over the same passages."""
+        step = before
+        for attempt in range(self._config.tries):
+            sample = variation.sample + attempt * _SAMPLES_PER_TRY
+            drawn = await self._answered(replace(before, answer_sample=sample, call_keys=()), question)
+            if drawn is None:
+                return None
+            keys = before.call_keys[:-1]
+            step = replace(drawn, call_keys=(*keys, *drawn.call_keys))
+            if not same_answer(step.answer, before.answer):
+                break
+        return step
+
+    async def _rephrase(self, query: str, seen: Sequence[str], sample: int) -> tuple[str | None, str]:
+        """Another wording than those seen, None when the reply is of no use; and its call."""
+        reply = await self._asker.text(
+            fill(self._prompts.rephrase, query=query, earlier="\n".join(f"- {wording}" for wording in seen)),
+            purpose="rephrase",
+            sampling=self._sampling(self._config.sample_temperature, self._config.rephrase_max_tokens),
+            sample=sample,
+        )
+        rephrased = read_first_line(reply.answer or "")
+        is_new = normalized(rephrased) not in {normalized(wording) for wording in seen}
+        return (rephrased if is_new and is_usable_query(rephrased, query) else None), reply.key
+
+    async def _answered(self, step: Step, question: str) -> Step | None:
+        """The step with the model's answer to what it found; None when the reply was cut."""
+        answer, reply = await self._answer(question, step.passages, step.answer_sample)
         if answer is None:
             return None
-        return Step(
-            index=index,
-            sub_question=sub_question,
-            query=query,
-            passages=passages,
-            answer=answer,
-            query_rephrased=query != question,
-            answer_sample=sample,
-            call_keys=(*keys, key),
-        )
+        return replace(step, answer=answer, reasoning=reply.reasoning, call_keys=(*step.call_keys, reply.key))
 
-    async def _rephrase(self, query: str, sample: int) -> tuple[str, list[str]]:
-        """Another wording of the query, and the calls it took; the same one when no reply is of use."""
-        keys = []
-        for attempt in range(self._config.rephrase_tries):
-            reply = await self._asker.text(
-                fill(self._prompts.rephrase, query=query),
-                purpose="rephrase",
-                sampling=self._sampling(self._config.sample_temperature, self._config.rephrase_max_tokens),
-                sample=sample + attempt * _SAMPLES_PER_TRY,
-            )
-            keys.append(reply.key)
-            rephrased = read_first_line(reply.answer or "")
-            if is_usable_query(rephrased, query):
-                return rephrased, keys
-        return query, keys
-
-    async def _answer(self, question: str, passages: Sequence[Passage], sample: int) -> tuple[str | None, str]:
-        """The answer, empty when the reply says that there is none, None when it was cut, and its call."""
+    async def _answer(self, question: str, passages: Sequence[Passage], sample: int) -> tuple[str | None, Reply]:
+        """The answer, empty when the reply says that there is none, None when it was cut, and the reply."""
         config = self._config
         prompt = fill(self._prompts.answer, question=question, context=await self._reader(question, passages))
         temperature = config.sample_temperature if sample else config.plain_temperature
@@ -197,11 +214,11 @@ class PlanRunner:
             sample=sample,
         )
         if reply.answer is None:
-            return None, reply.key
+            return None, reply
         answer = read_short_answer(reply.answer, config.max_answer_words)
         if is_abstention(answer) and not mcts_reward(answer, self._golds):
-            return "", reply.key
-        return within_a_sentence(answer, passages), reply.key
+            return "", reply
+        return within_a_sentence(answer, passages), reply
 
     def _sampling(self, temperature: float, max_tokens: int) -> Sampling:
         config = self._config
@@ -229,18 +246,36 @@ def within_a_sentence(answer: str, passages: Sequence[Passage]) -> str:
 def is_usable_query(rephrased: str, query: str) -> bool:
     """One line that is no mere piece of the query, not cut off, and not much longer.
 
-    It has all names and numbers of the query, some of its words, and no name of its own.
+    It has all names and numbers of the query, some of its words or none but question words in their place, and no name
+    of its own.
     """
     return (
         bool(rephrased)
-        and f" {normalized(rephrased)} " not in f" {normalized(query)} "
+        and f" {_words(rephrased)} " not in f" {_words(query)} "
         and not _is_cut_off(rephrased, query)
+        and not _is_an_answer(rephrased, query)
         and len(rephrased) <= 2 * len(query) + 40
-        and all(normalized(name) in normalized(rephrased) for name in _names(query))
-        and all(normalized(name) in normalized(query) for name in _names(rephrased))
-        and bool(_long_words(rephrased) & _long_words(query))
+        and all(_words(name) in _words(rephrased) for name in _names(query))
+        and all(_words(name) in _words(query) for name in _names(rephrased) if not _is_common(name))
+        and bool(_names(query) or _long_words(rephrased) & _long_words(query))
         and "#" not in rephrased.replace(query, "")
     )
+
+
+def _words(text: str) -> str:
+    """Normalised, without possessives: "France's" and "France" are one name."""
+    return normalized(re.sub(r"['’]s\b|(?<=s)['’](?!\w)", "", text))
+
+
+def _is_common(name: str) -> bool:
+    """A known acronym (TV, US), or a question word or noun that titles write with a capital: no new name."""
+    return name in _ACRONYMS or name.casefold() in _COMMON
+
+
+def _is_an_answer(rephrased: str, query: str) -> bool:
+    """Does it begin with a word of its own that something is said of?"""
+    stated = _STATES.match(rephrased)
+    return stated is not None and _words(stated[1]) not in _words(query)
 
 
 def _is_cut_off(rephrased: str, query: str) -> bool:
@@ -250,13 +285,24 @@ def _is_cut_off(rephrased: str, query: str) -> bool:
 
 
 def _names(text: str) -> list[str]:
-    """Numbers, and capitalised words but the first."""
-    return re.findall(r"(?<!^)\b[A-Z][\w'’-]*|\b\d[\w.,-]*", text)
+    """Numbers, and capitalised words but the first, without possessives; the first counts where it has one."""
+    first = re.findall(r"^[A-Z][\w-]*(?=['’]s\b)", text)
+    found = re.findall(r"(?<!^)\b[A-Z][\w'’-]*|\b\d[\w.,-]*", text)
+    return [re.sub(r"['’]s?$", "", name).rstrip(".,-") for name in (*first, *found)]
 
 
 def _long_words(text: str) -> set[str]:
     """Words that are more than grammar, by their length."""
-    return {word for word in normalized(text).split() if len(word) > 3}
+    return {word for word in _words(text).split() if len(word) > 3}
+
+
+def _step_of(base: Rollout | None, index: int, question: str) -> Step | None:
+    """The base's step, where it was asked the same; it may be kept."""
+    if base is None:
+        return None
+    answers = {step.index + 1: step.answer for step in base.steps}
+    step = next(step for step in base.steps if step.index == index)
+    return step if resolve(step.sub_question, answers) == question else None
 
 
 def _unanswerable(index: int, sub_question: str, question: str) -> Step:

@@ -1,7 +1,9 @@
 """Monte Carlo tree search over decomposition plans: select, expand, roll out, back up (MSearcher, section 3.1).
 
 The search knows no model and no retriever; both come in as callables. Given the same replies it makes the same tree:
-rollouts of a round run at once, but are numbered and backed up in the order in which they were chosen.
+rollouts of a round run at once, but are numbered and backed up in the order in which they were chosen. Until a leaf
+plan succeeds it is the paper's. From then on rounds go where rows are missing: failed plans are tried again, right
+rollouts are varied in one place, plans are split further, until each kind of row is there or the budget is spent.
 """
 
 from __future__ import annotations
@@ -10,93 +12,23 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal
 
-from trailforge.mcts.plan import apply_split, gold_plan, plan_problem, shared_width, split_problem
+from trailforge.mcts.bounds import CallBounds, SearchConfig
+from trailforge.mcts.callables import Policy, Progress, Proposal, RollOut, Simulation
+from trailforge.mcts.contrasts import Contrasts, Supported, Variation
+from trailforge.mcts.plan import apply_split, gold_plan, plan_problem, renumbered, shared_width, split_problem
 from trailforge.mcts.tree import Tree, TreeNode
 from trailforge.schemas import (
     DroppedSplits,
-    Origin,
+    ErrorType,
     Plan,
     Question,
     Rollout,
     SearchTree,
     Split,
-    Step,
     StopReason,
-    VariationKind,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchConfig:
-    """How one question is searched. Defaults follow the paper where it gives a number."""
-
-    width: int = 4
-    """w: splits proposed per expansion, shared over the decomposable sub-questions."""
-    exploration: float = 0.6
-    """Omega of Eq. 2 (section 3.1.2)."""
-    max_rounds: int = 24
-    """Selections per tree."""
-    max_calls: int = 160
-    """Model calls per tree; a round that has begun is finished."""
-    max_leaf_rollouts: int = 8
-    """Rollouts of one leaf plan."""
-    max_sub_questions: int = 6
-    """A plan this long is not split further."""
-    wanted_correct: int = 2
-    """Stop when one leaf plan has this many correct rollouts …"""
-    wanted_wrong: int = 2
-    """… and this many wrong ones."""
-    enough_correct: int = 6
-    """Stop anyway when this many rollouts of leaf plans are correct."""
-    oracle_rollouts: int = 6
-    """Rollouts of the gold decomposition when the search ended with no correct one; 0: no oracle fallback."""
-    confirmed_failures: int = 2
-    """At the end, so many leaf plans that were rolled out once, and wrongly, are rolled out again: a plan is not to be
-    blamed for one unlucky rollout (section 3.1.4: "both branches have undergone multiple rollouts")."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """The policy's answer to "split this sub-question"."""
-
-    splits: tuple[tuple[str, str], ...]
-    """(first, second) in the order of preference; `[E]` in second stands for the answer of first."""
-    malformed: int = 0
-    """Splits in the reply that could not be read."""
-    origin: Origin = "policy"
-
-
-class Policy(Protocol):
-    """Who proposes splits and judges what can be split (the paper's pi_theta)."""
-
-    async def is_decomposable(self, sub_question: str) -> bool | None:
-        """Can this sub-question be divided in a meaningful way? None: there is no verdict."""
-        ...
-
-    async def propose(self, sub_question: str, count: int) -> Proposal:
-        """`count` different splits of one sub-question, from a single reply."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
-    """What one execution of a plan gave. The search adds number and node (`schemas.Rollout`)."""
-
-    steps: tuple[Step, ...]
-    answer: str
-    reward: float
-    variation: VariationKind
-    varied_step: int | None
-    judge_score: float | None = None
-
-
-RollOut = Callable[[Plan, int, bool], Awaitable[Simulation | None]]
-"""(plan, repeat, anew) -> simulation. Repeat 0 is the plain rollout; every further number varies it in its own way.
-None: a reply that it rests on was cut. That says nothing of the plan (r is the answer's correctness, and there is
-none), so it is not backed up and no row is made of it; its number is spent, so that the plan's next rollout is another
-one. `anew`: the plan's plain rollout was cut, so no other may rest on its answers."""
 
 
 async def search(
@@ -106,14 +38,20 @@ async def search(
     roll_out: RollOut,
     calls: Callable[[], int],
     config: SearchConfig,
+    progress: Progress | None = None,
+    is_supported: Supported = lambda step: True,
+    bounds: CallBounds | None = None,
     parallel: int = 1,
 ) -> SearchTree:
     """Search one question and return the tree, without its costs (the caller counts those).
 
-    `calls` says how many model calls the search has made. `parallel` leaves are selected a round, kept apart by
-    virtual loss: 1 but for the tail of a run, since it costs solved questions per call.
+    `calls` says how many model calls the search has made. Without `progress` nothing is ever enough: the search ends
+    with its budget, or with what it can try. `parallel` leaves are selected a round, kept apart by virtual loss: 1 but
+    for the tail of a run, since it costs solved questions per call.
     """
-    return await _Search(question, policy, roll_out, calls, config, parallel).run()
+    return await _Search(
+        question, policy, roll_out, calls, config, progress, is_supported, bounds or CallBounds(), parallel
+    ).run()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +64,9 @@ class _Growth:
     """New nodes whose sub-questions nobody has judged yet, with the split that made them."""
 
 
+_Target = tuple[TreeNode, Variation]
+
+
 class _Search:
     """The state of one search."""
 
@@ -136,33 +77,151 @@ class _Search:
         roll_out: RollOut,
         calls: Callable[[], int],
         config: SearchConfig,
+        progress: Progress | None,
+        is_supported: Supported,
+        bounds: CallBounds,
         parallel: int,
     ) -> None:
         self.question, self.policy, self.roll_out = question, policy, roll_out
         self.calls, self.config, self.parallel = calls, config, parallel
+        self.progress, self.is_supported, self.bounds = progress, is_supported, bounds
         self.rollouts: list[Rollout] = []
         self.dropped: Counter[str] = Counter()
         self.judged: dict[str, bool] = {}
-        self.oracle_used = False
+        self.tries: Counter[str] = Counter()
+        self.oracle: TreeNode | None = None
         self.rounds = 0
+        self.rows, self.rows_at = Counter[str](), -1
 
     async def run(self) -> SearchTree:
         whole = self.question.question
-        # Questions come to be split: without a verdict the root is worth the try.
-        self.tree = Tree(whole, decomposable=await self.judge(whole, unknown=True), origin="policy")
-        while (stop := self.stop_reason()) is None:
-            await self.simulate(self.select())
-        if self.has_no_correct_rollout():
-            stop = await self.fall_back_on_oracle() or stop
-        await self.confirm_failures()
+        # A question of several hops, known or with no verdict, is worth the try.
+        is_known = len(self.question.decomposition) > 1 or self.left() < self.bounds.judge
+        decomposable = is_known or await self.judge(whole, unknown=True)
+        self.tree = Tree(whole, decomposable=decomposable, origin="policy")
+        stop: StopReason | None = None
+        while stop is None:
+            stop = await (self.look_for_contrasts() if self.has_correct_rollout() else self.look_for_an_answer())
         return self.record(stop)
 
-    def select(self) -> list[TreeNode]:
-        """Up to `parallel` leaves, told apart by virtual loss."""
+    async def look_for_an_answer(self) -> StopReason | None:
+        """A round while no leaf plan has succeeded: the paper's. The gold decomposition comes last (section 4.1)."""
+        gold = gold_plan(self.question.decomposition)
+        has_oracle = bool(self.config.oracle_rollouts) and self.oracle is None and plan_problem(gold) is None
+        kept = self.bounds.rollout(len(gold)) + self.bounds.variation(len(gold)) if has_oracle else 0
+        if self.rounds < self.config.max_rounds and (selected := self.select(self.left() - kept)):
+            await self.simulate(selected)
+            return None
+        why: StopReason = "budget" if self.tree.select(self.config.exploration) else "exhausted"
+        if self.oracle is None and self.left() >= self.bounds.rollout(len(gold)):
+            self.add_oracle()
+        oracle = self.oracle or (self.tree.find(gold) if len(gold) else None)
+        if oracle is None or oracle.repeats >= min(self.config.oracle_rollouts, self.config.max_leaf_rollouts):
+            return why
+        if self.left() < self.cost_of_repeat(oracle):
+            return "budget"
+        await self.roll_out_all([(oracle, self.contrasts().repeat(oracle, oracle.repeats))])
+        return None
+
+    async def look_for_contrasts(self) -> StopReason | None:
+        """A round when a leaf plan has succeeded: the cheapest that may bring what is missing."""
+        missing = self.missing()
+        if not missing:
+            return "satisfied"
+        if self.rounds >= self.config.max_rounds:
+            return "budget"
+        targets = self.failures_to_confirm()
+        if not targets:
+            kinds = [kind for kind in missing if self.tries[kind] < self.config.tries]
+            for kind in sorted(kinds, key=lambda kind: self.tries[kind]):
+                if kind in ("correct", "decomposition"):
+                    selected = self.select(self.left(), only_splits=True)
+                    if selected:
+                        self.tries[kind] += 1
+                        await self.simulate(selected)
+                        return None
+                if kind != "decomposition" and (targets := self.break_one(kind)):
+                    self.tries[kind] += 1
+                    break
+        if not targets:
+            return "budget" if self.left() < self.bounds.variation(self.longest_plan()) else "exhausted"
+        self.rounds += 1
+        await self.roll_out_all(targets)
+        return None
+
+    def failures_to_confirm(self) -> list[_Target]:
+        """Leaf plans that failed and were not tried often enough: what mends one is a pair, what does not blames it."""
+        failed = [
+            node
+            for node in self.leaf_plans()
+            if node.own_rollouts > 0 and node.value == 0 and node.repeats < self.config.plan_tries
+        ]
+        contrasts, budget = self.contrasts(), self.left()
+        targets: list[_Target] = []
+        for node in failed[: self.parallel]:
+            budget -= self.bounds.variation(len(node.plan))
+            if budget >= 0:
+                targets.append((node, contrasts.mend(node, node.repeats)))
+        return targets
+
+    def break_one(self, kind: str) -> list[_Target]:
+        """A right rollout with one query reworded, or one answer drawn again."""
+        room = [
+            node
+            for node in self.leaf_plans()
+            if not node.closed and self.left() >= self.bounds.variation(len(node.plan))
+        ]
+        contrasts = self.contrasts()
+        chosen = contrasts.next_of("reasoning" if kind == "reasoning" else "retrieval", room)
+        if chosen is None:
+            return []
+        node, varied = chosen
+        return [(node, contrasts.break_right(node, varied, node.repeats))]
+
+    def missing(self) -> list[ErrorType | Literal["correct"]]:
+        """Kinds of rows that the tree does not give yet."""
+        if self.progress is not None and self.rows_at != len(self.rollouts):
+            self.rows, self.rows_at = self.progress(self.record("budget")), len(self.rollouts)
+        wanted = self.config.wanted
+        enough: dict[ErrorType | Literal["correct"], int] = {
+            "correct": wanted.correct,
+            "retrieval": wanted.retrieval,
+            "decomposition": wanted.decomposition,
+            "reasoning": wanted.reasoning,
+        }
+        return [kind for kind, count in enough.items() if self.rows[kind] < count]
+
+    def left(self) -> int:
+        """Calls that the search may still make."""
+        return self.config.max_calls - self.calls()
+
+    def longest_plan(self) -> int:
+        return max(len(node.plan) for node in self.tree.nodes)
+
+    def contrasts(self) -> Contrasts:
+        return Contrasts(self.rollouts, self.is_supported)
+
+    def cost_of_repeat(self, node: TreeNode) -> int:
+        steps = len(node.plan)
+        return self.bounds.variation(steps) if node.own_rollouts else self.bounds.rollout(steps)
+
+    def cost_of_child(self, steps: int) -> int:
+        return self.bounds.rollout(steps) + 2 * self.bounds.judge
+
+    def select(self, budget: int, *, only_splits: bool = False) -> list[TreeNode]:
+        """Up to `parallel` leaves that the budget allows, told apart by virtual loss."""
         chosen: list[TreeNode] = []
         while len(chosen) < self.parallel:
-            node = self.tree.select(self.config.exploration)
+            node = self.tree.select(self.config.exploration, only_splits=only_splits)
             if node is None:
+                break
+            if node.is_leaf_plan:
+                budget -= self.cost_of_repeat(node)
+            else:
+                shares = shared_width(self.config.width, node.decomposable)
+                budget -= len(shares) * self.bounds.split + self.cost_of_child(len(node.plan) + 1)
+            is_begun = node.is_leaf_plan and node.repeats + node.pending >= self.config.max_leaf_rollouts
+            if budget < 0 or is_begun:
                 break
             node.expanding = not node.is_leaf_plan
             self.tree.mark_pending(node, +1)
@@ -176,8 +235,17 @@ class _Search:
         """
         self.rounds += 1
         proposals = await asyncio.gather(*(self.propose(node) for node in selected))
-        growths = [self.expand(node, proposed) for node, proposed in zip(selected, proposals, strict=True)]
-        targets = [node for growth in growths for node in growth.targets]
+        budget = self.left() - sum(self.cost_of_repeat(node) for node in selected if node.is_leaf_plan)
+        growths = []
+        for node, proposed in zip(selected, proposals, strict=True):
+            growth = self.expand(node, proposed, budget)
+            budget -= sum(self.cost_of_child(len(child.plan)) for child, _ in growth.undecided)
+            growths.append(growth)
+        contrasts, begun = self.contrasts(), Counter[int]()
+        targets: list[_Target] = []
+        for node in (node for growth in growths for node in growth.targets):
+            targets.append((node, contrasts.repeat(node, node.repeats + begun[node.id])))
+            begun[node.id] += 1
         judgements = (self.judge_halves(child, split) for growth in growths for child, split in growth.undecided)
         await self.roll_out_all(targets, *judgements)
 
@@ -187,8 +255,8 @@ class _Search:
         replies = await asyncio.gather(*(self.policy.propose(node.plan.sub_questions[i], n) for i, n in shares.items()))
         return list(zip(shares, replies, strict=True))
 
-    def expand(self, node: TreeNode, proposals: list[tuple[int, Proposal]]) -> _Growth:
-        """Attach the usable splits as children.
+    def expand(self, node: TreeNode, proposals: list[tuple[int, Proposal]], budget: int) -> _Growth:
+        """Attach the usable splits as children, as many as the budget can roll out and judge.
 
         A leaf plan is rolled out again. A plan whose splits only lead to plans that the tree has is closed. One that
         cannot be split after all becomes a leaf plan; at the root the gold decomposition takes its place.
@@ -202,13 +270,16 @@ class _Search:
         for index, proposal in proposals:
             self.dropped["malformed"] += proposal.malformed
             for first, second in proposal.splits:
+                if budget < self.cost_of_child(len(node.plan) + 1):
+                    break
                 split = Split(index=index, first=first.strip(), second=second.strip())
                 if (plan := self.usable(node, split)) is not None:
                     unknown = (False,) * len(plan)
                     children.append((self.tree.add_child(node, plan, unknown, proposal.origin), split))
+                    budget -= self.cost_of_child(len(plan))
         if children:
             return _Growth(targets=[child for child, _ in children], undecided=children)
-        if self.dropped["identical"] > duplicates:
+        if self.dropped["identical"] > duplicates or budget < self.cost_of_child(len(node.plan) + 1):
             self.tree.close(node)
             return _Growth(targets=[])
         node.decomposable = (False,) * len(node.plan)
@@ -240,33 +311,28 @@ class _Search:
         child.decomposable = (*inherited[: split.index], *verdicts, *inherited[split.index + 1 :])
 
     async def judge(self, sub_question: str, *, unknown: bool = False) -> bool:
-        """Is it decomposable? Asked once per wording. Without a verdict, which is counted, it is `unknown`."""
-        if sub_question not in self.judged:
-            verdict = await self.policy.is_decomposable(sub_question)
+        """Is it decomposable? Asked once, whatever numbers its references have. Without a verdict, which is counted, it
+        is `unknown`."""
+        meaning = renumbered(sub_question)
+        if meaning not in self.judged:
+            verdict = await self.policy.is_decomposable(meaning)
             self.dropped["malformed"] += verdict is None
-            self.judged[sub_question] = unknown if verdict is None else verdict
-        return self.judged[sub_question]
+            self.judged[meaning] = unknown if verdict is None else verdict
+        return self.judged[meaning]
 
-    async def roll_out_all(self, targets: list[TreeNode], *judgements: Awaitable[None]) -> None:
+    async def roll_out_all(self, targets: list[_Target], *judgements: Awaitable[None]) -> None:
         """Roll out all targets at once, while the judgements are awaited; number and back up in their order."""
-        planned: Counter[int] = Counter()
-        repeats = []
-        for node in targets:
-            repeats.append(node.repeats + planned[node.id])
-            planned[node.id] += 1
-        begun = [(n.plan, r, n.plain_is_cut) for n, r in zip(targets, repeats, strict=True)]
-        rollouts = asyncio.gather(*(self.roll_out(*each) for each in begun))
+        rollouts = asyncio.gather(*(self.roll_out(node.plan, variation) for node, variation in targets))
         simulations, _ = await asyncio.gather(rollouts, asyncio.gather(*judgements))
-        for node, repeat, simulation in zip(targets, repeats, simulations, strict=True):
+        for (node, variation), simulation in zip(targets, simulations, strict=True):
             if simulation is None:
                 node.cut_rollouts += 1
-                node.plain_is_cut = node.plain_is_cut or repeat == 0
             else:
-                self.keep(node, simulation)
+                self.keep(node, simulation, variation.base)
             if node.is_leaf_plan and node.repeats >= self.config.max_leaf_rollouts:
                 self.tree.close(node)
 
-    def keep(self, node: TreeNode, simulation: Simulation) -> None:
+    def keep(self, node: TreeNode, simulation: Simulation, base: Rollout | None) -> None:
         """Number a rollout and back it up."""
         self.rollouts.append(
             Rollout(
@@ -277,61 +343,27 @@ class _Search:
                 steps=simulation.steps,
                 answer=simulation.answer,
                 reward=simulation.reward,
+                base=base.index if base else None,
                 judge_score=simulation.judge_score,
             )
         )
         self.tree.backpropagate(node, simulation.reward)
 
-    def stop_reason(self) -> StopReason | None:
-        """Why the search ends now; None to go on."""
-        if self.is_satisfied():
-            return "satisfied"
-        if self.rounds >= self.config.max_rounds or self.calls() >= self.config.max_calls:
-            return "budget"
-        return None if self.tree.select(self.config.exploration) else "exhausted"
+    def leaf_plans(self) -> list[TreeNode]:
+        return [node for node in self.tree.nodes if node.is_leaf_plan]
 
-    def is_satisfied(self) -> bool:
-        """Does the tree have what its rows need: correct and wrong rollouts of the same leaf plan?"""
-        correct = Counter(r.node for r in self.leaf_rollouts() if r.reward > 0)
-        wrong = Counter(r.node for r in self.leaf_rollouts() if r.reward == 0)
-        wanted = self.config
-        contrasted = any(
-            count >= wanted.wanted_correct and wrong[node] >= wanted.wanted_wrong for node, count in correct.items()
-        )
-        return contrasted or correct.total() >= wanted.enough_correct
-
-    def leaf_rollouts(self) -> list[Rollout]:
-        return [r for r in self.rollouts if self.tree.nodes[r.node].is_leaf_plan]
-
-    def has_no_correct_rollout(self) -> bool:
-        return not any(r.reward > 0 for r in self.leaf_rollouts())
+    def has_correct_rollout(self) -> bool:
+        """Has a leaf plan succeeded?"""
+        leaves = {node.id for node in self.leaf_plans()}
+        return any(r.reward > 0 and r.node in leaves for r in self.rollouts)
 
     def add_oracle(self) -> TreeNode | None:
         """The gold decomposition as a child of the root; None when there is none, or it is there already."""
         plan = gold_plan(self.question.decomposition)
-        if not self.config.oracle_rollouts or plan_problem(plan) is not None:
+        if not self.config.oracle_rollouts or plan_problem(plan) is not None or not self.tree.reserve(plan):
             return None
-        if not self.tree.reserve(plan):
-            return None
-        self.oracle_used = True
-        return self.tree.add_child(self.tree.root, plan, (False,) * len(plan), "oracle")
-
-    async def fall_back_on_oracle(self) -> StopReason | None:
-        """Roll out the gold decomposition until it has what rows need (section 4.1: golden reference)."""
-        oracle = self.add_oracle()
-        if oracle is None:
-            return None
-        while oracle.repeats < self.config.oracle_rollouts and not self.is_satisfied():
-            left = self.config.oracle_rollouts - oracle.repeats
-            await self.roll_out_all([oracle] * min(self.config.width, left))
-        return "satisfied" if self.is_satisfied() else None
-
-    async def confirm_failures(self) -> None:
-        """Roll out failed leaf plans once more, if there is a correct rollout to contrast them with."""
-        if self.has_no_correct_rollout():
-            return
-        failed = [n for n in self.tree.nodes if n.is_leaf_plan and n.own_rollouts == 1 and n.value == 0]
-        await self.roll_out_all(failed[: self.config.confirmed_failures])
+        self.oracle = self.tree.add_child(self.tree.root, plan, (False,) * len(plan), "oracle")
+        return self.oracle
 
     def record(self, stop: StopReason) -> SearchTree:
         return SearchTree(
@@ -342,7 +374,7 @@ class _Search:
             nodes=self.tree.records(),
             rollouts=tuple(self.rollouts),
             stop_reason=stop,
-            oracle_used=self.oracle_used,
+            oracle_used=self.oracle is not None,
             dropped_splits=DroppedSplits(**self.dropped),
             rounds=self.rounds,
             max_depth=self.tree.max_depth,

@@ -29,8 +29,6 @@ class TreeNode:
     """Rollouts of this very plan."""
     cut_rollouts: int = 0
     """Rollouts of it that came to no end, and count for nothing else."""
-    plain_is_cut: bool = False
-    """The first of them was its plain rollout."""
     pending: int = 0
     """Virtual losses: selections under way through this node."""
     expanding: bool = False
@@ -75,6 +73,11 @@ class Tree:
         self._plans.add(key)
         return True
 
+    def find(self, plan: Plan) -> TreeNode | None:
+        """The leaf plan that is this plan, if the tree has it."""
+        key = plan_key(plan)
+        return next((node for node in self.nodes if node.is_leaf_plan and plan_key(node.plan) == key), None)
+
     def add_child(self, parent: TreeNode, plan: Plan, decomposable: tuple[bool, ...], origin: Origin) -> TreeNode:
         """Attach a reserved plan below `parent`."""
         child = TreeNode(len(self.nodes), parent.id, plan, origin, decomposable, depth=parent.depth + 1)
@@ -107,13 +110,16 @@ class Tree:
         value = node.value * node.visits / visits
         return value + exploration * math.sqrt(2 * math.log(max(1, parent.visits + parent.pending)) / visits)
 
-    def select(self, exploration: float) -> TreeNode | None:
-        """Descend by highest UCT to a node without children; the eldest child wins ties. None when all is closed."""
+    def select(self, exploration: float, *, only_splits: bool = False) -> TreeNode | None:
+        """Descend by highest UCT to a node without children; the eldest child wins ties. None when all is closed.
+
+        `only_splits` passes by plans that cannot be split.
+        """
         node = self.root
-        if not self._open(node):
+        if not self._open(node, only_splits):
             return None
         while node.children:
-            children = [self.nodes[i] for i in node.children if self._open(self.nodes[i])]
+            children = [self.nodes[i] for i in node.children if self._open(self.nodes[i], only_splits)]
             node = max(children, key=lambda child: self.uct(child, exploration))
         return node
 
@@ -145,11 +151,11 @@ class Tree:
             for node in self.nodes
         )
 
-    def _open(self, node: TreeNode) -> bool:
+    def _open(self, node: TreeNode, only_splits: bool) -> bool:
         """Can a selection end at or below this node? Not while its own expansion is under way."""
-        if node.closed or node.expanding:
+        if node.closed or node.expanding or (only_splits and not node.children and node.is_leaf_plan):
             return False
-        return not node.children or any(self._open(self.nodes[i]) for i in node.children)
+        return not node.children or any(self._open(self.nodes[i], only_splits) for i in node.children)
 
     def _reopen(self, node: TreeNode) -> None:
         for ancestor in self.path_to_root(node):

@@ -9,12 +9,12 @@ from trailforge.schemas.bundle import Passage
 from trailforge.schemas.versions import Earlier, migration
 
 VariationKind = Literal["none", "query", "answer"]
-"""Why a rollout of a plan may differ from the plain one: `query`, one step's search query was rephrased;
-`answer`, every answer was sampled anew; `none`, the plain rollout. Never both, so that the source is known."""
+"""Why a rollout of a plan may differ from its base: `query`, one step's search query was put in other words;
+`answer`, one step's answer was drawn again, or all were; `none`, the plain rollout. Never both: the source is known."""
 
 StopReason = Literal["satisfied", "budget", "exhausted"]
-"""`satisfied`: the tree has the rollouts its rows need. `budget`: calls or rounds ran out.
-`exhausted`: nothing is left that a further round could change."""
+"""`satisfied`: each wanted kind of row survives the filters. `budget`: calls or rounds ran out.
+`exhausted`: nothing is left that a further round could change, or that is to be tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Rollout:
     """Id of the node whose plan was run."""
     variation: VariationKind
     varied_step: int | None
-    """0-based step whose query was rephrased; None for the other variations."""
+    """0-based step whose query was put in other words, or whose answer was drawn again; None: none, or all."""
     steps: tuple[Step, ...]
     answer: str
     """The answer of the plan's sink."""

@@ -6,8 +6,8 @@ import re
 
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
+from trailforge.mcts.callables import Proposal
 from trailforge.mcts.policy import PolicyConfig, PolicyPrompts
-from trailforge.mcts.search import Proposal
 from trailforge.small_model.splitting import candidate_splits, is_decomposable
 
 _MAX_CANDIDATES = 8

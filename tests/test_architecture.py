@@ -99,7 +99,12 @@ COMMANDS_OF = {
 }
 """Where the commands of data sets are."""
 
-SEARCH_ONLY = frozenset({"mcts.plan", "mcts.relations", "mcts.tree", "mcts.search", "mcts.reflection"})
+SEARCH_ONLY = frozenset(
+    {
+        *("mcts.plan", "mcts.relations", "mcts.tree", "mcts.bounds"),
+        *("mcts.contrasts", "mcts.callables", "mcts.search", "mcts.reflection"),
+    }
+)
 """These import schemas and each other alone; the model reaches them as callables."""
 
 AT_HOME = {"apache_beam": "pipelines/engine", "prefect": "flows", "openai": "inference"}

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from trailforge.filters import FilterConfig
 from trailforge.filters.gold_hops import follows_gold
+from trailforge.filters.grounding import is_grounded
 from trailforge.filters.trajectories import too_long
 from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, story_of
 from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, write_thoughts
 from trailforge.inference import Client, Meter, Prices, Usage
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judge, Judged, JudgeOptions
+from trailforge.mcts.bounds import CallBounds, SearchConfig
 from trailforge.mcts.policy import PolicyConfig, PolicyPrompts, open_policy
 from trailforge.mcts.reflection import (
     Reflection,
@@ -26,7 +29,7 @@ from trailforge.mcts.reflection import (
     reflections,
 )
 from trailforge.mcts.rollout import AnswerJudge, PlanRunner, Reader, RolloutConfig, RolloutPrompts, read_passages
-from trailforge.mcts.search import SearchConfig, search
+from trailforge.mcts.search import search
 from trailforge.retrieval import LazyRetriever, Retrieval
 from trailforge.rewards import mentions, same_answer, score_answer
 from trailforge.schemas import (
@@ -54,7 +57,7 @@ class PromptNames:
     split: str = "split"
     decomposable: str = "decomposable"
     choose_split: str = "embedded_choose_split"
-    answer: str = "answer"
+    answer: str = "answer_or_unknown"
     rephrase: str = "rephrase"
     thoughts: str = "thoughts"
 
@@ -108,8 +111,17 @@ class Generated:
         return any(rollout.reward > 0 for rollout in leaf_rollouts(self.tree))
 
 
-async def generate(question: Question, context: Context, *, parallel: int = 1) -> Generated:
-    """Search a question and tell what was found. `parallel` as in `mcts.search.search`."""
+Accept = Callable[[Sequence[Trajectory]], Sequence[Trajectory]]
+"""The candidates that the filters keep."""
+
+
+async def generate(
+    question: Question, context: Context, *, parallel: int = 1, accept: Accept = lambda candidates: candidates
+) -> Generated:
+    """Search a question and tell what was found. `parallel` as in `mcts.search.search`.
+
+    The search goes on until each kind of row is among those that `accept` keeps.
+    """
     meter = Meter()
     asker = _asker(question, context, meter, parallel)
     tree = await search(
@@ -118,6 +130,11 @@ async def generate(question: Question, context: Context, *, parallel: int = 1) -
         roll_out=plan_runner(question, asker, context),
         calls=lambda: meter.calls,
         config=context.config.search,
+        progress=lambda tree: Counter(
+            row.reflection_error or "correct" for row in accept(trajectories(question, tree, context))
+        ),
+        is_supported=is_grounded,
+        bounds=CallBounds(vary=context.config.rollout.tries, verdict=2 * context.config.judge.near_misses),
         parallel=parallel,
     )
     usage = meter.usage(context.prices)
@@ -226,6 +243,7 @@ class _Writer:
         origin: Origin,
     ) -> Trajectory:
         question, judge = self._question, self._context.config.judge
+        steps = tuple(replace(step, reasoning="") for step in steps)
         uid = _uid(question.id, error, plan, first_plan, steps)
         messages, spans = narrate(
             Story(

@@ -27,12 +27,14 @@ STAGES = ("judge", "split", "choose", "rephrase", "answer", "grade", PURPOSE)
 
 _HARD_SHARE = 0.4
 _RIGHT_IF_EASY, _RIGHT_IF_HARD = 0.9, 0.1
-_USABLE_REPHRASINGS = 0.6
+_USABLE_REPHRASINGS = 0.8
 _THOUGHTS_SHARE, _ROOM_FOR_THOUGHTS = 0.1, 1024
 """A reply that is given more room than this thinks first, and takes this share of its room."""
 _TURN_TOKENS = 8
 """What a chat template adds to a turn."""
 _WRONG = "another name"
+_KEPT_WORDS = 0.2
+_OTHER_WORDS = "namely exactly perhaps surely indeed rather precisely truly".split()
 _PARTS = re.compile(r"parts (\d+) to (\d+)")
 
 
@@ -97,8 +99,10 @@ class ImaginaryModel:
             return "1 \n"
         if request.purpose == "rephrase":
             query = _last(prompt, "Query: ")
-            usable = random.Random(request.sampling_seed).random() < _USABLE_REPHRASINGS
-            return f"{query.split(' ', 2)[-1].rstrip('?')}, namely" if usable else query
+            rng = random.Random(request.sampling_seed)
+            usable = rng.random() < _USABLE_REPHRASINGS
+            kept = (w for w in query.rstrip("?").split() if not w.islower() or rng.random() < _KEPT_WORDS)
+            return f"{rng.choice(_OTHER_WORDS)} {' '.join(kept)}" if usable else query.split()[0]
         if request.purpose == PURPOSE:
             return _thoughts(request.json_schema or "")
         asked = _last(prompt, "Question: ")

@@ -58,7 +58,10 @@ def take_in(inputs: RunInputs, folder: Path, config: MctsRunConfig) -> Settings:
 
 
 def tail_of(folder: Path, settings: Settings, schedule: ScheduleConfig) -> frozenset[Question]:
-    """The questions that a run comes to last: they follow from the input alone, not from the clock."""
+    """The questions that a run comes to last: they follow from the input alone, not from the clock. A small run has
+    none."""
+    if settings.items < 2 * schedule.tail_questions:
+        return frozenset()
     first = max(0, settings.items - schedule.tail_window)
     shards = [shard for shard in settings.shards if shard.first + shard.rows > first]
     questions = read_rows((folder / shard.input for shard in shards), Question)
@@ -88,8 +91,11 @@ def open_context(work: ModelWork, client: ModelClient) -> Context:
 async def search_question(question: Question, context: Context, config: MctsRunConfig) -> ItemResult:
     """Search one question, filter its trajectories, keep the books."""
     parallel = config.schedule.tail_parallel if question in context.tail else 1
-    generated = await generate(question, context, parallel=parallel)
-    accepted, rejected = sift(question, generated.candidates, config.filters, config.generator.reflection)
+    caps = config.generator.reflection
+    generated = await generate(
+        question, context, parallel=parallel, accept=lambda rows: sift(question, rows, config.filters, caps)[0]
+    )
+    accepted, rejected = sift(question, generated.candidates, config.filters, caps)
     accepted, usage = await retell(question, accepted, context, config.filters)
     return rows_of(question, replace(generated, usage=generated.usage + usage), accepted, rejected)
 

@@ -90,7 +90,8 @@ class ScheduleConfig:
     """Per worker. A search asks for little more than one call at a time: four questions per slot keep a server busy."""
     tail_questions: int = 32
     """So many questions are searched with `tail_parallel`: the shortest among the last `tail_window` of the input.
-    Long searches get the slots first, so these are what is left when the server would begin to idle."""
+    Long searches get the slots first, so these are what is left when the server would begin to idle. A run of fewer
+    than twice as many questions has no tail: a small run searches as a large one does."""
     tail_window: int = 256
     tail_parallel: int = 4
     """Leaves selected at a time, by virtual loss, in the tail."""

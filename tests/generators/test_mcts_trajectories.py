@@ -14,8 +14,8 @@ from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
 from trailforge.generators.mcts_trajectories.generate import Context, Generated, GeneratorConfig, generate
 from trailforge.inference import Prices, Request
+from trailforge.mcts.bounds import SearchConfig
 from trailforge.mcts.rollout import RolloutConfig
-from trailforge.mcts.search import SearchConfig
 from trailforge.retrieval import RetrievalConfig, open_retrieval
 from trailforge.schemas import Question, Trajectory
 
@@ -109,7 +109,7 @@ def test_a_misleading_query_gives_retrieval_errors_and_nothing_else() -> None:
     def flaw(request: Request, prompt: str) -> str | None:
         if request.purpose != "rephrase":
             return None
-        query = prompt.rsplit("Query: ", 1)[1].strip()
+        query = prompt.rsplit("Query: ", 1)[1].splitlines()[0].strip()
         return " ".join([query, *(decoy.lower() for decoy in sorted(decoys))])
 
     rows = accepted(question, run(planted(flaw), question, top_k=1))
@@ -137,8 +137,7 @@ def test_a_wrong_split_gives_decomposition_errors_and_nothing_else() -> None:
         wrong = {"first": right[0]["first"], "second": f"What is the {other} of [E]?"}
         return json.dumps({"decompositions": [wrong, *right]})
 
-    search = SearchConfig(wanted_wrong=9, enough_correct=5)
-    rows = accepted(question, run(planted(flaw), question, top_k=4, search=search))
+    rows = accepted(question, run(planted(flaw), question, top_k=4))
     reflective = [row for row in rows if row.kind == "reflective"]
     assert {row.reflection_error for row in reflective} == {"decomposition"}
     for row in reflective:

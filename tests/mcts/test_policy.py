@@ -16,7 +16,7 @@ from trailforge.schemas.text import chat_token_in
 from trailforge.small_model.policy import RulePolicy
 
 PROMPTS = PolicyPrompts(
-    split="Split {{question}} {{count}} ways",
+    split="Split {{question}}: {{ways}}",
     decomposable="Split? {{question}}",
     choose_split="{{question}}\n{{candidates}}",
 )
@@ -34,7 +34,9 @@ async def test_the_model_gives_all_splits_in_one_reply() -> None:
     made, client = asker(lambda request: json.dumps(reply))
     proposal = await ModelPolicy(made, PROMPTS, PolicyConfig()).propose(QUESTION, 2)
     assert proposal.splits == (("a", "b [E]"), ("c", "d [E]")) and proposal.origin == "policy"
-    assert len(client.requests) == 1 and prompt_text(client.requests[0]) == f"Split {QUESTION} 2 ways"
+    assert len(client.requests) == 1 and prompt_text(client.requests[0]) == (
+        f"Split {QUESTION}: 2 different ways to split, the best first; fewer when there are not that many"
+    )
 
 
 async def test_a_reply_that_stays_malformed_is_counted_and_costs_one_repair() -> None:
@@ -44,7 +46,25 @@ async def test_a_reply_that_stays_malformed_is_counted_and_costs_one_repair() ->
     assert len(client.requests) == 2
 
 
-@pytest.mark.parametrize(("reply", "judged"), [("Yes.", True), ("no", False), ("**No**, since", False)])
+async def test_one_way_is_asked_for_as_one() -> None:
+    made, client = asker(lambda request: json.dumps({"decompositions": [{"first": "a", "second": "b [E]"}]}))
+    await ModelPolicy(made, PROMPTS, PolicyConfig()).propose(QUESTION, 1)
+    assert prompt_text(client.requests[0]).endswith(": one way to split, the best")
+
+
+@pytest.mark.parametrize(
+    ("reply", "judged"),
+    [
+        ("Yes.", True),
+        ("no", False),
+        ("**No**, since", False),
+        ("Answer: No", False),
+        ("The answer is: **Yes**", True),
+        ("It takes two look-ups.\nFinal answer: Yes", True),
+        (r"\boxed{No}", False),
+        (r"So $\boxed{\text{Yes}}$", True),
+    ],
+)
 async def test_the_model_judges_by_yes_and_no(reply: str, judged: bool) -> None:
     made, _ = asker(lambda request: reply)
     assert await ModelPolicy(made, PROMPTS, PolicyConfig()).is_decomposable(QUESTION) is judged

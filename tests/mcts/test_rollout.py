@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 
 from tests.support.cut_replies import CutModel
 from tests.support.scripted import ScriptedModel, prompt_text
-from trailforge.inference import Meter, Request
+from trailforge.inference import Meter, Reply, Request
 from trailforge.inference.asker import Asker
+from trailforge.mcts.callables import Simulation
+from trailforge.mcts.contrasts import PLAIN, Variation
 from trailforge.mcts.rollout import (
     AnswerJudge,
     PlanRunner,
@@ -19,15 +22,13 @@ from trailforge.mcts.rollout import (
     RolloutPrompts,
     is_usable_query,
     read_passages,
-    variation_of,
     within_a_sentence,
 )
-from trailforge.mcts.search import Simulation
 from trailforge.rewards.answers import read_first_line, read_short_answer
-from trailforge.schemas import Passage, Plan
+from trailforge.schemas import Passage, Plan, Rollout, VariationKind
 
 PLAN = Plan(sub_questions=("Who directed Metropolis?", "Where was #1 born?"))
-PROMPTS = RolloutPrompts(answer="{{context}}\nQ: {{question}}", rephrase="Reword: {{query}}")
+PROMPTS = RolloutPrompts(answer="{{context}}\nQ: {{question}}", rephrase="Not {{earlier}}\nReword: {{query}}")
 
 
 class Echo:
@@ -55,30 +56,43 @@ def runner(
     return made, client
 
 
-async def rolled_out(run: PlanRunner, plan: Plan, repeat: int) -> Simulation:
-    done = await run(plan, repeat)
+async def rolled_out(run: PlanRunner, plan: Plan, variation: Variation = PLAIN) -> Simulation:
+    done = await run(plan, variation)
     assert done is not None
     return done
+
+
+def as_rollout(done: Simulation) -> Rollout:
+    return Rollout(
+        index=0, node=0, variation=done.variation, varied_step=done.varied_step, steps=done.steps,
+        answer=done.answer, reward=done.reward,
+    )  # fmt: skip
+
+
+async def varied(run: PlanRunner, kind: VariationKind, step: int, *seen: str) -> Simulation:
+    """The plain rollout with one step varied."""
+    base = as_rollout(await rolled_out(run, PLAN))
+    return await rolled_out(run, PLAN, Variation(kind=kind, step=step, sample=1, base=base, seen=seen))
 
 
 def knows(request: Request) -> str:
     """Answers both hops, and rewords by a prefix."""
     prompt = prompt_text(request)
-    if prompt.startswith("Reword: "):
-        return f"please tell: {prompt.removeprefix('Reword: ')}"
+    if "Reword: " in prompt:
+        return f"please tell: {prompt.partition('Reword: ')[2]}"
     return "Fritz Lang" if prompt.endswith("Who directed Metropolis?") else "Vienna."
 
 
 async def test_dependencies_enter_a_step_by_their_answers() -> None:
     run, _ = runner(knows)
-    done = await rolled_out(run, PLAN, 0)
+    done = await rolled_out(run, PLAN)
     assert [step.query for step in done.steps] == ["Who directed Metropolis?", "Where was Fritz Lang born?"]
     assert (done.answer, done.reward, done.variation) == ("Vienna", 1.0, "none")
 
 
 async def test_a_step_whose_dependency_has_no_answer_asks_nothing() -> None:
     run, client = runner(lambda request: "")
-    done = await rolled_out(run, PLAN, 0)
+    done = await rolled_out(run, PLAN)
     assert [step.answer for step in done.steps] == ["", ""]
     assert len(client.requests) == 1 and done.reward == 0.0
 
@@ -86,7 +100,7 @@ async def test_a_step_whose_dependency_has_no_answer_asks_nothing() -> None:
 @pytest.mark.parametrize("reply", ["Unknown.", "The passages do not say.", "**Answer:** not specified"])
 async def test_an_abstention_is_no_answer_and_is_never_passed_on(reply: str) -> None:
     run, client = runner(lambda request: reply)
-    done = await rolled_out(run, PLAN, 0)
+    done = await rolled_out(run, PLAN)
     assert [step.answer for step in done.steps] == ["", ""]
     assert len(client.requests) == 1 and done.reward == 0.0
 
@@ -111,40 +125,80 @@ async def test_a_judge_is_asked_about_near_misses_alone(
         return 0.9 if answer.startswith("Greater") else 0.4
 
     run, _ = runner(lambda request: last, judge=judge)
-    done = await rolled_out(run, Plan(sub_questions=("Where was Fritz Lang born?",)), 0)
+    done = await rolled_out(run, Plan(sub_questions=("Where was Fritz Lang born?",)))
     assert seen == asked
     assert (done.reward, done.judge_score) == paid
 
 
-async def test_the_two_sources_of_variation_are_never_mixed() -> None:
-    run, _ = runner(knows)
-    for repeat in range(7):
-        done = await rolled_out(run, PLAN, repeat)
-        rephrased = [step.index for step in done.steps if step.query_rephrased]
-        sampled = [step.index for step in done.steps if step.answer_sample]
-        if done.variation == "query":
-            assert rephrased == [done.varied_step] and not sampled
-        elif done.variation == "answer":
-            assert sampled == [0, 1] and not rephrased
-        else:
-            assert not rephrased and not sampled
-
-
-async def test_a_rephrased_query_searches_in_other_words_but_answers_the_same_question() -> None:
+async def test_a_reworded_query_varies_one_step_and_keeps_the_others() -> None:
     run, client = runner(knows)
-    done = await rolled_out(run, PLAN, 2)
-    assert done.steps[0].query == "please tell: Who directed Metropolis?"
-    assert done.steps[0].passages[0].text == "About please tell: Who directed Metropolis?"
-    assert prompt_text(client.requests[1]).endswith("Q: Who directed Metropolis?")
+    plain = await rolled_out(run, PLAN)
+    asked = len(client.requests)
+    done = await varied(run, "query", 1)
+    assert done.steps[0] == plain.steps[0] and (done.variation, done.varied_step) == ("query", 1)
+    assert [step.query_rephrased for step in done.steps] == [False, True]
+    assert done.steps[1].query == "please tell: Where was Fritz Lang born?"
+    assert done.steps[1].passages[0].text == "About please tell: Where was Fritz Lang born?"
+    assert prompt_text(client.requests[-1]).endswith("Q: Where was Fritz Lang born?")
+    new = [request.purpose for request in client.requests[asked:]]
+    assert new == ["rephrase", "answer"], "the kept step costs nothing"
 
 
-@given(st.integers(0, 40), st.integers(1, 6))
-def test_variations_take_turns_over_the_steps(repeat: int, steps: int) -> None:
-    variation = variation_of(repeat, steps)
-    assert variation.kind == ("none" if repeat == 0 else "answer" if repeat % 2 else "query")
-    assert (variation.step is not None) == (variation.kind == "query")
-    if variation.step is not None:
-        assert variation.step == (repeat // 2 - 1) % steps
+async def test_what_rests_on_a_varied_answer_is_asked_again_and_what_does_not_is_kept() -> None:
+    plan = Plan(sub_questions=("Who directed Metropolis?", "Who wrote Faust?", "Where was #1 born?"))
+
+    def wavering(request: Request) -> str:
+        return "Thea von Harbou" if request.sample == 1 else knows(request)
+
+    run, client = runner(wavering)
+    base = as_rollout(await rolled_out(run, plan))
+    asked = len(client.requests)
+    done = await rolled_out(run, plan, Variation(kind="answer", step=0, sample=1, base=base))
+    assert [step.answer for step in done.steps] == ["Thea von Harbou", "Vienna", "Vienna"]
+    assert done.steps[0].passages == base.steps[0].passages and done.steps[1] == base.steps[1]
+    assert done.steps[2].query == "Where was Thea von Harbou born?"
+    assert len(client.requests) == asked + 2
+
+
+async def test_an_answer_is_drawn_until_it_differs_but_not_for_ever() -> None:
+    run, client = runner(lambda request: "Berlin" if request.sample == 1001 else knows(request))
+    done = await varied(run, "answer", 1)
+    assert done.answer == "Berlin" and done.steps[1].answer_sample == 1001
+    run, client = runner(knows)
+    assert (await varied(run, "answer", 1)).answer == "Vienna"
+    assert len(client.requests) == 2 + RolloutConfig().tries
+
+
+async def test_a_rewording_is_shown_the_earlier_ones_and_is_none_of_them() -> None:
+    run, client = runner(knows)
+    done = await varied(run, "query", 0, "please tell: Who directed Metropolis?")
+    rewordings = [prompt_text(r) for r in client.requests if r.purpose == "rephrase"]
+    assert len(rewordings) == RolloutConfig().tries
+    assert all("- please tell: Who directed Metropolis?" in prompt for prompt in rewordings)
+    assert not any(step.query_rephrased for step in done.steps)
+
+
+async def test_a_rewording_that_finds_the_same_passages_is_followed_by_another() -> None:
+    words = iter(["Who then directed Metropolis?", "Who ever directed Metropolis?", "Metropolis, who directed it?"])
+
+    class Blunt(Echo):
+        async def retrieve(self, query: str, k: int) -> list[Passage]:
+            return await super().retrieve("it" if query.endswith("it?") else "same", k)
+
+    model = ScriptedModel(lambda request: next(words) if request.purpose == "rephrase" else knows(request))
+    run, _ = runner(knows, model)
+    run._retriever = Blunt()
+    done = await varied(run, "query", 0)
+    assert done.steps[0].query == "Metropolis, who directed it?" and next(words, None) is None
+
+
+async def test_the_models_own_reasoning_is_kept_with_its_step() -> None:
+    class Thinking(ScriptedModel):
+        async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
+            return replace(await super().complete(request, meter), reasoning="It says so.")
+
+    run, _ = runner(knows, Thinking(knows))
+    assert [step.reasoning for step in (await rolled_out(run, PLAN)).steps] == ["It says so."] * 2
 
 
 @pytest.mark.parametrize(
@@ -206,6 +260,29 @@ def test_a_query_is_whole_and_more_than_a_piece(query: str, rephrased: str, usab
     assert is_usable_query(rephrased, query) is usable
 
 
+@pytest.mark.parametrize(
+    ("query", "rephrased", "usable"),
+    [
+        ("What is James Glisson's birthplace?", "Where was James Glisson born?", True),
+        ("When was Barack Obama born?", "Barack Obama's date of birth", True),
+        ("What is the capital of France?", "France's capital", True),
+        ("What network aired The Chisholms?", "What TV network aired The Chisholms?", True),
+        ("Who is the author of Emma?", "Name of Emma's Author", True),
+        ("Which county is Weirton in?", "Weirton County", True),
+        ("What is James Glisson's birthplace?", "Where was Glisson born?", False),
+        ("What is James Glisson's birthplace?", "Was James Glisson born in Marianna?", False),
+        ("What is the capital of France?", "Paris, France's capital", False),
+        ("What is the capital of France?", "Paris is the capital of France", False),
+        ("What is the capital of France?", "Is Lyon or Paris France's capital?", False),
+        ("When was Barack Obama born in 1961?", "Barack Obama's date of birth", False),
+    ],
+)
+def test_ordinary_rewordings_are_usable_and_answers_and_new_names_are_not(
+    query: str, rephrased: str, usable: bool
+) -> None:
+    assert is_usable_query(rephrased, query) is usable
+
+
 @given(st.text(alphabet="abc AB", min_size=1, max_size=12), st.text(alphabet="abc AB", max_size=6))
 def test_no_piece_of_a_query_is_usable(piece: str, rest: str) -> None:
     assert not is_usable_query(piece, f"Which {piece} {rest}?")
@@ -229,7 +306,7 @@ def test_an_article_is_small_unless_it_belongs_to_a_name(answer: str, text: str,
 
 async def test_answers_enter_further_questions_as_a_sentence_has_them() -> None:
     run, _ = runner(lambda request: "The director")
-    done = await rolled_out(run, PLAN, 0)
+    done = await rolled_out(run, PLAN)
     assert done.steps[1].query == "Where was the director born?"
 
 
@@ -251,28 +328,10 @@ async def test_passages_are_numbered_with_their_titles() -> None:
 async def test_a_cut_answer_is_no_answer_and_ends_the_rollout(hop: str) -> None:
     model = CutModel(knows, lambda request: prompt_text(request).endswith(hop))
     run, _ = runner(knows, model)
-    assert await run(PLAN, 0) is None
+    assert await run(PLAN, PLAIN) is None
 
 
 async def test_a_cut_rephrasing_is_not_searched_for() -> None:
     run, _ = runner(knows, CutModel(knows, lambda request: request.purpose == "rephrase"))
-    done = await rolled_out(run, PLAN, 2)
+    done = await varied(run, "query", 0)
     assert not any(step.query_rephrased for step in done.steps)
-
-
-@pytest.mark.parametrize("hop", ["Who directed Metropolis?", "Where was Fritz Lang born?"])
-async def test_where_the_plain_answer_was_cut_a_reworded_query_does_not_rest_on_it(hop: str) -> None:
-    """Step 2's query is reworded while step 1's answer was cut, and the other way round."""
-    model = CutModel(knows, lambda request: prompt_text(request).endswith(hop) and request.sample == 0)
-    run, _ = runner(knows, model)
-    assert await run(PLAN, 0) is None
-    for repeat in (2, 4):
-        done = await run(PLAN, repeat, anew=True)
-        assert done is not None and (done.variation, done.reward) == ("query", 1.0)
-        assert [step.query_rephrased for step in done.steps] == [repeat == 2, repeat == 4]
-
-
-async def test_where_it_was_not_a_reworded_query_keeps_the_plain_answers() -> None:
-    run, _ = runner(knows)
-    done = await rolled_out(run, PLAN, 4)
-    assert [step.answer_sample for step in done.steps] == [0, 0]

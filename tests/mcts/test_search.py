@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.mcts.toy import GOOD_SPLITS, QUESTION, ToyPolicy, coin_roll_out, simulation
+from trailforge.mcts.bounds import CallBounds, SearchConfig, WantedRows
+from trailforge.mcts.callables import Proposal
+from trailforge.mcts.contrasts import Variation
 from trailforge.mcts.plan import plan_key
-from trailforge.mcts.search import Proposal, SearchConfig, search
+from trailforge.mcts.search import search
 from trailforge.mcts.tree import Tree
 from trailforge.schemas import Plan, Question, SearchTree
 
 
-def run(roll_out, policy=None, config=None, parallel=1, calls=lambda: 0, question: Question = QUESTION) -> SearchTree:
+def rows_by_reward(tree: SearchTree) -> Counter[str]:
+    """Rows as a tree without filters gives them: one per right and per wrong rollout of a leaf plan."""
+    leaves = {node.id for node in tree.nodes if not any(node.decomposable)}
+    found = Counter({"retrieval": 9, "decomposition": 9})
+    found.update("correct" if r.reward else "reasoning" for r in tree.rollouts if r.node in leaves)
+    return found
+
+
+def run(
+    roll_out, policy=None, config=None, parallel=1, calls=lambda: 0, question: Question = QUESTION, progress=None
+) -> SearchTree:
     return asyncio.run(
         search(
             question,
@@ -24,6 +39,7 @@ def run(roll_out, policy=None, config=None, parallel=1, calls=lambda: 0, questio
             calls=calls,
             config=config or SearchConfig(),
             parallel=parallel,
+            progress=progress,
         )
     )
 
@@ -68,9 +84,9 @@ def test_the_same_replies_make_the_same_tree_whatever_their_timing(parallel: int
         plain = coin_roll_out(0.4, 7)
         order = iter(range(10_000))
 
-        async def roll_out(plan: Plan, repeat: int, anew: bool = False):
+        async def roll_out(plan: Plan, variation: Variation):
             await asyncio.sleep(((next(order) * seed) % 5) / 1000)
-            return await plain(plan, repeat)
+            return await plain(plan, variation)
 
         return roll_out
 
@@ -84,17 +100,81 @@ def test_every_new_child_is_rolled_out_in_the_round_that_made_it() -> None:
     assert tree.stop_reason == "budget"
 
 
-def test_the_leaf_plan_is_found_and_repeated_until_it_has_right_and_wrong_rollouts() -> None:
-    async def alternating(plan: Plan, repeat: int, anew: bool = False):
-        right = len(plan) == 3 and repeat % 2 == 0
-        return simulation(plan, ["x"] * (len(plan) - 1) + ["Vienna" if right else f"w{repeat}"], float(right), repeat)
+def test_the_search_ends_when_every_wanted_row_is_there() -> None:
+    async def alternating(plan: Plan, variation: Variation):
+        right = len(plan) == 3 and variation.sample % 2 == 0
+        answers = ["x"] * (len(plan) - 1) + ["Vienna" if right else f"w{variation.sample}"]
+        return simulation(plan, answers, float(right), variation)
 
-    tree = run(alternating)
+    tree = run(alternating, progress=rows_by_reward)
     assert tree.stop_reason == "satisfied"
-    leaf = next(n for n in tree.nodes if len(n.plan) == 3 and n.visits >= 4)
+    leaf = next(n for n in tree.nodes if len(n.plan) == 3)
     assert leaf.plan == ("What is the film of the year?", "Who directed #1?", "Where was #2 born?")
-    rewards = [r.reward for r in tree.rollouts if r.node == leaf.id]
-    assert rewards.count(1.0) >= 2 and rewards.count(0.0) >= 2
+    assert [r.reward for r in tree.rollouts if r.node == leaf.id] == [1.0, 0.0]
+    more = SearchConfig(wanted=WantedRows(correct=2, reasoning=2))
+    assert len(run(alternating, progress=rows_by_reward, config=more).rollouts) > len(tree.rollouts)
+
+
+def test_however_many_rollouts_are_right_the_search_goes_on_while_rows_are_missing() -> None:
+    nothing = run(coin_roll_out(1.0, 1), progress=lambda tree: Counter())
+    assert nothing.stop_reason == "exhausted"
+    assert sum(r.reward for r in nothing.rollouts) > 6
+
+
+def test_a_contrast_keeps_its_base_and_names_the_step_that_it_varies() -> None:
+    tree = run(coin_roll_out(1.0, 1), progress=lambda tree: Counter())
+    varied = [r for r in tree.rollouts if r.base is not None]
+    assert {r.variation for r in varied} == {"query", "answer"}
+    for rollout in varied:
+        base = tree.rollouts[rollout.base or 0]
+        assert (base.node, base.reward) == (rollout.node, 1.0)
+        assert rollout.varied_step in {step.index for step in base.steps}
+
+
+def test_a_plan_that_failed_once_is_tried_again_when_another_has_succeeded() -> None:
+    async def by_plan(plan: Plan, variation: Variation):
+        right = plan.sub_questions[0].startswith("Who")
+        return simulation(plan, ["x", "Vienna" if right else "w"][: len(plan)], float(right), variation)
+
+    splits = {QUESTION.question: GOOD_SPLITS[QUESTION.question]}
+    tree = run(by_plan, policy=ToyPolicy(splits), config=SearchConfig(max_rounds=2), progress=lambda tree: Counter())
+    failed = next(n for n in tree.nodes if n.value == 0)
+    assert [r.base is not None for r in tree.rollouts if r.node == failed.id] == [False, True]
+
+
+@settings(max_examples=60)
+@given(
+    chance=st.sampled_from([0.0, 0.2, 0.6, 0.9, 1.0]),
+    seed=st.integers(0, 1000),
+    parallel=st.integers(1, 4),
+    most=st.integers(1, 60),
+    rollouts=st.integers(1, 6),
+)
+def test_no_budget_is_ever_overshot(chance: float, seed: int, parallel: int, most: int, rollouts: int) -> None:
+    """Every call takes as much as its bound allows."""
+    bounds, spent = CallBounds(), 0
+
+    class Costly(ToyPolicy):
+        async def is_decomposable(self, sub_question: str) -> bool:
+            nonlocal spent
+            spent += bounds.judge
+            return await super().is_decomposable(sub_question)
+
+        async def propose(self, sub_question: str, count: int) -> Proposal:
+            nonlocal spent
+            spent += bounds.split
+            return await super().propose(sub_question, count)
+
+    async def costly(plan: Plan, variation: Variation):
+        nonlocal spent
+        spent += bounds.rollout(len(plan)) if variation.base is None else bounds.variation(len(plan))
+        return await coin_roll_out(chance, seed)(plan, variation)
+
+    config = SearchConfig(max_calls=most, max_leaf_rollouts=rollouts)
+    tree = run(costly, policy=Costly(GOOD_SPLITS), calls=lambda: spent, config=config, parallel=parallel)
+    assert spent <= most
+    assert max(Counter(r.node for r in tree.rollouts).values(), default=0) <= rollouts
+    check_statistics(tree)
 
 
 def test_identical_splits_and_plans_are_dropped_and_counted() -> None:
@@ -109,10 +189,13 @@ def test_two_roads_to_the_same_plan_make_one_node() -> None:
     assert tree.dropped_splits.identical == 1
 
 
-def test_each_wording_is_judged_once() -> None:
+def test_each_meaning_is_judged_once_and_a_question_of_known_hops_is_not() -> None:
     policy = ToyPolicy(GOOD_SPLITS)
     run(coin_roll_out(0.3, 2), policy=policy)
-    assert len(policy.judged) == len(set(policy.judged))
+    assert policy.judged and len(policy.judged) == len(set(policy.judged))
+    assert QUESTION.question not in policy.judged and not any("#2" in text for text in policy.judged)
+    run(coin_roll_out(0.3, 2), policy=policy, question=replace(QUESTION, decomposition=()))
+    assert QUESTION.question in policy.judged
 
 
 def test_oracle_joins_when_the_policy_has_no_valid_split_for_the_root() -> None:
@@ -125,9 +208,10 @@ def test_oracle_joins_when_the_policy_has_no_valid_split_for_the_root() -> None:
 
 
 def test_oracle_joins_when_the_budget_ends_without_a_correct_rollout() -> None:
-    async def only_the_oracle(plan: Plan, repeat: int, anew: bool = False):
-        right = plan.sub_questions[1] == "Who made #1?" and repeat in (1, 3)
-        return simulation(plan, ["x"] * (len(plan) - 1) + ["Vienna" if right else f"w{repeat}"], float(right), repeat)
+    async def only_the_oracle(plan: Plan, variation: Variation):
+        right = "Who made #1?" in plan.sub_questions and variation.sample in (1, 3)
+        last = "Vienna" if right else f"w{variation.sample}"
+        return simulation(plan, ["x"] * (len(plan) - 1) + [last], float(right), variation)
 
     hops = (
         QUESTION.decomposition[0],
@@ -135,7 +219,7 @@ def test_oracle_joins_when_the_budget_ends_without_a_correct_rollout() -> None:
         QUESTION.decomposition[2],
     )
     question = Question(id="toy", question=QUESTION.question, answer="Vienna", decomposition=hops)
-    tree = run(only_the_oracle, question=question)
+    tree = run(only_the_oracle, question=question, progress=rows_by_reward)
     assert tree.oracle_used and tree.stop_reason == "satisfied"
     assert {n.origin for n in tree.nodes} == {"policy", "oracle"}
     check_statistics(tree)
@@ -146,19 +230,6 @@ def test_no_oracle_without_a_gold_decomposition() -> None:
     tree = run(coin_roll_out(0.0, 1), question=question)
     assert not tree.oracle_used
     assert tree.stop_reason in ("budget", "exhausted")
-
-
-def test_the_call_budget_ends_the_search() -> None:
-    spent = 0
-
-    async def costly(plan: Plan, repeat: int, anew: bool = False):
-        nonlocal spent
-        spent += 10
-        return simulation(plan, ["x"] * len(plan), 0.0, repeat)
-
-    tree = run(costly, calls=lambda: spent, config=SearchConfig(max_calls=45, oracle_rollouts=0))
-    assert tree.stop_reason == "budget"
-    assert spent <= 45 + 10 * SearchConfig().width
 
 
 def test_a_tree_whose_leaf_plans_are_all_tried_out_is_exhausted() -> None:
@@ -201,11 +272,11 @@ def test_uct_is_the_papers_formula() -> None:
     assert (first.pending, tree.root.pending) == (0, 0)
 
 
-def cut_at(roll_out, *repeats: int):
-    """The same rollouts, but these repeats of every plan come to no end."""
+def cut_at(roll_out, *numbers: int):
+    """The same rollouts, but these of every plan come to no end."""
 
-    async def cut(plan: Plan, repeat: int, anew: bool = False):
-        return None if repeat in repeats else await roll_out(plan, repeat)
+    async def cut(plan: Plan, variation: Variation):
+        return None if variation.sample in numbers else await roll_out(plan, variation)
 
     return cut
 
@@ -213,26 +284,26 @@ def cut_at(roll_out, *repeats: int):
 def test_a_rollout_that_was_cut_is_neither_a_wrong_answer_nor_made_again() -> None:
     begun: list[tuple[tuple[str, ...], int]] = []
 
-    async def noting(plan: Plan, repeat: int, anew: bool = False):
-        begun.append((plan.sub_questions, repeat))
-        return await coin_roll_out(1.0, 1)(plan, repeat)
+    async def noting(plan: Plan, variation: Variation):
+        begun.append((plan.sub_questions, variation.sample))
+        return await coin_roll_out(1.0, 1)(plan, variation)
 
     tree = run(cut_at(noting, 0, 2))
     check_statistics(tree)
-    assert {r.reward for r in tree.rollouts} == {1.0} and {r.variation for r in tree.rollouts} == {"answer"}
-    assert len(begun) == len(set(begun)) and {repeat for _, repeat in begun} & {0, 2} == set()
+    assert {r.reward for r in tree.rollouts} == {1.0}
+    assert len(begun) == len(set(begun)) and {number for _, number in begun} & {0, 2} == set()
 
 
-@pytest.mark.parametrize(("cut", "told"), [((0,), True), ((1,), False), ((), False)])
-def test_rollouts_are_told_that_the_plain_one_was_cut(cut: tuple[int, ...], told: bool) -> None:
-    later: set[bool] = set()
+@pytest.mark.parametrize("cut", [True, False])
+def test_where_the_plain_rollout_was_cut_the_next_one_keeps_nothing(cut: bool) -> None:
+    second: list[Variation] = []
 
-    async def noting(plan: Plan, repeat: int, anew: bool = False):
-        later.update({anew} if repeat > 1 else set())
-        return None if repeat in cut else await coin_roll_out(0.0, 1)(plan, repeat)
+    async def noting(plan: Plan, variation: Variation):
+        second.extend([variation] if variation.sample == 1 else [])
+        return None if cut and not variation.sample else await coin_roll_out(0.0, 1)(plan, variation)
 
     run(noting)
-    assert later == {told}
+    assert {variation.base is None for variation in second} == {cut}
 
 
 @pytest.mark.parametrize("policy", [ToyPolicy(GOOD_SPLITS), ToyPolicy({})])
@@ -247,7 +318,7 @@ def test_without_a_verdict_the_question_is_split_and_its_parts_are_not() -> None
         async def is_decomposable(self, sub_question: str) -> bool | None:
             return None
 
-    tree = run(coin_roll_out(1.0, 1), policy=Silent(GOOD_SPLITS))
+    tree = run(coin_roll_out(1.0, 1), policy=Silent(GOOD_SPLITS), question=replace(QUESTION, decomposition=()))
     assert tree.nodes[0].decomposable == (True,) and len(tree.nodes) > 1
     assert not any(any(node.decomposable) for node in tree.nodes[1:])
     assert tree.dropped_splits.malformed == len({text for node in tree.nodes for text in node.plan})

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from trailforge.mcts.callables import Proposal, Simulation
+from trailforge.mcts.contrasts import PLAIN, Variation
 from trailforge.mcts.plan import resolve
-from trailforge.mcts.search import Proposal, Simulation
 from trailforge.schemas import Hop, Passage, Plan, Question, Step
 
 QUESTION = Question(
@@ -33,7 +34,7 @@ class ToyPolicy:
         return sub_question in self.splits
 
     async def propose(self, sub_question: str, count: int) -> Proposal:
-        return Proposal(splits=tuple(self.splits[sub_question][:count]))
+        return Proposal(splits=tuple(self.splits.get(sub_question, [])[:count]))
 
 
 GOOD_SPLITS = {
@@ -46,7 +47,7 @@ GOOD_SPLITS = {
 }
 
 
-def simulation(plan: Plan, answers: list[str], reward: float, repeat: int = 0) -> Simulation:
+def simulation(plan: Plan, answers: list[str], reward: float, variation: Variation = PLAIN) -> Simulation:
     """A rollout with one passage a step."""
     known = {i + 1: answer for i, answer in enumerate(answers)}
     steps = tuple(
@@ -60,19 +61,19 @@ def simulation(plan: Plan, answers: list[str], reward: float, repeat: int = 0) -
         for i, text in enumerate(plan.sub_questions)
     )
     return Simulation(
-        steps=steps, answer=answers[-1], reward=reward, variation="answer" if repeat else "none", varied_step=None
+        steps=steps, answer=answers[-1], reward=reward, variation=variation.kind, varied_step=variation.step
     )
 
 
 def coin_roll_out(chance: float, seed: int) -> Callable:
-    """Rollouts that are right with a chance, the same for the same plan and repeat."""
+    """Rollouts that are right with a chance, the same for the same plan and number."""
 
-    async def roll_out(plan: Plan, repeat: int, anew: bool = False) -> Simulation:
-        rng = random.Random(f"{seed}:{plan.sub_questions}:{repeat}")
+    async def roll_out(plan: Plan, variation: Variation) -> Simulation:
+        rng = random.Random(f"{seed}:{plan.sub_questions}:{variation.sample}")
         right = rng.random() < chance
         answers = [f"a{rng.randrange(3)}" for _ in plan.sub_questions[:-1]] + [
             "Vienna" if right else f"no{rng.randrange(9)}"
         ]
-        return simulation(plan, answers, float(right), repeat)
+        return simulation(plan, answers, float(right), variation)
 
     return roll_out

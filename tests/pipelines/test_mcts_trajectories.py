@@ -33,8 +33,9 @@ def test_of_equally_long_ones_the_last_are_the_tail(tmp_path: Path) -> None:
     assert tail(tmp_path, 10, (2,), tail_questions=3, tail_window=6) == {7, 8, 9}
 
 
-def test_a_short_run_is_all_tail_and_none_is_none(tmp_path: Path) -> None:
-    assert tail(tmp_path, 5, (2, 3), tail_questions=64, tail_window=256) == set(range(5))
+def test_a_small_run_has_no_tail_and_none_is_none(tmp_path: Path) -> None:
+    assert tail(tmp_path, 5, (2, 3), tail_questions=3, tail_window=256) == set()
+    assert len(tail(tmp_path, 6, (2, 3), tail_questions=3, tail_window=256)) == 3
     assert tail(tmp_path, 5, (2, 3), tail_questions=0, tail_window=256) == set()
 
 

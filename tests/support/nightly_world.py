@@ -52,7 +52,7 @@ class Model:
             return f"{_last(prompt, 'Query: ').rstrip('?')}, by name"
         if "Break one question into exactly two" in prompt:
             return _split(_last(prompt, "Question: "))
-        if "Does answering this question take two searches" in prompt:
+        if "Can this question be divided into simpler" in prompt:
             return "Yes" if "joins" in _last(prompt, "Question: ") else "No"
         if "\nPassages:\n" in prompt:
             return _answer(_last(prompt, "Question: "))

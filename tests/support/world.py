@@ -87,7 +87,7 @@ class Model:
         """The reply to a prompt."""
         if "Break one question into exactly two" in prompt:
             return self._split(_last(prompt, "Question: "))
-        if "Does answering this question take two searches" in prompt:
+        if "Can this question be divided into simpler" in prompt:
             return "Yes" if len(chain_of(_last(prompt, "Question: "))) > 2 else "No"
         if "Write another search query" in prompt:
             return f"{_last(prompt, 'Query: ').rstrip('?')}, by name"
