@@ -48,7 +48,7 @@ class ScriptedWork(ModelWork):
 
     async def client(self) -> ModelClient:
         """In place of `ModelWork.client`."""
-        model: Any = ScriptedModel(_reply)
+        model: Any = ScriptedModel(reply)
         return model
 
 
@@ -136,7 +136,8 @@ class FinishedRun:
     manifest: Manifest
 
 
-def _reply(request: Request) -> str:
+def reply(request: Request) -> str:
+    """What the model of the world replies, which errs now and then."""
     return world.Model(error_rate=0.3)(prompt_text(request), request.sampling_seed)
 
 
