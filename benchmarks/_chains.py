@@ -137,9 +137,10 @@ class ChainModel:
     def _text(self, purpose: str, prompt: str, rng: random.Random) -> str:
         if purpose == "rephrase":
             return _reword(_last(prompt, "Query: "), prompt, rng)
-        asked = read_question(_last(prompt, "Question: "))
         if purpose == "judge":
-            return "Yes" if len(asked.relations) > 1 else "No"
+            listed = (line.partition(". ")[2] for line in prompt.rpartition("Questions:\n")[2].splitlines())
+            return "\n".join("Yes" if len(read_question(each).relations) > 1 else "No" for each in listed)
+        asked = read_question(_last(prompt, "Question: "))
         if purpose == "split":
             return json.dumps({"decompositions": _splits(asked, rng)[: _wanted_splits(prompt)]})
         return self._answer(asked, prompt.rpartition("Passages:\n")[2], rng)

@@ -226,7 +226,7 @@ def _floor(url: str, in_flight: int, _: Path, __: str) -> Run:
 
 def _prompt(number: int) -> str:
     """One that the scripted model repeats, nearly."""
-    return f"Write another search query\nQuery: {number} {_WORDS}"
+    return f"Write other search queries that look for the same\nQuery: {number} {_WORDS}"
 
 
 def _chat(prompt: str, number: int) -> dict[str, Any]:

@@ -116,7 +116,8 @@ def _client(url: str, folder: Path) -> ModelClient:
 
 
 def _request(name: str) -> Request:
-    turn = ChatTurn(role="user", content=f"Write another search query\nQuery: What is the editor of {name}?")
+    asked = f"Write other search queries that look for the same\nQuery: What is the editor of {name}?"
+    turn = ChatTurn(role="user", content=asked)
     return Request(model="scripted", prompt=(turn,), sampling=Sampling(max_tokens=32))
 
 

@@ -178,8 +178,8 @@ _WRONG_ANSWERS = 50
 class _FourPlans:
     """Splits the question in four ways whose parts cannot be split."""
 
-    async def is_decomposable(self, sub_question: str) -> bool:
-        return sub_question == _WHOLE
+    async def judge(self, sub_questions: Sequence[str]) -> list[bool]:
+        return [sub_question == _WHOLE for sub_question in sub_questions]
 
     async def propose(self, sub_question: str, count: int) -> Proposal:
         return Proposal(splits=tuple((f"Who {v} Metropolis?", f"Where was [E] {w}?") for v, w in _WAYS[:count]))

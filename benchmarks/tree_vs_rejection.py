@@ -147,7 +147,8 @@ async def draw_plan(question: Question, policy: Policy, max_sub_questions: int) 
     plan, position = Plan(sub_questions=(question.question,)), 0
     while position < len(plan) < max_sub_questions:
         sub_question = plan.sub_questions[position]
-        proposed = (await policy.propose(sub_question, 1)).splits if await policy.is_decomposable(sub_question) else ()
+        (is_decomposable,) = await policy.judge([sub_question])
+        proposed = (await policy.propose(sub_question, 1)).splits if is_decomposable else ()
         splits = [Split(index=position, first=first, second=second) for first, second in proposed]
         usable = [split for split in splits if split_problem(sub_question, split) is None]
         if usable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,8 +25,8 @@ class Proposal:
 class Policy(Protocol):
     """Who proposes splits and judges what can be split (the paper's pi_theta)."""
 
-    async def is_decomposable(self, sub_question: str) -> bool | None:
-        """Can this sub-question be divided in a meaningful way? None: there is no verdict."""
+    async def judge(self, sub_questions: Sequence[str]) -> Sequence[bool | None]:
+        """Which of these can be divided in a meaningful way? One verdict each; None where there is none."""
         ...
 
     async def propose(self, sub_question: str, count: int) -> Proposal:

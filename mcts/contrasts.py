@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from trailforge.mcts.plan import question_of
 from trailforge.mcts.tree import TreeNode
 from trailforge.schemas import ErrorType, Rollout, Step, VariationKind
 
@@ -95,8 +96,15 @@ class Contrasts:
         return next((r for r in right if all(map(self._is_supported, r.steps))), right[0] if right else None)
 
     def _vary(self, node: TreeNode, base: Rollout, kind: VariationKind, step: int, sample: int) -> Variation:
-        seen = dict.fromkeys(r.steps[step].query for r in self._of[node.id]) if kind == "query" else ()
-        return Variation(kind=kind, step=step, sample=sample, base=base, seen=tuple(seen))
+        seen = tuple(dict.fromkeys(self._queries(node, base, step))) if kind == "query" else ()
+        return Variation(kind=kind, step=step, sample=sample, base=base, seen=seen)
+
+    def _queries(self, node: TreeNode, base: Rollout, step: int) -> Iterator[str]:
+        """By which the plan's rollouts searched for what the base's step asks."""
+        asked = question_of(base.steps, base.steps[step])
+        for rollout in self._of[node.id]:
+            if question_of(rollout.steps, rollout.steps[step]) == asked:
+                yield rollout.steps[step].query
 
     def _varied(self, node: TreeNode, kind: VariationKind) -> Counter[int]:
         """How often each step was varied so."""

@@ -10,7 +10,7 @@ from typing import Literal
 import networkx as nx
 
 from trailforge.mcts.relations import as_question
-from trailforge.schemas import Hop, Plan, Split
+from trailforge.schemas import Hop, Plan, Split, Step
 
 ENTITY = "[E]"
 """Placeholder in the second half of a split for the answer of the first half."""
@@ -79,6 +79,11 @@ def renumbered(sub_question: str) -> str:
     """The same sub-question with its references numbered by their first appearance: what it asks, in whatever plan."""
     numbers = {target: position for position, target in enumerate(dict.fromkeys(references(sub_question)), start=1)}
     return _REFERENCE.sub(lambda match: f"#{numbers[int(match[1])]}", sub_question)
+
+
+def question_of(steps: Sequence[Step], step: Step) -> str:
+    """What a step of a rollout asked: its sub-question with the answers of the rollout's other steps."""
+    return resolve(step.sub_question, {other.index + 1: other.answer for other in steps})
 
 
 def apply_split(plan: Plan, split: Split) -> Plan:

@@ -17,7 +17,7 @@ from trailforge.inference import Reply, Sampling
 from trailforge.inference.asker import Asker, Style, fill
 from trailforge.mcts.callables import Simulation
 from trailforge.mcts.contrasts import Variation
-from trailforge.mcts.plan import execution_levels, normalized, references, resolve, sink
+from trailforge.mcts.plan import execution_levels, normalized, question_of, references, resolve, sink
 from trailforge.retrieval import Retriever
 from trailforge.retrieval.english import WIDE_PREPOSITIONS
 from trailforge.rewards.answers import is_abstention, read_first_line, read_short_answer
@@ -64,8 +64,10 @@ class RolloutConfig:
     answer_max_tokens: int = 8192
     """Room for a reasoning model's thoughts."""
     rephrase_max_tokens: int = 4096
+    wordings: int = 4
+    """Rewordings of a query asked for in one reply; the first that finds other passages is taken."""
     tries: int = 3
-    """Rewordings of a query until one finds other passages, and draws of an answer until one differs."""
+    """Replies with rewordings until one of them is usable, and draws of an answer until one differs."""
     stop: tuple[str, ...] = ()
     plain_temperature: float = 0.6
     sample_temperature: float = 0.6
@@ -77,7 +79,7 @@ class RolloutConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutPrompts:
-    """Templates: `{{question}}` and `{{context}}` (answer), `{{query}}` and `{{earlier}}` (rephrase)."""
+    """Templates: `{{question}}` and `{{context}}` (answer), `{{query}}`, `{{count}}` and `{{earlier}}` (rephrase)."""
 
     answer: str
     rephrase: str
@@ -150,24 +152,19 @@ class PlanRunner:
 
     async def _reworded(self, plain: Step, before: Step | None, question: str, variation: Variation) -> Step | None:
         """The step searched in words that find other passages, if there are such; its draws are those of before."""
-        seen, keys, found = [question, *variation.seen], list[str](), plain
-        known = {p.id for p in before.passages} if before else set[str]()
-        for attempt in range(self._config.tries):
-            query, key = await self._rephrase(question, seen, variation.sample + attempt * _SAMPLES_PER_TRY)
-            keys.append(key)
-            if query is None:
-                continue
-            seen.append(query)
+        wordings, keys = await self._rephrase(question, tuple(dict.fromkeys((question, *variation.seen))), variation)
+        known, found = {p.id for p in before.passages} if before else set[str](), plain
+        for query in wordings:
             passages = tuple(await self._retriever.retrieve(query, self._config.top_k))
             found = replace(plain, query=query, passages=passages, query_rephrased=True)
             if {p.id for p in passages} != known:
                 break
-        if not found.query_rephrased:
+        if not wordings:
             if before is not None:
                 return before
             found = replace(plain, passages=tuple(await self._retriever.retrieve(question, self._config.top_k)))
         sample = before.answer_sample if before else 0
-        return await self._answered(replace(found, answer_sample=sample, call_keys=tuple(keys)), question)
+        return await self._answered(replace(found, answer_sample=sample, call_keys=keys), question)
 
     async def _drawn_again(self, before: Step, question: str, variation: Variation) -> Step | None:
         """The step's answer drawn until it differs, over the same passages."""
@@ -183,17 +180,30 @@ class PlanRunner:
                 break
         return step
 
-    async def _rephrase(self, query: str, seen: Sequence[str], sample: int) -> tuple[str | None, str]:
-        """Another wording than those seen, None when the reply is of no use; and its call."""
-        reply = await self._asker.text(
-            fill(self._prompts.rephrase, query=query, earlier="\n".join(f"- {wording}" for wording in seen)),
-            purpose="rephrase",
-            sampling=self._sampling(self._config.sample_temperature, self._config.rephrase_max_tokens),
-            sample=sample,
+    async def _rephrase(
+        self, query: str, seen: tuple[str, ...], variation: Variation
+    ) -> tuple[list[str], tuple[str, ...]]:
+        """Wordings that are usable and were not seen, from the first reply that has any; and the calls it took."""
+        known, keys = {normalized(wording) for wording in seen}, list[str]()
+        prompt = fill(
+            self._prompts.rephrase,
+            query=query,
+            count=str(self._config.wordings),
+            earlier="\n".join(f"- {wording}" for wording in seen),
         )
-        rephrased = read_first_line(reply.answer or "")
-        is_new = normalized(rephrased) not in {normalized(wording) for wording in seen}
-        return (rephrased if is_new and is_usable_query(rephrased, query) else None), reply.key
+        for attempt in range(self._config.tries):
+            reply = await self._asker.text(
+                prompt,
+                purpose="rephrase",
+                sampling=self._sampling(self._config.sample_temperature, self._config.rephrase_max_tokens),
+                sample=variation.sample + attempt * _SAMPLES_PER_TRY,
+            )
+            keys.append(reply.key)
+            lines = [read_first_line(line) for line in (reply.answer or "").splitlines()[: 2 * self._config.wordings]]
+            usable = [line for line in lines if normalized(line) not in known and is_usable_query(line, query)]
+            if usable:
+                return usable[: self._config.wordings], tuple(keys)
+        return [], tuple(keys)
 
     async def _answered(self, step: Step, question: str) -> Step | None:
         """The step with the model's answer to what it found; None when the reply was cut."""
@@ -300,9 +310,8 @@ def _step_of(base: Rollout | None, index: int, question: str) -> Step | None:
     """The base's step, where it was asked the same; it may be kept."""
     if base is None:
         return None
-    answers = {step.index + 1: step.answer for step in base.steps}
     step = next(step for step in base.steps if step.index == index)
-    return step if resolve(step.sub_question, answers) == question else None
+    return step if question_of(base.steps, step) == question else None
 
 
 def _unanswerable(index: int, sub_question: str, question: str) -> Step:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -97,7 +97,7 @@ class _Search:
         whole = self.question.question
         # A question of several hops, known or with no verdict, is worth the try.
         is_known = len(self.question.decomposition) > 1 or self.left() < self.bounds.judge
-        decomposable = is_known or await self.judge(whole, unknown=True)
+        decomposable = is_known or (await self.judge([whole], unknown=True))[0]
         self.tree = Tree(whole, decomposable=decomposable, origin="policy")
         stop: StopReason | None = None
         while stop is None:
@@ -206,7 +206,7 @@ class _Search:
         return self.bounds.variation(steps) if node.own_rollouts else self.bounds.rollout(steps)
 
     def cost_of_child(self, steps: int) -> int:
-        return self.bounds.rollout(steps) + 2 * self.bounds.judge
+        return self.bounds.rollout(steps)
 
     def select(self, budget: int, *, only_splits: bool = False) -> list[TreeNode]:
         """Up to `parallel` leaves that the budget allows, told apart by virtual loss."""
@@ -219,7 +219,7 @@ class _Search:
                 budget -= self.cost_of_repeat(node)
             else:
                 shares = shared_width(self.config.width, node.decomposable)
-                budget -= len(shares) * self.bounds.split + self.cost_of_child(len(node.plan) + 1)
+                budget -= len(shares) * self.bounds.split + self.bounds.judge + self.cost_of_child(len(node.plan) + 1)
             is_begun = node.is_leaf_plan and node.repeats + node.pending >= self.config.max_leaf_rollouts
             if budget < 0 or is_begun:
                 break
@@ -235,7 +235,8 @@ class _Search:
         """
         self.rounds += 1
         proposals = await asyncio.gather(*(self.propose(node) for node in selected))
-        budget = self.left() - sum(self.cost_of_repeat(node) for node in selected if node.is_leaf_plan)
+        budget = self.left() - self.bounds.judge
+        budget -= sum(self.cost_of_repeat(node) for node in selected if node.is_leaf_plan)
         growths = []
         for node, proposed in zip(selected, proposals, strict=True):
             growth = self.expand(node, proposed, budget)
@@ -246,8 +247,7 @@ class _Search:
         for node in (node for growth in growths for node in growth.targets):
             targets.append((node, contrasts.repeat(node, node.repeats + begun[node.id])))
             begun[node.id] += 1
-        judgements = (self.judge_halves(child, split) for growth in growths for child, split in growth.undecided)
-        await self.roll_out_all(targets, *judgements)
+        await self.roll_out_all(targets, self.judge_halves([each for growth in growths for each in growth.undecided]))
 
     async def propose(self, node: TreeNode) -> list[tuple[int, Proposal]]:
         """Ask for splits of each decomposable sub-question, one reply each."""
@@ -300,25 +300,26 @@ class _Search:
         self.dropped[reason] += 1
         return None
 
-    async def judge_halves(self, child: TreeNode, split: Split) -> None:
-        """Decide what of a new plan can be split: the parent's verdicts, with the two new sub-questions judged once."""
-        if len(child.plan) >= self.config.max_sub_questions:
-            return
-        assert child.parent is not None, "the root has no split"
-        inherited = self.tree.nodes[child.parent].decomposable
-        new = child.plan.sub_questions[split.index : split.index + 2]
-        verdicts = await asyncio.gather(*(self.judge(sub_question) for sub_question in new))
-        child.decomposable = (*inherited[: split.index], *verdicts, *inherited[split.index + 1 :])
+    async def judge_halves(self, grown: Sequence[tuple[TreeNode, Split]]) -> None:
+        """Decide what of new plans can be split: the parents' verdicts, with the new sub-questions judged once."""
+        grown = [(child, split) for child, split in grown if len(child.plan) < self.config.max_sub_questions]
+        halves = [child.plan.sub_questions[split.index : split.index + 2] for child, split in grown]
+        verdicts = iter(await self.judge([half for pair in halves for half in pair]))
+        for child, split in grown:
+            assert child.parent is not None, "the root has no split"
+            inherited = self.tree.nodes[child.parent].decomposable
+            new = (next(verdicts), next(verdicts))
+            child.decomposable = (*inherited[: split.index], *new, *inherited[split.index + 1 :])
 
-    async def judge(self, sub_question: str, *, unknown: bool = False) -> bool:
-        """Is it decomposable? Asked once, whatever numbers its references have. Without a verdict, which is counted, it
-        is `unknown`."""
-        meaning = renumbered(sub_question)
-        if meaning not in self.judged:
-            verdict = await self.policy.is_decomposable(meaning)
-            self.dropped["malformed"] += verdict is None
-            self.judged[meaning] = unknown if verdict is None else verdict
-        return self.judged[meaning]
+    async def judge(self, sub_questions: Sequence[str], *, unknown: bool = False) -> list[bool]:
+        """Which are decomposable? Asked once, whatever numbers their references have, all new ones at a time. Those
+        without a verdict, which are counted, are `unknown`."""
+        meanings = [renumbered(sub_question) for sub_question in sub_questions]
+        if new := [meaning for meaning in dict.fromkeys(meanings) if meaning not in self.judged]:
+            for meaning, verdict in zip(new, await self.policy.judge(new), strict=True):
+                self.dropped["malformed"] += verdict is None
+                self.judged[meaning] = unknown if verdict is None else verdict
+        return [self.judged[meaning] for meaning in meanings]
 
     async def roll_out_all(self, targets: list[_Target], *judgements: Awaitable[None]) -> None:
         """Roll out all targets at once, while the judgements are awaited; number and back up in their order."""

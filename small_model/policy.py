@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
@@ -19,9 +20,9 @@ class RulePolicy:
     def __init__(self, asker: Asker, prompts: PolicyPrompts, config: PolicyConfig) -> None:
         self._asker, self._prompts, self._config = asker, prompts, config
 
-    async def is_decomposable(self, sub_question: str) -> bool:
-        """Some good split exists."""
-        return is_decomposable(sub_question)
+    async def judge(self, sub_questions: Sequence[str]) -> list[bool]:
+        """Decomposable is what has a good split."""
+        return [is_decomposable(sub_question) for sub_question in sub_questions]
 
     async def propose(self, sub_question: str, count: int) -> Proposal:
         """The model's choice first, then the rules' order."""

@@ -105,10 +105,12 @@ class ImaginaryModel:
             return f"{rng.choice(_OTHER_WORDS)} {' '.join(kept)}" if usable else query.split()[0]
         if request.purpose == PURPOSE:
             return _thoughts(request.json_schema or "")
+        if request.purpose == "judge":
+            listed = (line.partition(". ")[2] for line in prompt.rpartition("Questions:\n")[2].splitlines())
+            parts = (self._parts(each) for each in listed)
+            return "\n".join("Yes" if last > first else "No" for first, last in parts)
         asked = _last(prompt, "Question: ")
         first, last = self._parts(asked)
-        if request.purpose == "judge":
-            return "Yes" if last > first else "No"
         if request.purpose == "grade":
             return '{"score": 0}'
         if request.purpose == "split":

@@ -94,7 +94,7 @@ def turns_of_mistake(row: Trajectory) -> dict[int, StyledText]:
     """Notes for the conversation: where the wrong step is asked and searched, and where it is taken back and mended.
 
     A step's answer stands in the turn after its search. The turn after a wrong step so holds the wrong answer, the
-    reflection, and the better search; the better answer itself where the same passages are only read again.
+    reflection, and the next search; the better answer itself where the same passages are only read again.
     """
     mistake = _mistake(row)
     turns = [number for number, message in enumerate(row.messages) if message.role == "assistant"]
@@ -105,7 +105,8 @@ def turns_of_mistake(row: Trajectory) -> dict[int, StyledText]:
     notes |= {number: StyledText("what the wrong step found", "wrong") for number in range(asks + 1, mends)}
     if rereads(row):
         return notes | {mends: StyledText("the wrong answer, the reflection, and the right answer", "mended")}
-    notes[mends] = StyledText("the wrong answer, the reflection, and the better search", "mended")
+    search = "the better search" if row.reflection_error == "retrieval" else "the next search"
+    notes[mends] = StyledText(f"the wrong answer, the reflection, and {search}", "mended")
     after = turns[mistake + 2] if mistake + 2 < len(turns) else len(row.messages)
     return notes | {number: StyledText("what the mended step found", "mended") for number in range(mends + 1, after)}
 

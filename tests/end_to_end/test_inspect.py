@@ -55,8 +55,9 @@ def test_each_view_of_each_run(
             visit.page.close()
 
 
-def test_a_click_on_a_reason_lists_its_rows(browser: Any, demo_trajectories: Made) -> None:
-    with inspecting(demo_trajectories.out) as url:
+def test_a_click_on_a_reason_lists_its_rows(browser: Any, demo_bundles: Made) -> None:
+    assert any((demo_bundles.out / "rejected").glob("*.parquet")), "the demo rejects nothing that could be listed"
+    with inspecting(demo_bundles.out) as url:
         visit = Visit(browser, url)
         visit.go("")
         bar = visit.page.locator(".st-key-rejections .bars .point").first.bounding_box()

@@ -281,7 +281,7 @@ async def test_a_passing_failure_is_asked_again(server: ModelServer, status: int
 
 
 def test_a_connection_that_breaks_is_asked_again() -> None:
-    request = chat("Does answering this question take two searches?\nQuestion: What is the editor of Morvak?")
+    request = chat("Can this question be divided into simpler ones?\nQuestion: What is the editor of Morvak?")
 
     async def ask(url: str) -> tuple[str, int]:
         async with client_of(url) as client:

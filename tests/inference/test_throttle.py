@@ -33,7 +33,7 @@ async def server() -> AsyncIterator[ModelServer]:
 
 def prompt(number: int) -> Request:
     """One that the scripted model of `tests.support.model_server` knows."""
-    return chat(f"Write another search query\nQuery: What is the editor of {number}?")
+    return chat(f"Write other search queries that look for the same\nQuery: What is the editor of {number}?")
 
 
 async def ask_all(url: str, count: int, **changes: Any) -> tuple[list[str], float]:

@@ -160,10 +160,10 @@ def test_every_view_fits_any_terminal(name: str, width: int) -> None:
 
 
 def test_a_narrow_terminal_loses_no_word_of_a_trajectory() -> None:
-    text = words(shown(VIEWS["mended trajectory"], width=40))
+    """Tags stand between words without a space, so such a run of words may be longer than a line and be broken."""
+    text = words(shown(VIEWS["mended trajectory"], width=40)).replace(" ", "")
     for message in MENDED.messages:
-        for sentence in words(message.content).split(". "):
-            assert sentence in text
+        assert words(message.content).replace(" ", "") in text
 
 
 def test_a_trajectory_is_shown_turn_by_turn_with_its_mistake_and_its_reward() -> None:

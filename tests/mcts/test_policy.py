@@ -17,7 +17,7 @@ from trailforge.small_model.policy import RulePolicy
 
 PROMPTS = PolicyPrompts(
     split="Split {{question}}: {{ways}}",
-    decomposable="Split? {{question}}",
+    decomposable="Split? {{questions}}",
     choose_split="{{question}}\n{{candidates}}",
 )
 QUESTION = "In which city was the director of Metropolis born?"
@@ -67,7 +67,23 @@ async def test_one_way_is_asked_for_as_one() -> None:
 )
 async def test_the_model_judges_by_yes_and_no(reply: str, judged: bool) -> None:
     made, _ = asker(lambda request: reply)
-    assert await ModelPolicy(made, PROMPTS, PolicyConfig()).is_decomposable(QUESTION) is judged
+    assert await ModelPolicy(made, PROMPTS, PolicyConfig()).judge([QUESTION]) == [judged]
+
+
+@pytest.mark.parametrize(
+    ("reply", "verdicts"),
+    [
+        ("1. Yes\n2. No", [True, False]),
+        ("- Yes\n- **No**", [True, False]),
+        ("1) Where was #1 born? No\n\n2) Who directed the film of the year? Yes", [False, True]),
+        ("Yes", [None, None]),
+        ("Yes\nNo\nNo", [None, None]),
+    ],
+)
+async def test_several_questions_are_judged_in_one_reply(reply: str, verdicts: list[bool | None]) -> None:
+    made, model = asker(lambda request: reply)
+    assert await ModelPolicy(made, PROMPTS, PolicyConfig()).judge([QUESTION, "Where was #1 born?"]) == verdicts
+    assert f"1. {QUESTION}\n2. Where was #1 born?" in prompt_text(model.requests[0])
 
 
 async def test_cut_replies_split_nothing_judge_nothing_and_choose_nothing() -> None:
@@ -76,7 +92,7 @@ async def test_cut_replies_split_nothing_judge_nothing_and_choose_nothing() -> N
     made = Asker(client=model, model="m", style="chat", seed=0, meter=Meter())
     proposal = await ModelPolicy(made, PROMPTS, PolicyConfig()).propose(QUESTION, 1)
     assert (proposal.splits, proposal.malformed) == ((), 1)
-    assert await ModelPolicy(made, PROMPTS, PolicyConfig()).is_decomposable(QUESTION) is None
+    assert await ModelPolicy(made, PROMPTS, PolicyConfig()).judge([QUESTION]) == [None]
     rules = RulePolicy(made, PROMPTS, PolicyConfig(kind="rules"))
     without = RulePolicy(made, PROMPTS, PolicyConfig(kind="rules", model_chooses=False))
     assert await rules.propose(NESTED, 4) == await without.propose(NESTED, 4)
@@ -84,7 +100,7 @@ async def test_cut_replies_split_nothing_judge_nothing_and_choose_nothing() -> N
 
 async def test_neither_yes_nor_no_twice_is_no_verdict() -> None:
     made, _ = asker(lambda request: "perhaps")
-    assert await ModelPolicy(made, PROMPTS, PolicyConfig()).is_decomposable(QUESTION) is None
+    assert await ModelPolicy(made, PROMPTS, PolicyConfig()).judge([QUESTION]) == [None]
 
 
 async def test_the_models_choice_among_the_rules_splits_comes_first() -> None:

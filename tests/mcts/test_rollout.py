@@ -179,17 +179,18 @@ async def test_a_rewording_is_shown_the_earlier_ones_and_is_none_of_them() -> No
 
 
 async def test_a_rewording_that_finds_the_same_passages_is_followed_by_another() -> None:
-    words = iter(["Who then directed Metropolis?", "Who ever directed Metropolis?", "Metropolis, who directed it?"])
+    words = "1. Who then directed Metropolis?\n2. Who ever directed Metropolis?\n3. Metropolis, who directed it?"
 
     class Blunt(Echo):
         async def retrieve(self, query: str, k: int) -> list[Passage]:
             return await super().retrieve("it" if query.endswith("it?") else "same", k)
 
-    model = ScriptedModel(lambda request: next(words) if request.purpose == "rephrase" else knows(request))
+    model = ScriptedModel(lambda request: words if request.purpose == "rephrase" else knows(request))
     run, _ = runner(knows, model)
     run._retriever = Blunt()
     done = await varied(run, "query", 0)
-    assert done.steps[0].query == "Metropolis, who directed it?" and next(words, None) is None
+    assert done.steps[0].query == "Metropolis, who directed it?"
+    assert [r.purpose for r in model.requests].count("rephrase") == 1
 
 
 async def test_the_models_own_reasoning_is_kept_with_its_step() -> None:

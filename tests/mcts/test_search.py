@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -155,10 +156,10 @@ def test_no_budget_is_ever_overshot(chance: float, seed: int, parallel: int, mos
     bounds, spent = CallBounds(), 0
 
     class Costly(ToyPolicy):
-        async def is_decomposable(self, sub_question: str) -> bool:
+        async def judge(self, sub_questions: Sequence[str]) -> Sequence[bool | None]:
             nonlocal spent
             spent += bounds.judge
-            return await super().is_decomposable(sub_question)
+            return await super().judge(sub_questions)
 
         async def propose(self, sub_question: str, count: int) -> Proposal:
             nonlocal spent
@@ -315,8 +316,8 @@ def test_a_search_whose_rollouts_are_all_cut_ends_with_nothing(policy: ToyPolicy
 
 def test_without_a_verdict_the_question_is_split_and_its_parts_are_not() -> None:
     class Silent(ToyPolicy):
-        async def is_decomposable(self, sub_question: str) -> bool | None:
-            return None
+        async def judge(self, sub_questions: Sequence[str]) -> Sequence[bool | None]:
+            return [None] * len(sub_questions)
 
     tree = run(coin_roll_out(1.0, 1), policy=Silent(GOOD_SPLITS), question=replace(QUESTION, decomposition=()))
     assert tree.nodes[0].decomposable == (True,) and len(tree.nodes) > 1

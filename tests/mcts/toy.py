@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from trailforge.mcts.callables import Proposal, Simulation
 from trailforge.mcts.contrasts import PLAIN, Variation
@@ -29,9 +29,9 @@ class ToyPolicy:
         self.splits = splits
         self.judged: list[str] = []
 
-    async def is_decomposable(self, sub_question: str) -> bool:
-        self.judged.append(sub_question)
-        return sub_question in self.splits
+    async def judge(self, sub_questions: Sequence[str]) -> Sequence[bool | None]:
+        self.judged.extend(sub_questions)
+        return [sub_question in self.splits for sub_question in sub_questions]
 
     async def propose(self, sub_question: str, count: int) -> Proposal:
         return Proposal(splits=tuple(self.splits.get(sub_question, [])[:count]))

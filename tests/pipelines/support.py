@@ -136,9 +136,19 @@ class FinishedRun:
     manifest: Manifest
 
 
+UNSOLVED = world.question(8, hops=2)
+"""A question of `questions_file` that the model never answers rightly."""
+
+
+def _stumped(asked: str, context: list[str]) -> str | None:
+    """A passage on somebody else, whenever the answer would be that of `UNSOLVED`."""
+    chain = world.chain_of(asked)
+    return world.misread(context, asked, UNSOLVED.answer, 0) if world.answer_of(chain) == UNSOLVED.answer else None
+
+
 def reply(request: Request) -> str:
     """What the model of the world replies, which errs now and then."""
-    return world.Model(error_rate=0.3)(prompt_text(request), request.sampling_seed)
+    return world.Model(error_rate=0.3, flaw=_stumped)(prompt_text(request), request.sampling_seed)
 
 
 def config_with(**sections: Any) -> MctsRunConfig:

@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.retrieval.kg.support import store_of
 from tests.support import bundle_world
 from tests.support.bundle_rows import sample_documents
+from tests.support.world import listed_questions
 from trailforge.presets import load_night
 from trailforge.protocols import KG_SEARCH, kg_search
 from trailforge.protocols.turns import Search, Turn
@@ -48,12 +49,12 @@ class Model:
             return json.dumps({"keep": [int(n) for n in re.findall(rf"^(\d+)\. .* \| {RELATION} \| ", prompt, re.M)]})
         if kg_search.USER_SUFFIX in prompt:
             return _turn(prompt)
-        if "Write another search query" in prompt:
+        if "other search queries that look for the same" in prompt:
             return f"{_last(prompt, 'Query: ').rstrip('?')}, by name"
         if "Break one question into exactly two" in prompt:
             return _split(_last(prompt, "Question: "))
-        if "Can this question be divided into simpler" in prompt:
-            return "Yes" if "joins" in _last(prompt, "Question: ") else "No"
+        if "Which of the questions below can be divided" in prompt:
+            return "\n".join("Yes" if "joins" in asked else "No" for asked in listed_questions(prompt))
         if "\nPassages:\n" in prompt:
             return _answer(_last(prompt, "Question: "))
         return bundle_world.Model()(prompt, seed)

@@ -87,9 +87,9 @@ class Model:
         """The reply to a prompt."""
         if "Break one question into exactly two" in prompt:
             return self._split(_last(prompt, "Question: "))
-        if "Can this question be divided into simpler" in prompt:
-            return "Yes" if len(chain_of(_last(prompt, "Question: "))) > 2 else "No"
-        if "Write another search query" in prompt:
+        if "Which of the questions below can be divided" in prompt:
+            return "\n".join("Yes" if len(chain_of(asked)) > 2 else "No" for asked in listed_questions(prompt))
+        if "other search queries that look for the same" in prompt:
             return f"{_last(prompt, 'Query: ').rstrip('?')}, by name"
         return self._answer(_last(prompt, "Question: "), prompt.rsplit("Passages:\n", 1)[1].splitlines(), seed)
 
@@ -125,6 +125,11 @@ def write_questions(path, count: int, *, hops: tuple[int, ...] = (2, 3)) -> None
 
     rows = (question(n, hops[n % len(hops)]) for n in range(count))
     path.write_text("".join(json.dumps(to_dict(row)) + "\n" for row in rows))
+
+
+def listed_questions(prompt: str) -> list[str]:
+    """The questions of a prompt that numbers them."""
+    return [line.partition(". ")[2].strip() for line in prompt.rpartition("Questions:\n")[2].strip().splitlines()]
 
 
 def _last(prompt: str, label: str) -> str:

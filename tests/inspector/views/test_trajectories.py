@@ -217,6 +217,20 @@ def test_the_conversation_says_where_it_goes_wrong_and_where_it_is_mended() -> N
     }  # fmt: skip
     assert MISLED.query in RETRIEVAL.messages[4].content and AGAIN.query in RETRIEVAL.messages[6].content
     reasoning = turns_of_mistake(REASONING)
-    assert {number: note.kind for number, note in reasoning.items()} == {4: "wrong", 5: "wrong", 6: "mended"}
-    assert "Beverly Hills" in REASONING.messages[6].content
+    assert {number: note.kind for number, note in reasoning.items()} == {
+        4: "wrong", 5: "wrong", 6: "mended", 7: "mended",
+    }  # fmt: skip
+    assert "Beverly Hills" in REASONING.messages[6].content and SECOND.query in REASONING.messages[6].content
+    assert (retrieval[6].text, reasoning[6].text) == (
+        "the wrong answer, the reflection, and the better search",
+        "the wrong answer, the reflection, and the next search",
+    )
     assert turns_of_mistake(CORRECT) == {} and len(CORRECT.plan) == len(PLAN)
+
+
+def test_passages_that_are_read_again_are_mended_in_the_turn_that_takes_back() -> None:
+    reread = trajectory(FIRST, DIED, SECOND, error="reasoning", reasoning_rows="reread")
+    assert {number: note.kind for number, note in turns_of_mistake(reread).items()} == {
+        4: "wrong", 5: "wrong", 6: "mended",
+    }  # fmt: skip
+    assert all(answer in reread.messages[6].content for answer in (DIED.answer, SECOND.answer))
