@@ -20,9 +20,28 @@ def follows_gold(steps: Sequence[Step], question: Question) -> bool | None:
     golds = golds_of_hops(question)
     if not golds:
         return None
-    answers = [step.answer for step in steps if not step.is_mistake]
-    all_of_hops = all(any(_is_one_of(answer, hop) for hop in golds) for answer in answers)
+    accepted = [step for step in steps if not step.is_mistake]
+    all_of_hops = all(hops_found(accepted, question))
     return all_of_hops and not unfound_hops(steps, question) and not misplaced_hops(steps, question)
+
+
+def hops_found(accepted: Sequence[Step], question: Question) -> list[list[int]]:
+    """Of each accepted step the hops, 0-based, whose answer it gives.
+
+    The last hop's are given before the last step only in a gold answer's very words: "South Carolina" on the way to
+    "University of South Carolina" is not found there yet.
+    """
+    golds = golds_of_hops(question)
+    last_step, last_hop = len(accepted) - 1, len(golds) - 1
+    return [
+        [
+            hop
+            for hop, answers in enumerate(golds)
+            if exact_match(step.answer, answers)
+            or ((hop != last_hop or place == last_step) and _is_one_of(step.answer, answers))
+        ]
+        for place, step in enumerate(accepted)
+    ]
 
 
 def golds_of_hops(question: Question) -> list[tuple[str, ...]]:
@@ -34,11 +53,11 @@ def golds_of_hops(question: Question) -> list[tuple[str, ...]]:
 
 def unfound_hops(steps: Sequence[Step], question: Question) -> list[int]:
     """The hops, 0-based, whose answer no accepted step finds and the question does not name."""
-    answers = [step.answer for step in steps if not step.is_mistake]
+    found = hops_found([step for step in steps if not step.is_mistake], question)
     return [
         hop
         for hop, golds in enumerate(golds_of_hops(question))
-        if not any(_is_one_of(answer, golds) for answer in answers) and not mentions(question.question, golds[0])
+        if not any(hop in hops for hops in found) and not mentions(question.question, golds[0])
     ]
 
 
@@ -50,7 +69,8 @@ def misplaced_hops(steps: Sequence[Step], question: Question) -> list[int]:
     """
     accepted = [step for step in steps if not step.is_mistake]
     golds = golds_of_hops(question)
-    places = [_places(hop, accepted) for hop in golds]
+    found = hops_found(accepted, question)
+    places = [_places(hop, answers, accepted, found) for hop, answers in enumerate(golds)]
     graph = dependency_graph(Plan(sub_questions=tuple(hop.question for hop in question.decomposition)))
     if not nx.is_directed_acyclic_graph(graph):
         return []
@@ -69,13 +89,13 @@ def misplaced_hops(steps: Sequence[Step], question: Question) -> list[int]:
     return sorted({*misplaced, *crossed})
 
 
-def _places(golds: Sequence[str], accepted: Sequence[Step]) -> list[int]:
+def _places(hop: int, golds: Sequence[str], accepted: Sequence[Step], found: Sequence[Sequence[int]]) -> list[int]:
     """The steps that answer with a hop's answer; those that say it alone, where there are any.
 
     "ABC, CBS, and NBC" has the answer NBC, too, but not where another step says NBC.
     """
     exact = [place for place, step in enumerate(accepted) if exact_match(step.answer, golds)]
-    return exact or [place for place, step in enumerate(accepted) if _is_one_of(step.answer, golds)]
+    return exact or [place for place, hops in enumerate(found) if hop in hops]
 
 
 def _are_crossed(a: int, b: int, first: dict[int, int], accepted: Sequence[Step], question: Question) -> bool:

@@ -26,13 +26,16 @@ _STEM = 5
 """Letters that two longer words share when one is a form of the other ("Mexican", "Mexico")."""
 
 
-def is_grounded(step: Step, earlier: Sequence[Step] = ()) -> bool:
+def is_grounded(step: Step, earlier: Sequence[Step] = (), also: Sequence[str] = ()) -> bool:
     """Does a passage of the step support its answer, or does it follow from the answers found before?
 
-    `earlier`: the accepted steps before it.
+    `earlier`: the accepted steps before it. `also`: shorter answers that say the same, each as good as the step's own:
+    "march" for "Margraviate (frontier march)".
     """
-    given = _given(step, earlier)
-    supported = any(supports(passage, step.query, step.answer, given) for passage in step.passages)
+    given = given_answers(step, earlier)
+    supported = any(
+        supports(passage, step.query, answer, given) for passage in step.passages for answer in (step.answer, *also)
+    )
     return supported or is_computed(step, earlier)
 
 
@@ -66,7 +69,7 @@ def is_computed(step: Step, earlier: Sequence[Step]) -> bool:
         named = mentions(step.query, step.answer) or any(mentions(each.query, step.answer) for each in earlier)
         if named or any(same_answer(step.answer, each.answer) for each in earlier):
             return True
-    given = _given(step, earlier)
+    given = given_answers(step, earlier)
     return bool(given) and _is_reckoned(step, given)
 
 
@@ -81,7 +84,7 @@ def _is_reckoned(step: Step, given: Sequence[str]) -> bool:
     return answer[0] in results | counts
 
 
-def _given(step: Step, earlier: Sequence[Step]) -> list[str]:
+def given_answers(step: Step, earlier: Sequence[Step]) -> list[str]:
     """The answers that the step refers to; of two steps at one place the later one's."""
     answers = {each.index + 1: each.answer for each in earlier}
     return [answers[place] for place in dict.fromkeys(references(step.sub_question)) if place in answers]

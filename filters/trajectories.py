@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trailforge.filters.base import count_faults, mentions_any
-from trailforge.filters.gold_hops import golds_of_hops, misplaced_hops, unfound_hops
-from trailforge.filters.grounding import CHOICE, is_grounded
-from trailforge.mcts.plan import references
+from trailforge.filters.gold_hops import hops_found, misplaced_hops, unfound_hops
+from trailforge.filters.grounding import CHOICE, given_answers, is_grounded
+from trailforge.mcts.plan import gold_plan, references
 from trailforge.protocols import REACT
 from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer
 from trailforge.schemas import ErrorType, Question, Step, Trajectory, Verdict
@@ -56,6 +56,7 @@ def judge_trajectory(
         undue_reflection(row, question),
         evidence_was_there(row),
         circular_step(row),
+        same_twice(row),
         duplicate_trajectory(row, earlier),
         too_long(row, max_tokens=config.max_tokens, max_tool_calls=config.max_tool_calls),
     ]
@@ -92,10 +93,17 @@ def ungrounded_answer(row: Trajectory) -> Verdict:
 
     See `filters.grounding`: a passage has to state it and to speak of what was asked about, or it has to follow from
     earlier answers. Such rows teach an agent to make answers up. The paper lets the model fall back on its own
-    knowledge; we do not. A mistake may well come from memory: it is told as one.
+    knowledge; we do not. A mistake may well come from memory: it is told as one. Of a last answer that says a gold
+    answer in more words, a passage may state the gold answer alone.
     """
     accepted = _accepted(row)
-    ungrounded = [step for place, step in enumerate(accepted) if not is_grounded(step, accepted[:place])]
+    last = accepted[-1].answer if accepted else ""
+    covered = [gold for gold in (row.answer, *row.answer_aliases) if mcts_reward(last, (gold,))]
+    ungrounded = [
+        step
+        for place, step in enumerate(accepted)
+        if not is_grounded(step, accepted[:place], covered if place == len(accepted) - 1 else ())
+    ]
     score = 1 - len(ungrounded) / len(accepted) if accepted else 0.0
     detail = f"no passage says {ungrounded[0].answer!r} ({ungrounded[0].query!r})" if ungrounded else ""
     return Verdict(keep=not ungrounded, reason="ungrounded_answer", score=score, detail=detail)
@@ -115,14 +123,13 @@ def answer_leaked(row: Trajectory) -> Verdict:
 def wrong_intermediate(row: Trajectory, question: Question, *, scope: Scope) -> Verdict:
     """The right answer is reached over a wrong intermediate one. Score: how many of these match no gold hop.
 
-    Every accepted answer before the last has to be the answer of a gold hop, each of another one.
+    Every accepted answer before the last has to be the answer of a gold hop, each of another one; that of a step that
+    asks a hop's very question, of that hop.
     """
     wrong: list[str] = []
     if question.decomposition and row.origin in _ORIGINS[scope]:
-        wrong = _without_hop([step.answer for step in _accepted(row)][:-1], question)
-    return count_faults(
-        "wrong_intermediate", wrong, lambda answer: f"{answer!r} is the answer of no gold hop, or of one found before"
-    )
+        wrong = _without_hop(_accepted(row), question)
+    return count_faults("wrong_intermediate", wrong, str)
 
 
 def hops_out_of_order(row: Trajectory, question: Question) -> Verdict:
@@ -183,6 +190,17 @@ def circular_step(row: Trajectory) -> Verdict:
     return count_faults("circular_step", circular, lambda step: f"{step.query!r} is answered with {step.answer!r}")
 
 
+def same_twice(row: Trajectory) -> Verdict:
+    """A query names one thing in the place of two: "Which is older, Clemson or Clemson?". Score: how many accepted do.
+
+    Two references of its sub-question were filled with the same answer, so that there is nothing to choose, compare or
+    join; whatever is answered was not found by asking it.
+    """
+    accepted = _accepted(row)
+    twice = [step for place, step in enumerate(accepted) if _is_given_twice(step, accepted[:place])]
+    return count_faults("same_twice", twice, lambda step: f"{step.query!r} names the same thing twice")
+
+
 def duplicate_trajectory(row: Trajectory, earlier: Sequence[Trajectory]) -> Verdict:
     """It tells the same as an earlier one of its question: same kind, same finds, same answers. Score: how many do.
 
@@ -236,14 +254,22 @@ def _texts_before_finding(row: Trajectory, golds: list[str]) -> Iterator[str]:
             return
 
 
-def _without_hop(answers: Sequence[str], question: Question) -> list[str]:
-    """Answers that no hop is left for."""
-    left = golds_of_hops(question)
+def _without_hop(accepted: Sequence[Step], question: Question) -> list[str]:
+    """What is wrong with the answers before the last: those not of their own hop, and those that no hop is left for."""
+    asked = dict(enumerate(gold_plan(question.decomposition).sub_questions))
+    before = list(zip(accepted, hops_found(accepted, question), strict=True))[:-1]
+    own = [step.index for step, _ in before if asked.get(step.index) == step.sub_question]
+    left = [hop for hop in asked if hop not in own]
     wrong = []
-    for answer in answers:
-        hop = next((hop for hop in left if any(same_answer(answer, gold) for gold in hop)), None)
+    for step, hops in before:
+        if asked.get(step.index) == step.sub_question:
+            gold = question.decomposition[step.index].answer
+            if step.index not in hops:
+                wrong.append(f"{step.answer!r} is not the answer of its gold hop, {gold!r}")
+            continue
+        hop = next((hop for hop in left if hop in hops), None)
         if hop is None:
-            wrong.append(answer)
+            wrong.append(f"{step.answer!r} is the answer of no gold hop, or of one found before")
         else:
             left.remove(hop)
     return wrong
@@ -264,6 +290,11 @@ def _repeats(step: Step, answers: dict[int, str]) -> bool:
         return False
     given = {normalize_answer(answers.get(number - 1, "")) for number in references(step.sub_question)}
     return normalize_answer(step.answer) in given - {""}
+
+
+def _is_given_twice(step: Step, earlier: Sequence[Step]) -> bool:
+    given = [normalize_answer(answer) for answer in given_answers(step, earlier)]
+    return len(set(given)) < len(given)
 
 
 def _tell_the_same(row: Trajectory, other: Trajectory) -> bool:

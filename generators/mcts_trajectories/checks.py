@@ -15,6 +15,7 @@ from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.sift import CAP, over_cap
 from trailforge.generators.mcts_trajectories.spans import span_problem
 from trailforge.generators.mcts_trajectories.story import mismatch, rereads, sft_row, story_of
+from trailforge.generators.mcts_trajectories.thoughts import UNSUPPORTED
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.rewards import mcts_reward, score_answer
@@ -63,12 +64,20 @@ class MctsRowChecks(RowChecks):
         self._check_caps(name, earlier)
 
     def _check_caps(self, name: str, accepted: Mapping[str, list[Trajectory]]) -> None:
-        """A row is turned away for want of room only where there is none."""
+        """A row is turned away for want of room only where there was none.
+
+        Rows that the model found unsupported afterwards had taken theirs.
+        """
+        taken = {question: list(rows) for question, rows in accepted.items()}
+        capped: list[Trajectory] = []
         for row in self.rows("rejected", name, RejectedRow):
-            if row.reason == CAP:
+            if row.reason in (CAP, UNSUPPORTED):
                 payload = from_dict(Trajectory, json.loads(row.payload))
-                if over_cap(payload, accepted.get(payload.question_id, ()), self.config.generator.reflection).keep:
-                    self.problem(name, row.uid, "rejected for want of room, but its question has room for its kind")
+                rows = capped if row.reason == CAP else taken.setdefault(payload.question_id, [])
+                rows.append(payload)
+        for row in capped:
+            if over_cap(row, taken.get(row.question_id, ()), self.config.generator.reflection).keep:
+                self.problem(name, row.uid, "rejected for want of room, but its question has room for its kind")
 
     def _check_parts(self, name: str, row: Trajectory) -> None:
         """Spans, and whether a mistake is mended as the configuration says."""

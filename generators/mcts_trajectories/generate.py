@@ -43,6 +43,7 @@ from trailforge.schemas import (
     Step,
     StepPair,
     Trajectory,
+    Verdict,
     estimate_tokens,
     to_dict,
 )
@@ -161,14 +162,16 @@ def _asker(question: Question, context: Context, meter: Meter, parallel: int) ->
 
 async def retell(
     question: Question, rows: Sequence[Trajectory], context: Context, filters: FilterConfig
-) -> tuple[list[Trajectory], Usage]:
-    """The accepted rows of a question with the model's thoughts where these hold, and what the calls took.
+) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]], Usage]:
+    """The accepted rows of a question with the model's thoughts where these hold; the rows of which the model says that
+    an accepted claim is not stated, with that verdict; and what the calls took.
 
-    A row that its thoughts would make too long keeps those it had.
+    A row that its thoughts would make too long keeps those it had. A row that is rejected here frees no place: those
+    over the cap of its kind, and its duplicates, have been turned away by then.
     """
     config = context.config
     if config.thoughts.source == "templates":
-        return list(rows), Usage()
+        return list(rows), [], Usage()
     meters = [Meter() for _ in rows]
     prompt = PROMPTS.text(config.prompts.thoughts)
     written = await asyncio.gather(
@@ -183,9 +186,11 @@ async def retell(
         new
         if too_long(new, max_tokens=filters.max_tokens, max_tool_calls=filters.max_tool_calls).keep
         else replace(row, provenance=new.provenance)
-        for row, new in zip(rows, written, strict=True)
+        for row, (new, verdict) in zip(rows, written, strict=True)
+        if verdict.keep
     ]
-    return told, sum(meters, start=Meter()).usage(context.prices)
+    unsupported = [(row, verdict) for row, verdict in written if not verdict.keep]
+    return told, unsupported, sum(meters, start=Meter()).usage(context.prices)
 
 
 def _priority(question: Question, parallel: int) -> int:

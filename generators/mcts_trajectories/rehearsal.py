@@ -142,9 +142,13 @@ class ImaginaryModel:
 
 
 def _thoughts(schema: str) -> str:
-    """As many words in each field as a sentence or two have."""
+    """As many words in each field as a sentence or two have; every claim is stated."""
     turns = json.loads(schema)["properties"]
-    return json.dumps({name: dict.fromkeys(turn["properties"], "word " * 25) for name, turn in turns.items()})
+    reply = {
+        name: {field: kind["type"] == "boolean" or "word " * 25 for field, kind in turn["properties"].items()}
+        for name, turn in turns.items()
+    }
+    return json.dumps(reply)
 
 
 def _scaled(usage: Usage, factor: float, prices: Prices) -> Usage:

@@ -2,7 +2,8 @@
 
 The model is shown the steps alone, turn by turn: no gold answer, filter or reward. It returns each part of each thought
 as a field of its own, so that the parts' spans are known. What does not hold keeps the sentences from fixed pools, the
-whole row.
+whole row. Before each accepted claim the model says whether the passages state it; a row with one that they do not is
+no row (`unsupported_claim`).
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from trailforge.filters import trajectories
+from trailforge.filters.base import count_faults
 from trailforge.filters.thoughts import quotes, unfounded_thoughts
 from trailforge.generators.mcts_trajectories.spans import Told, span_problem
 from trailforge.generators.mcts_trajectories.story import (
@@ -28,9 +30,12 @@ from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.protocols.base import passage_lines
 from trailforge.rewards import states
-from trailforge.schemas import MalformedReply, Step, ThoughtSource, Trajectory, estimate_tokens
+from trailforge.schemas import MalformedReply, Step, ThoughtSource, Trajectory, Verdict, estimate_tokens
 
 PURPOSE = "thoughts"
+UNSUPPORTED = "unsupported_claim"
+ThoughtsReply = Mapping[str, Mapping[str, str | bool]]
+"""By turn and field; `stated` is a boolean, all else is text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,9 @@ class ThoughtsConfig:
     """Of the agent's own in one turn."""
 
 
+_Name = PartName | Literal["quote", "stated"]
+
+
 @dataclass(frozen=True, slots=True)
 class _Field:
     """A field of the reply."""
@@ -52,15 +60,16 @@ class _Field:
     turn: int
     name: str
     part: ThoughtPart
-    is_quote: bool
+    holds: Literal["quote", "stated", "thought"]
 
 
 async def write_thoughts(
     row: Trajectory, story: Story, asker: Asker, prompt: str, config: ThoughtsConfig
-) -> Trajectory:
-    """The row with the model's thoughts; as it was, where they do not hold or the model breaks the form, twice.
+) -> tuple[Trajectory, Verdict]:
+    """The row with the model's thoughts, and `unsupported_claim` of the reply.
 
-    Either way the call is among those that the row rests on.
+    The row is as it was where its thoughts do not hold, a claim is unsupported, or the model breaks the form, twice; a
+    broken form says nothing about the claims. Either way the call is among those that the row rests on.
     """
     sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
     text = fill(prompt, question=story.question, turns=describe(story), form=json.dumps(form(story)))
@@ -71,15 +80,28 @@ async def write_thoughts(
         reply = None
     keys = tuple(key for key in asker.meter.keys if key not in before)
     row = replace(row, provenance=replace(row.provenance, call_keys=(*row.provenance.call_keys, *keys)))
-    if reply is None:
-        return row
+    verdict = unsupported_claim(story, reply or {})
+    if reply is None or not verdict.keep:
+        return row, verdict
     told = with_thoughts(row, story, reply)
-    return row if thought_problem(told, story, reply, config.max_words) else told
+    return (row if thought_problem(told, story, reply, config.max_words) else told), verdict
 
 
-def with_thoughts(row: Trajectory, story: Story, reply: Mapping[str, Mapping[str, str]]) -> Trajectory:
+def unsupported_claim(story: Story, reply: ThoughtsReply) -> Verdict:
+    """By the model's own word, no passage states what an accepted step concludes. Score: how many steps' answers."""
+    steps = [
+        story.steps[field.part.step]
+        for field in _fields(story)
+        if field.holds == "stated" and reply.get(f"turn_{field.turn}", {}).get(field.name) is False
+    ]
+    return count_faults(
+        UNSUPPORTED, steps, lambda step: f"{step.query!r} is answered with {step.answer!r}, which is not stated"
+    )
+
+
+def with_thoughts(row: Trajectory, story: Story, reply: ThoughtsReply) -> Trajectory:
     """The row told by a reply that follows the schema; nothing of it is checked."""
-    said = {(field.turn, field.part): _text(reply, field) for field in _fields(story) if not field.is_quote}
+    said = {(field.turn, field.part): _text(reply, field) for field in _fields(story) if field.holds == "thought"}
     thoughts = [
         [Told(said[number, part], part.kind) for part in turn.parts]
         for number, turn in enumerate(outline(story), start=1)
@@ -89,12 +111,12 @@ def with_thoughts(row: Trajectory, story: Story, reply: Mapping[str, Mapping[str
     return replace(row, messages=messages, spans=spans, thoughts="model", token_estimate=tokens)
 
 
-def thought_problem(row: Trajectory, story: Story, reply: Mapping[str, Mapping[str, str]], max_words: int) -> str:
+def thought_problem(row: Trajectory, story: Story, reply: ThoughtsReply, max_words: int) -> str:
     """Why a row may not be told so, in one line; empty when it may."""
     for field in _fields(story):
-        if field.is_quote and (problem := quote_problem(story.steps[field.part.step], _text(reply, field))):
+        if field.holds == "quote" and (problem := quote_problem(story.steps[field.part.step], _text(reply, field))):
             return f"turn {field.turn}: {problem}"
-        if not field.is_quote and not _text(reply, field):
+        if field.holds == "thought" and not _text(reply, field):
             return f"turn {field.turn}: {field.name} is empty"
     problem = span_problem(row)
     verdicts = [trajectories.malformed_tags(row), unfounded_thoughts(row, max_words=max_words)]
@@ -138,7 +160,8 @@ def reply_schema(story: Story) -> dict[str, Any]:
     """JSON schema of a reply: an object for each turn, its fields in the order in which they are thought."""
     turns: dict[str, dict[str, Any]] = {}
     for field in _fields(story):
-        turns.setdefault(f"turn_{field.turn}", {})[field.name] = {"type": "string"}
+        kind = "boolean" if field.holds == "stated" else "string"
+        turns.setdefault(f"turn_{field.turn}", {})[field.name] = {"type": kind}
     return _object({name: _object(fields) for name, fields in turns.items()})
 
 
@@ -146,7 +169,7 @@ def form(story: Story) -> dict[str, dict[str, str]]:
     """An empty reply."""
     turns: dict[str, dict[str, str]] = {}
     for field in _fields(story):
-        turns.setdefault(f"turn_{field.turn}", {})[field.name] = "…"
+        turns.setdefault(f"turn_{field.turn}", {})[field.name] = "true or false" if field.holds == "stated" else "…"
     return turns
 
 
@@ -160,23 +183,35 @@ def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fields(story: Story) -> Iterator[_Field]:
-    """Of each turn, in their order; a claim comes with the sentence that it rests on. A second one is named so."""
+    """Of each turn, in their order; a claim comes with the sentence that it rests on, and an accepted one with whether
+    it is stated. A second one is named so."""
     for number, turn in enumerate(outline(story), start=1):
         names: list[str] = []
         for part in turn.parts:
-            for name in ("quote", "claim") if part.name == "claim" else (part.name,):
-                unique = f"second_{name}" if name in names else name
-                names.append(unique)
-                yield _Field(number, unique, part, name == "quote")
+            which = "second_" if part.name in names else ""
+            names.append(part.name)
+            for name in _names(story, part):
+                yield _Field(number, f"{which}{name}", part, name if name in ("quote", "stated") else "thought")
 
 
-def _text(reply: Mapping[str, Mapping[str, str]], field: _Field) -> str:
-    return " ".join(reply[f"turn_{field.turn}"][field.name].split())
+def _names(story: Story, part: ThoughtPart) -> tuple[_Name, ...]:
+    if part.name != "claim":
+        return (part.name,)
+    return ("quote", "claim") if story.steps[part.step].is_mistake else ("quote", "stated", "claim")
+
+
+def _text(reply: ThoughtsReply, field: _Field) -> str:
+    return " ".join(str(reply[f"turn_{field.turn}"][field.name]).split())
 
 
 def _wanted(story: Story, field: _Field) -> str:
     step = story.steps[field.part.step]
-    if field.is_quote:
+    if field.holds == "stated":
+        return (
+            "true or false: does that sentence, or what was found before, really say or imply that the answer to "
+            f"{step.query!r} is {step.answer}?"
+        )
+    if field.holds == "quote":
         if step.is_mistake and not stands_in_passages(step):
             return "empty, for the passages do not say what it concludes"
         return "the one sentence of these passages that this rests on, copied word for word"

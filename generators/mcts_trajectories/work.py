@@ -96,8 +96,9 @@ async def search_question(question: Question, context: Context, config: MctsRunC
         question, context, parallel=parallel, accept=lambda rows: sift(question, rows, config.filters, caps)[0]
     )
     accepted, rejected = sift(question, generated.candidates, config.filters, caps)
-    accepted, usage = await retell(question, accepted, context, config.filters)
-    return rows_of(question, replace(generated, usage=generated.usage + usage), accepted, rejected)
+    accepted, unsupported, usage = await retell(question, accepted, context, config.filters)
+    generated = replace(generated, usage=generated.usage + usage)
+    return rows_of(question, generated, accepted, [*rejected, *unsupported])
 
 
 search_stage = ModelStage(

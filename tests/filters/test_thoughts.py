@@ -112,7 +112,13 @@ def _words(text: str) -> list[str]:
     return [word for word in text.split() if word.strip(string.punctuation)]
 
 
-FIELDS = [(name, turn, field) for name, reply in REPLIES.items() for turn, fields in reply.items() for field in fields]
+FIELDS = [
+    (name, turn, field)
+    for name, reply in REPLIES.items()
+    for turn, fields in reply.items()
+    for field, value in fields.items()
+    if isinstance(value, str)
+]
 UNHEARD = ["Zanzibar", "Quentin", "1741", "8,912", "NASA", "Kowalski's", "Nepalese", "Île-de-Sein", "3rd-century Gaul"]
 
 

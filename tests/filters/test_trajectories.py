@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.rows import AGAIN, DIED, FIRST, MISLED, PLAN, QUESTION, SECOND, step, trajectory
 from trailforge.filters import FilterConfig, first_rejection, judge_trajectory
-from trailforge.filters.gold_hops import follows_gold
+from trailforge.filters.gold_hops import follows_gold, hops_found
 from trailforge.filters.trajectories import (
     answer_leaked,
     circular_step,
@@ -17,6 +17,7 @@ from trailforge.filters.trajectories import (
     hops_out_of_order,
     malformed_tags,
     missing_hop,
+    same_twice,
     too_long,
     undue_reflection,
     ungrounded_answer,
@@ -24,7 +25,7 @@ from trailforge.filters.trajectories import (
     wrong_answer,
     wrong_intermediate,
 )
-from trailforge.schemas import Message
+from trailforge.schemas import Hop, Message, Question, Trajectory
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ from trailforge.schemas import Message
 def test_good_rows_pass_every_filter(row) -> None:
     verdicts = judge_trajectory(row, QUESTION, [], FilterConfig())
     assert first_rejection(verdicts) is None
-    assert len({v.reason for v in verdicts}) == len(verdicts) == 12
+    assert len({v.reason for v in verdicts}) == len(verdicts) == 13
 
 
 def test_wrong_answer() -> None:
@@ -122,8 +123,21 @@ def test_too_long() -> None:
 
 
 def test_ungrounded_answer() -> None:
-    verdict = ungrounded_answer(trajectory(FIRST, replace(SECOND, answer="Vienna, Austria")))
+    verdict = ungrounded_answer(trajectory(FIRST, replace(SECOND, answer="Berlin, Germany")))
     assert (verdict.keep, verdict.reason, verdict.score) == (False, "ungrounded_answer", 0.5)
+
+
+def test_a_last_answer_in_more_words_is_grounded_where_a_passage_states_the_gold_answer() -> None:
+    composite = replace(SECOND, answer="Vienna, Austria")
+    assert ungrounded_answer(trajectory(FIRST, composite)).keep
+    assert ungrounded_answer(replace(trajectory(FIRST, composite), answer="Wien", answer_aliases=("Vienna",))).keep
+    assert not ungrounded_answer(replace(trajectory(FIRST, composite), answer="Wien", answer_aliases=())).keep
+    off_topic = replace(SECOND.passages[0], title="Danube", text="The Danube flows through Vienna.")
+    assert not ungrounded_answer(trajectory(FIRST, replace(composite, passages=(off_topic,)))).keep
+    third = step(2, "In which country is Vienna?", "Austria", plan=(*PLAN, "In which country is #2?"))
+    third = replace(third, passages=(replace(off_topic, text="Vienna is in Austria."),))
+    on_the_way = trajectory(FIRST, composite, third, plan=(*PLAN, "In which country is #2?"))
+    assert ungrounded_answer(on_the_way).score == pytest.approx(2 / 3)
 
 
 def test_a_mistake_may_be_ungrounded() -> None:
@@ -142,10 +156,64 @@ def test_wrong_intermediate_only_where_the_plan_follows_the_gold() -> None:
 
 
 def test_one_gold_hop_does_not_answer_two_steps() -> None:
-    again = step(1, "Who is Fritz Lang?", "Fritz Lang", "0")
-    row = trajectory(FIRST, again, replace(SECOND, index=2), plan=(*PLAN, "Where?"), origin="oracle")
+    plan = (PLAN[0], "Who is #1?", PLAN[1])
+    again = step(1, "Who is Fritz Lang?", "Fritz Lang", "0", plan=plan)
+    row = trajectory(FIRST, again, replace(SECOND, index=2), plan=plan, origin="oracle")
     verdict = wrong_intermediate(row, QUESTION, scope="oracle")
     assert not verdict.keep and "found before" in verdict.detail
+
+
+CLEMSON = Question(
+    id="q2",
+    question="Who has more titles than the school with Fort Hill or that of the state which Edwards won?",
+    answer="University of South Carolina",
+    answer_aliases=("USC",),
+    decomposition=(
+        Hop(question="Which state did Edwards win?", answer="South Carolina", support_id="0"),
+        Hop(question="Where is Fort Hill?", answer="Clemson", support_id="1"),
+        Hop(question="Who has more titles, #1 or #2?", answer="University of South Carolina", support_id="2"),
+    ),
+)
+CLEMSON_PLAN = tuple(hop.question for hop in CLEMSON.decomposition)
+
+
+def clemson_row(fort: str, **changes: object) -> Trajectory:
+    answers = ("South Carolina", fort, "University of South Carolina")
+    queries = (*CLEMSON_PLAN[:2], f"Who has more titles, South Carolina or {fort}?")
+    steps = [step(n, query, answers[n], "0", plan=CLEMSON_PLAN) for n, query in enumerate(queries)]
+    return trajectory(*steps, plan=CLEMSON_PLAN, question=CLEMSON, **changes)  # type: ignore[arg-type]
+
+
+def test_a_step_that_asks_a_hops_question_has_to_give_that_hops_answer() -> None:
+    verdict = wrong_intermediate(clemson_row("South Carolina", origin="oracle"), CLEMSON, scope="oracle")
+    assert (verdict.keep, verdict.score) == (False, 1.0) and "'Clemson'" in verdict.detail
+    assert wrong_intermediate(clemson_row("Clemson", origin="oracle"), CLEMSON, scope="oracle").keep
+    assert wrong_intermediate(clemson_row("Clemson, South Carolina", origin="oracle"), CLEMSON, scope="oracle").keep
+    turned = trajectory(replace(FIRST, answer="Vienna"), SECOND, origin="oracle")
+    assert not wrong_intermediate(turned, QUESTION, scope="oracle").keep
+
+
+def test_part_of_the_last_hops_answer_on_the_way_is_not_that_hops() -> None:
+    row = clemson_row("South Carolina", origin="oracle")
+    reworded = replace(row.steps[1], sub_question="In which place is Fort Hill?")
+    row = replace(row, steps=(row.steps[0], reworded, row.steps[2]))
+    verdict = wrong_intermediate(row, CLEMSON, scope="oracle")
+    assert not verdict.keep and "no gold hop" in verdict.detail
+    assert hops_found(row.steps, CLEMSON) == [[0], [0], [0, 2]]
+    assert hops_found(clemson_row("University of South Carolina").steps, CLEMSON) == [[0], [0, 2], [0, 2]]
+    assert follows_gold(row.steps, CLEMSON) is False
+    assert follows_gold(clemson_row("Clemson").steps, CLEMSON) is True
+
+
+def test_a_query_that_names_one_thing_in_the_place_of_two() -> None:
+    verdict = same_twice(clemson_row("south carolina"))
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "same_twice", 1.0)
+    assert "South Carolina or south carolina" in verdict.detail
+    assert same_twice(clemson_row("Clemson")).keep
+    one_place = step(
+        1, "Fritz Lang's city, or Fritz Lang's town?", "Vienna", "1", plan=(PLAN[0], "#1's city, or #1's?")
+    )
+    assert same_twice(trajectory(FIRST, one_place)).keep
 
 
 def test_a_wordy_right_answer_is_no_mistake() -> None:

@@ -13,7 +13,7 @@ import yaml
 from tests.support.rows import trajectory
 from trailforge.schemas import Passage, Question, Step, Trajectory
 
-Reply = dict[str, dict[str, str]]
+Reply = dict[str, dict[str, Any]]
 
 
 def _passages(*titles: str) -> tuple[Passage, ...]:

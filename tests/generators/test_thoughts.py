@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +22,7 @@ from trailforge.generators.mcts_trajectories.story import mismatch, rereads, sft
 from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, describe, reply_schema
 from trailforge.inference import Prices, Request, Usage
 from trailforge.retrieval import RetrievalConfig, open_retrieval
-from trailforge.schemas import Trajectory, estimate_tokens
+from trailforge.schemas import Trajectory, Verdict, estimate_tokens
 
 THOUGHTS = ThoughtsConfig(source="model", max_tokens=2048)
 FILTERS = FilterConfig()
@@ -33,7 +34,19 @@ def run(
     config: ThoughtsConfig = THOUGHTS,
     filters: FilterConfig = FILTERS,
 ) -> tuple[list[Trajectory], Usage, ScriptedModel]:
-    """The rows as they are told, what it took, and the model that was asked."""
+    """The rows as they are told, what it took, and the model that was asked; none is rejected."""
+    told, rejected, usage, model = check(script, *rows, config=config, filters=filters)
+    assert rejected == []
+    return told, usage, model
+
+
+def check(
+    script: Callable[[Request], str],
+    *rows: Trajectory,
+    config: ThoughtsConfig = THOUGHTS,
+    filters: FilterConfig = FILTERS,
+) -> tuple[list[Trajectory], list[tuple[Trajectory, Verdict]], Usage, ScriptedModel]:
+    """The rows as they are told, those that are rejected, what it took, and the model that was asked."""
     model = ScriptedModel(script)
     mode = "reread" if any(map(rereads, rows)) else "search"
     context = Context(
@@ -45,12 +58,22 @@ def run(
         client=model,
         retrieval=open_retrieval(RetrievalConfig(kind="bm25")),
     )
-    told, usage = asyncio.run(retell(QUESTION, rows, context, filters))
-    return told, usage, model
+    told, rejected, usage = asyncio.run(retell(QUESTION, rows, context, filters))
+    return told, rejected, usage, model
 
 
 def says(name: str) -> Callable[[Request], str]:
     return lambda request: json.dumps(REPLIES[name])
+
+
+def saying(name: str, *changes: tuple[str, str, object]) -> str:
+    """The reply of a row, with fields changed; a field that is changed to None is left out."""
+    reply = copy.deepcopy(REPLIES[name])
+    for turn, field, value in changes:
+        reply[turn][field] = value
+        if value is None:
+            del reply[turn][field]
+    return json.dumps(reply)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -88,6 +111,57 @@ def test_what_does_not_hold_keeps_the_sentences_from_pools(reply: str, calls: in
     assert told == replace(row, provenance=told.provenance)
     keys = tuple(request.key for request in model.requests)
     assert told.provenance.call_keys == (*row.provenance.call_keys, *keys) and usage.calls == len(keys) == calls
+
+
+@pytest.mark.parametrize(
+    ("name", "turn", "field", "step"),
+    [
+        ("director", "turn_3", "stated", 1),
+        ("director", "turn_2", "stated", 0),
+        ("director misread", "turn_4", "stated", 2),
+        ("director reread", "turn_3", "second_stated", 2),
+    ],
+)
+def test_a_row_whose_claim_is_not_stated_by_the_models_own_word_is_rejected(
+    name: str, turn: str, field: str, step: int
+) -> None:
+    row, reply = ROWS[name], saying(name, (turn, field, False))
+    told, ((rejected, verdict),), usage, model = check(lambda request: reply, row)
+    assert told == [] and usage.calls == len(model.requests) == 1
+    assert (verdict.keep, verdict.reason, verdict.score) == (False, "unsupported_claim", 1.0)
+    assert row.steps[step].query in verdict.detail and row.steps[step].answer in verdict.detail
+    keys = (*row.provenance.call_keys, model.requests[0].key)
+    assert rejected == replace(row, provenance=replace(row.provenance, call_keys=keys))
+
+
+def test_a_claim_that_is_not_stated_rejects_whatever_the_gate_says() -> None:
+    for stated, kept in ((True, 1), (False, 0)):
+        reply = saying("director", ("turn_3", "stated", stated), ("turn_1", "next", "Boston is where I would begin."))
+        told, rejected, _, _ = check(lambda request, reply=reply: reply, ROWS["director"])
+        assert (len(told), len(rejected)) == (kept, 1 - kept)
+        assert [row.thoughts for row in told] == ["templates"] * kept
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_of_each_accepted_claim_it_is_asked_whether_it_is_stated_before_it_is_worded(name: str) -> None:
+    row = ROWS[name]
+    turns = reply_schema(story_of(row, "reread" if rereads(row) else "search"))["properties"]
+    fields = [list(turn["properties"]) for turn in turns.values()]
+    assert sum(field.endswith("stated") for turn in fields for field in turn) == sum(
+        not step.is_mistake for step in row.steps
+    )
+    for turn in fields:
+        for at, field in enumerate(turn):
+            if field.endswith("stated"):
+                which = field.removesuffix("stated")
+                assert turn[at - 1 : at + 2] == [f"{which}quote", field, f"{which}claim"]
+
+
+@pytest.mark.parametrize("value", [None, "false", "yes", 0])
+def test_a_reply_that_does_not_say_whether_a_claim_is_stated_is_malformed_and_the_row_is_kept(value: object) -> None:
+    reply = saying("director", ("turn_3", "stated", value), ("turn_2", "stated", False))
+    (told,), usage, _ = run(lambda request: reply, ROWS["director"])
+    assert (told.thoughts, told.messages, usage.calls) == ("templates", ROWS["director"].messages, 2)
 
 
 def test_thoughts_that_make_a_row_too_long_are_not_taken() -> None:

@@ -48,7 +48,7 @@ class ScriptedWork(ModelWork):
 
     async def client(self) -> ModelClient:
         """In place of `ModelWork.client`."""
-        model: Any = ScriptedModel(_reply)
+        model: Any = ScriptedModel(reply)
         return model
 
 
@@ -146,7 +146,8 @@ def _stumped(asked: str, context: list[str]) -> str | None:
     return world.misread(context, asked, UNSOLVED.answer, 0) if world.answer_of(chain) == UNSOLVED.answer else None
 
 
-def _reply(request: Request) -> str:
+def reply(request: Request) -> str:
+    """What the model of the world replies, which errs now and then."""
     return world.Model(error_rate=0.3, flaw=_stumped)(prompt_text(request), request.sampling_seed)
 
 
