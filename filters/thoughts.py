@@ -208,7 +208,9 @@ class _Seen:
 
     def has_initials(self, names: tuple[str, str]) -> bool:
         """Of two words: "New York", where NY was seen."""
-        return names[0][0].isupper() and names[1][0].isupper() and (names[0][0] + names[1][0]) in self._acronyms
+        return all(name[:1].isupper() and name[1:].islower() for name in names) and (
+            names[0][0] + names[1][0] in self._acronyms
+        )
 
     def has_number(self, word: str) -> bool:
         """As a figure or as a word; a year also by its decade."""

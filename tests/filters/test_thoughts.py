@@ -134,6 +134,14 @@ def test_an_unheard_name_or_number_is_found_wherever_it_is_put(
     assert problem(name, reply)
 
 
+def test_an_acronym_that_was_seen_lets_no_other_name_through() -> None:
+    place = next(place for place in FIELDS if "New York" in REPLIES[place[0]][place[1]][place[2]])
+    name, turn, field = place
+    reply = copy.deepcopy(REPLIES[name])
+    reply[turn][field] = reply[turn][field].replace("New York", "New NASA York", 1)
+    assert problem(name, reply)
+
+
 @given(st.sampled_from([place for place in FIELDS if place[2] in ("next", "plan", "end")]), st.data())
 def test_words_of_the_question_may_be_said_everywhere(place: tuple[str, str, str], data: st.DataObject) -> None:
     name, turn, field = place
