@@ -116,11 +116,11 @@ def _early_answers(
     mends the mistake, unless the question, a plan, or an earlier query or answer names it.
     """
     claims = [span for span in spans if span.kind in ("claim", "mistake")]
-    told = {claimed + n: span.start for n, span in enumerate(claims)}
+    starts = {claimed + n: span.start for n, span in enumerate(claims)}
     thought_end = content.find("</think>")
     mended = {n + 1 for n, step in enumerate(row.steps) if step.is_mistake}
     for position, step in enumerate(row.steps[claimed:], start=claimed):
-        before = _POSITIONS.sub(" ", content[: told.get(position, thought_end)])
+        before = _POSITIONS.sub(" ", content[: starts.get(position, thought_end)])
         if is_never_quoted(step.answer) or not mentions(before, step.answer):
             continue
         at = claimed + len(claims)

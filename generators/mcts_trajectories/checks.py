@@ -89,8 +89,8 @@ class MctsRowChecks(RowChecks):
             verdict = unfounded_thoughts(row, max_words=self.config.generator.thoughts.max_words)
             if not verdict.keep:
                 self.problem(name, row.uid, f"filter {verdict.reason} rejects its thoughts: {verdict.detail}")
-        told = story_of(row, self.config.generator.reasoning_rows)
-        if rereads(row) != any(map(told.rereads, range(len(row.steps)))):
+        story = story_of(row, self.config.generator.reasoning_rows)
+        if rereads(row) != any(map(story.rereads, range(len(row.steps)))):
             self.problem(name, row.uid, "its mistake is not mended as `generator.reasoning_rows` says")
 
     @cached_property

@@ -93,8 +93,8 @@ def _rewritten(row: Trajectory, old: Trajectory) -> Iterator[str]:
             continue
         thought, before, is_last = thought_in(new), thought_in(was), number == len(row.messages) - 1
         for step in row.steps:
-            told = (step.answer, row.final_answer) if is_last and step is row.steps[-1] else (step.answer,)
-            if mentions(before, step.answer) and not any(mentions(thought, each) for each in told):
+            answers = (step.answer, row.final_answer) if is_last and step is row.steps[-1] else (step.answer,)
+            if mentions(before, step.answer) and not any(mentions(thought, each) for each in answers):
                 yield f"turn {number} does not say {step.answer!r} any more, which a step found"
         early = [gold for gold in golds if mentions(thought, gold)]
         if early and not is_last and not any(mentions(before, gold) for gold in golds):

@@ -182,7 +182,7 @@ async def retell(
             for row, meter in zip(rows, meters, strict=True)
         )
     )
-    told = [
+    kept = [
         new
         if too_long(new, max_tokens=filters.max_tokens, max_tool_calls=filters.max_tool_calls).keep
         else replace(row, provenance=new.provenance)
@@ -190,7 +190,7 @@ async def retell(
         if verdict.keep
     ]
     unsupported = [(row, verdict) for row, verdict in written if not verdict.keep]
-    return told, unsupported, sum(meters, start=Meter()).usage(context.prices)
+    return kept, unsupported, sum(meters, start=Meter()).usage(context.prices)
 
 
 def _priority(question: Question, parallel: int) -> int:

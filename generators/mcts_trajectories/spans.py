@@ -17,7 +17,7 @@ _OPENING = len("<think>")
 _PIECE = re.compile(r"\w+|\W")
 
 
-class Told(NamedTuple):
+class Sentence(NamedTuple):
     """Some sentences of a thought."""
 
     text: str
@@ -26,15 +26,15 @@ class Told(NamedTuple):
 
 
 def write_turn(
-    message: int, told: Sequence[Told], *, query: str | None = None, answer: str = ""
+    message: int, sentences: Sequence[Sentence], *, query: str | None = None, answer: str = ""
 ) -> tuple[Message, tuple[TextSpan, ...]]:
     """A turn that thinks, then searches, or answers where there is no query; and its spans."""
-    thought = " ".join(part.text for part in told)
+    thought = " ".join(part.text for part in sentences)
     turn = Turn(thought=thought, answer=answer) if query is None else Turn(thought=thought, search=Search(query=query))
     content = REACT.render_turn(turn)
     spans = []
     at = _OPENING
-    for part in told:
+    for part in sentences:
         if part.kind is not None:
             spans.append(TextSpan(message=message, kind=part.kind, start=at, end=at + len(part.text)))
         at += len(part.text) + 1
@@ -96,10 +96,10 @@ def _action_problems(row: Trajectory, number: int) -> Iterator[str]:
 
 def _claim_problems(row: Trajectory) -> Iterator[str]:
     """Each step's answer is claimed once, in the order of the steps, and taken back where it is a mistake."""
-    told = [span.kind for span in row.spans if span.kind in ("claim", "mistake", "mend")]
+    found = [span.kind for span in row.spans if span.kind in ("claim", "mistake", "mend")]
     expected = [kind for step in row.steps for kind in (("mistake", "mend") if step.is_mistake else ("claim",))]
-    if told != expected:
-        yield f"it claims and takes back {', '.join(told) or 'nothing'}; its steps say {', '.join(expected)}"
+    if found != expected:
+        yield f"it claims and takes back {', '.join(found) or 'nothing'}; its steps say {', '.join(expected)}"
         return
     for step, text in zip(row.steps, texts_of(row, "claim", "mistake"), strict=True):
         if normalize_answer(step.answer) and not states(text, step.answer):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from trailforge.generators.mcts_trajectories.spans import Told, write_turn
+from trailforge.generators.mcts_trajectories.spans import Sentence, write_turn
 from trailforge.generators.sft_rows import whole_conversation
 from trailforge.inference.prompts import Prompts, Sentences
 from trailforge.mcts.plan import asked_for, references
@@ -101,14 +101,16 @@ def outline(story: Story) -> list[TurnOutline]:
     return [*turns, TurnOutline((*parts, ThoughtPart("end", None, len(story.steps) - 1)), None)]
 
 
-def conversation(story: Story, thoughts: Sequence[Sequence[Told]]) -> tuple[tuple[Message, ...], tuple[TextSpan, ...]]:
+def conversation(
+    story: Story, thoughts: Sequence[Sequence[Sentence]]
+) -> tuple[tuple[Message, ...], tuple[TextSpan, ...]]:
     """The conversation of a story and its spans; `thoughts`: of each turn of its outline."""
     messages = [*REACT.opening(story.question)]
     spans: list[TextSpan] = []
-    for turn, told in zip(outline(story), thoughts, strict=True):
+    for turn, sentences in zip(outline(story), thoughts, strict=True):
         step = None if turn.search is None else story.steps[turn.search]
         query = None if step is None else step.query.strip()
-        message, marked = write_turn(len(messages), told, query=query, answer=story.answer.strip())
+        message, marked = write_turn(len(messages), sentences, query=query, answer=story.answer.strip())
         messages.append(message)
         spans += marked
         if step is not None:
@@ -121,7 +123,7 @@ def narrate(story: Story, *, seed: str) -> tuple[tuple[Message, ...], tuple[Text
     """The conversation of a story in sentences from fixed pools, and its spans."""
     narrator = _Narrator(story, seed)
     return conversation(
-        story, [[told for part in turn.parts for told in narrator.tell(part)] for turn in outline(story)]
+        story, [[sentence for part in turn.parts for sentence in narrator.tell(part)] for turn in outline(story)]
     )
 
 
@@ -215,24 +217,24 @@ class _Narrator:
         self._story = story
         self._say = Sentences(PROMPTS.pools("connectives"), seed=seed).say
 
-    def tell(self, part: ThoughtPart) -> Iterator[Told]:
+    def tell(self, part: ThoughtPart) -> Iterator[Sentence]:
         if part.name == "plan":
             plan = self._story.first_plan
             text = self._say("open_single") if len(plan) == 1 else self._say("open_plan", plan=list_plan(plan))
-            yield Told(text, part.kind)
+            yield Sentence(text, part.kind)
         elif part.name == "next":
-            yield from map(Told, self._ask(part.step))
+            yield from map(Sentence, self._ask(part.step))
         elif part.name == "claim":
-            yield Told(self._claim(self._story.steps[part.step]), part.kind)
+            yield Sentence(self._claim(self._story.steps[part.step]), part.kind)
         elif part.name == "reflection":
-            yield Told(self._reflect(self._story.steps[part.step]), part.kind)
+            yield Sentence(self._reflect(self._story.steps[part.step]), part.kind)
         elif part.name == "new_plan":
-            yield Told(self._say("replan", plan=list_plan(self._story.plan)), part.kind)
+            yield Sentence(self._say("replan", plan=list_plan(self._story.plan)), part.kind)
             following = self._story.steps[part.step + 1].index
             if following > 0:
-                yield Told(self._say("keep_answers", number=str(following + 1)))
+                yield Sentence(self._say("keep_answers", number=str(following + 1)))
         else:
-            yield Told(self._say("final"))
+            yield Sentence(self._say("final"))
 
     def _ask(self, position: int) -> list[str]:
         """Name the sub-question, resolve what it refers to, and say so if the query is worded otherwise."""
@@ -243,12 +245,12 @@ class _Narrator:
             return [self._say("search_again" if is_same else "rephrased_query", query=step.query)]
         if len(self._story.first_plan) == 1 == len(self._story.plan):
             return [self._say("rephrased_query", query=step.query)] if step.query_rephrased else []
-        said = [self._say("next_subquestion", number=str(step.index + 1), sub_question=step.sub_question)]
+        sentences = [self._say("next_subquestion", number=str(step.index + 1), sub_question=step.sub_question)]
         if step.query_rephrased:
-            said.append(self._say("rephrased_query", query=step.query))
+            sentences.append(self._say("rephrased_query", query=step.query))
         elif references(step.sub_question):
-            said.append(self._say("resolved_reference", query=step.query))
-        return said
+            sentences.append(self._say("resolved_reference", query=step.query))
+        return sentences
 
     def _claim(self, step: Step) -> str:
         answer = step.answer.rstrip(".")  # the sentence brings its own full stop

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from trailforge.filters import trajectories
 from trailforge.filters.base import count_faults
 from trailforge.filters.thoughts import quotes, unfounded_thoughts
-from trailforge.generators.mcts_trajectories.spans import Told, span_problem
+from trailforge.generators.mcts_trajectories.spans import Sentence, span_problem
 from trailforge.generators.mcts_trajectories.story import (
     PartName,
     Story,
@@ -83,8 +83,8 @@ async def write_thoughts(
     verdict = unsupported_claim(story, reply or {})
     if reply is None or not verdict.keep:
         return row, verdict
-    told = with_thoughts(row, story, reply)
-    return (row if thought_problem(told, story, reply, config.max_words) else told), verdict
+    reworded = with_thoughts(row, story, reply)
+    return (row if thought_problem(reworded, story, reply, config.max_words) else reworded), verdict
 
 
 def unsupported_claim(story: Story, reply: ThoughtsReply) -> Verdict:
@@ -101,9 +101,9 @@ def unsupported_claim(story: Story, reply: ThoughtsReply) -> Verdict:
 
 def with_thoughts(row: Trajectory, story: Story, reply: ThoughtsReply) -> Trajectory:
     """The row told by a reply that follows the schema; nothing of it is checked."""
-    said = {(field.turn, field.part): _text(reply, field) for field in _fields(story) if field.holds == "thought"}
+    texts = {(field.turn, field.part): _text(reply, field) for field in _fields(story) if field.holds == "thought"}
     thoughts = [
-        [Told(said[number, part], part.kind) for part in turn.parts]
+        [Sentence(texts[number, part], part.kind) for part in turn.parts]
         for number, turn in enumerate(outline(story), start=1)
     ]
     messages, spans = conversation(story, thoughts)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.rows import AGAIN, FIRST, MISLED, PLAN, SECOND, step, trajectory
 from trailforge.generators.mcts_trajectories.fix import refit
-from trailforge.generators.mcts_trajectories.spans import Told, moved_spans, span_problem, texts_of, write_turn
+from trailforge.generators.mcts_trajectories.spans import Sentence, moved_spans, span_problem, texts_of, write_turn
 from trailforge.generators.mcts_trajectories.story import narrate, sft_row, story_of
 from trailforge.schemas import InvalidInput, Message, TextSpan, Trajectory
 
@@ -125,7 +125,7 @@ words = st.lists(st.sampled_from(["Vienna", "it", "is", "I", "read", ".", "that"
 @given(st.lists(words, min_size=2, max_size=4), words, st.integers(0, 40), st.integers(0, 40))
 @settings(max_examples=100, deadline=None)
 def test_moved_spans_never_overlap(parts: list[list[str]], new: list[str], first: int, length: int) -> None:
-    message, spans = write_turn(0, [Told(" ".join(part), "claim") for part in parts], query="q")
+    message, spans = write_turn(0, [Sentence(" ".join(part), "claim") for part in parts], query="q")
     at = min(first + 7, message.content.index("</think>"))
     end = min(at + length, message.content.index("</think>"))
     content = message.content[:at] + " ".join(new) + message.content[end:]
