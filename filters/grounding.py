@@ -47,7 +47,7 @@ def supports(passage: Passage, query: str, answer: str, given: Collection[str] =
     of the gold paragraphs of MuSiQue's hops 2 in 100 are not taken for support.
     """
     text = f"{passage.title}. {passage.text}"
-    if not states(text, answer):
+    if not states(text, answer) and not _states_all(text, answer):
         return False
     there = _Words(text)
     if not all(there.count(_words(each)) for each in given if _words(each)):
@@ -55,6 +55,12 @@ def supports(passage: Passage, query: str, answer: str, given: Collection[str] =
     asked = _words(query)
     names = {word for name in _NAME.findall(query) for word in _words(name)}
     return bool(there.count(names)) or 2 * there.count(asked) >= len(asked)
+
+
+def _states_all(text: str, answer: str) -> bool:
+    """Of an answer that lists several things, each has to stand in the text, in whatever order."""
+    items = [item for item in _ITEMS.split(answer) if normalize_answer(item)]
+    return len(items) > 1 and all(states(text, item) for item in items)
 
 
 def is_computed(step: Step, earlier: Sequence[Step]) -> bool:

@@ -114,7 +114,10 @@ def split_schema(count: int) -> dict[str, Any]:
 def _ways(count: int) -> str:
     if count == 1:
         return "one way to split, the best"
-    return f"{count} different ways to split, the best first; fewer when there are not that many"
+    return (
+        f"{count} different ways to split, the best first; fewer when there are not that many. "
+        "Two ways are different only if they ask something else first"
+    )
 
 
 def _verdicts(text: str, count: int) -> list[bool | None] | None:

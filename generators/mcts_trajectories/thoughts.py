@@ -28,11 +28,14 @@ from trailforge.generators.mcts_trajectories.story import (
 )
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
+from trailforge.mcts.plan import resolve
 from trailforge.protocols.base import passage_lines
 from trailforge.rewards import states
 from trailforge.schemas import MalformedReply, Step, ThoughtSource, Trajectory, Verdict, estimate_tokens
 
 PURPOSE = "thoughts"
+
+_TRUE_OR_FALSE = "true or false"
 UNSUPPORTED = "unsupported_claim"
 ThoughtsReply = Mapping[str, Mapping[str, str | bool]]
 """By turn and field; `stated` is a boolean, all else is text."""
@@ -72,7 +75,7 @@ async def write_thoughts(
     broken form says nothing about the claims. Either way the call is among those that the row rests on.
     """
     sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
-    text = fill(prompt, question=story.question, turns=describe(story), form=json.dumps(form(story)))
+    text = fill(prompt, question=story.question, turns=describe(story), form=form(story))
     before = asker.meter.keys
     try:
         reply = await asker.json(text, reply_schema(story), purpose=PURPOSE, sampling=sampling)
@@ -165,12 +168,12 @@ def reply_schema(story: Story) -> dict[str, Any]:
     return _object({name: _object(fields) for name, fields in turns.items()})
 
 
-def form(story: Story) -> dict[str, dict[str, str]]:
-    """An empty reply."""
+def form(story: Story) -> str:
+    """An empty reply, as the prompt shows it."""
     turns: dict[str, dict[str, str]] = {}
     for field in _fields(story):
-        turns.setdefault(f"turn_{field.turn}", {})[field.name] = "true or false" if field.holds == "stated" else "…"
-    return turns
+        turns.setdefault(f"turn_{field.turn}", {})[field.name] = _TRUE_OR_FALSE if field.holds == "stated" else "…"
+    return json.dumps(turns, ensure_ascii=False).replace(f'"{_TRUE_OR_FALSE}"', _TRUE_OR_FALSE)
 
 
 def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,7 +212,7 @@ def _wanted(story: Story, field: _Field) -> str:
     if field.holds == "stated":
         return (
             "true or false: does that sentence, or what was found before, really say or imply that the answer to "
-            f"{step.query!r} is {step.answer}?"
+            f"{_asked(story, field.part.step)!r} is {step.answer}?"
         )
     if field.holds == "quote":
         if step.is_mistake and not stands_in_passages(step):
@@ -229,6 +232,12 @@ def _wanted(story: Story, field: _Field) -> str:
     return f"how it takes the question {_AGAIN[field.part.name]}apart: {list_plan(plan)}"
 
 
+def _asked(story: Story, position: int) -> str:
+    """The sub-question of a step, with the answers that the steps before it found."""
+    found = {step.index + 1: step.answer for step in story.steps[:position] if not step.is_mistake}
+    return resolve(story.steps[position].sub_question, found)
+
+
 def _wanted_claim(step: Step) -> str:
     if not step.is_mistake:
         return f"what it concludes from that sentence, and why; it uses these words for it: {step.answer}"
@@ -238,8 +247,8 @@ def _wanted_claim(step: Step) -> str:
 
 
 def _wanted_next(story: Story, position: int) -> str:
-    step, before = story.steps[position], story.steps[max(0, position - 1)]
-    if not before.is_mistake or story.error == "decomposition":
+    step, before = story.steps[position], story.steps[position - 1] if position else None
+    if before is None or not before.is_mistake or story.error == "decomposition":
         return f"what it looks for now and why (sub-question: {step.sub_question})"
     return "why it searches " + ("for the same once more" if step.query == before.query else "in other words now")
 

@@ -35,7 +35,8 @@ async def test_the_model_gives_all_splits_in_one_reply() -> None:
     proposal = await ModelPolicy(made, PROMPTS, PolicyConfig()).propose(QUESTION, 2)
     assert proposal.splits == (("a", "b [E]"), ("c", "d [E]")) and proposal.origin == "policy"
     assert len(client.requests) == 1 and prompt_text(client.requests[0]) == (
-        f"Split {QUESTION}: 2 different ways to split, the best first; fewer when there are not that many"
+        f"Split {QUESTION}: 2 different ways to split, the best first; fewer when there are not that many. "
+        "Two ways are different only if they ask something else first"
     )
 
 
