@@ -146,13 +146,13 @@ def apply(
     if not decisions:
         raise InvalidInput("no decisions; `trailforge curate decide` makes some", file=path)
     log = FileEntry(path=str(path), rows=len(decisions), sha256=digest)
-    heard = merge(of_run(decisions, settings.run_id))
-    manifest = apply.apply(folder, out, heard.rulings, log)
+    merged = merge(of_run(decisions, settings.run_id))
+    manifest = apply.apply(folder, out, merged.rulings, log)
     (books,) = [line for line in manifest.stages if line.name == "curate"]
     reasons = ", ".join(f"{count.reason} {count.count}" for count in books.rejected) or "none rejected"
     print(f"{manifest.run_id}: {books.inputs:,} rows, {books.accepted:,} left; {reasons}")
-    if heard.conflicts:
-        print(f"People differ on {len(heard.conflicts)} of them; trailforge curate stats {folder}")
+    if merged.conflicts:
+        print(f"People differ on {len(merged.conflicts)} of them; trailforge curate stats {folder}")
     print(f"Rows: {out}   Check them: trailforge verify {out}")
 
 
@@ -168,10 +168,10 @@ def merge(
     new, others = take_in(folder, settings.run_id, logs)
     people = ", ".join(sorted({each.who for each in new}))
     print(f"{len(new):,} new words{f' by {people}' * bool(new)}; {others:,} on other runs are left out")
-    heard = merge(of_run(read_decisions(folder), settings.run_id))
-    _print_unfit(folder, settings.dataset, heard)
-    if heard.conflicts:
-        print(f"People differ on {len(heard.conflicts)} of them; trailforge curate stats {folder}")
+    merged = merge(of_run(read_decisions(folder), settings.run_id))
+    _print_unfit(folder, settings.dataset, merged)
+    if merged.conflicts:
+        print(f"People differ on {len(merged.conflicts)} of them; trailforge curate stats {folder}")
 
 
 @app.command(epilog=STATS_EPILOG)
@@ -188,8 +188,8 @@ def stats(folder: RunFolder) -> None:
     settings, console = _settings(folder), Console(highlight=False)
     decisions = read_decisions(folder)
     of_this = of_run(decisions, settings.run_id)
-    heard, stances = merge(of_this), standing(of_this)
-    console.print(_progress(folder, heard))
+    merged, stances = merge(of_this), standing(of_this)
+    console.print(_progress(folder, merged))
     people = Table("who", "of accepted rows", "accepted too", "of rejected rows", "rejected too")
     for each in with_filters(stances):
         figures = (each.accepted, each.accepted_too, each.rejected, each.rejected_too)
@@ -201,12 +201,12 @@ def stats(folder: RunFolder) -> None:
         pairs.add_row(Text(" and ".join(pair.people)), f"{pair.rows:,}", f"{pair.same / pair.rows:.0%}", kappa)
     if pairs.row_count:
         console.print(pairs)
-    for conflict in heard.conflicts[:_MOST_CONFLICTS]:
+    for conflict in merged.conflicts[:_MOST_CONFLICTS]:
         sides = ", ".join(f"{who}: {what}" for who, what in conflict.sides)
         console.print(
             Text(f"differ: {conflict.table}, {conflict.uid}{' ' * bool(conflict.field)}{conflict.field}: {sides}")
         )
-    _print_unfit(folder, settings.dataset, heard)
+    _print_unfit(folder, settings.dataset, merged)
     for pattern in refused_patterns(read_patterns(folder)):
         console.print(Text(f"refused: {pattern.field} matches {pattern.pattern!r} ({pattern.detail})"))
     if len(of_this) < len(decisions):
@@ -245,23 +245,23 @@ def _matched(folder: Path, settings: Any, pattern: RefusedPattern) -> list[str]:
     return [row.id for row in rows if is_match(pattern, row)]
 
 
-def _print_unfit(folder: Path, dataset: str, heard: Merged) -> None:
+def _print_unfit(folder: Path, dataset: str, merged: Merged) -> None:
     """What keeps `apply` from its work: who said it takes it back, or somebody rejects the row."""
-    unfit = list(islice(_unfit(folder, dataset, heard), _MOST_CONFLICTS))
+    unfit = list(islice(_unfit(folder, dataset, merged), _MOST_CONFLICTS))
     for ruling, problem in unfit:
         print(f"cannot be applied: {ruling.table}, {ruling.uid} ({', '.join(ruling.who)}): {problem}")
     if unfit:
         print(f"Take it back: trailforge curate decide {folder} {unfit[0][0].uid} --withdraw --who NAME")
 
 
-def _unfit(folder: Path, dataset: str, heard: Merged) -> Iterator[tuple[Ruling, str]]:
+def _unfit(folder: Path, dataset: str, merged: Merged) -> Iterator[tuple[Ruling, str]]:
     """Rulings on rows that are not there, and fixes that leave no valid row."""
     from trailforge.pipelines.curated import check_row
     from trailforge.pipelines.runs.table_index import TableIndex, tables_of
 
     there = tables_of(folder)
-    for table in sorted({ruling.table for ruling in heard.rulings}):
-        rulings = [ruling for ruling in heard.rulings if ruling.table == table]
+    for table in sorted({ruling.table for ruling in merged.rulings}):
+        rulings = [ruling for ruling in merged.rulings if ruling.table == table]
         index = TableIndex(folder, table) if table in there else None
         column = "id" if table == "inputs" else "uid"
         numbers = index.find_all({ruling.uid for ruling in rulings}, column) if index else {}
@@ -310,14 +310,14 @@ def _assignment(text: str) -> tuple[str, str]:
     return field, value
 
 
-def _progress(folder: Path, heard: Merged) -> Any:
+def _progress(folder: Path, merged: Merged) -> Any:
     """Of each table how many rows are decided, and how."""
     from rich.table import Table
 
     from trailforge.pipelines.runs.table_index import TableIndex
 
     counts: dict[str, Counter[str]] = {}
-    for ruling in heard.rulings:
+    for ruling in merged.rulings:
         counts.setdefault(ruling.table, Counter())[ruling.action] += 1
     shown = Table("table", "rows", "decided", "accepted", "fixed", "rejected")
     for name, count in sorted(counts.items()):

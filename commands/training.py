@@ -229,10 +229,10 @@ def _recipe(preset: str, logging: Log | None, seed: int | None, rollouts: Rollou
     )
 
 
-def _searching(recipe: TrainPreset, retrieval: RetrievalKind | None, *said: str | None) -> TrainPreset:
+def _searching(recipe: TrainPreset, retrieval: RetrievalKind | None, *encoder_options: str | None) -> TrainPreset:
     """A preset with what was said of encoder and prefixes; of another encoder its own prefixes are not taken over."""
     names = ("kind", "encoder", "query_prefix", "passage_prefix")
-    values = (retrieval and retrieval.value, *said)
+    values = (retrieval and retrieval.value, *encoder_options)
     given: dict[str, Any] = {name: value for name, value in zip(names, values, strict=True) if value is not None}
     if "encoder" in given and given["encoder"] != recipe.retrieval.encoder:
         given = {"query_prefix": "", "passage_prefix": "", **given}

@@ -146,10 +146,10 @@ class _Curation:
         """`run.json` with `curated/`, under a run id of its own, and the receipt of the stage."""
         entry = write_table(self._out, CURATED, NAME, CuratedRow, self._changes)
         assert entry is not None  # there is a ruling on a row that was found, or on a source
-        told = json.dumps([self._settings.run_id, *map(to_dict, self._changes)], sort_keys=True)
+        content = json.dumps([self._settings.run_id, *map(to_dict, self._changes)], sort_keys=True)
         settings = replace(
             self._settings,
-            run_id=f"{self._settings.dataset}-{hashlib.sha256(told.encode()).hexdigest()[:12]}",
+            run_id=f"{self._settings.dataset}-{hashlib.sha256(content.encode()).hexdigest()[:12]}",
             sources=(*self._settings.sources, log),
             files=(*self._now(self._settings.files), entry),
         )

@@ -203,8 +203,8 @@ def _ruling(stances: Sequence[Stance]) -> Ruling:
     """What holds for one row."""
     in_time = sorted(stances, key=lambda each: (each.when, each.who))
     against = [each for each in in_time if not each.is_kept]
-    said = sorted((fix for each in stances for fix in each.fixes), key=lambda fix: (fix.when, fix.who))
-    fixes = () if against else _holding(said)
+    given = sorted((fix for each in stances for fix in each.fixes), key=lambda fix: (fix.when, fix.who))
+    fixes = () if against else _holding(given)
     return Ruling(
         table=stances[0].table,
         uid=stances[0].uid,

@@ -164,7 +164,7 @@ def date_of(folded: str) -> Date | None:
 
 def covers_date(date: Date, gold: Date) -> bool:
     """Does a date say all that another says?"""
-    return all(wanted is None or said == wanted for said, wanted in zip(date, gold, strict=True))
+    return all(wanted is None or part == wanted for part, wanted in zip(date, gold, strict=True))
 
 
 def is_number(word: str) -> bool:
@@ -202,7 +202,7 @@ def _times(number: str, scale: int) -> str:
 
 def _figures_of(run: str) -> list[str]:
     """The numbers of a run of spelled ones, and the `and`s between them: "two hundred and five" is one number."""
-    said: list[str] = []
+    numbers: list[str] = []
     total = group = room = 0
     limit, linked = 0, False
     for word in run.replace("-", " ").split():
@@ -214,11 +214,11 @@ def _figures_of(run: str) -> list[str]:
         if word == "hundred":
             fits_on = room in (1, 10) and 1 <= group % 1000 <= 99 and not linked
         elif scale:
-            fits_on = bool(said) and group > 0 and scale < limit and not linked
+            fits_on = bool(numbers) and group > 0 and scale < limit and not linked
         elif value is not None:
             fits_on = value < room and value > 0 and (room > 10 or not linked)
         if not fits_on and value is None:
-            said += ["and", word] if linked else [word]
+            numbers += ["and", word] if linked else [word]
             room = limit = group = total = 0
             linked = False
             continue
@@ -228,12 +228,12 @@ def _figures_of(run: str) -> list[str]:
             total, group, room, limit = total + scale * group, 0, 1000, scale
         elif value is not None:
             if not fits_on:
-                said += ["and", ""] if linked and said else [""]
+                numbers += ["and", ""] if linked and numbers else [""]
                 total, group, limit = 0, 0, 10**15
             group += value
             room = 10 if value >= 20 and not value % 10 else 1
         if word in _RANK_WORDS:
             room, limit = 0, 0
         linked = False
-        said[-1] = str(total + group)
-    return said
+        numbers[-1] = str(total + group)
+    return numbers

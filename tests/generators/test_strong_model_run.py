@@ -1,0 +1,124 @@
+"""Eight questions of MuSiQue with a strong model's replies: the rows that the production prompts and filters make.
+
+The replies were given by somebody who saw the prompts alone, with the preset `msearcher` at width 2 and 22 calls a
+question. They are kept by what was asked, not by the prompt's text: prompts are rendered anew, and a call that was
+not made then, or one that is not made any more, fails.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.scripted import prompt_text
+from trailforge.generators.mcts_trajectories.config import MctsRunConfig
+from trailforge.generators.mcts_trajectories.generate import Context
+from trailforge.generators.mcts_trajectories.work import search_question
+from trailforge.inference import Meter, Reply, Request
+from trailforge.pipelines.engine.shards import ItemResult
+from trailforge.pipelines.runs.config import read_config
+from trailforge.pipelines.sources import read_questions
+from trailforge.presets import load_preset
+from trailforge.retrieval import open_retrieval
+from trailforge.schemas import Question
+
+RECORDING = Path(__file__).parent / "strong_model_run.json.gz"
+"""{question id: [[purpose, what was asked, number of the draw, reply], …]}"""
+
+pytestmark = [pytest.mark.real_model, pytest.mark.slow]
+
+
+def what_is_asked(request: Request) -> str:
+    """What a prompt asks but for its fixed text: the question, the titles shown, the queries, the answer judged."""
+    prompt = prompt_text(request)
+    if request.purpose == "judge":
+        return prompt.rpartition("Questions:\n")[2]
+    if request.purpose == "rephrase":
+        return prompt.rpartition("Query: ")[2]
+    if request.purpose == "thoughts":
+        return "\n".join(re.findall(r"^It (?:searches|answers): .*$", prompt, re.MULTILINE))
+    if request.purpose == "grade":
+        return "\n".join(re.findall(r"^(?:Question|Reference|Answer).*$", prompt, re.MULTILINE)[-3:])
+    asked = prompt.rpartition("Question: ")[2]
+    if request.purpose == "answer":
+        question, _, passages = asked.partition("\nPassages:\n")
+        return "\n".join([question, *re.findall(r"^\d+\. \(.*?\) ", passages, re.MULTILINE)])
+    return asked
+
+
+@dataclass
+class Recorded:
+    """A model that gives the recorded replies of one question, each as often as it is asked for."""
+
+    replies: dict[tuple[str, str, int], str]
+    used: set[tuple[str, str, int]] = field(default_factory=set)
+
+    async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
+        """As `ModelClient.complete`."""
+        key = (request.purpose, what_is_asked(request), request.sample)
+        assert key in self.replies, f"a call that was not made: {key}"
+        self.used.add(key)
+        reply = Reply(
+            text=self.replies[key], finish_reason="stop", prompt_tokens=0, completion_tokens=0, key=request.key
+        )
+        if meter is not None:
+            meter.add(reply)
+        return reply
+
+
+def production_config() -> MctsRunConfig:
+    """The preset, but for the width and the budget of the recording."""
+    config = read_config(MctsRunConfig, load_preset("msearcher", "mcts_trajectories"), source="msearcher")
+    search = replace(config.generator.search, width=2, max_calls=22)
+    return replace(config, generator=replace(config.generator, search=search))
+
+
+def context_of(config: MctsRunConfig, client: Recorded) -> Context:
+    return Context(
+        run_id="r",
+        model=config.model.name,
+        seed=config.seed,
+        prices=config.model.prices,
+        config=config.generator,
+        client=client,
+        retrieval=open_retrieval(config.retrieval),
+    )
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, list[list]]:
+    return json.loads(gzip.decompress(RECORDING.read_bytes()))
+
+
+@pytest.fixture(scope="module")
+def questions(data_dir: Path, recorded: dict[str, list[list]]) -> dict[str, Question]:
+    source = data_dir / "musique" / "musique_original20.jsonl.gz"
+    return {q.id: q for q in read_questions(source) if isinstance(q, Question) and q.id in recorded}
+
+
+async def test_the_rows_of_a_strong_model(questions: dict[str, Question], recorded: dict[str, list[list]]) -> None:
+    config = production_config()
+    kinds, calls, results = Counter[str](), 0, list[ItemResult]()
+    for uid, replies in recorded.items():
+        model = Recorded({(purpose, asked, sample): reply for purpose, asked, sample, reply in replies})
+        result = await search_question(questions[uid], context_of(config, model), config)
+        assert model.used == set(model.replies), f"{uid}: calls that are not made any more"
+        calls += len(model.used)
+        results.append(result)
+        kinds.update(row.reflection_error or row.kind for row in result.rows["mcts_trajectories"])
+    assert (calls, kinds) == (139, {"correct": 8, "reasoning": 4})
+    rejected = Counter(row.reason for result in results for row in result.rows["rejected"])
+    assert rejected == {
+        "unsupported_claim": 3,  # nothing shown says where a musician died
+        "ungrounded_answer": 2,
+        "wrong_intermediate": 2,
+        "no_correct_rollout": 2,
+    }
+    rows = [row for result in results for row in result.rows["mcts_trajectories"]]
+    assert {row.thoughts for row in rows} == {"model"}
