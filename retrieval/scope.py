@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from trailforge.retrieval.base import Retriever
-from trailforge.retrieval.bm25 import Bm25Retriever
 from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.dense import DenseIndex, DenseRetriever, embedded_text, read_meta
 from trailforge.retrieval.encoder import PACKAGED, Encoder, check_encoder
+from trailforge.retrieval.kinds import LEXICAL, RetrievalKind
 from trailforge.retrieval.sentences import SentenceReader
 from trailforge.schemas import Document, InvalidInput, Passage, Question
 
@@ -20,13 +20,13 @@ from trailforge.schemas import Document, InvalidInput, Passage, Question
 class RetrievalConfig:
     """How passages are found. Raises `InvalidInput` for a corpus scope without a corpus."""
 
-    kind: Literal["dense", "bm25"] = "dense"
+    kind: RetrievalKind = "dense"
     encoder: str = PACKAGED
     """For `dense`: `minilm`, or any sentence-transformers name or path."""
     scope: Literal["question", "corpus"] = "question"
     corpus_index: str | None = None
-    """For the scope `corpus`. `dense`: the folder that `trailforge index` made. `bm25`: a file as `trailforge index`
-    reads it, indexed in memory when the run starts."""
+    """For the scope `corpus`. `dense`: the folder that `trailforge index` made. Else a file as `trailforge index` reads
+    it, indexed in memory when the run starts."""
     query_prefix: str = ""
     """What the encoder wants before a query, e.g. `query: ` for e5. Empty: what the index says, if one is searched."""
     passage_prefix: str = ""
@@ -38,10 +38,10 @@ class RetrievalConfig:
 
 
 class Retrieval:
-    """A worker's retrieval: its encoder (None for `bm25`), its corpus (None for the scope `question`)."""
+    """A worker's retrieval: its kind, its encoder (for `dense`), its corpus (None for the scope `question`)."""
 
-    def __init__(self, encoder: Encoder | None, corpus: Retriever | None) -> None:
-        self._encoder, self._corpus = encoder, corpus
+    def __init__(self, kind: RetrievalKind, encoder: Encoder | None, corpus: Retriever | None) -> None:
+        self._kind, self._encoder, self._corpus = kind, encoder, corpus
         self._reader = SentenceReader(encoder)
 
     async def for_question(self, question: Question) -> Retriever:
@@ -61,7 +61,7 @@ class Retrieval:
 
     async def _over(self, documents: Sequence[Document]) -> Retriever:
         if self._encoder is None:
-            return Bm25Retriever(documents)
+            return LEXICAL[self._kind](documents)
         vectors = await self._encoder.documents([embedded_text(d) for d in documents])
         return DenseRetriever(DenseIndex.build(documents, vectors), self._encoder)
 
@@ -79,7 +79,7 @@ def check_retrieval(config: RetrievalConfig) -> None:
             read_meta(corpus, config.encoder, config.passage_prefix)
     elif corpus is not None and not corpus.is_file():
         raise InvalidInput(
-            "no such file; bm25 searches a file of passages, as `trailforge index` reads it", file=corpus
+            f"no such file; {config.kind} searches a file of passages, as `trailforge index` reads it", file=corpus
         )
 
 
@@ -90,14 +90,16 @@ def open_retrieval(config: RetrievalConfig) -> Retrieval:
     encoder, and `InvalidInput` for a corpus file that cannot be read.
     """
     corpus = _corpus_of(config)
-    if config.kind == "bm25":
-        return Retrieval(None, Bm25Retriever(list(read_corpus(corpus))) if corpus else None)
+    if config.kind in LEXICAL:
+        found = LEXICAL[config.kind](list(read_corpus(corpus))) if corpus else None
+        return Retrieval(config.kind, None, found)
     queries, passages = config.query_prefix, config.passage_prefix
     if corpus is not None:
         meta = read_meta(corpus, config.encoder, passages)
         queries, passages = queries or meta.query_prefix, meta.passage_prefix
     encoder = Encoder(config.encoder, query_prefix=queries, passage_prefix=passages)
-    return Retrieval(encoder, DenseRetriever(DenseIndex.open(corpus, encoder), encoder) if corpus else None)
+    found = DenseRetriever(DenseIndex.open(corpus, encoder), encoder) if corpus else None
+    return Retrieval(config.kind, encoder, found)
 
 
 def _corpus_of(config: RetrievalConfig) -> Path | None:
