@@ -2,7 +2,7 @@
 
 from trailforge.pipelines.dataset import DataSet, Stage, Table
 from trailforge.protocols import KG_SEARCH
-from trailforge.schemas import FactChain, KgQuestion, RejectedRow
+from trailforge.schemas import FactChain, KgQuestion
 
 NAME = "kg_questions"
 _HERE = "trailforge.generators.kg_questions"
@@ -10,7 +10,6 @@ _HERE = "trailforge.generators.kg_questions"
 DATASET = DataSet(
     name=NAME,
     config=f"{_HERE}.config:KgQuestionRunConfig",
-    preset="kg-questions",
     inputs=Table(
         record=FactChain,
         decided="source",
@@ -35,7 +34,6 @@ DATASET = DataSet(
             protocol=KG_SEARCH.name,
         ),
         "candidates": Table(record=KgQuestion),
-        "rejected": Table(record=RejectedRow),
     },
     rows=NAME,
     candidates="candidates",
@@ -49,7 +47,6 @@ DATASET = DataSet(
             asks_model=False,
         ),
     ),
-    counted="select",
     configure=f"{_HERE}.config:configure",
     preview={"count": 8},
     estimate=f"{_HERE}.estimate:estimate",

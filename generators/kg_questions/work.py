@@ -5,7 +5,6 @@ sample paths | cut into shards | write, filter | select | manifest
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 
@@ -43,16 +42,14 @@ def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Set
         return earlier
     sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
     settings = take_in_rows(
-        Path(config.kg) / STORE_MANIFEST,
-        inputs.shown(sampler.sample(config.count), "sample: paths", config.count),
+        inputs,
         folder,
+        config,
+        source=Path(config.kg) / STORE_MANIFEST,
+        rows=inputs.shown(sampler.sample(config.count), "sample: paths", config.count),
         record=FactChain,
         nouns="paths of the wanted forms",
-        dataset=NAME,
-        config_hash=config.hash,
-        config=json.dumps(to_dict(config)),
         shard_size=config.output.shard_size,
-        refused=inputs.refused,
     )
     (books,) = settings.books
     if books.inputs < config.count:

@@ -2,7 +2,7 @@
 
 from trailforge.pipelines.dataset import DataSet, Stage, Table
 from trailforge.protocols import KG_SEARCH
-from trailforge.schemas import ContrastivePair, KgTrajectory, Question, RejectedRow, SftRow
+from trailforge.schemas import ContrastivePair, KgTrajectory, Question, SftRow
 
 NAME = "kg_trajectories"
 _HERE = "trailforge.generators.kg_trajectories"
@@ -34,7 +34,6 @@ DATASET = DataSet(
             source="question_id",
         ),
         "sft": Table(record=SftRow, role="sft"),
-        "rejected": Table(record=RejectedRow),
     },
     rows=NAME,
     conversations=NAME,

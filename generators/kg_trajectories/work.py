@@ -32,18 +32,13 @@ SEARCH, EPISODE, FILTER = "search", "episode", "filter"
 
 def take_in(inputs: RunInputs, folder: Path, config: KgRunConfig) -> Settings:
     """Questions of a file as shards in the run's folder, without what people refuse."""
-    (source,) = inputs.files
     return take_in_questions(
-        source,
+        inputs,
         folder,
-        dataset=NAME,
-        config_hash=config.hash,
-        config=json.dumps(to_dict(config)),
+        config,
         shard_size=config.output.shard_size,
-        limit=inputs.limit,
         needs_paragraphs=config.retrieval.scope == "question",
         needs_decomposition=config.generator.is_led,
-        refused=inputs.refused,
     )
 
 

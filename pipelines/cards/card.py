@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
-from trailforge.pipelines.cards.licences import Source, front, plain, shorten_path
-from trailforge.pipelines.datasets import CURATED
-from trailforge.pipelines.runs.config import CardConfig
-from trailforge.pipelines.runs.intake import INPUTS
-from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, Count, FileEntry, Manifest, StageCount
+from trailforge.pipelines.cards.licences import Source, front, of_questions, plain, section, shorten_path
+from trailforge.pipelines.datasets import CURATED, dataset_of
+from trailforge.pipelines.runs.config import CardConfig, RunConfig
+from trailforge.pipelines.runs.intake import INPUTS, Settings, run_configuration
+from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, Count, FileEntry, Manifest, Question, StageCount
 
 LONGEST_EXAMPLE = 700
 """Characters of a text in an example."""
@@ -64,6 +64,22 @@ def origin_lines(manifest: Manifest, what: str, seed: int) -> list[str]:
         *([f"- What curators said: {_files(verdicts, 'lines', 3)}"] if verdicts else []),
         f"- Seed {seed}, configuration {manifest.config_hash}, trailforge {manifest.trailforge_version}\n",
     ]
+
+
+def write_plain_card(folder: Path, manifest: Manifest, settings: Settings) -> str:
+    """What can be said of any run: where it is from, its books, its cost and its licences."""
+    dataset = dataset_of(settings)
+    config: RunConfig = run_configuration(dataset, settings)
+    sources = of_questions(folder, config.card) if dataset.inputs.record is Question else []
+    sections = [
+        front_matter(manifest, (dataset.rows, *dataset.tables), [], sources, config.card),
+        f"# {manifest.run_id}\n",
+        *origin_lines(manifest, "Inputs", config.seed),
+        funnel_table(manifest.stages),
+        f"## Cost\n\n{cost_table(manifest)}\n",
+        section(manifest.model, sources, config.card),
+    ]
+    return "\n".join(sections)
 
 
 def funnel_table(stages: Iterable[StageCount]) -> str:
