@@ -66,7 +66,7 @@ _Documents = Annotated[
 
 def _read_kind(text: str) -> str:
     """Of the option `--retrieval`. Looked up when it is given: a look at `--help` loads no retrieval."""
-    from trailforge.retrieval.kinds import RetrievalKind
+    from trailforge.retrieval.scope import RetrievalKind
 
     if text not in get_args(RetrievalKind):
         raise typer.BadParameter(f"{text!r} is none of {', '.join(get_args(RetrievalKind))}.")

@@ -30,7 +30,7 @@ from trailforge.retrieval import (
 from trailforge.retrieval.dense import embedded_text
 from trailforge.retrieval.encoder import PACKAGED
 from trailforge.retrieval.kg import MAX_KEPT, KgResult, KgStore, KgTool, TripleQuery, keep_triples
-from trailforge.retrieval.kinds import LEXICAL, RetrievalKind
+from trailforge.retrieval.scope import LEXICAL, RetrievalKind
 from trailforge.rewards import mentions
 from trailforge.schemas import Document, InvalidInput, KgTriple, Question, SourceDocument
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from trailforge.retrieval.base import LazyRetriever, Retriever
 from trailforge.retrieval.dense import DenseIndex, DenseRetriever, embedded_text
 from trailforge.retrieval.encoder import PACKAGED, Encoder
-from trailforge.retrieval.kinds import LEXICAL, RetrievalKind
+from trailforge.retrieval.scope import LEXICAL, RetrievalKind
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.schemas import Document, Passage, SourceDocument, SourceKind
 

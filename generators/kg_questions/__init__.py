@@ -5,6 +5,8 @@ from trailforge.protocols import KG_SEARCH
 from trailforge.schemas import FactChain, KgQuestion
 
 NAME = "kg_questions"
+WRITE, FILTER = "write", "filter"
+"""Lines of the books."""
 _HERE = "trailforge.generators.kg_questions"
 
 DATASET = DataSet(
@@ -38,7 +40,7 @@ DATASET = DataSet(
     rows=NAME,
     candidates="candidates",
     stages=(
-        Stage(name="write", unit="questions", run=f"{_HERE}.work:write_stage"),
+        Stage(name=WRITE, unit="questions", run=f"{_HERE}.work:write_stage"),
         Stage(
             name="select",
             unit="questions",

@@ -9,7 +9,7 @@ import logging
 from pathlib import Path
 
 from trailforge.generators import selecting
-from trailforge.generators.kg_questions import NAME
+from trailforge.generators.kg_questions import FILTER, NAME, WRITE
 from trailforge.generators.kg_questions import select as selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.filters import judge_question
@@ -27,7 +27,6 @@ from trailforge.retrieval.kg import KgStore
 from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
 from trailforge.schemas import FactChain, KgQuestion, RejectedRow, to_dict
 
-WRITE, FILTER = "write", "filter"
 _LOG = logging.getLogger(__name__)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from trailforge.generators.kg_trajectories import DATASET, NAME
+from trailforge.generators.kg_trajectories import DATASET, EPISODE, FILTER, NAME, SEARCH
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.generate import KgContext, LostEpisode, generate
 from trailforge.generators.kg_trajectories.rows import kg_sft_row
@@ -26,8 +26,6 @@ from trailforge.schemas import (
     RejectedRow,
     to_dict,
 )
-
-SEARCH, EPISODE, FILTER = "search", "episode", "filter"
 
 
 def take_in(inputs: RunInputs, folder: Path, config: KgRunConfig) -> Settings:
