@@ -146,7 +146,7 @@ def point_map(points: Sequence[MapPoint], chosen: Sequence[MapPoint], *, by_grou
     `customdata` of a point is its group. Sources beyond the eight largest are grey, as points in no group.
     """
     kinds = [point.group if by_group else point.source for point in points]
-    colours = _colours_of(kinds, by_group)
+    colours = _choose_colours(kinds, by_group)
     figure = go.Figure()
     _add_points(figure, points, [colours.get(kind, _GREY) for kind in kinds])
     if not by_group:
@@ -166,7 +166,7 @@ def point_map(points: Sequence[MapPoint], chosen: Sequence[MapPoint], *, by_grou
     return figure
 
 
-def _colours_of(kinds: Sequence[str], by_group: bool) -> dict[str, str]:
+def _choose_colours(kinds: Sequence[str], by_group: bool) -> dict[str, str]:
     """Colours by group, in turn; by source, of the largest ones."""
     if by_group:
         return {kind: _COLOURS[turn % len(_COLOURS)] for turn, kind in enumerate(dict.fromkeys(filter(None, kinds)))}

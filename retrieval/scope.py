@@ -48,10 +48,13 @@ class RetrievalConfig:
 
 
 class Retrieval:
-    """A worker's retrieval: its kind, its encoder (for `dense`), its corpus (None for the scope `question`)."""
+    """A worker's retrieval: its encoder (for `dense`), its corpus (None for the scope `question`), its kind.
 
-    def __init__(self, kind: RetrievalKind, encoder: Encoder | None, corpus: Retriever | None) -> None:
-        self._kind, self._encoder, self._corpus = kind, encoder, corpus
+    Without an encoder the kind is how paragraphs are searched.
+    """
+
+    def __init__(self, encoder: Encoder | None, corpus: Retriever | None, kind: RetrievalKind = "bm25") -> None:
+        self._encoder, self._corpus, self._kind = encoder, corpus, kind
         self._reader = SentenceReader(encoder)
 
     async def for_question(self, question: Question) -> Retriever:
@@ -82,7 +85,7 @@ def check_retrieval(config: RetrievalConfig) -> None:
     Raises `RetrievalError` for a missing package, and for an index that is missing or of another encoder or prefix, and
     `InvalidInput` for a corpus that is no file.
     """
-    corpus = _corpus_of(config)
+    corpus = _find_corpus(config)
     if config.kind == "dense":
         check_encoder(config.encoder)
         if corpus is not None:
@@ -99,18 +102,18 @@ def open_retrieval(config: RetrievalConfig) -> Retrieval:
     Raises `RetrievalError` for a missing package, a missing model, or an index that is missing, damaged or of another
     encoder, and `InvalidInput` for a corpus file that cannot be read.
     """
-    corpus = _corpus_of(config)
+    corpus = _find_corpus(config)
     if config.kind in LEXICAL:
         found = LEXICAL[config.kind](list(read_corpus(corpus))) if corpus else None
-        return Retrieval(config.kind, None, found)
+        return Retrieval(None, found, config.kind)
     queries, passages = config.query_prefix, config.passage_prefix
     if corpus is not None:
         meta = read_meta(corpus, config.encoder, passages)
         queries, passages = queries or meta.query_prefix, meta.passage_prefix
     encoder = Encoder(config.encoder, query_prefix=queries, passage_prefix=passages)
     found = DenseRetriever(DenseIndex.open(corpus, encoder), encoder) if corpus else None
-    return Retrieval(config.kind, encoder, found)
+    return Retrieval(encoder, found)
 
 
-def _corpus_of(config: RetrievalConfig) -> Path | None:
+def _find_corpus(config: RetrievalConfig) -> Path | None:
     return Path(config.corpus_index or "") if config.scope == "corpus" else None

@@ -97,13 +97,13 @@ _SURE = 0.9
 _FIGURE = re.compile(r"\d")
 
 
-async def conflicts_of(steps: Sequence[KgStep], reading: Reading) -> tuple[KgConflict, ...]:
+async def find_conflicts(steps: Sequence[KgStep], reading: Reading) -> tuple[KgConflict, ...]:
     """The conflicts of an episode's searches. Asks the model once for each search that has values to compare."""
     found, only_absent = [], reading.context.config.self_check == "absent"
     for step in steps:
         if facts := find_asked_facts(step):
             answer = await reading.answer(step.query, step.documents, ())
-            conflict = conflict_of(step, facts, answer, reading.context.store)
+            conflict = find_conflict(step, facts, answer, reading.context.store)
             if conflict and not (only_absent and _is_shown(step, facts)):
                 found.append(conflict)
     return tuple(found)
@@ -117,7 +117,9 @@ def find_asked_facts(step: KgStep) -> list[tuple[KgTriple, bool]]:
     return [(t, t.head in entities) for t in kept if (t.head in entities) != (t.tail in entities)]
 
 
-def conflict_of(step: KgStep, facts: Sequence[tuple[KgTriple, bool]], answer: str, store: KgStore) -> KgConflict | None:
+def find_conflict(
+    step: KgStep, facts: Sequence[tuple[KgTriple, bool]], answer: str, store: KgStore
+) -> KgConflict | None:
     """The conflict between what triples and documents say; None when they agree or cannot be compared.
 
     `answer`, the documents' answer, counts only where a document has it and the query has not.

@@ -107,7 +107,7 @@ def cost_table(manifest: Manifest) -> str:
             "| cost per accepted row |",
             "|---:|---:|---:|---:|---:|---:|---:|",
             f"| {manifest.calls} | {manifest.cut_replies} | {manifest.prompt_tokens} | {manifest.completion_tokens} "
-            f"| {manifest.cost:.4f} | {'' if calls is None else f'{calls:.1f}'} "
+            f"| {manifest.cost:.4f} | {'' if calls is None else calls} "
             f"| {'' if cost is None else f'{cost:.4f}'} |",
             *_purposes(manifest),
         ]
