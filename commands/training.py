@@ -36,6 +36,7 @@ class RetrievalKind(StrEnum):
 
     BM25 = "bm25"
     DENSE = "dense"
+    WEB = "web"
 
 
 class Rollouts(StrEnum):
@@ -69,7 +70,9 @@ _Documents = Annotated[
     list[Path] | None,
     typer.Option(help="What is searched: finished runs (repeatable), or a corpus as `trailforge index` has it."),
 ]
-_Retrieval = Annotated[RetrievalKind | None, typer.Option(help="How documents are found. Default: the preset's.")]
+_Retrieval = Annotated[
+    RetrievalKind | None, typer.Option(help="How documents are found; web: by plans alone. Default: the preset's.")
+]
 _Encoder = Annotated[
     str | None,
     typer.Option(help="For dense: minilm, or a sentence-transformers name or path. Default: the preset's."),
@@ -163,14 +166,15 @@ def rl(
     """Train on the questions in the preset's protocol: the agent searches, and is paid for its episodes."""
     if launch_elsewhere(context, launcher, launch, print_files, out):
         return
+    recipe = _searching(_recipe(preset, logging, seed, rollouts), retrieval, encoder, query_prefix, passage_prefix)
+    environment = _environment(recipe, documents, kg)  # what is missing is said before anything heavy is loaded
     from trailforge.training.trl.rl import VllmOptions, train_rl
 
-    recipe = _searching(_recipe(preset, logging, seed, rollouts), retrieval, encoder, query_prefix, passage_prefix)
     model = train_rl(
         training_set,
         recipe,
         out,
-        environment=_environment(recipe, documents, kg),
+        environment=environment,
         base_model=base_model,
         resume=resume,
         max_steps=max_steps,
@@ -199,13 +203,14 @@ def evaluate(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here, too.")] = None,
 ) -> None:
     """Let a model answer the held-out questions in the preset's protocol, greedily, and print what it is worth."""
+    recipe = _searching(_recipe(preset, None, None), retrieval, encoder, query_prefix, passage_prefix)
+    environment = _environment(recipe, documents, kg)
     from trailforge.training.evaluate import evaluate as score_model
     from trailforge.training.evaluate import write_score
     from trailforge.training.sets.files import questions_of
 
-    recipe = _searching(_recipe(preset, None, None), retrieval, encoder, query_prefix, passage_prefix)
     rows = questions_of(training_set, "validation", recipe.protocol)[:limit]
-    score = score_model(model, rows, recipe, _environment(recipe, documents, kg))
+    score = score_model(model, rows, recipe, environment)
     if json_file:
         write_score(score, json_file)
     print(json.dumps(dataclasses.asdict(score), indent=1))
