@@ -6,7 +6,7 @@ import dataclasses
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -29,14 +29,6 @@ class LauncherName(StrEnum):
     ACCELERATE = "accelerate"
     SLURM = "slurm"
     K8S = "k8s"
-
-
-class RetrievalKind(StrEnum):
-    """How documents are found."""
-
-    BM25 = "bm25"
-    DENSE = "dense"
-    WEB = "web"
 
 
 class Rollouts(StrEnum):
@@ -70,8 +62,24 @@ _Documents = Annotated[
     list[Path] | None,
     typer.Option(help="What is searched: finished runs (repeatable), or a corpus as `trailforge index` has it."),
 ]
+
+
+def _read_kind(text: str) -> str:
+    """Of the option `--retrieval`. Looked up when it is given: a look at `--help` loads no retrieval."""
+    from trailforge.retrieval.scope import RetrievalKind
+
+    if text not in (known := (*get_args(RetrievalKind), "web")):
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(known)}.")
+    return text
+
+
 _Retrieval = Annotated[
-    RetrievalKind | None, typer.Option(help="How documents are found; web: by plans alone. Default: the preset's.")
+    str | None,
+    typer.Option(
+        parser=_read_kind,
+        metavar="KIND",
+        help="dense; bm25, which needs no encoder; web: live, for agents that plan. Default: the preset's.",
+    ),
 ]
 _Encoder = Annotated[
     str | None,
@@ -234,10 +242,10 @@ def _recipe(preset: str, logging: Log | None, seed: int | None, rollouts: Rollou
     )
 
 
-def _searching(recipe: TrainPreset, retrieval: RetrievalKind | None, *encoder_options: str | None) -> TrainPreset:
+def _searching(recipe: TrainPreset, retrieval: str | None, *encoder_options: str | None) -> TrainPreset:
     """A preset with what was said of encoder and prefixes; of another encoder its own prefixes are not taken over."""
     names = ("kind", "encoder", "query_prefix", "passage_prefix")
-    values = (retrieval and retrieval.value, *encoder_options)
+    values = (retrieval, *encoder_options)
     given: dict[str, Any] = {name: value for name, value in zip(names, values, strict=True) if value is not None}
     if "encoder" in given and given["encoder"] != recipe.retrieval.encoder:
         given = {"query_prefix": "", "passage_prefix": "", **given}

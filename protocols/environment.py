@@ -18,7 +18,6 @@ from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.r_search import run_plan
 from trailforge.protocols.turns import Labels, Observation, Search
 from trailforge.retrieval import (
-    Bm25Retriever,
     DenseIndex,
     DenseRetriever,
     Encoder,
@@ -31,6 +30,7 @@ from trailforge.retrieval import (
 )
 from trailforge.retrieval.dense import embedded_text
 from trailforge.retrieval.kg import MAX_KEPT, KgResult, KgStore, KgTool, TripleQuery, keep_triples
+from trailforge.retrieval.scope import LEXICAL
 from trailforge.retrieval.sentences import first_sentences
 from trailforge.rewards import mentions
 from trailforge.schemas import Document, InvalidInput, KgTriple, Passage, Question, SourceDocument
@@ -231,16 +231,17 @@ def _encoder(search: PlanToolsConfig) -> Encoder:
 
 
 def _index(documents: Sequence[Document], search: PlanToolsConfig) -> Retriever:
-    if search.kind == "bm25":
-        return Bm25Retriever(documents)
+    if search.kind in LEXICAL:
+        return LEXICAL[search.kind](documents)
     encoder = _encoder(search)
     vectors = encoder.encode_documents([embedded_text(document) for document in documents])
     return DenseRetriever(DenseIndex.build(documents, vectors), encoder)
 
 
 def _open_corpus(path: Path, search: PlanToolsConfig) -> Retriever:
+    assert search.kind != "web"  # which only agents that plan search
     config = RetrievalConfig(
-        kind="dense" if search.kind == "dense" else "bm25",
+        kind=search.kind,
         encoder=search.encoder,
         query_prefix=search.query_prefix,
         passage_prefix=search.passage_prefix,

@@ -121,7 +121,10 @@ def dag_problems(
     tools: Collection[str] = TOOLS,
     max_nodes: int = MAX_NODES,
 ) -> list[PlanProblem]:
-    """Every rule that the plan breaks; empty when it is valid. An edge said twice is no problem: it counts once."""
+    """Every rule that the plan breaks; empty when it is valid, and only then it is paid (F_dag of section 3.4).
+
+    An edge that stands there twice is no problem: it counts once.
+    """
     return [
         *_size_problems(nodes, max_nodes),
         *_id_problems(nodes),
@@ -129,17 +132,6 @@ def dag_problems(
         *_edge_problems(nodes, edges),
         *_cycles(edges),
     ]
-
-
-def dag_reward(
-    nodes: Sequence[PlanNode],
-    edges: Sequence[PlanEdge],
-    *,
-    tools: Collection[str] = TOOLS,
-    max_nodes: int = MAX_NODES,
-) -> float:
-    """1.0 when the plan breaks no rule, else 0.0 (F_dag of section 3.4, which adds: only when all criteria hold)."""
-    return float(not dag_problems(nodes, edges, tools=tools, max_nodes=max_nodes))
 
 
 def _size_problems(nodes: Sequence[PlanNode], max_nodes: int) -> Iterator[PlanProblem]:
