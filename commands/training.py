@@ -68,8 +68,8 @@ def _read_kind(text: str) -> str:
     """Of the option `--retrieval`. Looked up when it is given: a look at `--help` loads no retrieval."""
     from trailforge.retrieval.scope import RetrievalKind
 
-    if text not in get_args(RetrievalKind):
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(get_args(RetrievalKind))}.")
+    if text not in (known := (*get_args(RetrievalKind), "web")):
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(known)}.")
     return text
 
 
@@ -78,7 +78,7 @@ _Retrieval = Annotated[
     typer.Option(
         parser=_read_kind,
         metavar="KIND",
-        help="How documents are found: dense, or bm25, which needs no encoder. Default: the preset's.",
+        help="dense; bm25, which needs no encoder; web: live, for agents that plan. Default: the preset's.",
     ),
 ]
 _Encoder = Annotated[
@@ -174,14 +174,15 @@ def rl(
     """Train on the questions in the preset's protocol: the agent searches, and is paid for its episodes."""
     if launch_elsewhere(context, launcher, launch, print_files, out):
         return
+    recipe = _searching(_recipe(preset, logging, seed, rollouts), retrieval, encoder, query_prefix, passage_prefix)
+    environment = _environment(recipe, documents, kg)  # what is missing is said before anything heavy is loaded
     from trailforge.training.trl.rl import VllmOptions, train_rl
 
-    recipe = _searching(_recipe(preset, logging, seed, rollouts), retrieval, encoder, query_prefix, passage_prefix)
     model = train_rl(
         training_set,
         recipe,
         out,
-        environment=_environment(recipe, documents, kg),
+        environment=environment,
         base_model=base_model,
         resume=resume,
         max_steps=max_steps,
@@ -210,13 +211,14 @@ def evaluate(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here, too.")] = None,
 ) -> None:
     """Let a model answer the held-out questions in the preset's protocol, greedily, and print what it is worth."""
+    recipe = _searching(_recipe(preset, None, None), retrieval, encoder, query_prefix, passage_prefix)
+    environment = _environment(recipe, documents, kg)
     from trailforge.training.evaluate import evaluate as score_model
     from trailforge.training.evaluate import write_score
     from trailforge.training.sets.files import questions_of
 
-    recipe = _searching(_recipe(preset, None, None), retrieval, encoder, query_prefix, passage_prefix)
     rows = questions_of(training_set, "validation", recipe.protocol)[:limit]
-    score = score_model(model, rows, recipe, _environment(recipe, documents, kg))
+    score = score_model(model, rows, recipe, environment)
     if json_file:
         write_score(score, json_file)
     print(json.dumps(dataclasses.asdict(score), indent=1))

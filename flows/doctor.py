@@ -66,7 +66,8 @@ def _refuse_unwanted(configs: Mapping[str, RunConfig], kg: Path | None, document
 
 def _needed_by(config: RunConfig, kg: Path | None, documents: Path | None) -> Iterator[Finding]:
     """What a run searches, and with what."""
-    yield doctor.search_key(_searches_the_web(config))
+    tools = getattr(config, "tools", None)
+    yield doctor.search_key(tools.web_news if tools is not None and tools.kind == "web" else None)
     yield run_check("encoder", lambda: doctor.encoder(config.encoder_name))
     if isinstance(config, KgRunConfig):
         config = config.over(documents)
@@ -139,11 +140,6 @@ def _named_server(url: str) -> Finding:
     except (OSError, ValueError):
         return fault("prefect", f"{url} does not answer", "start it (`prefect server start`), or unset PREFECT_API_URL")
     return ok("prefect", f"{url} answers")
-
-
-def _searches_the_web(config: RunConfig) -> bool:
-    tools = getattr(config, "tools", None)
-    return tools is not None and tools.kind == "web"
 
 
 def _ledger(url: str, out: Path) -> Finding:

@@ -26,12 +26,13 @@ def open_environment(
 ) -> Environment:
     """What a protocol's agent searches. `documents`: finished runs, or one corpus as `trailforge index` reads or makes.
 
-    Questions over their own paragraphs search all paragraphs of their runs. `search`: None for bm25. Raises
-    `InvalidInput` for what is missing or cannot be searched so, and `RetrievalError` for a missing package, model or
-    index, and for a damaged graph.
+    Questions over their own paragraphs search all paragraphs of their runs. `search`: None for bm25; of the web no
+    documents are read. Raises `InvalidInput` for what is missing, a live tool's key too, or cannot be searched so, and
+    `RetrievalError` for a missing package, model or index, and for a damaged graph.
     """
     grammar, search = grammar_of(protocol), search or EnvironmentConfig()
     kg = kg if grammar.searches == "graph" else None
+    documents = () if search.kind == "web" else documents
     environment = open_over(grammar, _corpus(grammar, documents), search=search, kg=kg, top_k=top_k)
     searched = {
         "documents": [_hash_source(path) for path in documents],

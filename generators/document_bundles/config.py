@@ -16,7 +16,7 @@ from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.config import RunConfig
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.retrieval.encoder import PACKAGED
-from trailforge.retrieval.plan_tools import PlanToolsConfig
+from trailforge.retrieval.plan_tools import PlanToolsConfig, check_web_keys
 from trailforge.schemas import (
     Bundle,
     BundleQuestion,
@@ -138,4 +138,7 @@ class BundleRunConfig(RunConfig):
 def configure(config: BundleRunConfig, inputs: RunInputs) -> BundleRunConfig:
     """With the benchmarks that are given; without questions where only bundles are wanted."""
     config = config.against(inputs.options.get("benchmarks", []))
-    return replace(config, questions=config.questions and not inputs.options.get("bundles_only"))
+    config = replace(config, questions=config.questions and not inputs.options.get("bundles_only"))
+    if config.questions and config.tools.kind == "web":
+        check_web_keys(config.tools)
+    return config

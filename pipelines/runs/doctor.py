@@ -260,15 +260,21 @@ def schema_versions(folder: Path) -> Finding:
     return ok("schemas", f"{files:,} files of {len(runs):,} runs, all of the versions that are read here")
 
 
-def search_key(is_wanted: bool) -> Finding:
-    """Whether the key of the web's search is there, where plans search the web. It is never shown."""
-    from trailforge.retrieval.web.serper import KEY_VARIABLE
+def search_key(news: Literal["gnews", "serper"] | None) -> Finding:
+    """Whether the keys of the web's search are there, where plans search the web. They are never shown.
 
-    if not is_wanted:
+    `news`: where their News looks first; None where no plan searches the web.
+    """
+    from trailforge.retrieval.web import gnews, serper
+
+    if news is None:
         return ok("search key", "none wanted: no plan searches the web")
-    if not os.environ.get(KEY_VARIABLE, "").strip():
-        return fault("search key", f"plans search the web, and {KEY_VARIABLE} is not set", f"export {KEY_VARIABLE}=…")
-    return ok("search key", f"{KEY_VARIABLE} is set")
+    wanted = [serper.KEY_VARIABLE, *([gnews.KEY_VARIABLE] if news == "gnews" else [])]
+    missing = [name for name in wanted if not os.environ.get(name, "").strip()]
+    if missing:
+        mend = " ".join(("export", *(f"{name}=…" for name in missing)))
+        return fault("search key", f"plans search the web, and {' and '.join(missing)} is not set", mend)
+    return ok("search key", f"{' and '.join(wanted)} is set")
 
 
 def is_here(url: str) -> bool:

@@ -171,6 +171,18 @@ def test_what_is_searched(tmp_path: Path) -> None:
     assert open_environment("react", [SAMPLE / "documents.jsonl"]).documents
     assert open_environment("react", [run_of_questions, bundles]).documents
     assert open_environment("r_search", [bundles]).plan_tools
+    live, keys = EnvironmentConfig(kind="web"), ("SERPER_API_KEY", "GNEWS_API_KEY")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in keys:
+            patch.setenv(name, "k")
+        environment = open_environment("r_search", (), search=live)
+        assert set(environment.plan_tools or ()) == {"News", "Academic", "General"}
+        assert environment.searched["retrieval"] == "web"
+        with pytest.raises(InvalidInput, match="react searches documents; the web is for agents that plan"):
+            open_environment("react", [SAMPLE / "documents.jsonl"], search=live)
+        patch.delenv(keys[0])
+        with pytest.raises(InvalidInput, match="set the environment variable SERPER_API_KEY"):
+            open_environment("r_search", (), search=live)
     for protocol, documents, message in (
         ("react", [], "--documents"),
         ("react", [run_of_questions, SAMPLE / "documents.jsonl"], "one corpus"),

@@ -12,7 +12,8 @@ from trailforge.inference import Meter, ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
-from trailforge.retrieval.plan_tools import open_tools
+from trailforge.protocols import R_SEARCH
+from trailforge.protocols.environment import open_environment
 from trailforge.schemas import (
     BundleQuestion,
     RejectedRow,
@@ -33,11 +34,13 @@ def open_context(work: ModelWork, client: ModelClient) -> EpisodeContext:
     config = work.config
     paths = sorted((Path(work.folder) / DOCUMENTS).glob("part-*.parquet"))
     documents = [] if config.tools.kind == "web" else list(read_rows(paths, SourceDocument))
+    tools = open_environment(R_SEARCH, documents, search=config.tools).plan_tools
+    assert tools is not None  # else it was not opened
     return EpisodeContext(
         run_id=work.run_id,
         seed=config.seed,
         config=config.episodes,
-        tools=open_tools(config.tools, documents),
+        tools=tools,
         model=config.model.name,
         client=client,
     )

@@ -209,9 +209,12 @@ def test_a_file_that_is_no_ledger(book: Path) -> None:
 
 
 def test_the_key_of_the_search_is_wanted_where_plans_search_the_web(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert doctor.search_key(False).level == "ok"
-    missing = doctor.search_key(True)
-    assert (missing.level, missing.mend) == ("fault", "export SERPER_API_KEY=…")
+    for name in ("SERPER_API_KEY", "GNEWS_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    assert doctor.search_key(None).level == "ok"
+    missing = doctor.search_key("gnews")
+    assert (missing.level, missing.mend) == ("fault", "export SERPER_API_KEY=… GNEWS_API_KEY=…")
     monkeypatch.setenv("SERPER_API_KEY", SECRET)
-    found = doctor.search_key(True)
+    found = doctor.search_key("serper")
     assert found.level == "ok" and SECRET not in found.detail
+    assert doctor.search_key("gnews").mend == "export GNEWS_API_KEY=…"
