@@ -1,4 +1,4 @@
-"""Replies to bundle questions are scored by what their type can be scored by: letters, the matcher, a judge, key facts."""
+"""Replies to bundle questions are scored by letters, the matcher, a judge or key facts, as their type allows."""
 
 from __future__ import annotations
 
@@ -112,9 +112,10 @@ async def test_options_are_scored_by_their_letters_or_their_texts(reply: str, ex
     assert await is_right(choice("A", "C", "D"), reply) is (expected == 1)
 
 
-def judging(reply: str, **options: bool) -> tuple[AnswerScorer, ScriptedModel]:
+def judging(reply: str, *, near_misses: bool = False, free_answers: bool = False) -> tuple[AnswerScorer, ScriptedModel]:
     model = ScriptedModel(lambda request: reply)
-    return open_scorer(AnswerJudgeOptions(**options), model, "scripted", Meter()), model
+    options = AnswerJudgeOptions(near_misses=near_misses, free_answers=free_answers)
+    return open_scorer(options, model, "scripted", Meter()), model
 
 
 @pytest.mark.parametrize(
