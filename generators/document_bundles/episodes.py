@@ -235,7 +235,7 @@ def asks_its_question(episode: SearchEpisode) -> bool:
 def _reward_of(messages: Sequence[Message], row: BundleQuestion) -> RSearchReward:
     """0.25 for the format, 0.25 for the plan, 0.5 for the answer (R-Search, 3.4), of a conversation as it stands."""
     golds = () if row.correct_options else (row.answer,)
-    return r_search.score(messages, correct_options=row.correct_options, golds=golds)
+    return r_search.score(messages, correct_options=row.correct_options, num_options=len(row.options), golds=golds)
 
 
 def gold_answer(row: BundleQuestion) -> str:
