@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from trailforge.filters.bundles import BundleFilterConfig
+from trailforge.filters.answers import AnswerJudgeOptions
+from trailforge.filters.bundle_readings import BundleFilterConfig
 from trailforge.generators.document_bundles.bundling.config import BundleConfig
 from trailforge.generators.document_bundles.bundling.content import ContentConfig
 from trailforge.generators.document_bundles.bundling.duplicates import DuplicateConfig
@@ -87,6 +88,8 @@ class BundleRunConfig(RunConfig):
     bundles: BundleConfig = field(default_factory=BundleConfig)
     writer: BundleWriterConfig = field(default_factory=BundleWriterConfig)
     filters: BundleFilterConfig = field(default_factory=BundleFilterConfig)
+    judge: AnswerJudgeOptions = field(default_factory=AnswerJudgeOptions)
+    """Of answers that the matcher cannot score, of readers and of episodes."""
     selection: SelectionConfig = field(default_factory=SelectionConfig)
     episodes: PlannedEpisodeConfig = field(default_factory=PlannedEpisodeConfig)
     tools: PlanToolsConfig = field(default_factory=PlanToolsConfig)
@@ -113,7 +116,8 @@ class BundleRunConfig(RunConfig):
     @property
     def longest_reply(self) -> int:
         """The most tokens that a call may ask for."""
-        return max(self.writer.write_max_tokens, self.writer.read_max_tokens, self.episodes.max_tokens)
+        judge = self.judge.max_tokens if self.judge.near_misses or self.judge.free_answers else 0
+        return max(self.writer.write_max_tokens, self.writer.read_max_tokens, self.episodes.max_tokens, judge)
 
     @property
     def encoder_name(self) -> str | None:

@@ -10,8 +10,9 @@ import pytest
 from tests.support.bundle_drafts import ITEM, SOUND, hop, work
 from tests.support.bundle_questions import PAPER, STREET, question
 from tests.support.cut_replies import CutModel
-from trailforge.filters.bundles import BundleFilterConfig, judge_question
-from trailforge.generators.document_bundles.write import BundleWork, complexity_of, plan_of, seal
+from trailforge.filters.bundle_readings import BundleFilterConfig, judge_question
+from trailforge.generators.document_bundles.drafts import plan_of
+from trailforge.generators.document_bundles.write import BundleWork, complexity_of, seal
 from trailforge.protocols import nl_dag
 from trailforge.schemas import MalformedReply, PlanEdge
 
@@ -28,11 +29,11 @@ async def test_a_sound_question_is_kept_with_what_was_measured() -> None:
     (row,) = await task.write()
     verdicts = await judge_question(row, ITEM, task, BundleFilterConfig())
     sealed = seal(row, verdicts, task.meter.keys, ITEM.documents)
-    assert all(score.passed for score in sealed.filters) and len(sealed.filters) == 10
+    assert all(score.passed for score in sealed.filters) and len(sealed.filters) == 11
     assert nl_dag.parse(sealed.dag_text).nodes == sealed.dag_nodes
     assert [node.tool for node in sealed.dag_nodes] == ["News", "Academic"]
     assert sealed.dag_edges == (PlanEdge(src="A", dst="B"),)
-    assert len(sealed.provenance.call_keys) == task.meter.calls == 1 + 3 + 4
+    assert len(sealed.provenance.call_keys) == task.meter.calls == 1 + 2 + 1 + 2
     assert 0 < sealed.complexity < 1
 
 

@@ -53,6 +53,10 @@ class Model:
         """The reply to a prompt."""
         if prompt.startswith("Write "):
             return _write(prompt)
+        if prompt.startswith("Judge how well"):
+            _, _, answers = prompt.partition("\nReference answer: ")
+            gold, _, given = answers.partition("\n\nAnswer: ")
+            return json.dumps({"score": float(given.startswith(gold))})
         asked = prompt.rpartition("Question: ")[2]
         if prompt.startswith("Answer the question from the documents"):
             return _read(asked, given=prompt)
