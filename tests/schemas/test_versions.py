@@ -13,6 +13,7 @@ import pytest
 from tests.schemas.test_arrow import RECORDS
 from trailforge.pipelines.runs.finish import MANIFEST, read_manifest
 from trailforge.schemas import (
+    BundleQuestion,
     InvalidInput,
     Manifest,
     Question,
@@ -174,6 +175,7 @@ def test_renaming_a_class_changes_no_file(tmp_path: Path) -> None:
         ("trajectory", Trajectory, {"thoughts": "templates", "judge_score": None, "follows_gold": None, "spans": ()}),
         ("searchtree", SearchTree, {}),
         ("sftrow", SftRow, {"spans": ()}),
+        ("bundlequestion", BundleQuestion, {"aliases": (), "key_facts": (), "as_of": ""}),
     ],
 )
 def test_rows_of_runs_before_are_read_with_what_they_did_not_say(
