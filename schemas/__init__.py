@@ -35,7 +35,7 @@ from trailforge.schemas.curation import (
     Ruling,
     RulingAction,
 )
-from trailforge.schemas.episode import PlannedSearch, RSearchReward, SearchEpisode, SearchStatus
+from trailforge.schemas.episode import AnswerScoredBy, PlannedSearch, RSearchReward, SearchEpisode, SearchStatus
 from trailforge.schemas.errors import (
     ITEM_ERRORS,
     BudgetExceeded,
@@ -160,6 +160,7 @@ __all__ = [
     "ITEM_ERRORS",
     "PATTERNS_LOG",
     "AnswerKind",
+    "AnswerScoredBy",
     "AppliedFix",
     "AskedQuestion",
     "BudgetExceeded",

@@ -1,4 +1,4 @@
-"""Replies to bundle questions are scored by what their type can be scored by: letters, the matcher, a judge, key facts."""
+"""Replies to bundle questions are scored by what their type can be scored by: letters, matcher, judge or key facts."""
 
 from __future__ import annotations
 

@@ -63,9 +63,9 @@ class SumConfig(RunConfig):
         return (Sum, SftRow)
 
     @property
-    def longest_reply(self) -> int:
+    def reply_limits(self) -> dict[str, int]:
         """Nobody replies."""
-        return 0
+        return {}
 
     @property
     def encoder_name(self) -> str | None:
