@@ -6,7 +6,7 @@ import dataclasses
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -29,13 +29,6 @@ class LauncherName(StrEnum):
     ACCELERATE = "accelerate"
     SLURM = "slurm"
     K8S = "k8s"
-
-
-class RetrievalKind(StrEnum):
-    """How documents are found."""
-
-    BM25 = "bm25"
-    DENSE = "dense"
 
 
 class Rollouts(StrEnum):
@@ -69,7 +62,25 @@ _Documents = Annotated[
     list[Path] | None,
     typer.Option(help="What is searched: finished runs (repeatable), or a corpus as `trailforge index` has it."),
 ]
-_Retrieval = Annotated[RetrievalKind | None, typer.Option(help="How documents are found. Default: the preset's.")]
+
+
+def _read_kind(text: str) -> str:
+    """Of the option `--retrieval`. Looked up when it is given: a look at `--help` loads no retrieval."""
+    from trailforge.retrieval.scope import RetrievalKind
+
+    if text not in get_args(RetrievalKind):
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(get_args(RetrievalKind))}.")
+    return text
+
+
+_Retrieval = Annotated[
+    str | None,
+    typer.Option(
+        parser=_read_kind,
+        metavar="KIND",
+        help="How documents are found: dense, or bm25, which needs no encoder. Default: the preset's.",
+    ),
+]
 _Encoder = Annotated[
     str | None,
     typer.Option(help="For dense: minilm, or a sentence-transformers name or path. Default: the preset's."),
@@ -229,10 +240,10 @@ def _recipe(preset: str, logging: Log | None, seed: int | None, rollouts: Rollou
     )
 
 
-def _searching(recipe: TrainPreset, retrieval: RetrievalKind | None, *encoder_options: str | None) -> TrainPreset:
+def _searching(recipe: TrainPreset, retrieval: str | None, *encoder_options: str | None) -> TrainPreset:
     """A preset with what was said of encoder and prefixes; of another encoder its own prefixes are not taken over."""
     names = ("kind", "encoder", "query_prefix", "passage_prefix")
-    values = (retrieval and retrieval.value, *encoder_options)
+    values = (retrieval, *encoder_options)
     given: dict[str, Any] = {name: value for name, value in zip(names, values, strict=True) if value is not None}
     if "encoder" in given and given["encoder"] != recipe.retrieval.encoder:
         given = {"query_prefix": "", "passage_prefix": "", **given}

@@ -18,7 +18,6 @@ from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.r_search import run_plan
 from trailforge.protocols.turns import Labels, Observation, Search
 from trailforge.retrieval import (
-    Bm25Retriever,
     DenseIndex,
     DenseRetriever,
     Encoder,
@@ -31,6 +30,7 @@ from trailforge.retrieval import (
 from trailforge.retrieval.dense import embedded_text
 from trailforge.retrieval.encoder import PACKAGED
 from trailforge.retrieval.kg import MAX_KEPT, KgResult, KgStore, KgTool, TripleQuery, keep_triples
+from trailforge.retrieval.scope import LEXICAL, RetrievalKind
 from trailforge.rewards import mentions
 from trailforge.schemas import Document, InvalidInput, KgTriple, Question, SourceDocument
 
@@ -47,7 +47,7 @@ SURE = 0.9
 class EnvironmentConfig:
     """How agents find documents, in training and evaluation. What the command line says goes over it."""
 
-    kind: Literal["bm25", "dense"] = "bm25"
+    kind: RetrievalKind = "bm25"
     encoder: str = PACKAGED
     """For `dense`: `minilm`, or any sentence-transformers name or path."""
     query_prefix: str = ""
@@ -207,7 +207,9 @@ def open_environment(
         found = () if isinstance(corpus, Path) else corpus or ()
         sources = [each for each in found if isinstance(each, SourceDocument)]
         encoder = _encoder(search) if search.kind == "dense" else None
-        environment = replace(environment, plan_tools=local_tools(sources, encoder=encoder) if sources else None)
+        environment = replace(
+            environment, plan_tools=local_tools(sources, search.kind, encoder=encoder) if sources else None
+        )
     elif isinstance(corpus, Path):
         environment = replace(environment, documents=_open_corpus(corpus, search))
     elif corpus:
@@ -229,8 +231,8 @@ def _encoder(search: EnvironmentConfig) -> Encoder:
 
 
 def _index(documents: Sequence[Document], search: EnvironmentConfig) -> Retriever:
-    if search.kind == "bm25":
-        return Bm25Retriever(documents)
+    if search.kind in LEXICAL:
+        return LEXICAL[search.kind](documents)
     encoder = _encoder(search)
     vectors = encoder.encode_documents([embedded_text(document) for document in documents])
     return DenseRetriever(DenseIndex.build(documents, vectors), encoder)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trailforge.retrieval.base import LazyRetriever, Retriever
-from trailforge.retrieval.bm25 import Bm25Retriever
 from trailforge.retrieval.dense import DenseIndex, DenseRetriever, embedded_text
 from trailforge.retrieval.encoder import PACKAGED, Encoder
+from trailforge.retrieval.scope import LEXICAL, RetrievalKind
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.schemas import Document, Passage, SourceDocument, SourceKind
 
@@ -39,7 +39,7 @@ _SPARE = 4
 class PlanToolsConfig:
     """How the tools search."""
 
-    kind: Literal["bm25", "dense", "web"] = "bm25"
+    kind: Literal[RetrievalKind, "web"] = "bm25"
     encoder: str = PACKAGED
     """For `dense`: `minilm`, or any sentence-transformers name or path."""
     query_prefix: str = ""
@@ -61,7 +61,7 @@ def open_tools(config: PlanToolsConfig, documents: Sequence[SourceDocument]) -> 
     encoder = None
     if config.kind == "dense":
         encoder = Encoder(config.encoder, query_prefix=config.query_prefix, passage_prefix=config.passage_prefix)
-    return local_tools(documents, encoder=encoder, longest_passage=config.longest_passage)
+    return local_tools(documents, config.kind, encoder=encoder, longest_passage=config.longest_passage)
 
 
 def web_tools(*, interval_s: float = 1.0) -> Tools:
@@ -74,13 +74,17 @@ def web_tools(*, interval_s: float = 1.0) -> Tools:
 
 
 def local_tools(
-    documents: Sequence[SourceDocument], *, encoder: Encoder | None = None, longest_passage: int = LONGEST_PASSAGE
+    documents: Sequence[SourceDocument],
+    kind: RetrievalKind = "bm25",
+    *,
+    encoder: Encoder | None = None,
+    longest_passage: int = LONGEST_PASSAGE,
 ) -> Tools:
-    """Tools over these documents: dense with an encoder, else BM25. Each is indexed by its first search.
+    """Tools over these documents; `dense` wants an encoder. Each is indexed by its first search.
 
     A tool without documents finds nothing.
     """
-    corpus = _Corpus(documents, encoder, longest_passage)
+    corpus = _Corpus(documents, kind, encoder, longest_passage)
     return {name: LazyRetriever(lambda kinds=kinds: corpus.over(kinds)) for name, kinds in _KINDS.items()}
 
 
@@ -102,8 +106,10 @@ class _Piece(NamedTuple):
 class _Corpus:
     """Documents as passages, cut and embedded once for all tools."""
 
-    def __init__(self, documents: Sequence[SourceDocument], encoder: Encoder | None, longest: int) -> None:
-        self._documents, self._encoder, self._longest = documents, encoder, longest
+    def __init__(
+        self, documents: Sequence[SourceDocument], kind: RetrievalKind, encoder: Encoder | None, longest: int
+    ) -> None:
+        self._documents, self._kind, self._encoder, self._longest = documents, kind, encoder, longest
         self._lock = asyncio.Lock()
         self._pieces: list[_Piece] | None = None
         self._vectors: np.ndarray | None = None
@@ -123,7 +129,7 @@ class _Corpus:
     async def _index(self, pieces: Sequence[_Piece], rows: Sequence[int]) -> Retriever:
         chosen = [pieces[row].passage for row in rows]
         if self._encoder is None:
-            return await asyncio.to_thread(Bm25Retriever, chosen)
+            return await asyncio.to_thread(LEXICAL[self._kind], chosen)
         if self._vectors is None:
             self._vectors = await self._encoder.documents([embedded_text(piece.passage) for piece in pieces])
         return DenseRetriever(DenseIndex.build(chosen, self._vectors[rows]), self._encoder)

@@ -16,7 +16,14 @@ from trailforge.schemas import BundleQuestion, Message, PlannedSearch, SearchEpi
 
 
 def made_of(messages: Sequence[Message], row: BundleQuestion, score: float) -> Mapping[str, Any]:
-    """The fields of an episode that follow from its question, its conversation and the score of its answer."""
+    """The fields of an episode that follow from its question, its conversation and the score of its answer.
+
+    Options are compared as the reward compares them, whatever the score: naming all of them pays nothing.
+    """
+    if row.options:
+        reward = r_search.score(messages, correct_options=row.correct_options, num_options=len(row.options))
+    else:
+        reward = r_search.score(messages, judge_score=score)
     return {
         "question_id": row.uid,
         "question": render_question(row),
@@ -28,7 +35,7 @@ def made_of(messages: Sequence[Message], row: BundleQuestion, score: float) -> M
         "final_answer": R_SEARCH.answer_of(messages),
         "num_hops": len(row.hops),
         "token_estimate": length_of(messages),
-        "reward": r_search.score(messages, judge_score=score),
+        "reward": reward,
     }
 
 

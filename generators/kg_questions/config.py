@@ -52,11 +52,6 @@ class KgQuestionRunConfig(GraphRunConfig):
         return {**write, "writer.closed_book_max_tokens": self.writer.closed_book_max_tokens}
 
     @property
-    def encoder_name(self) -> str | None:
-        """None: nothing is embedded."""
-        return None
-
-    @property
     def call_style(self) -> Literal["chat", "completion"]:
         """How the model is asked."""
         return self.writer.style

@@ -22,8 +22,7 @@ from trailforge.generators.kg_trajectories.config import (
     ReadingConfig,
     SelfCheck,
 )
-from trailforge.generators.kg_trajectories.conflicts import conflicts_of
-from trailforge.generators.kg_trajectories.reading import Offer, Reading
+from trailforge.generators.kg_trajectories.reading import Offer, Reading, conflicts_of
 from trailforge.generators.kg_trajectories.rows import made_of, reward_of, row_of, steps_of, tells_its_steps
 from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.inference import Meter, Usage

@@ -17,6 +17,8 @@ from trailforge.inference.vllm.server import VllmConfig
 from trailforge.pipelines.engine.attempts import Patience
 from trailforge.schemas import InvalidInput, from_dict, stored_name, to_dict, version_of
 
+SHARD_SIZE = 16
+"""Inputs per shard, unless a configuration says otherwise."""
 EMBEDDED = "embedded"
 """In place of a URL: the packaged model, on a server that the run starts."""
 T = TypeVar("T")
@@ -115,7 +117,7 @@ class ScheduleConfig:
 class OutputConfig:
     """How rows are cut and written."""
 
-    shard_size: int = 16
+    shard_size: int = SHARD_SIZE
     """Questions per shard."""
 
 
@@ -184,7 +186,7 @@ class RunConfig(ABC):
     @property
     @abstractmethod
     def prompt_version(self) -> str:
-        """Hash of the prompts in use."""
+        """Hash of the prompts in use; empty: there are none."""
 
     @property
     @abstractmethod
@@ -192,9 +194,9 @@ class RunConfig(ABC):
         """Records whose schema decides the rows."""
 
     @property
-    @abstractmethod
     def reply_limits(self) -> dict[str, int]:
-        """The most tokens of a reply, thoughts included, of each kind of call: by the setting that says so."""
+        """The most tokens of a reply, thoughts included, of each kind of call: by setting. Empty: no model is asked."""
+        return {}
 
     @property
     def longest_reply(self) -> int:
@@ -212,14 +214,14 @@ class RunConfig(ABC):
         return ()
 
     @property
-    @abstractmethod
     def encoder_name(self) -> str | None:
         """Of the sentence encoder; None when none is wanted."""
+        return None
 
     @property
-    @abstractmethod
     def call_style(self) -> Literal["chat", "completion"]:
         """How the model is asked."""
+        return "chat"
 
     @property
     def hash(self) -> str:

@@ -148,7 +148,7 @@ def test_what_is_said_goes_over_the_presets_retrieval() -> None:
     assert paper.retrieval == e5
     for said, meant in (
         ((None, None, None, None), e5),
-        ((training.RetrievalKind.BM25, None, None, None), replace(e5, kind="bm25")),
+        (("bm25", None, None, None), replace(e5, kind="bm25")),
         ((None, "minilm", None, None), EnvironmentConfig(kind="dense", encoder="minilm")),
         ((None, "mine", "q: ", None), EnvironmentConfig(kind="dense", encoder="mine", query_prefix="q: ")),
         ((None, e5.encoder, None, "text: "), replace(e5, passage_prefix="text: ")),

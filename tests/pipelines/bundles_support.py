@@ -72,7 +72,7 @@ def documents_file(path: Path) -> Path:
 
 def begin_run(folder: Path, source: Path, config: BundleRunConfig) -> Settings:
     """Take the documents in."""
-    settings = take_in(RunInputs(files=(source,)), folder, config)
+    settings = take_in(RunInputs(dataset="document_bundles", files=(source,)), folder, config)
     write_settings(folder, settings)
     return settings
 

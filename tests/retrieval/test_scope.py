@@ -43,7 +43,7 @@ async def found(retrieval: Retrieval, query: str, question: Question = QUESTION)
 
 @pytest.mark.real_model
 def test_dense_and_lexical_over_the_questions_paragraphs(encoder: Encoder) -> None:
-    assert run(found(Retrieval(encoder, None), "capital of Austria")) == ["2", "3"]
+    assert run(found(Retrieval("dense", encoder, None), "capital of Austria")) == ["2", "3"]
     assert run(found(open_retrieval(RetrievalConfig(kind="bm25")), "capital of Austria")) == ["2", "3"]
 
 
@@ -184,7 +184,7 @@ def test_gold_paragraphs_of_real_hops_are_found(data_dir: Path, encoder: Encoder
     """12 MuSiQue questions, 20 paragraphs each, gold answers in the place of `#k`: recall at 3 is at least 0.7."""
     rows = read_questions(data_dir / "musique" / "musique_original20.jsonl.gz")
     questions = [row for row in islice(rows, 12) if isinstance(row, Question)]
-    hits = run(_hits(Retrieval(encoder, None), questions))
+    hits = run(_hits(Retrieval("dense", encoder, None), questions))
     assert len(hits) == 24
     assert sum(hits) / len(hits) >= 0.7
 

@@ -183,7 +183,7 @@ def test_rows_of_runs_before_are_read_with_what_they_did_not_say(
     name: str, record: type, added: dict[str, object]
 ) -> None:
     (row,) = read_parquet(BEFORE / f"{name}-1.0.parquet", record)
-    assert row.schema_version == "1.1" if hasattr(row, "schema_version") else version_of(record) == "1.1"
+    assert getattr(row, "schema_version", version_of(record)) == version_of(record)
     assert {field: getattr(row, field) for field in added} == added
 
 
@@ -197,3 +197,5 @@ def test_a_tree_before_has_no_thoughts_and_no_kept_prefix() -> None:
     (tree,) = read_parquet(BEFORE / "searchtree-1.0.parquet", SearchTree)
     assert {(rollout.base, rollout.judge_score) for rollout in tree.rollouts} == {(None, None)}
     assert {step.reasoning for rollout in tree.rollouts for step in rollout.steps} == {""}
+    (tree,) = read_parquet(BEFORE / "searchtree-1.1.parquet", SearchTree)
+    assert {step.from_memory for rollout in tree.rollouts for step in rollout.steps} == {False}
