@@ -133,6 +133,21 @@ class Grammar:
         last = (tags_in(text) or [""])[-1]
         return next((f"</{tag}>" for tag in self._actions if last == f"<{tag}>"), "")
 
+    def up_to_end(self, text: str) -> str | None:
+        """The turn that a text begins with: up to its first closing tag of a search or answer outside of its thought.
+
+        None when there is no such tag: whatever the text holds is the turn, ended or not.
+        """
+        tags = list(tag_pattern(("think", *self._actions)).finditer(text))
+        thoughts = [tag for tag in tags if tag[2].lower() == "think"]
+        thinks = bool(thoughts) and bool(thoughts[0][1])  # its beginning stood in the prompt
+        for tag in tags:
+            if tag[2].lower() == "think":
+                thinks = not tag[1]
+            elif tag[1] and not thinks:
+                return text[: tag.end()]
+        return None
+
     def final_answer(self, text: str) -> str:
         """What the last closed answer of a text says, in whatever else it may stand; empty when there is none."""
         found = contents_of("answer", text)

@@ -34,17 +34,35 @@ from trailforge.schemas import MalformedReply, Message, RSearchReward
 
 USER_SUFFIX = "Put the final answer between <answer> and </answer>."
 
-SYSTEM_PROMPT = (
-    "You answer questions with one round of searches that you plan yourself. "
-    "First reason between <think> and </think> about what you know and what is missing. "
-    "Then write a search plan between <search> and </search>: a line `Nodes:`, below it a line `A: query (Tool)` "
-    f"for each search, at most {MAX_NODES}; then a line `Edges:`, below it which search comes before which, as "
-    "`A -> B; C -> B`, or nothing when their order does not matter. "
-    f"The tools are {', '.join(TOOLS)}. "
-    "What the searches find comes back between <result> and </result>. "
-    "Then give the answer between <answer> and </answer>; "
-    "to a question with options, answer with the letters of all correct ones, as `A, C`."
-)
+HOLDINGS = {
+    "News": "news articles",
+    "Academic": "abstracts of research papers",
+    "General": "all of these and everything else",
+}
+"""What each tool holds, unless a corpus is known better."""
+
+
+def system_prompt(top_k: int = TOP_K, holdings: Mapping[str, str] = HOLDINGS) -> str:
+    """The rules, and how plans are run: with so many passages a search, by tools that hold this."""
+    held = "; ".join(f"{tool} holds {what}" for tool, what in holdings.items())
+    return (
+        "You answer questions with one round of searches that you plan yourself. "
+        "First reason between <think> and </think> about what you know and what is missing. "
+        "Then write a search plan between <search> and </search>: a line `Nodes:`, below it a line `A: query (Tool)` "
+        f"for each search, at most {MAX_NODES}; then a line `Edges:`, below it which search comes before which, as "
+        "`A -> B; C -> B`, or nothing when their order does not matter. "
+        "All queries are written before any search is run, and each is run word for word as it stands: nothing that "
+        "one search finds is filled into another. So a query never points to another search, and calls what is not "
+        "known yet by what the question says of it. "
+        f"Each search brings the {top_k} best passages of its tool. "
+        f"The tools are {', '.join(TOOLS)}. {held}. "
+        "What the searches find comes back between <result> and </result>. "
+        "Then write the answer, and nothing else, between <answer> and </answer>; "
+        "to a question with options, answer with the letters of all correct ones, as `A, C`."
+    )
+
+
+SYSTEM_PROMPT = system_prompt()
 
 
 def read_search(body: str) -> tuple[Search, Sequence[Repair]]:

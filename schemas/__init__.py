@@ -36,6 +36,7 @@ from trailforge.schemas.curation import (
     RulingAction,
 )
 from trailforge.schemas.episode import (
+    AnswerScoredBy,
     ContrastivePair,
     EntityLink,
     EpisodeStop,
@@ -163,6 +164,7 @@ __all__ = [
     "ITEM_ERRORS",
     "PATTERNS_LOG",
     "AnswerKind",
+    "AnswerScoredBy",
     "AppliedFix",
     "AskedQuestion",
     "BudgetExceeded",

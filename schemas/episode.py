@@ -12,7 +12,11 @@ from trailforge.schemas.kg import KgTriple
 from trailforge.schemas.provenance import Provenance
 from trailforge.schemas.question import Hop
 from trailforge.schemas.rollout import Origin
-from trailforge.schemas.trajectory import Message
+from trailforge.schemas.trajectory import Message, ThoughtSource
+from trailforge.schemas.versions import Earlier, Row
+
+AnswerScoredBy = Literal["options", "matching", "judge", "key_facts", "words"]
+"""What said how right an answer is; `words`: the F1 of its words, in rows of earlier versions."""
 
 SearchStatus = Literal["found", "skipped", "failed"]
 """Of a search: it was run, it was not (no query, no such tool), or its tool failed."""
@@ -40,12 +44,18 @@ class RSearchReward:
     answer: float
 
 
+def _with_thoughts(row: Row) -> Row:
+    """Draws of a model had its own thoughts, gold plans those of the pools."""
+    return row | {"thoughts": "model" if row["origin"] == "policy" else "templates"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchEpisode:
     """One answer to a bundle's question in the R-Search protocol. The table `episodes`."""
 
     STORED_AS: ClassVar[str] = "SearchEpisode"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": _with_thoughts}  # without thoughts and scored_by
 
     uid: str
     """Hash of question and conversation: the same episode has the same uid in every run."""
@@ -82,6 +92,10 @@ class SearchEpisode:
     """Share of the hops whose evidence the searches brought; see `rewards.evidence_recall`."""
     reward: RSearchReward
     provenance: Provenance
+    thoughts: ThoughtSource = "templates"
+    """Who worded the thought before the search: the model, or sentences from pools."""
+    scored_by: AnswerScoredBy = "words"
+    """What `reward.answer` is the score of. A gold plan's is 1: it answers with the gold answer."""
     schema_version: str = SCHEMA_VERSION
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from trailforge.filters.answers import AnswerJudgeOptions
 from trailforge.filters.bundle_readings import BundleFilterConfig
-from trailforge.generators.document_bundles.bundling.config import BundleConfig
+from trailforge.generators.document_bundles.bundling.config import LARGEST, BundleConfig
 from trailforge.generators.document_bundles.bundling.content import ContentConfig
 from trailforge.generators.document_bundles.bundling.duplicates import DuplicateConfig
 from trailforge.generators.document_bundles.episodes import PlannedEpisodeConfig
@@ -27,6 +27,9 @@ from trailforge.schemas import (
     SftRow,
     SourceDocument,
 )
+
+_CHARACTERS_PER_TOKEN = 4
+"""Of English, about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +117,28 @@ class BundleRunConfig(RunConfig):
         return (SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, SftRow)
 
     @property
-    def longest_reply(self) -> int:
-        """The most tokens that a call may ask for."""
-        judge = self.judge.max_tokens if self.judge.near_misses or self.judge.free_answers else 0
-        return max(self.writer.write_max_tokens, self.writer.read_max_tokens, self.episodes.max_tokens, judge)
+    def reply_limits(self) -> dict[str, int]:
+        """The most tokens of a reply, by setting."""
+        limits = {"writer.read_max_tokens": self.writer.read_max_tokens, **self.episodes.reply_limits}
+        if self.writer.kind == "model":
+            limits["writer.write_max_tokens"] = self.writer.write_max_tokens
+        if self.judge.near_misses or self.judge.free_answers:
+            limits["judge.max_tokens"] = self.judge.max_tokens
+        return limits
+
+    @property
+    def longest_call(self) -> int:
+        """A bundle's documents before a reply, or a plan's passages between two."""
+        writer = self.writer
+        shown = LARGEST * writer.longest_document // _CHARACTERS_PER_TOKEN
+        longest = max(writer.read_max_tokens, writer.write_max_tokens if writer.kind == "model" else 0)
+        return max(shown + longest, self.episodes.longest_call(self.tools.longest_passage))
+
+    @property
+    def thought_settings(self) -> tuple[str, ...]:
+        """Of sampled plans."""
+        is_unset = self.questions and self.episodes.plan == "sampled" and not self.episodes.thought_tokens
+        return ("episodes.thought_tokens",) if is_unset else ()
 
     @property
     def encoder_name(self) -> str | None:

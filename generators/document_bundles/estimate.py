@@ -5,7 +5,7 @@ from __future__ import annotations
 from trailforge.filters.bundle_readings import right_draws_needed, smaller_sets
 from trailforge.generators.document_bundles.bundling.config import LARGEST
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.search_thoughts import PROMPTS
+from trailforge.generators.document_bundles.search_thoughts import PROMPT, PROMPTS
 from trailforge.inference.judge import default_rubric
 from trailforge.pipelines.estimate import Estimate, StageEstimate, count_tokens, mean_tokens, sample, stage_estimate
 from trailforge.pipelines.runs.intake import RunInputs
@@ -74,8 +74,12 @@ def _stages(documents: list[SourceDocument], total: int, size: int, config: Bund
         stages.insert(0, stage_estimate("write", bundles, prompt, writer.write_max_tokens, prices))
     if episodes.plan == "sampled":
         begin = count_tokens(r_search.SYSTEM_PROMPT + r_search.USER_SUFFIX) + _QUESTION_TOKENS
-        found = size * episodes.top_k * shown + episodes.max_tokens
+        longest = episodes.max_tokens + episodes.thought_tokens
+        found = size * episodes.top_k * shown + longest
         drawn = questions * episodes.samples
-        stages.append(stage_estimate("plan", drawn, begin, episodes.max_tokens, prices))
-        stages.append(stage_estimate("answer", drawn, begin + found, episodes.max_tokens, prices))
+        stages.append(stage_estimate("plan", drawn, begin, longest, prices))
+        stages.append(stage_estimate("answer", drawn, begin + found, longest, prices))
+    if episodes.thoughts.source == "model":
+        prompt = count_tokens(PROMPTS.text(PROMPT)) + 2 * _QUESTION_TOKENS
+        stages.append(stage_estimate("thought", questions, prompt, episodes.thoughts.max_tokens, prices))
     return stages

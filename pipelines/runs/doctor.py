@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -23,7 +23,8 @@ from trailforge.schemas import TrailforgeError, missing_package
 
 if TYPE_CHECKING:
     from trailforge.inference import Reply
-    from trailforge.pipelines.runs.config import ModelConfig
+    from trailforge.inference.vllm.server import VllmConfig
+    from trailforge.pipelines.runs.config import ModelConfig, RunConfig
     from trailforge.retrieval import RetrievalConfig
 
 EMBEDDED = "embedded"
@@ -36,6 +37,10 @@ _EXTRA = re.compile(r"extra == ['\"]([\w-]+)['\"]")
 _NAME = re.compile(r"[\w.-]+")
 _OWN = re.compile(r"trailforge\[([\w,-]+)\]")
 """Parts of the requirements in a distribution's metadata."""
+_THINKS = re.compile(r"qwq|deepseek-r1|r1-distill|thinking|magistral|gpt-oss|qwen3(?!.*(?:instruct|coder))", re.I)
+"""In names of models that think before they answer."""
+_ROOM_TO_THINK = 4096
+"""Tokens: thoughts run to several thousand."""
 _TINY_PROMPT = "Answer in one word.\n\nPassages:\n1. (Sky) The colour of the sky is blue.\n\nQuestion: Which colour?\n"
 
 
@@ -117,6 +122,40 @@ def _is_installed(name: str) -> bool:
     except importlib.metadata.PackageNotFoundError:
         return False
     return True
+
+
+def thoughts(config: RunConfig, server: VllmConfig | None) -> Iterator[Finding]:
+    """Whether parser, lengths and stop strings leave a reasoning model its thoughts. `server`: of the preset."""
+    from trailforge.inference.thoughts import MEND
+
+    model = config.model
+    declared = model.reasoning == "inline" or (server is not None and bool(server.reasoning_parser))
+    if not declared and not _THINKS.search(model.name):
+        yield ok("thoughts", f"{model.name} is taken for a model without any")
+        return
+    found: list[Finding] = []
+    if not declared and server is not None:
+        detail = f"{model.name} thinks, and the preset's server leaves its thoughts in the replies"
+        found.append(fault("thoughts", detail, MEND))
+    for setting, limit in config.reply_limits.items():
+        if limit < _ROOM_TO_THINK:
+            detail = f"{setting}: {limit:,} tokens can be met by thoughts alone, and a reply that is cut is no answer"
+            found.append(warning("thoughts", detail, f"set it to {_ROOM_TO_THINK:,} or more"))
+    for setting in config.thought_settings:
+        detail = f"{setting} is 0: turns are sent with stop strings, which can end a thought"
+        found.append(fault("thoughts", detail, f"set {setting} to {_ROOM_TO_THINK:,} or more"))
+    yield from found or [ok("thoughts", f"parser, lengths and stop strings leave {model.name} its thoughts")]
+
+
+def window(config: RunConfig, server: VllmConfig | None) -> Finding:
+    """Whether the window of the preset's server holds the longest prompt and reply."""
+    longest, held = config.longest_call, server.max_model_len if server is not None else None
+    if held is None:
+        return ok("window", f"the server's own; the longest call may take {longest:,} tokens")
+    if held <= longest:
+        mend = f"set server.max_model_len to more than {longest:,}, or lower the settings whose names end in max_tokens"
+        return fault("window", f"{held:,} tokens, and prompt and reply of a call may take {longest:,}", mend)
+    return ok("window", f"{held:,} tokens; the longest call may take {longest:,}")
 
 
 def key(url: str) -> Finding:

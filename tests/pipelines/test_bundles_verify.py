@@ -276,6 +276,11 @@ def test_a_forged_curriculum_is_found(finished_bundles: FinishedBundles, edit: E
     assert "the rows are not in the order of their complexity and stage" in found
 
 
+def _with_rules(row: SearchEpisode) -> tuple[Message, ...]:
+    """Its conversation by other rules of the same length."""
+    return (replace(row.messages[0], content=row.messages[0].content.replace("2 best", "3 best")), *row.messages[1:])
+
+
 def _asking(row: SearchEpisode) -> tuple[Message, ...]:
     """Its conversation with another question of the same length."""
     return (row.messages[0], replace(row.messages[1], content=row.messages[1].content.swapcase()), *row.messages[2:])
@@ -294,8 +299,13 @@ def _asking(row: SearchEpisode) -> tuple[Message, ...]:
          "final_answer is not what follows from its question"),
         (lambda row: {"answer": "no"}, "answer is not what follows from its question"),
         (lambda row: {"messages": _asking(row)}, "its conversation asks another question"),
+        (lambda row: {"messages": _with_rules(row)}, "its conversation asks another question, or by other rules"),
+        (lambda row: {"scored_by": "judge"}, "its answer is scored by judge, and should be by "),
+        (lambda row: {"thought": "I look."}, "its thought is not what the templates say"),
+        (lambda row: {"thought": "Zanzibar?", "thoughts": "model"}, "filter unfounded_thought rejects its"),
     ],
-    ids=["reward", "searches", "question", "no answer", "no search", "nothing", "wrong answer", "gold", "asked"],
+    ids=["reward", "searches", "question", "no answer", "no search", "nothing", "wrong answer", "gold", "asked",
+         "rules", "judge", "thought", "unfounded"],
 )  # fmt: skip
 def test_a_forged_episode_is_found(
     finished_bundles: FinishedBundles, changes: Callable[[Any], dict[str, Any]], found: str

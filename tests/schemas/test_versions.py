@@ -17,6 +17,7 @@ from trailforge.schemas import (
     InvalidInput,
     Manifest,
     Question,
+    SearchEpisode,
     SearchTree,
     SftRow,
     Trajectory,
@@ -184,6 +185,12 @@ def test_rows_of_runs_before_are_read_with_what_they_did_not_say(
     (row,) = read_parquet(BEFORE / f"{name}-1.0.parquet", record)
     assert getattr(row, "schema_version", version_of(record)) == version_of(record)
     assert {field: getattr(row, field) for field in added} == added
+
+
+def test_episodes_before_had_thoughts_of_the_model_where_the_model_drew_them() -> None:
+    told, drawn = read_parquet(BEFORE / "searchepisode-1.0.parquet", SearchEpisode)
+    assert (told.origin, told.thoughts, told.scored_by) == ("oracle", "templates", "words")
+    assert (drawn.origin, drawn.thoughts, drawn.schema_version) == ("policy", "model", "1.1")
 
 
 def test_a_tree_before_has_no_thoughts_and_no_kept_prefix() -> None:

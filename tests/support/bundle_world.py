@@ -51,6 +51,8 @@ class Model:
 
     def __call__(self, prompt: str, seed: int) -> str:
         """The reply to a prompt."""
+        if prompt.startswith("A search agent answers the question below with one round"):
+            return "I do not know what joins them, so I look for each of them by its title."
         if prompt.startswith("Write "):
             return _write(prompt)
         if prompt.startswith("Judge how well"):
