@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from trailforge.mcts.plan import question_of
 from trailforge.mcts.tree import TreeNode
 from trailforge.schemas import Rollout, Step, VariationKind
 
-Supported = Callable[[Step], bool]
-"""Does a passage of the step hold its answer?"""
+Fault = Literal["missed", "misread"]
+"""Why an answer cannot stand: its passages do not say it, or they say another one."""
+FindFault = Callable[[Step], Fault | None]
+"""What is known to be wrong with a step, before anybody knows what comes of it."""
 
 _REWORDINGS_PER_STEP = 2
 """A query that missed twice more is not what is wrong."""
@@ -52,8 +55,8 @@ def whole_anew(node: TreeNode, sample: int) -> Variation:
 class Contrasts:
     """The rollouts of a search so far, asked for the next variation."""
 
-    def __init__(self, rollouts: Sequence[Rollout], is_supported: Supported) -> None:
-        self._is_supported = is_supported
+    def __init__(self, rollouts: Sequence[Rollout], find_fault: FindFault) -> None:
+        self._find_fault = find_fault
         self._of: dict[int, list[Rollout]] = {}
         for rollout in rollouts:
             self._of.setdefault(rollout.node, []).append(rollout)
@@ -69,24 +72,25 @@ class Contrasts:
         return self._vary(node, right, kind, self._rarest_step(node, kind, range(len(right.steps))), sample)
 
     def mend(self, node: TreeNode, sample: int) -> Variation | None:
-        """Another try at a plan that failed, or came through on an answer without support; None when all was tried.
+        """Another try at a plan that failed, or came through on an answer that cannot stand; None when all was tried.
 
-        Of the first such answer the query is put in other words, then it is drawn again: what follows rests on it.
-        Where each answer has its support, one of them is drawn again.
+        The first such answer is mended, for what follows rests on it: where it was missed, by other words of the query;
+        where it was misread, by drawing it again. Where each answer stands, one of them is drawn again.
         """
-        base = self._unsupported_right(node) or self._of[node.id][-1]
-        missed = next((step for step in base.steps if step.passages and not self._is_supported(step)), None)
-        if missed is not None and self._varied(node, "query")[missed.index] < _REWORDINGS_PER_STEP:
-            return self._vary(node, base, "query", missed.index, sample)
-        read = [missed.index] if missed else [step.index for step in base.steps if step.passages]
+        base = self._faulty_right(node) or self._of[node.id][-1]
+        faults = ((step.index, self._find_fault(step)) for step in base.steps if step.passages)
+        place, fault = next(((place, fault) for place, fault in faults if fault), (None, None))
+        if place is not None and fault == "missed":
+            is_left = self._varied(node, "query")[place] < _REWORDINGS_PER_STEP
+            return self._vary(node, base, "query", place, sample) if is_left else None
+        read = [step.index for step in base.steps if step.passages] if place is None else [place]
         step = self._rarest_step(node, "answer", read or [0])
-        if self._varied(node, "answer")[step] >= _DRAWS_PER_STEP:
-            return None
-        return self._vary(node, base, "answer", step, sample)
+        is_left = self._varied(node, "answer")[step] < _DRAWS_PER_STEP
+        return self._vary(node, base, "answer", step, sample) if is_left else None
 
-    def is_unsupported(self, node: TreeNode) -> bool:
-        """Does the plan come through, but never with the support of each answer?"""
-        return self._unsupported_right(node) is not None
+    def is_faulty(self, node: TreeNode) -> bool:
+        """Does the plan come through, but never by answers that can all stand?"""
+        return self._faulty_right(node) is not None
 
     def break_right(self, nodes: Collection[TreeNode], kind: VariationKind) -> tuple[TreeNode, Variation] | None:
         """The step of a right rollout that was varied least so, of these the last; None when each was often enough.
@@ -107,13 +111,13 @@ class Contrasts:
         return node, replace(variation, misses=kind == "query")
 
     def _right(self, node: TreeNode) -> Rollout | None:
-        """The first right rollout of a plan; one whose answers are all supported goes before."""
+        """The first right rollout of a plan; one whose answers can all stand goes before."""
         right = [r for r in self._of.get(node.id, ()) if r.reward > 0]
-        return next((r for r in right if all(map(self._is_supported, r.steps))), right[0] if right else None)
+        return next((r for r in right if not any(map(self._find_fault, r.steps))), right[0] if right else None)
 
-    def _unsupported_right(self, node: TreeNode) -> Rollout | None:
+    def _faulty_right(self, node: TreeNode) -> Rollout | None:
         right = self._right(node)
-        return right if right is not None and not all(map(self._is_supported, right.steps)) else None
+        return right if right is not None and any(map(self._find_fault, right.steps)) else None
 
     def _vary(self, node: TreeNode, base: Rollout, kind: VariationKind, step: int, sample: int) -> Variation:
         seen = tuple(dict.fromkeys(self._queries(node, base, step))) if kind == "query" else ()

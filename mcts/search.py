@@ -16,7 +16,7 @@ from typing import Literal
 
 from trailforge.mcts.bounds import CallBounds, SearchConfig
 from trailforge.mcts.callables import Policy, Progress, Proposal, RollOut, Simulation
-from trailforge.mcts.contrasts import Contrasts, Supported, Variation
+from trailforge.mcts.contrasts import Contrasts, FindFault, Variation
 from trailforge.mcts.plan import apply_split, gold_plan, plan_problem, renumbered, shared_width, split_problem
 from trailforge.mcts.tree import Tree, TreeNode
 from trailforge.schemas import (
@@ -39,7 +39,7 @@ async def search(
     calls: Callable[[], int],
     config: SearchConfig,
     progress: Progress | None = None,
-    is_supported: Supported = lambda step: True,
+    find_fault: FindFault = lambda step: None,
     bounds: CallBounds | None = None,
     parallel: int = 1,
 ) -> SearchTree:
@@ -50,7 +50,7 @@ async def search(
     for the tail of a run, since it costs solved questions per call.
     """
     return await _Search(
-        question, policy, roll_out, calls, config, progress, is_supported, bounds or CallBounds(), parallel
+        question, policy, roll_out, calls, config, progress, find_fault, bounds or CallBounds(), parallel
     ).run()
 
 
@@ -78,13 +78,13 @@ class _Search:
         calls: Callable[[], int],
         config: SearchConfig,
         progress: Progress | None,
-        is_supported: Supported,
+        find_fault: FindFault,
         bounds: CallBounds,
         parallel: int,
     ) -> None:
         self.question, self.policy, self.roll_out = question, policy, roll_out
         self.calls, self.config, self.parallel = calls, config, parallel
-        self.progress, self.is_supported, self.bounds = progress, is_supported, bounds
+        self.progress, self.find_fault, self.bounds = progress, find_fault, bounds
         self.rollouts: list[Rollout] = []
         self.dropped: Counter[str] = Counter()
         self.judged: dict[str, bool] = {}
@@ -146,6 +146,8 @@ class _Search:
             self.rounds += 1
             await self.roll_out_all(targets)
             return None
+        if self.config.oracle_first and self.oracle and self.progress and not self.rows["correct"]:
+            return "exhausted"
         missing.sort(key=lambda kind: self.tries[kind])
         for kind in missing:
             if self.tries[kind] < self.config.tries and await self.try_for(kind):
@@ -169,13 +171,13 @@ class _Search:
 
     def plans_to_mend(self) -> list[_Target]:
         """Leaf plans that failed and were not tried often enough: what mends one is a pair, what does not blames it.
-        While there is no correct row, those that came through on an answer without support go before."""
+        While there is no correct row, those that came through on an answer that cannot stand go before."""
         contrasts, budget = self.contrasts(), self.left()
         plans = [node for node in self.leaf_plans() if self.may_be_varied(node) and node.own_rollouts > 0]
         failed = [node for node in plans if node.value == 0 and node.repeats < self.config.plan_tries]
-        unsupported = [node for node in plans if not self.rows["correct"] and contrasts.is_unsupported(node)]
+        faulty = [node for node in plans if not self.rows["correct"] and contrasts.is_faulty(node)]
         targets: list[_Target] = []
-        for node in (*unsupported, *failed):
+        for node in (*faulty, *failed):
             variation = contrasts.mend(node, node.repeats)
             cost = self.bounds.variation(len(node.plan))
             if variation is not None and cost <= budget and len(targets) < self.parallel:
@@ -207,7 +209,7 @@ class _Search:
         return max(len(node.plan) for node in self.tree.nodes)
 
     def contrasts(self) -> Contrasts:
-        return Contrasts(self.rollouts, self.is_supported)
+        return Contrasts(self.rollouts, self.find_fault)
 
     def cost_of_repeat(self, node: TreeNode) -> int:
         steps = len(node.plan)

@@ -19,11 +19,13 @@ from trailforge.inference import Client, Meter, Prices, Usage
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judge, Judged, JudgeOptions
 from trailforge.mcts.bounds import CallBounds, SearchConfig
+from trailforge.mcts.contrasts import Fault
 from trailforge.mcts.policy import PolicyConfig, PolicyPrompts, open_policy
 from trailforge.mcts.reflection import (
     Reflection,
     ReflectionConfig,
     correct_rollouts,
+    holds_answer,
     leaf_rollouts,
     mended_steps,
     reflections,
@@ -134,7 +136,7 @@ async def generate(
         progress=lambda tree: Counter(
             row.reflection_error or "correct" for row in accept(trajectories(question, tree, context))
         ),
-        is_supported=lambda step: is_grounded(step) and not misses_own_hop(step, question),
+        find_fault=lambda step: _find_fault(step, question),
         bounds=CallBounds(vary=context.config.rollout.tries, verdict=2 * context.config.judge.near_misses),
         parallel=parallel,
     )
@@ -333,6 +335,14 @@ def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunne
         judge=_judge(question, asker, context) if config.judge.near_misses else None,
         judge_threshold=config.judge.threshold,
     )
+
+
+def _find_fault(step: Step, question: Question) -> Fault | None:
+    """An answer that no passage states, or that is not its gold hop's, which the passages may have."""
+    if misses_own_hop(step, question):
+        gold = question.decomposition[step.index].answer
+        return "misread" if holds_answer(step, gold, mentions) else "missed"
+    return None if is_grounded(step) else "missed"
 
 
 def _judge(question: Question, asker: Asker, context: Context) -> AnswerJudge:

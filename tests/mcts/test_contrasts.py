@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trailforge.mcts.contrasts import Contrasts, Variation
+from trailforge.mcts.contrasts import Contrasts, Fault, Variation
 from trailforge.mcts.tree import Tree, TreeNode
 from trailforge.schemas import Passage, Plan, Rollout, Step, VariationKind
 
@@ -33,18 +33,17 @@ def rollout(node: TreeNode, *answers: str, reward: float, varied: Variation | No
     )
 
 
-def is_supported(step: Step) -> bool:
-    """In this file an answer with a question mark has no support."""
-    return not step.answer.endswith("?")
+def find_fault(step: Step) -> Fault | None:
+    """In this file an answer with a question mark was missed, one with an exclamation mark misread."""
+    return "missed" if step.answer.endswith("?") else "misread" if step.answer.endswith("!") else None
 
 
-def tries(node: TreeNode, *, mend: bool) -> list[tuple[str, int | None]]:
+def tries(node: TreeNode, *answers: str, reward: float) -> list[tuple[str, int | None]]:
     """What is varied, in turn, where nothing ever comes of it."""
-    made = [rollout(node, "Lang?", "Vienna?", reward=float(not mend))]
+    made = [rollout(node, *answers, reward=reward)]
     found: list[tuple[str, int | None]] = []
     while len(found) < 20:
-        contrasts = Contrasts(made, is_supported)
-        variation = contrasts.mend(node, len(made))
+        variation = Contrasts(made, find_fault).mend(node, len(made))
         if variation is None:
             break
         found.append((variation.kind, variation.step))
@@ -52,27 +51,25 @@ def tries(node: TreeNode, *, mend: bool) -> list[tuple[str, int | None]]:
     return found
 
 
-def test_the_first_answer_without_support_is_mended_for_what_follows_rests_on_it() -> None:
-    """Twice by other words, twice by another draw; then the plan is given up."""
-    expected = [("query", 0), ("query", 0), ("answer", 0), ("answer", 0)]
-    assert tries(leaf(), mend=True) == expected
-    assert tries(leaf(), mend=False) == expected, "a right rollout on a guess is mended as a wrong one is"
+def test_the_first_answer_that_cannot_stand_is_mended_for_what_follows_rests_on_it() -> None:
+    """Twice: by other words where it was missed, by another draw where it was misread. Then the plan is given up."""
+    for reward in (0.0, 1.0):  # a right rollout on a guess is mended as a wrong one is
+        assert tries(leaf(), "Lang?", "Vienna?", reward=reward) == [("query", 0)] * 2
+        assert tries(leaf(), "Lang!", "Vienna?", reward=reward) == [("answer", 0)] * 2
+        assert tries(leaf(), "Lang", "Vienna?", reward=reward) == [("query", 1)] * 2
 
 
-def test_where_each_answer_has_support_one_is_drawn_again() -> None:
-    node = leaf()
-    wrong = rollout(node, "Lang", "Berlin", reward=0.0)
-    mended = Contrasts([wrong], is_supported).mend(node, 1)
-    assert mended is not None and (mended.kind, mended.step, mended.base) == ("answer", 1, wrong)
+def test_where_each_answer_stands_each_is_drawn_again_the_last_one_first() -> None:
+    assert tries(leaf(), "Lang", "Berlin", reward=0.0) == [("answer", 1), ("answer", 0)] * 2
 
 
-def test_a_plan_is_unsupported_only_while_no_right_rollout_has_all_support() -> None:
+def test_a_plan_is_faulty_only_while_no_right_rollout_has_answers_that_stand() -> None:
     node = leaf()
     lucky, sound = rollout(node, "Lang?", "Vienna", reward=1.0), rollout(node, "Lang", "Vienna", reward=1.0, index=1)
     wrong = rollout(node, "Lang?", "Berlin", reward=0.0)
-    assert Contrasts([lucky], is_supported).is_unsupported(node)
-    assert not Contrasts([lucky, sound], is_supported).is_unsupported(node)
-    assert not Contrasts([wrong], is_supported).is_unsupported(node), "it does not come through at all"
+    assert Contrasts([lucky], find_fault).is_faulty(node)
+    assert not Contrasts([lucky, sound], find_fault).is_faulty(node)
+    assert not Contrasts([wrong], find_fault).is_faulty(node), "it does not come through at all"
 
 
 def test_each_query_of_a_right_rollout_is_reworded_once_to_miss_and_each_answer_drawn_twice() -> None:
@@ -81,7 +78,7 @@ def test_each_query_of_a_right_rollout_is_reworded_once_to_miss_and_each_answer_
     for kind, times in kinds:
         made = [rollout(node, "Lang", "Vienna", reward=1.0)]
         steps = []
-        while (target := Contrasts(made, is_supported).break_right([node], kind)) is not None:
+        while (target := Contrasts(made, find_fault).break_right([node], kind)) is not None:
             variation = target[1]
             assert target[0] is node and variation.kind == kind and variation.misses == (kind == "query")
             steps.append(variation.step)
