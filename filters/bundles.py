@@ -116,7 +116,7 @@ def single_source(row: BundleQuestion, documents: Mapping[str, SourceDocument]) 
     `too_few_documents` to reject.
     """
     quoted = [documents[name] for name in {hop.document_id for hop in row.hops} if name in documents]
-    sources = {document.source for document in quoted}
+    sources = {document.origin for document in quoted}
     keep = len(sources) > 1 or len(quoted) < 2
     detail = "" if keep else f"all evidence is of {quoted[0].source}"
     return Verdict(keep=keep, reason="single_source", score=float(len(sources)), detail=detail)

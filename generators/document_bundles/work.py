@@ -36,6 +36,7 @@ def take_in(inputs: RunInputs, folder: Path, config: BundleRunConfig) -> Setting
         column_map=options.get("column_map"),
         source=options.get("source"),
         kind=options.get("kind"),
+        labels=options.get("labels"),
         refused=inputs.refused,
     )
 

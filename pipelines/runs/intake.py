@@ -128,15 +128,16 @@ def take_in_documents(
     column_map: Mapping[str, str] | None = None,
     source: str | None = None,
     kind: SourceKind | None = None,
+    labels: Mapping[str, Any] | None = None,
     refused: Refusals = NONE,
 ) -> Settings:
     """The documents of all files, as `take_in_questions` does it.
 
-    `column_map`, `source` and `kind` are those of `read_documents`.
+    `column_map`, `source`, `kind` and `labels` are those of `read_documents`.
     """
     from trailforge.pipelines.sources.documents import documents_by_file  # and with it an HTTP client
 
-    rows = documents_by_file(sources, column_map=column_map, source=source, kind=kind)
+    rows = documents_by_file(sources, column_map=column_map, source=source, kind=kind, labels=labels)
     intake = _Intake(tuple(sources), folder, SourceDocument, "documents", config_hash, refused)
     return intake.take_in(rows, dataset=dataset, config=config, shard_size=shard_size, limit=limit)
 
