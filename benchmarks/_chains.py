@@ -142,7 +142,7 @@ class ChainModel:
             return "\n".join("Yes" if len(read_question(each).relations) > 1 else "No" for each in listed)
         asked = read_question(_last(prompt, "Question: "))
         if purpose == "split":
-            return json.dumps({"decompositions": _splits(asked, rng)[: _wanted_splits(prompt)]})
+            return json.dumps({"decompositions": _splits(asked, rng)[: _wanted(prompt, "Give")]})
         return self._answer(asked, prompt.rpartition("Passages:\n")[2], rng)
 
     def _answer(self, asked: Asked, context: str, rng: random.Random) -> str:
@@ -174,14 +174,14 @@ def _splits(asked: Asked, rng: random.Random) -> list[dict[str, str]]:
     return splits
 
 
-def _wanted_splits(prompt: str) -> int:
-    count = re.search(r"Give (\d+|one)\b", prompt)
-    assert count is not None, "the split prompt says how many"
+def _wanted(prompt: str, verb: str) -> int:
+    count = re.search(rf"{verb} (\d+|one)\b", prompt)
+    assert count is not None, "the prompt says how many"
     return 1 if count[1] == "one" else int(count[1])
 
 
 def _reword(query: str, prompt: str, rng: random.Random) -> str:
-    """Another wording; one that the prompt does not show, while there is one."""
+    """As many other wordings as the prompt asks for, of those that it does not show, while there are any."""
     asked = read_question(query)
     thing = " of the ".join(asked.relations)
     ways = (
@@ -193,7 +193,7 @@ def _reword(query: str, prompt: str, rng: random.Random) -> str:
         f"name of the {thing} that goes with {asked.subject}",
     )
     fresh: Sequence[str] = [way for way in ways if way not in prompt]
-    return rng.choice(fresh or ways)
+    return "\n".join(rng.sample(fresh or ways, min(_wanted(prompt, "Write"), len(fresh or ways))))
 
 
 def _last(prompt: str, label: str) -> str:

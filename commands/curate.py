@@ -73,7 +73,7 @@ def decide(
 ) -> None:
     """Say of one row that it is good, is to go, or has to be changed; the run's tables stay as they are."""
     from trailforge.inspector.deciding import decide as decided
-    from trailforge.inspector.deciding import fix_of
+    from trailforge.inspector.deciding import make_fix
     from trailforge.pipelines.curated import check_row
 
     settings = _settings(folder)
@@ -85,7 +85,7 @@ def decide(
     words: list[dict[str, str]] = [{"action": "accept"}] * accept + [{"action": "withdraw"}] * withdraw
     if reject is not None:
         words.append({"action": "reject", "reason": " ".join(reject.split())})
-    words += [fix_of(row, *_assignment(text)) for text in fix or ()]
+    words += [make_fix(row, *_assignment(text)) for text in fix or ()]
     if comment is not None:
         words.append({"action": "comment", "comment": comment})
     check = partial(check_row, settings.dataset)

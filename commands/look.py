@@ -117,10 +117,10 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for machines.")] = False,
 ) -> None:
     """Say how a run, or each window of a nightly root, stands: what is done, what it took, and what to do next."""
-    from trailforge.flows.nights.status import follow_windows, windows_of
+    from trailforge.flows.nights.status import follow_windows, read_windows
     from trailforge.pipelines.runs.status import describe_status, follow, read_status
 
-    if operate := windows_of(folder):
+    if operate := read_windows(folder):
         rounds = follow_windows(folder) if watch else iter([operate])
         _tell(rounds, as_json, lambda window: window.lines)
         return

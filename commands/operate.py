@@ -170,12 +170,12 @@ def nightly_command(
 @contextlib.contextmanager
 def _shown(root: Path, day: date) -> Iterator[None]:
     """At the end, and before an error, say how the window stands."""
-    from trailforge.flows.nights.status import windows_of
+    from trailforge.flows.nights.status import read_windows
 
     try:
         yield
     finally:
-        print("\n".join(line for window in windows_of(root) if window.day == day.isoformat() for line in window.lines))
+        print("\n".join(line for each in read_windows(root) if each.day == day.isoformat() for line in each.lines))
 
 
 def retain_command(
@@ -201,12 +201,12 @@ def check_bands_command(
     bands: Annotated[str, typer.Option(help="nightly, or a YAML file.")] = "nightly",
 ) -> None:
     """Hold yield and cost of a finished run against their bands; code 12 when one is outside."""
-    from trailforge.flows.nights.bands import bands_of, outside
+    from trailforge.flows.nights.bands import outside, read_bands
     from trailforge.pipelines.runs.finish import read_manifest
     from trailforge.presets import declared_datasets, load_bands
     from trailforge.schemas import InvalidInput, OutOfBand
 
-    held = bands_of(load_bands(bands), source=bands, datasets=tuple(declared_datasets()))
+    held = read_bands(load_bands(bands), source=bands, datasets=tuple(declared_datasets()))
     manifest = read_manifest(folder)
     if manifest is None:
         raise InvalidInput("holds no finished run", file=folder)

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -29,13 +29,6 @@ class LauncherName(StrEnum):
     ACCELERATE = "accelerate"
     SLURM = "slurm"
     K8S = "k8s"
-
-
-class RetrievalKind(StrEnum):
-    """How documents are found."""
-
-    BM25 = "bm25"
-    DENSE = "dense"
 
 
 class Rollouts(StrEnum):
@@ -69,7 +62,25 @@ _Documents = Annotated[
     list[Path] | None,
     typer.Option(help="What is searched: finished runs (repeatable), or a corpus as `trailforge index` has it."),
 ]
-_Retrieval = Annotated[RetrievalKind | None, typer.Option(help="How documents are found. Default: the preset's.")]
+
+
+def _read_kind(text: str) -> str:
+    """Of the option `--retrieval`. Looked up when it is given: a look at `--help` loads no retrieval."""
+    from trailforge.retrieval.scope import RetrievalKind
+
+    if text not in (known := (*get_args(RetrievalKind), "web")):
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(known)}.")
+    return text
+
+
+_Retrieval = Annotated[
+    str | None,
+    typer.Option(
+        parser=_read_kind,
+        metavar="KIND",
+        help="dense; bm25, which needs no encoder; web: live, for agents that plan. Default: the preset's.",
+    ),
+]
 _Encoder = Annotated[
     str | None,
     typer.Option(help="For dense: minilm, or a sentence-transformers name or path. Default: the preset's."),
@@ -163,14 +174,15 @@ def rl(
     """Train on the questions in the preset's protocol: the agent searches, and is paid for its episodes."""
     if launch_elsewhere(context, launcher, launch, print_files, out):
         return
+    recipe = _searching(_recipe(preset, logging, seed, rollouts), retrieval, encoder, query_prefix, passage_prefix)
+    environment = _environment(recipe, documents, kg)  # what is missing is said before anything heavy is loaded
     from trailforge.training.trl.rl import VllmOptions, train_rl
 
-    recipe = _searching(_recipe(preset, logging, seed, rollouts), retrieval, encoder, query_prefix, passage_prefix)
     model = train_rl(
         training_set,
         recipe,
         out,
-        environment=_environment(recipe, documents, kg),
+        environment=environment,
         base_model=base_model,
         resume=resume,
         max_steps=max_steps,
@@ -199,13 +211,14 @@ def evaluate(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here, too.")] = None,
 ) -> None:
     """Let a model answer the held-out questions in the preset's protocol, greedily, and print what it is worth."""
+    recipe = _searching(_recipe(preset, None, None), retrieval, encoder, query_prefix, passage_prefix)
+    environment = _environment(recipe, documents, kg)
     from trailforge.training.evaluate import evaluate as score_model
     from trailforge.training.evaluate import write_score
     from trailforge.training.sets.files import questions_of
 
-    recipe = _searching(_recipe(preset, None, None), retrieval, encoder, query_prefix, passage_prefix)
     rows = questions_of(training_set, "validation", recipe.protocol)[:limit]
-    score = score_model(model, rows, recipe, _environment(recipe, documents, kg))
+    score = score_model(model, rows, recipe, environment)
     if json_file:
         write_score(score, json_file)
     print(json.dumps(dataclasses.asdict(score), indent=1))
@@ -229,10 +242,10 @@ def _recipe(preset: str, logging: Log | None, seed: int | None, rollouts: Rollou
     )
 
 
-def _searching(recipe: TrainPreset, retrieval: RetrievalKind | None, *encoder_options: str | None) -> TrainPreset:
+def _searching(recipe: TrainPreset, retrieval: str | None, *encoder_options: str | None) -> TrainPreset:
     """A preset with what was said of encoder and prefixes; of another encoder its own prefixes are not taken over."""
     names = ("kind", "encoder", "query_prefix", "passage_prefix")
-    values = (retrieval and retrieval.value, *encoder_options)
+    values = (retrieval, *encoder_options)
     given: dict[str, Any] = {name: value for name, value in zip(names, values, strict=True) if value is not None}
     if "encoder" in given and given["encoder"] != recipe.retrieval.encoder:
         given = {"query_prefix": "", "passage_prefix": "", **given}

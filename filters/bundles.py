@@ -1,73 +1,36 @@
-"""Why a bundle's question is rejected: first for what can be seen, then for what a model has to be asked.
-
-Measured filters ask a `DocumentReader`: a model that answers a question from given documents, or from memory. A reading
-that was cut shows nothing, so a question that hangs on one is not taken.
-"""
+"""Why a bundle's question is rejected for what can be seen; what a model has to be asked is in `bundle_readings`."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
-from itertools import combinations, permutations
-from typing import TYPE_CHECKING, Protocol
+from itertools import combinations, dropwhile, permutations
+from typing import TYPE_CHECKING
 
-from trailforge.filters.base import count_faults, reject_known
+from trailforge.filters.base import count_faults
 from trailforge.protocols.nl_dag import SearchPlan, validate
-from trailforge.rewards import cover_exact_match, f1, mentions, normalize_answer, option_f1
-from trailforge.schemas import Bundle, BundleInput, BundleQuestion, SourceDocument, Verdict
+from trailforge.retrieval import split_sentences
+from trailforge.retrieval.english import MONTHS
+from trailforge.retrieval.words import COMMON_WORDS
+from trailforge.rewards import cover_exact_match, evidence_recall, f1, mentions, normalize_answer
+from trailforge.schemas import Bundle, BundleHop, BundleQuestion, Passage, SourceDocument, Verdict
 
 if TYPE_CHECKING:
     import numpy as np
 
-_NAMED = re.compile(r"(?<![A-Za-z])([A-H])(?![A-Za-z])")
 _CAUSE_AGREES = 0.5
-"""F1 from which two explanations are taken for the same: no more than a rule, where no judge is asked."""
+"""F1 from which two explanations are taken for the same: all that is asked here is whether two questions are twins."""
+_NAME = re.compile(r"\b[A-Z][\w'’.&-]*[\w](?: [A-Z][\w'’.&-]*[\w])*")
+_NO_NAMES = COMMON_WORDS | {*MONTHS.lower().split("|"), *"ceo us ai we our this these it i".split()}
+_TELLING = 4
+"""Letters, at least, of a word that says what a text is about."""
 _SHORTEST_QUOTE = 3
 """Words: a shorter quote shows nothing."""
+FEWEST_CORRECT, MOST_CORRECT = 3, 5
+"""Correct options of a multiple-choice question (R-Search, 3.5)."""
 _LONGEST_FACT, _LONGEST_CAUSE = 15, 80
 """Words of an answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BundleFilterConfig:
-    """What is asked of a bundle's question."""
-
-    closed_book_samples: int = 4
-    """Draws without documents; one right answer rejects."""
-    since: str | None = None
-    """ISO date: every document has to be as young. None: any date."""
-
-
-class DocumentReader(Protocol):
-    """Answers from documents; without any, from what the model knows."""
-
-    async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
-        """`sample`: number of the draw. None when the reply was cut: it is no answer, right or wrong."""
-        ...
-
-
-async def judge_question(
-    row: BundleQuestion, item: BundleInput, reader: DocumentReader, config: BundleFilterConfig
-) -> list[Verdict]:
-    """Verdicts up to the first that rejects among those that ask a model; all of those that do not.
-
-    The calls of a reader are made only for questions that are sound to look at.
-    """
-    documents = {document.id: document for document in item.documents}
-    verdicts = judge_unread(row, item.bundle, documents, since=config.since)
-    used = [documents[name] for name in dict.fromkeys(hop.document_id for hop in row.hops) if name in documents]
-    for ask in (
-        lambda: not_answerable(row, used, reader),
-        lambda: fewer_documents_suffice(row, used, reader),
-        lambda: closed_book(row, reader, samples=config.closed_book_samples),
-    ):
-        if not all(verdict.keep for verdict in verdicts):
-            break
-        verdicts.append(await ask())
-    return verdicts
 
 
 def judge_unread(
@@ -78,6 +41,7 @@ def judge_unread(
         unsupported_quote(row, documents),
         too_few_documents(row, bundle),
         single_source(row, documents),
+        unrelated_hops(row, documents),
         bad_options(row),
         invalid_plan(row),
         answer_in_question(row),
@@ -86,9 +50,10 @@ def judge_unread(
 
 
 def unsupported_quote(row: BundleQuestion, documents: Mapping[str, SourceDocument]) -> Verdict:
-    """Evidence does not stand in its document, word for word, up to white space.
+    """Evidence does not stand in its document, word for word, up to case and punctuation.
 
-    Score: share of the hops whose quote, of three words or more, occurs in their document.
+    As searches are held against it later (`evidence_recall`): models straighten quotation marks and dashes. Score:
+    share of the hops whose quote, of three words or more, occurs in their document.
     """
     wrong = [hop for hop in row.hops if not _occurs(hop.evidence, documents.get(hop.document_id))]
     detail = "" if row.hops else "no hop has evidence"
@@ -122,6 +87,27 @@ def single_source(row: BundleQuestion, documents: Mapping[str, SourceDocument]) 
     return Verdict(keep=keep, reason="single_source", score=float(len(sources)), detail=detail)
 
 
+def unrelated_hops(row: BundleQuestion, documents: Mapping[str, SourceDocument]) -> Verdict:
+    """It is two questions in one: nothing joins some of its hops to the others. Score: how many groups they fall into.
+
+    Two hops are joined when they quote one document, when their documents share a name, or when the plan has an edge
+    between them that is used: the later document speaks of something that the earlier quote says.
+    """
+    names = {node.node_id: number for number, node in enumerate(row.dag_nodes)}
+    edges = {(names[edge.src], names[edge.dst]) for edge in row.dag_edges if edge.src in names and edge.dst in names}
+    group = list(range(len(row.hops)))
+    for one, other in combinations(range(len(row.hops)), 2):
+        if group[one] != group[other] and _is_linked(row.hops, one, other, edges, documents):
+            old, new = group[other], group[one]
+            group = [new if each == old else each for each in group]
+    count = len(set(group))
+    detail = ""
+    if count > 1:
+        apart = next(number for number, each in enumerate(group) if each != group[0])
+        detail = f"nothing joins {row.hops[apart].document_id} to {row.hops[0].document_id}"
+    return Verdict(keep=count < 2, reason="unrelated_hops", score=float(count), detail=detail)
+
+
 def bad_options(row: BundleQuestion) -> Verdict:
     """Options or answer do not have the form that the type asks for. Score: 1 for the right form, else 0.
 
@@ -146,8 +132,8 @@ def answer_in_question(row: BundleQuestion) -> Verdict:
     Options are there to be chosen from.
     """
     texts = () if row.options else (row.question, *(node.query for node in row.dag_nodes))
-    leaks = [text for text in texts if mentions(text, row.answer)]
-    return count_faults("answer_in_question", leaks, lambda text: f"{row.answer!r} stands in {text!r}")
+    leaks = [(gold, text) for text in texts for gold in (row.answer, *row.aliases) if mentions(text, gold)]
+    return count_faults("answer_in_question", leaks, lambda leak: "{!r} stands in {!r}".format(*leak))
 
 
 def stale_document(row: BundleQuestion, documents: Mapping[str, SourceDocument], *, since: str | None) -> Verdict:
@@ -166,45 +152,6 @@ def stale_document(row: BundleQuestion, documents: Mapping[str, SourceDocument],
     days = (date.fromisoformat((oldest.published or "")[:10]) - date.fromisoformat(since)).days
     detail = f"{oldest.id} is of {oldest.published}, before {since}" if days < 0 else ""
     return Verdict(keep=days >= 0, reason="stale_document", score=float(days), detail=detail)
-
-
-async def not_answerable(row: BundleQuestion, documents: Sequence[SourceDocument], reader: DocumentReader) -> Verdict:
-    """All documents that the hops quote do not give the answer. Score: 1 when they do, else 0."""
-    whole = await reader.answer(row, documents, 0)
-    if whole is not None and is_right(whole, row):
-        return Verdict(keep=True, reason="not_answerable", score=1.0)
-    gold = ", ".join(row.correct_options) if row.options else row.answer
-    given = f"all documents give {whole!r} and not {gold!r}"
-    detail = "no verdict: the reading of all documents was cut" if whole is None else given
-    return Verdict(keep=False, reason="not_answerable", score=0.0, detail=detail)
-
-
-async def fewer_documents_suffice(
-    row: BundleQuestion, documents: Sequence[SourceDocument], reader: DocumentReader
-) -> Verdict:
-    """One document alone, or all but one, give the answer. Score: share of these smaller sets that do not."""
-    smaller = smaller_sets(documents)
-    answers = await asyncio.gather(*(reader.answer(row, part, 0) for part in smaller))
-    read = list(zip(smaller, answers, strict=True))
-    enough = [part for part, answer in read if answer is not None and is_right(answer, row)]
-    cut = [part for part, answer in read if answer is None]
-    detail = f"no verdict: the reading of {_join_ids(cut[0])} was cut" if cut else ""
-    detail = f"{_join_ids(enough[0])} give it" if enough else detail
-    score = 1 - (len(enough) + len(cut)) / len(smaller) if smaller else 0.0
-    return Verdict(keep=not detail, reason="fewer_documents_suffice", score=score, detail=detail)
-
-
-async def closed_book(row: BundleQuestion, reader: DocumentReader, *, samples: int) -> Verdict:
-    """The model answers without any document (R-Search: such a question would not need a search).
-
-    Score: how near the best of so many draws comes (`closeness`); any right one rejects.
-    """
-    return await reject_known(
-        lambda sample: reader.answer(row, (), sample),
-        samples,
-        is_right=lambda answer: is_right(answer, row),
-        closeness=lambda answer: closeness(answer, row),
-    )
 
 
 def duplicate_question(row: BundleQuestion, vector: np.ndarray, earlier: Sequence[BundleQuestion], vectors: np.ndarray,
@@ -233,22 +180,6 @@ def duplicate_question(row: BundleQuestion, vector: np.ndarray, earlier: Sequenc
     return Verdict(keep=False, reason="duplicate_question", score=round(score, 6), detail=detail)
 
 
-def is_right(answer: str, row: BundleQuestion) -> bool:
-    """Is this the answer? Choices: exactly the correct options. Facts: it says the whole answer (cover-EM)."""
-    if row.options:
-        return set(_NAMED.findall(answer)) == set(row.correct_options)
-    if row.type == "causal":
-        return f1(answer, [row.answer]) >= _CAUSE_AGREES
-    return cover_exact_match(answer, [row.answer], word_boundary=True) > 0
-
-
-def closeness(answer: str, row: BundleQuestion) -> float:
-    """How near an answer comes, 0 to 1: F1 of the words, or of the options."""
-    if not row.options:
-        return f1(answer, [row.answer])
-    return option_f1(_NAMED.findall(answer), row.correct_options)
-
-
 def is_same_answer(row: BundleQuestion, other: BundleQuestion) -> bool:
     """Do two questions have one answer? One says the other in whole words; what is longer than a fact says about it."""
     if "factual" not in (row.type, other.type) and f1(row.answer, [other.answer]) >= _CAUSE_AGREES:
@@ -257,20 +188,43 @@ def is_same_answer(row: BundleQuestion, other: BundleQuestion) -> bool:
     return any(cover_exact_match(one, [asked], word_boundary=True) > 0 for one, asked in answers)
 
 
-def smaller_sets(documents: Sequence[SourceDocument]) -> list[tuple[SourceDocument, ...]]:
-    """Every single document, and every set that lacks one: each once."""
-    sizes = dict.fromkeys((1, len(documents) - 1))
-    return [part for size in sizes if size >= 1 for part in combinations(documents, size) if size < len(documents)]
-
-
 def _occurs(quote: str, document: SourceDocument | None) -> bool:
     if document is None or len(quote.split()) < _SHORTEST_QUOTE:
         return False
-    return _single_spaced(quote) in _single_spaced(f"{document.title} {document.text}")
+    passage = Passage(id=document.id, title=document.title, text=document.text, score=0.0)
+    return evidence_recall([quote], [passage]) == 1.0
 
 
-def _single_spaced(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()
+def _is_linked(
+    hops: Sequence[BundleHop],
+    one: int,
+    other: int,
+    edges: set[tuple[int, int]],
+    documents: Mapping[str, SourceDocument],
+) -> bool:
+    first, second = documents.get(hops[one].document_id), documents.get(hops[other].document_id)
+    if first is None or second is None or first.id == second.id:
+        return True
+    if _names_of(first) & _names_of(second):
+        return True
+    found = _telling_words(hops[one].evidence) & _telling_words(f"{second.title} {second.text}")
+    return (one, other) in edges and bool(found)
+
+
+def _names_of(document: SourceDocument) -> set[str]:
+    """Names, case-folded: words with capitals, but no times, common words, or single words that begin a sentence."""
+    found = set[str]()
+    for sentence in (f"in {document.title}", *split_sentences(document.text)):
+        for match in _NAME.finditer(sentence):
+            words = match[0].removesuffix("'s").removesuffix("’s").casefold().split(" ")
+            kept = list(dropwhile(_NO_NAMES.__contains__, words))
+            if len(kept) > 1 or (kept and (match.start() or len(words) > 1)):
+                found.add(" ".join(kept))
+    return found
+
+
+def _telling_words(text: str) -> set[str]:
+    return {word for word in normalize_answer(text).split() if len(word) >= _TELLING and word not in COMMON_WORDS}
 
 
 def _open_problem(row: BundleQuestion) -> str | None:
@@ -295,12 +249,8 @@ def _choice_problem(row: BundleQuestion) -> str | None:
         return f"correct options {', '.join(row.correct_options)} of {letters[0]} to {letters[-1]}"
     if row.type == "single_choice":
         return None if right == 1 else f"{right} correct options; a single_choice question has one"
-    is_form = 3 <= right <= 5 and right < len(row.options)
+    is_form = FEWEST_CORRECT <= right <= MOST_CORRECT and right < len(row.options)
     return None if is_form else f"{right} of {len(row.options)} options are correct"
-
-
-def _join_ids(documents: Sequence[SourceDocument]) -> str:
-    return " and ".join(document.id for document in documents)
 
 
 def _ends_alike(row: BundleQuestion, other: BundleQuestion) -> bool:

@@ -7,17 +7,45 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from trailforge.filters.base import count_faults, reject_low_reward
+from trailforge.filters.thoughts import find_tag, find_unseen_names
 from trailforge.protocols import R_SEARCH
+from trailforge.protocols.nl_dag import TOOLS, SearchPlan
 from trailforge.rewards import evidence_recall, mentions
 from trailforge.schemas import BundleQuestion, SearchEpisode, Verdict
 
-_BRACKETED = re.compile(r"[\[{<](\w+)[\]}>]|#(\w+)")
-_POINTING = re.compile(
-    r"\b(?:found|given|named|identified|mentioned|returned|answered?|results?|findings?|output)\b[^,;]*?"
-    r"\b(?:in|by|from|of|with)\s+(?:node\s+|step\s+|search\s+)?(\w+)",
+_AFTER_ID = (
+    r"(?=\s*(?:$|[,;:?!)\]}]|\.\s*$|['’]s\b|(?:in|on|at|of|and|or|for|with|by|to|from|during|before|after|since|who"
+    r"|which|that|where|when|was|were|is|are|has|had|did|does)\b))"
+)
+"""What may follow a pointer: `found in A and B` points, `results in B cells` does not."""
+_WHOLE = r"(?:\s*$|\s*[,;?!)\]}]|\.(?:\s|$))"
+_FOUND = r"found|given|named|identified|mentioned|returned|answered|obtained|discovered|retrieved|described|determined"
+_STEP = r"search|node|query|step"
+_ORDER = r"previous|prior|preceding|earlier|first|second|third|fourth|last|other"
+_ID = r"(?P<id>\w+)"
+_POINTERS = [
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"[\[{{<][^\[\]{{}}<>]*?\b{_ID}\s*[\]}}>]",
+        rf"[\[{{<]\s*{_ID}['’]s\b[^\[\]{{}}<>]*[\]}}>]",
+        rf"(?<!\w)[#$]{_ID}",
+        rf"\((?:(?:as|see|cf\.?|in|of|from|by|via|per)\s+)+(?:{_STEP})?\s*{_ID}\)",
+        rf"\b(?:node|step|query)\s+{_ID}\b",
+        rf"\b(?:{_FOUND}|findings?|output|answer)\b[^,;]*?\b(?:in|by|from|of|with|to)\s+(?:the\s+)?(?:(?:{_STEP})\s+)?"
+        rf"{_ID}{_AFTER_ID}",
+        rf"\bresults?\s+(?:of|from)\s+(?:(?:{_STEP})\s+)?{_ID}{_AFTER_ID}",
+        rf"\b(?:from|using|via|per|based on|according to)\s+{_ID}(?!\s+to\s){_AFTER_ID}",
+        rf"(?:^|\b(?:of|for|by|with|in|to|about|from|on|and)\s+){_ID}['’]s\s",
+    )
+]
+"""`[A]`, `[agency from A]`, `#A`, `(from A)`, `step A`, `found in A`, `result of A`, `based on A`, `A's director`."""
+_POINTS_BACK = re.compile(
+    rf"\b(?:{_FOUND}|listed)\s+(?:above(?!\s+(?:\d|the\b|an?\b|sea\b|ground\b))|earlier{_WHOLE}|previously{_WHOLE})"
+    rf"|\b(?:from|of|by|in|with|using)\s+the\s+(?:{_ORDER}|above)\s+(?:{_STEP}|result|answer)s?{_WHOLE}"
+    r"|\baforementioned\b|\bsee above\b|\{[^{}]+\}|<[^\W\d][^<>]*>|\[[^\[\]]+\s[^\[\]]+\]",
     re.IGNORECASE,
 )
-"""`found in A`, `result of B`, `the person named by node A`."""
+"""`identified above`, `from the first search`, `{city}`, `[the author]`: no id, and a pointer all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +57,21 @@ class EpisodeFilterConfig:
 
 
 def judge_episode(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFilterConfig) -> list[Verdict]:
-    """Every filter's verdict on an episode of the question."""
+    """Every filter's verdict on an episode of the question.
+
+    What was given up after its search is `malformed` for want of an answer; why it was comes before that.
+    """
+    form, of_plan = malformed(episode), judge_plan(episode, row, config)
+    is_given_up = bool(episode.messages) and episode.messages[-1].role == "tool"
+    first = [*of_plan, form] if is_given_up else [form, *of_plan]
+    return [*first, low_reward(episode, least=config.min_reward)]
+
+
+def judge_plan(episode: SearchEpisode, row: BundleQuestion, config: EpisodeFilterConfig) -> list[Verdict]:
+    """The verdicts that need no answer: an episode that one of them rejects is lost before it is asked for one."""
     return [
-        malformed(episode),
         placeholder_query(episode),
         answer_leaked(episode),
-        low_reward(episode, least=config.min_reward),
         evidence_not_found(episode, row, least=config.min_evidence),
         needless_search(episode, row),
     ]
@@ -48,10 +85,10 @@ def malformed(episode: SearchEpisode) -> Verdict:
 def placeholder_query(episode: SearchEpisode) -> Verdict:
     """A query points to another search's result: queries are run as written, none is filled in. Score: how many do.
 
-    `[A]`, `{A}`, `#A` are pointers, and so is `found in A`; an `A` elsewhere is not.
+    `[A]`, `#A`, `found in A`, `A's director`, `identified above` point; the `A` of `vitamin A` does not.
     """
     ids = {node.node_id for node in episode.plan_nodes}
-    pointing = [node.query for node in episode.plan_nodes if _points(node.query, ids)]
+    pointing = [node.query for node in episode.plan_nodes if points_elsewhere(node.query, ids)]
     return count_faults("placeholder_query", pointing, lambda query: f"{query!r} points to another search")
 
 
@@ -88,20 +125,56 @@ def evidence_not_found(episode: SearchEpisode, row: BundleQuestion, *, least: fl
 
 
 def needless_search(episode: SearchEpisode, row: BundleQuestion) -> Verdict:
-    """It searches more than once where one of its searches brings all evidence.
+    """A gold plan searches more than once where one of its searches brings all evidence.
 
     It would teach to ask for what is at hand: its plan has parts and an order that it has no need of. Score: the
-    largest share of the question's evidence that one search brings. A single search is never needless.
+    largest share of the question's evidence that one search brings. A single search is never needless, and an agent
+    could not know what its searches would bring: among its draws that ranks (`has_needless_search`).
     """
     evidence = [hop.evidence for hop in row.hops]
     shares = {search.node_id: evidence_recall(evidence, search.passages) for search in episode.searches}
     enough = [node_id for node_id, share in shares.items() if share == 1.0]
-    keep = len(shares) < 2 or not enough
+    keep = len(shares) < 2 or not enough or episode.origin != "oracle"
     detail = "" if keep else f"{enough[0]} alone brings the evidence of all hops"
     score = round(max(shares.values(), default=0.0), 6)
     return Verdict(keep=keep, reason="needless_search", score=score, detail=detail)
 
 
-def _points(query: str, ids: Collection[str]) -> bool:
-    named = [name for found in _BRACKETED.findall(query) for name in found if name]
-    return any(name in ids for name in (*named, *_POINTING.findall(query)))
+def has_needless_search(episode: SearchEpisode, row: BundleQuestion) -> bool:
+    """Does one of its several searches bring all evidence?"""
+    return len(episode.searches) > 1 and needless_search(episode, row).score == 1.0
+
+
+def unfounded_thought(thought: str, row: BundleQuestion, plan: SearchPlan, *, max_words: int) -> Verdict:
+    """A thought before a search says what nobody knows yet, or is no plain paragraph. Score: how many faults it has.
+
+    Known are the question, its options, and the queries of the plan. The answer may not stand in it, nor may names and
+    numbers that stand in nothing known, tags, or more than `max_words`.
+    """
+    known = [row.question, *row.options, *(node.query for node in plan.nodes), *(node.node_id for node in plan.nodes)]
+    faults = [*find_unseen_names(thought, [*known, *TOOLS])]
+    words = len(thought.split())
+    if not words:
+        faults.append("it thinks nothing")
+    if words > max_words:
+        faults.append(f"{words} words (at most {max_words})")
+    if tag := find_tag(thought):
+        faults.append(f"it holds the tag {tag}")
+    if any(mentions(thought, gold) and not mentions(row.question, gold) for gold in _golds(row)):
+        faults.append("it says the answer")
+    return count_faults("unfounded_thought", faults, str)
+
+
+def _golds(row: BundleQuestion) -> tuple[str, ...]:
+    """Of a question with options the texts of the right ones: naming one of them is choosing it."""
+    if not row.options:
+        return (row.answer,)
+    letters = [chr(ord("A") + number) for number in range(len(row.options))]
+    return tuple(text for letter, text in zip(letters, row.options, strict=True) if letter in row.correct_options)
+
+
+def points_elsewhere(query: str, ids: Collection[str]) -> bool:
+    """Does a query point to what another search of its plan finds? `ids`: those of the plan's nodes."""
+    if _POINTS_BACK.search(query):
+        return True
+    return any(found["id"] in ids for pointer in _POINTERS for found in pointer.finditer(query))

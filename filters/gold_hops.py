@@ -7,7 +7,7 @@ from itertools import combinations
 
 import networkx as nx
 
-from trailforge.mcts.plan import dependency_graph, subject_words
+from trailforge.mcts.plan import dependency_graph, gold_plan, subject_words
 from trailforge.rewards import exact_match, mentions, same_answer
 from trailforge.schemas import Plan, Question, Step
 
@@ -42,6 +42,13 @@ def hops_found(accepted: Sequence[Step], question: Question) -> list[list[int]]:
         ]
         for place, step in enumerate(accepted)
     ]
+
+
+def misses_own_hop(step: Step, question: Question) -> bool:
+    """Does a step that asks a gold hop's very question answer otherwise than the hop?"""
+    plan = gold_plan(question.decomposition).sub_questions
+    is_own = step.index < len(plan) and plan[step.index] == step.sub_question
+    return is_own and not _is_one_of(step.answer, golds_of_hops(question)[step.index])
 
 
 def golds_of_hops(question: Question) -> list[tuple[str, ...]]:

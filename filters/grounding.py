@@ -29,9 +29,12 @@ _STEM = 5
 def is_grounded(step: Step, earlier: Sequence[Step] = (), also: Sequence[str] = ()) -> bool:
     """Does a passage of the step support its answer, or does it follow from the answers found before?
 
+    What the model says is from memory is not; it reads a relation ("died in") where words alone see two names.
     `earlier`: the accepted steps before it. `also`: shorter answers that say the same, each as good as the step's own:
     "march" for "Margraviate (frontier march)".
     """
+    if step.from_memory:
+        return False
     given = given_answers(step, earlier)
     supported = any(
         supports(passage, step.query, answer, given) for passage in step.passages for answer in (step.answer, *also)

@@ -80,7 +80,7 @@ def _faults(row: Trajectory, max_words: int) -> Iterator[str]:
         for fault in (
             *_length_fault(turn.thought, max_words),
             *_form_faults(turn.thought, seen),
-            *_unseen_names(turn.thought, known),
+            *find_unseen_names(turn.thought, known),
             *_early_answers(row, message.content, spans, claimed, known),
             *(() if is_taken_back else _early_doubts(message.content, spans, known)),
         ):
@@ -98,8 +98,8 @@ def _length_fault(thought: str, max_words: int) -> Iterator[str]:
 
 
 def _form_faults(thought: str, seen: Iterable[str]) -> Iterator[str]:
-    if tag := _TAG.search(thought):
-        yield f"it holds the tag {tag[0]}"
+    if tag := find_tag(thought):
+        yield f"it holds the tag {tag}"
     for quoted in (first or second for first, second in _QUOTED.findall(thought)):
         if len(quoted.split()) >= _FEWEST_QUOTED and not any(quotes(text, quoted) for text in seen):
             yield f"it quotes {quoted!r}, which nothing says"
@@ -142,10 +142,16 @@ def _early_doubts(content: str, spans: Iterable[TextSpan], known: list[str]) -> 
             yield f"it doubts ({found[0]!r}) what it takes back later"
 
 
+def find_tag(thought: str) -> str:
+    """The first tag that a thought holds; empty when it holds none."""
+    found = _TAG.search(thought)
+    return found[0] if found else ""
+
+
 # Names and numbers
 
 
-def _unseen_names(thought: str, known: Sequence[str]) -> Iterator[str]:
+def find_unseen_names(thought: str, known: Sequence[str]) -> Iterator[str]:
     """Names and numbers of a thought that stand in nothing of what is known."""
     seen = _Seen(known)
     text = _POSITIONS.sub(lambda found: " " * len(found[0]), thought)

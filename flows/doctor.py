@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.pipelines.runs import doctor
-from trailforge.pipelines.runs.config import RunConfig
+from trailforge.pipelines.runs.config import RunConfig, preset_server
 from trailforge.pipelines.runs.doctor import EMBEDDED, Finding, fault, ok, run_check
 from trailforge.pipelines.runs.graph import GraphRunConfig
+from trailforge.presets import load_preset
 from trailforge.schemas import InvalidInput, TrailforgeError
 
 if TYPE_CHECKING:
@@ -45,8 +46,13 @@ def examine(
     _refuse_unwanted(configs, kg, documents)
     yield ok("preset", f"{preset} is read, for {', '.join(configs)}")
     seen: set[Finding] = set()
-    for config in configs.values():
-        for found in _needed_by(config, kg, documents):
+    for name, config in configs.items():
+        server = preset_server(load_preset(preset, name), source=f"preset {preset}")
+        for found in (
+            *doctor.thoughts(config, server),
+            doctor.window(config, server),
+            *_needed_by(config, kg, documents),
+        ):
             if found not in seen:
                 seen.add(found)
                 yield found
@@ -66,7 +72,8 @@ def _refuse_unwanted(configs: Mapping[str, RunConfig], kg: Path | None, document
 
 def _needed_by(config: RunConfig, kg: Path | None, documents: Path | None) -> Iterator[Finding]:
     """What a run searches, and with what."""
-    yield doctor.search_key(_searches_the_web(config))
+    tools = getattr(config, "tools", None)
+    yield doctor.search_key(tools.web_news if tools is not None and tools.kind == "web" else None)
     yield run_check("encoder", lambda: doctor.encoder(config.encoder_name))
     if isinstance(config, KgRunConfig):
         config = config.over(documents)
@@ -139,11 +146,6 @@ def _named_server(url: str) -> Finding:
     except (OSError, ValueError):
         return fault("prefect", f"{url} does not answer", "start it (`prefect server start`), or unset PREFECT_API_URL")
     return ok("prefect", f"{url} answers")
-
-
-def _searches_the_web(config: RunConfig) -> bool:
-    tools = getattr(config, "tools", None)
-    return tools is not None and tools.kind == "web"
 
 
 def _ledger(url: str, out: Path) -> Finding:

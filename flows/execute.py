@@ -176,7 +176,9 @@ def check_inputs(request: RunRequest, dataset: DataSet) -> tuple[RunConfig, RunI
     config = configuration_of(
         dataset, request.preset, request.model, request.model_name, seed=request.seed, caps=request.caps
     )
-    inputs = RunInputs(files=request.files, limit=request.limit, options=options, shown=count_shown)
+    inputs = RunInputs(
+        dataset=dataset.name, files=request.files, limit=request.limit, options=options, shown=count_shown
+    )
     if dataset.configure is not None:
         config = resolve(dataset.configure)(config, inputs)
     if request.verdicts:

@@ -22,7 +22,7 @@ from prefect.runtime import flow_run
 from trailforge.curation.verdicts import awaits_curation, copies, copy_logs
 from trailforge.flows.configuration import configuration_of
 from trailforge.flows.nights import retention, windows
-from trailforge.flows.nights.bands import Bands, Breach, bands_of, outside, outside_of_window
+from trailforge.flows.nights.bands import Bands, Breach, outside, outside_of_window, read_bands
 from trailforge.flows.nights.makes import OF_DOCUMENTS, Make, read_makes
 from trailforge.flows.nights.questions import NAME as QUESTIONS
 from trailforge.flows.nights.questions import write_questions
@@ -99,7 +99,7 @@ def nightly(
     )
     own = configured_plan(plan)
     retention.check_keep(1 if keep_windows is None else keep_windows)
-    windows.files_of(own.documents)  # of no file, the plan would stay unfinished for ever
+    windows.find_files(own.documents)  # of no file, the plan would stay unfinished for ever
     windows.begin(out, own)
     before = [folder for folder in windows.unfinished_windows(out, before=own.day) if not is_held(folder)]
     folders = [*before, out / own.day]
@@ -313,7 +313,7 @@ def alert(breaches: list[Breach], day: str, folder: Path) -> None:
 
 
 def _bands(name: str | None) -> Bands:
-    return {} if name is None else bands_of(load_bands(name), source=name, datasets=dataset_names())
+    return {} if name is None else read_bands(load_bands(name), source=name, datasets=dataset_names())
 
 
 def _scheduled_day() -> date:

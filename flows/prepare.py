@@ -97,10 +97,10 @@ def _is_redo_of(out: Path, dataset: DataSet, earlier: Settings, settings: Settin
     hashes = {entry.path: entry.sha256 for each in (earlier, settings) for entry in each.files}
     pairs = zip(earlier.shards, settings.shards, strict=True)
     others = ((a, b) for a, b in pairs if hashes[a.input] != hashes[b.input])
-    return all(_items_of(out, dataset, a) == _items_of(out, dataset, b) for a, b in others)
+    return all(_read_items(out, dataset, a) == _read_items(out, dataset, b) for a, b in others)
 
 
-def _items_of(out: Path, dataset: DataSet, shard: Shard) -> list[Any]:
+def _read_items(out: Path, dataset: DataSet, shard: Shard) -> list[Any]:
     """Rows, not hashes: other versions write the same rows as other bytes."""
     staged = out / STAGED / shard.input
     return read_parquet(staged if staged.exists() else out / shard.input, dataset.inputs.record)

@@ -41,15 +41,15 @@ def preview(
     with tempfile.TemporaryDirectory(prefix="trailforge-preview-") as temporary:
         folder = Path(temporary) / "run"
         if request.out == Path():
-            show(execute(_first_of(request, dataset, folder)), folder)
+            show(execute(_limit_request(request, dataset, folder)), folder)
             return
         check_out(request.out)
         refuse_strangers(request.out, dataset)
         with _shared_ledger(request.out, folder):
-            show(execute(_first_of(request, dataset, folder)), folder)
+            show(execute(_limit_request(request, dataset, folder)), folder)
 
 
-def _first_of(request: RunRequest, dataset: DataSet, folder: Path) -> RunRequest:
+def _limit_request(request: RunRequest, dataset: DataSet, folder: Path) -> RunRequest:
     """The run of a few inputs, as many as the data set asks for."""
     few = dict(dataset.preview)
     limits = [limit for limit in (few.pop("limit", None), request.limit) if limit is not None]

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from trailforge.inference import Usage
 from trailforge.pipelines.engine.model_stage import rejected_row
-from trailforge.pipelines.engine.shards import Receipt, Shard, write_receipt, write_table
+from trailforge.pipelines.engine.shards import Shard, finish_shard, write_table
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.schemas import BundleQuestion, FileEntry, KgQuestion, RejectedRow, Verdict, read_parquet, to_dict
 
@@ -64,14 +63,4 @@ def finish_selection(
     left = [rejected_row(NAME, row.uid, verdict, to_dict(row)) for row, verdict in rejected]
     entry = write_table(folder, "rejected", REJECTED, RejectedRow, left)
     books = stage(NAME, inputs=len(kept) + len(left), accepted=len(kept), rejected=[row.reason for row in left])
-    write_receipt(
-        folder,
-        Receipt(
-            shard=shard.name,
-            files=(*files, entry) if entry else tuple(files),
-            stages=(books,),
-            usage=Usage(),
-            shards=next_shards,
-            made_of=shard.made_of,
-        ),
-    )
+    finish_shard(folder, shard, {}, (books,), files=(*files, entry) if entry else files, shards=next_shards)

@@ -34,14 +34,23 @@ class Client(Protocol):
         ...
 
 
-async def ask_json(client: Client, request: Request, schema: dict[str, Any], meter: Meter | None = None) -> Any:
+async def ask_json(
+    client: Client,
+    request: Request,
+    schema: dict[str, Any],
+    meter: Meter | None = None,
+    *,
+    held_against: dict[str, Any] | None = None,
+) -> Any:
     """The reply as parsed JSON that follows the schema. Raises `MalformedReply` when the repair does not either.
+
+    `held_against`: a wider schema for the reply itself, as not every server keeps to the one that is sent.
 
     A constrained model writes the fields in the order in which the schema declares them: put first what it has to think
     of first.
     """
-    text = json.dumps(schema)
-    return await _ask(client, replace(request, json_schema=text), lambda reply: _parse_json(reply, text), meter)
+    text, wide = json.dumps(schema), json.dumps(held_against or schema)
+    return await _ask(client, replace(request, json_schema=text), lambda reply: _parse_json(reply, wide), meter)
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,8 @@ _LEGEND = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "traceorder": "no
 _ROW = 30
 """Height of a bar in pixels."""
 _COLOURS = ("#3b75af", "#e8963e", "#509e3d", "#b5433a", "#8d69b8", "#84584e", "#d57dbe", "#3fa7b5")
+_HALF_LABEL = 30
+"""Pixels that the label 100 % needs beyond the end of its axis."""
 _GREY = "rgba(128,128,128,0.55)"
 _CHOSEN = "#d1453b"
 _MANY = 3000
@@ -64,8 +66,10 @@ def funnel(books: Sequence[StageCount]) -> go.Figure:
     ]
     figure = go.Figure(bars)
     figure.update_layout(barmode="stack", legend=_LEGEND)
-    figure.update_xaxes(tickformat=".0%", range=[0, 1.001])
-    return _laid_out(figure, len(lines))
+    figure.update_xaxes(tickformat=".0%", range=[0, 1.001], dtick=0.25)
+    figure = _laid_out(figure, len(lines))
+    figure.update_layout(margin_r=_HALF_LABEL)  # a label that does not fit beside the bars is not drawn at all
+    return figure
 
 
 def bars(counts: Mapping[str, int], colour: str = GONE) -> go.Figure:
@@ -142,7 +146,7 @@ def point_map(points: Sequence[MapPoint], chosen: Sequence[MapPoint], *, by_grou
     `customdata` of a point is its group. Sources beyond the eight largest are grey, as points in no group.
     """
     kinds = [point.group if by_group else point.source for point in points]
-    colours = _colours_of(kinds, by_group)
+    colours = _choose_colours(kinds, by_group)
     figure = go.Figure()
     _add_points(figure, points, [colours.get(kind, _GREY) for kind in kinds])
     if not by_group:
@@ -162,7 +166,7 @@ def point_map(points: Sequence[MapPoint], chosen: Sequence[MapPoint], *, by_grou
     return figure
 
 
-def _colours_of(kinds: Sequence[str], by_group: bool) -> dict[str, str]:
+def _choose_colours(kinds: Sequence[str], by_group: bool) -> dict[str, str]:
     """Colours by group, in turn; by source, of the largest ones."""
     if by_group:
         return {kind: _COLOURS[turn % len(_COLOURS)] for turn, kind in enumerate(dict.fromkeys(filter(None, kinds)))}

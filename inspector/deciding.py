@@ -85,7 +85,7 @@ def _is_refused(row: Mapping[str, Any], words: Sequence[Decision], check: Check)
     return False
 
 
-def fix_of(row: Mapping[str, Any], field: str, text: str) -> dict[str, str]:
+def make_fix(row: Mapping[str, Any], field: str, text: str) -> dict[str, str]:
     """A fix as a person types it: what is text in the row is taken as it stands, all else is JSON.
 
     Raises `InvalidInput` when the row has no such field.

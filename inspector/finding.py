@@ -85,7 +85,7 @@ def _matching(run: OpenRun, table: ShownTable, id: str | None, kind: str | None)
     numbers: Any = range(run.size(table.name))
     if id is not None:
         numbers = _having(run, table, id)
-        if not numbers and (question := _question_of(run, id)):
+        if not numbers and (question := _find_question(run, id)):
             numbers = _having(run, table, question)
     if kind is None:
         return iter(numbers)
@@ -99,7 +99,7 @@ def _having(run: OpenRun, table: ShownTable, id: str) -> list[int]:
     return sorted({number for found in by_key for number in found})
 
 
-def _question_of(run: OpenRun, uid: str) -> str:
+def _find_question(run: OpenRun, uid: str) -> str:
     """What a row of the product was made for: its search tree has that id alone."""
     product = product_of(run.dataset)
     number = run.find(product, uid)

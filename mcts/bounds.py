@@ -39,7 +39,10 @@ class SearchConfig:
     """Rollouts of a leaf plan that fails, once another one is known to succeed: a plan is not to be blamed for one
     unlucky rollout (section 3.1.4: "both branches have undergone multiple rollouts")."""
     oracle_rollouts: int = 6
-    """Rollouts of the gold decomposition when the search found no correct one; 0: no oracle fallback."""
+    """Rollouts of the gold decomposition while there is no correct one; 0: it is never rolled out."""
+    oracle_first: bool = False
+    """The gold decomposition is rolled out before the policy is asked; a question that it does not solve, with all its
+    mends, is given up. False: it comes last, as in the paper (section 4.1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

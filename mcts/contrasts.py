@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trailforge.mcts.plan import question_of
 from trailforge.mcts.tree import TreeNode
-from trailforge.schemas import ErrorType, Rollout, Step, VariationKind
+from trailforge.schemas import Rollout, Step, VariationKind
 
 Supported = Callable[[Step], bool]
 """Does a passage of the step hold its answer?"""
 
 _REWORDINGS_PER_STEP = 2
 """A query that missed twice more is not what is wrong."""
+_DRAWS_PER_STEP = 2
+"""An answer that came out wrong twice more is not bad luck."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class Variation:
     """The rollout whose steps are kept where they do not rest on the varied one; None: nothing is kept."""
     seen: tuple[str, ...] = ()
     """Queries by which the varied step was searched already."""
+    misses: bool = False
+    """For a reworded query: search it only if its passages do not hold the base's answer."""
 
 
 PLAIN = Variation(kind="none")
@@ -59,41 +63,57 @@ class Contrasts:
         if not self._of.get(node.id):
             return whole_anew(node, sample) if sample else PLAIN
         if (right := self._right(node)) is None:
-            return self.mend(node, sample)
+            return self.mend(node, sample) or whole_anew(node, sample)
         kinds = Counter(r.variation for r in self._of[node.id])
         kind: VariationKind = "query" if kinds["query"] <= kinds["answer"] else "answer"
         return self._vary(node, right, kind, self._rarest_step(node, kind, range(len(right.steps))), sample)
 
-    def mend(self, node: TreeNode, sample: int) -> Variation:
-        """Another try at a plan that failed: where an answer has no support, its query is put in other words, else an
-        answer is drawn again."""
-        last = self._of[node.id][-1]
-        for step in last.steps:
-            missed = bool(step.passages) and not self._is_supported(step)
-            if missed and self._varied(node, "query")[step.index] < _REWORDINGS_PER_STEP:
-                return self._vary(node, last, "query", step.index, sample)
-        read = [step.index for step in last.steps if step.passages]
-        return self._vary(node, last, "answer", self._rarest_step(node, "answer", read or [0]), sample)
+    def mend(self, node: TreeNode, sample: int) -> Variation | None:
+        """Another try at a plan that failed, or came through on an answer without support; None when all was tried.
 
-    def next_of(self, kind: ErrorType, nodes: Collection[TreeNode]) -> tuple[TreeNode, VariationKind] | None:
-        """The plan of these where a right rollout is broken next for a row of this kind; None when there is none."""
-        varied: VariationKind = "query" if kind == "retrieval" else "answer"
-        right = [node for node in nodes if self._right(node) is not None]
-        if not right:
+        Of the first such answer the query is put in other words, then it is drawn again: what follows rests on it.
+        Where each answer has its support, one of them is drawn again.
+        """
+        base = self._unsupported_right(node) or self._of[node.id][-1]
+        missed = next((step for step in base.steps if step.passages and not self._is_supported(step)), None)
+        if missed is not None and self._varied(node, "query")[missed.index] < _REWORDINGS_PER_STEP:
+            return self._vary(node, base, "query", missed.index, sample)
+        read = [missed.index] if missed else [step.index for step in base.steps if step.passages]
+        step = self._rarest_step(node, "answer", read or [0])
+        if self._varied(node, "answer")[step] >= _DRAWS_PER_STEP:
             return None
-        return min(right, key=lambda node: (self._varied(node, varied).total(), node.id)), varied
+        return self._vary(node, base, "answer", step, sample)
 
-    def break_right(self, node: TreeNode, kind: VariationKind, sample: int) -> Variation:
-        """Vary one step of a right rollout: the one that was varied least, of these the last."""
-        right = self._right(node)
-        assert right is not None, "only plans with a right rollout are asked for"
-        searched = [step.index for step in right.steps if step.passages]
-        return self._vary(node, right, kind, self._rarest_step(node, kind, searched), sample)
+    def is_unsupported(self, node: TreeNode) -> bool:
+        """Does the plan come through, but never with the support of each answer?"""
+        return self._unsupported_right(node) is not None
+
+    def break_right(self, nodes: Collection[TreeNode], kind: VariationKind) -> tuple[TreeNode, Variation] | None:
+        """The step of a right rollout that was varied least so, of these the last; None when each was often enough.
+
+        A query is put in other words once: of several wordings one that loses the answer is searched, and where none
+        does, others will not either.
+        """
+        most = 1 if kind == "query" else _DRAWS_PER_STEP
+        found = []
+        for node in nodes:
+            right, varied = self._right(node), self._varied(node, kind)
+            searched = [step.index for step in right.steps if step.passages] if right else []
+            found += [(varied[step], node.id, -step, node, right) for step in searched if varied[step] < most]
+        if not found:
+            return None
+        *_, step, node, right = min(found, key=lambda each: each[:3])
+        variation = self._vary(node, right, kind, -step, node.repeats)
+        return node, replace(variation, misses=kind == "query")
 
     def _right(self, node: TreeNode) -> Rollout | None:
         """The first right rollout of a plan; one whose answers are all supported goes before."""
         right = [r for r in self._of.get(node.id, ()) if r.reward > 0]
         return next((r for r in right if all(map(self._is_supported, r.steps))), right[0] if right else None)
+
+    def _unsupported_right(self, node: TreeNode) -> Rollout | None:
+        right = self._right(node)
+        return right if right is not None and not all(map(self._is_supported, right.steps)) else None
 
     def _vary(self, node: TreeNode, base: Rollout, kind: VariationKind, step: int, sample: int) -> Variation:
         seen = tuple(dict.fromkeys(self._queries(node, base, step))) if kind == "query" else ()

@@ -20,8 +20,8 @@ from trailforge.mcts.contrasts import Variation
 from trailforge.mcts.plan import execution_levels, normalized, question_of, references, resolve, sink
 from trailforge.retrieval import Retriever
 from trailforge.retrieval.english import WIDE_PREPOSITIONS
-from trailforge.rewards.answers import is_abstention, read_first_line, read_short_answer
-from trailforge.rewards.matching import is_near_miss, mcts_reward, same_answer
+from trailforge.rewards.answers import is_abstention, read_first_line, read_memory_mark, read_short_answer
+from trailforge.rewards.matching import is_near_miss, mcts_reward, mentions, same_answer
 from trailforge.schemas import Passage, Plan, Rollout, Step
 
 _SAMPLES_PER_TRY = 1000
@@ -151,15 +151,22 @@ class PlanRunner:
         return await self._answered(replace(plain, passages=passages, answer_sample=sample), question)
 
     async def _reworded(self, plain: Step, before: Step | None, question: str, variation: Variation) -> Step | None:
-        """The step searched in words that find other passages, if there are such; its draws are those of before."""
+        """The step searched in words that find other passages, if there are such; its draws are those of before.
+
+        Of a right answer (`misses`) words are wanted that lose it: passages that hold it err in no search.
+        """
         wordings, keys = await self._rephrase(question, tuple(dict.fromkeys((question, *variation.seen))), variation)
-        known, found = {p.id for p in before.passages} if before else set[str](), plain
+        known = {p.id for p in before.passages} if before else set[str]()
+        found = None
         for query in wordings:
             passages = tuple(await self._retriever.retrieve(query, self._config.top_k))
-            found = replace(plain, query=query, passages=passages, query_rephrased=True)
-            if {p.id for p in passages} != known:
+            is_other = {p.id for p in passages} != known
+            if variation.misses and before is not None:
+                is_other = is_other and not any(mentions(f"{p.title}. {p.text}", before.answer) for p in passages)
+            if is_other:
+                found = replace(plain, query=query, passages=passages, query_rephrased=True)
                 break
-        if not wordings:
+        if found is None:
             if before is not None:
                 return before
             found = replace(plain, passages=tuple(await self._retriever.retrieve(question, self._config.top_k)))
@@ -183,20 +190,23 @@ class PlanRunner:
     async def _rephrase(
         self, query: str, seen: tuple[str, ...], variation: Variation
     ) -> tuple[list[str], tuple[str, ...]]:
-        """Wordings that are usable and were not seen, from the first reply that has any; and the calls it took."""
+        """Wordings that are usable and were not seen, from the first reply that has any; and the calls it took.
+
+        The first reply to be looked at is the one that the step's first rewording came from: it has others left.
+        """
         known, keys = {normalized(wording) for wording in seen}, list[str]()
-        prompt = fill(
-            self._prompts.rephrase,
-            query=query,
-            count=str(self._config.wordings),
-            earlier="\n".join(f"- {wording}" for wording in seen),
-        )
         for attempt in range(self._config.tries):
+            prompt = fill(
+                self._prompts.rephrase,
+                query=query,
+                count=str(self._config.wordings),
+                earlier="\n".join(f"- {wording}" for wording in (seen if attempt else seen[:1])),
+            )
             reply = await self._asker.text(
                 prompt,
                 purpose="rephrase",
                 sampling=self._sampling(self._config.sample_temperature, self._config.rephrase_max_tokens),
-                sample=variation.sample + attempt * _SAMPLES_PER_TRY,
+                sample=variation.sample + attempt * _SAMPLES_PER_TRY if attempt else 0,
             )
             keys.append(reply.key)
             lines = [read_first_line(line) for line in (reply.answer or "").splitlines()[: 2 * self._config.wordings]]
@@ -207,28 +217,30 @@ class PlanRunner:
 
     async def _answered(self, step: Step, question: str) -> Step | None:
         """The step with the model's answer to what it found; None when the reply was cut."""
-        answer, reply = await self._answer(question, step.passages, step.answer_sample)
-        if answer is None:
+        reply = await self._ask(question, step.passages, step.answer_sample)
+        if reply.answer is None:
             return None
-        return replace(step, answer=answer, reasoning=reply.reasoning, call_keys=(*step.call_keys, reply.key))
+        answer, from_memory = read_memory_mark(read_short_answer(reply.answer, self._config.max_answer_words))
+        if is_abstention(answer) and not mcts_reward(answer, self._golds):
+            answer, from_memory = "", False
+        return replace(
+            step,
+            answer=within_a_sentence(answer, step.passages),
+            from_memory=from_memory,
+            reasoning=reply.reasoning,
+            call_keys=(*step.call_keys, reply.key),
+        )
 
-    async def _answer(self, question: str, passages: Sequence[Passage], sample: int) -> tuple[str | None, Reply]:
-        """The answer, empty when the reply says that there is none, None when it was cut, and the reply."""
+    async def _ask(self, question: str, passages: Sequence[Passage], sample: int) -> Reply:
         config = self._config
         prompt = fill(self._prompts.answer, question=question, context=await self._reader(question, passages))
         temperature = config.sample_temperature if sample else config.plain_temperature
-        reply = await self._asker.text(
+        return await self._asker.text(
             prompt,
             purpose="answer",
             sampling=self._sampling(temperature, config.answer_max_tokens),
             sample=sample,
         )
-        if reply.answer is None:
-            return None, reply
-        answer = read_short_answer(reply.answer, config.max_answer_words)
-        if is_abstention(answer) and not mcts_reward(answer, self._golds):
-            return "", reply
-        return within_a_sentence(answer, passages), reply
 
     def _sampling(self, temperature: float, max_tokens: int) -> Sampling:
         config = self._config

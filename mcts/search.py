@@ -105,14 +105,20 @@ class _Search:
         return self.record(stop)
 
     async def look_for_an_answer(self) -> StopReason | None:
-        """A round while no leaf plan has succeeded: the paper's. The gold decomposition comes last (section 4.1)."""
+        """A round while no leaf plan has succeeded: the paper's. The gold decomposition comes last (section 4.1), or
+        first, and decides."""
         gold = gold_plan(self.question.decomposition)
         has_oracle = bool(self.config.oracle_rollouts) and self.oracle is None and plan_problem(gold) is None
+        if self.config.oracle_first and (self.oracle is not None or (has_oracle and self.rounds == 0)):
+            return await self.try_gold(gold, "exhausted")
         kept = self.bounds.rollout(len(gold)) + self.bounds.variation(len(gold)) if has_oracle else 0
         if self.rounds < self.config.max_rounds and (selected := self.select(self.left() - kept)):
             await self.simulate(selected)
             return None
-        why: StopReason = "budget" if self.tree.select(self.config.exploration) else "exhausted"
+        return await self.try_gold(gold, "budget" if self.tree.select(self.config.exploration) else "exhausted")
+
+    async def try_gold(self, gold: Plan, why: StopReason) -> StopReason | None:
+        """Roll the gold decomposition out, or what its last rollout got wrong anew; `why` the search ends without."""
         if self.oracle is None and self.left() >= self.bounds.rollout(len(gold)):
             self.add_oracle()
         oracle = self.oracle or (self.tree.find(gold) if len(gold) else None)
@@ -120,7 +126,13 @@ class _Search:
             return why
         if self.left() < self.cost_of_repeat(oracle):
             return "budget"
-        await self.roll_out_all([(oracle, self.contrasts().repeat(oracle, oracle.repeats))])
+        contrasts = self.contrasts()
+        again = (
+            contrasts.mend(oracle, oracle.repeats) if oracle.own_rollouts else contrasts.repeat(oracle, oracle.repeats)
+        )
+        if again is None:
+            return why
+        await self.roll_out_all([(oracle, again)])
         return None
 
     async def look_for_contrasts(self) -> StopReason | None:
@@ -130,53 +142,49 @@ class _Search:
             return "satisfied"
         if self.rounds >= self.config.max_rounds:
             return "budget"
-        targets = self.failures_to_confirm()
-        if not targets:
-            kinds = [kind for kind in missing if self.tries[kind] < self.config.tries]
-            for kind in sorted(kinds, key=lambda kind: self.tries[kind]):
-                if kind in ("correct", "decomposition"):
-                    selected = self.select(self.left(), only_splits=True)
-                    if selected:
-                        self.tries[kind] += 1
-                        await self.simulate(selected)
-                        return None
-                if kind != "decomposition" and (targets := self.break_one(kind)):
-                    self.tries[kind] += 1
-                    break
-        if not targets:
-            return "budget" if self.left() < self.bounds.variation(self.longest_plan()) else "exhausted"
-        self.rounds += 1
-        await self.roll_out_all(targets)
-        return None
+        if targets := self.plans_to_mend():
+            self.rounds += 1
+            await self.roll_out_all(targets)
+            return None
+        missing.sort(key=lambda kind: self.tries[kind])
+        for kind in missing:
+            if self.tries[kind] < self.config.tries and await self.try_for(kind):
+                self.tries[kind] += 1
+                return None
+        return "budget" if self.left() < self.bounds.variation(self.longest_plan()) else "exhausted"
 
-    def failures_to_confirm(self) -> list[_Target]:
-        """Leaf plans that failed and were not tried often enough: what mends one is a pair, what does not blames it."""
-        failed = [
-            node
-            for node in self.leaf_plans()
-            if node.own_rollouts > 0 and node.value == 0 and node.repeats < self.config.plan_tries
-        ]
+    async def try_for(self, kind: ErrorType | Literal["correct"]) -> bool:
+        """A round for one kind of row: another plan, or a right rollout with one query reworded or one answer drawn
+        again. False when there is none left to try."""
+        if kind in ("correct", "decomposition"):
+            if selected := self.select(self.left(), only_splits=True):
+                await self.simulate(selected)
+            return bool(selected)
+        room = [node for node in self.leaf_plans() if self.may_be_varied(node)]
+        target = self.contrasts().break_right(room, "query" if kind == "retrieval" else "answer")
+        if target is not None:
+            self.rounds += 1
+            await self.roll_out_all([target])
+        return target is not None
+
+    def plans_to_mend(self) -> list[_Target]:
+        """Leaf plans that failed and were not tried often enough: what mends one is a pair, what does not blames it.
+        While there is no correct row, those that came through on an answer without support go before."""
         contrasts, budget = self.contrasts(), self.left()
+        plans = [node for node in self.leaf_plans() if self.may_be_varied(node) and node.own_rollouts > 0]
+        failed = [node for node in plans if node.value == 0 and node.repeats < self.config.plan_tries]
+        unsupported = [node for node in plans if not self.rows["correct"] and contrasts.is_unsupported(node)]
         targets: list[_Target] = []
-        for node in failed[: self.parallel]:
-            budget -= self.bounds.variation(len(node.plan))
-            if budget >= 0:
-                targets.append((node, contrasts.mend(node, node.repeats)))
+        for node in (*unsupported, *failed):
+            variation = contrasts.mend(node, node.repeats)
+            cost = self.bounds.variation(len(node.plan))
+            if variation is not None and cost <= budget and len(targets) < self.parallel:
+                targets.append((node, variation))
+                budget -= cost
         return targets
 
-    def break_one(self, kind: str) -> list[_Target]:
-        """A right rollout with one query reworded, or one answer drawn again."""
-        room = [
-            node
-            for node in self.leaf_plans()
-            if not node.closed and self.left() >= self.bounds.variation(len(node.plan))
-        ]
-        contrasts = self.contrasts()
-        chosen = contrasts.next_of("reasoning" if kind == "reasoning" else "retrieval", room)
-        if chosen is None:
-            return []
-        node, varied = chosen
-        return [(node, contrasts.break_right(node, varied, node.repeats))]
+    def may_be_varied(self, node: TreeNode) -> bool:
+        return not node.closed and self.left() >= self.bounds.variation(len(node.plan))
 
     def missing(self) -> list[ErrorType | Literal["correct"]]:
         """Kinds of rows that the tree does not give yet."""
@@ -185,9 +193,9 @@ class _Search:
         wanted = self.config.wanted
         enough: dict[ErrorType | Literal["correct"], int] = {
             "correct": wanted.correct,
+            "reasoning": wanted.reasoning,
             "retrieval": wanted.retrieval,
             "decomposition": wanted.decomposition,
-            "reasoning": wanted.reasoning,
         }
         return [kind for kind, count in enough.items() if self.rows[kind] < count]
 
@@ -283,7 +291,7 @@ class _Search:
             self.tree.close(node)
             return _Growth(targets=[])
         node.decomposable = (False,) * len(node.plan)
-        oracle = self.add_oracle() if node.parent is None else None
+        oracle = self.oracle or self.add_oracle() if node.parent is None else None
         return _Growth(targets=[oracle or node])
 
     def usable(self, node: TreeNode, split: Split) -> Plan | None:

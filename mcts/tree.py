@@ -35,11 +35,18 @@ class TreeNode:
     closed: bool = False
     """Nothing is left to learn here: selection passes by."""
     children: list[int] = field(default_factory=list)
+    is_split: bool = False
+    """The policy's splits of it are among the children; the gold decomposition alone is not what it leads to."""
 
     @property
     def is_leaf_plan(self) -> bool:
         """True when no sub-question can be split further."""
         return not any(self.decomposable)
+
+    @property
+    def is_passed(self) -> bool:
+        """Does a selection go on from here to a child?"""
+        return bool(self.children) and (self.is_split or self.is_leaf_plan)
 
     @property
     def repeats(self) -> int:
@@ -83,6 +90,7 @@ class Tree:
         child = TreeNode(len(self.nodes), parent.id, plan, origin, decomposable, depth=parent.depth + 1)
         self.nodes.append(child)
         parent.children.append(child.id)
+        parent.is_split |= origin != "oracle"
         self._reopen(parent)
         return child
 
@@ -111,14 +119,14 @@ class Tree:
         return value + exploration * math.sqrt(2 * math.log(max(1, parent.visits + parent.pending)) / visits)
 
     def select(self, exploration: float, *, only_splits: bool = False) -> TreeNode | None:
-        """Descend by highest UCT to a node without children; the eldest child wins ties. None when all is closed.
+        """Descend by highest UCT to a node that was not split; the eldest child wins ties. None when all is closed.
 
         `only_splits` passes by plans that cannot be split.
         """
         node = self.root
         if not self._open(node, only_splits):
             return None
-        while node.children:
+        while node.is_passed:
             children = [self.nodes[i] for i in node.children if self._open(self.nodes[i], only_splits)]
             node = max(children, key=lambda child: self.uct(child, exploration))
         return node
@@ -132,7 +140,7 @@ class Tree:
         """Close a node, and every ancestor whose children are all closed."""
         node.closed = True
         for ancestor in self.path_to_root(node):
-            if ancestor.children and all(self.nodes[i].closed for i in ancestor.children):
+            if ancestor.is_passed and all(self.nodes[i].closed for i in ancestor.children):
                 ancestor.closed = True
 
     def records(self) -> tuple[Node, ...]:
@@ -155,7 +163,7 @@ class Tree:
         """Can a selection end at or below this node? Not while its own expansion is under way."""
         if node.closed or node.expanding or (only_splits and not node.children and node.is_leaf_plan):
             return False
-        return not node.children or any(self._open(self.nodes[i], only_splits) for i in node.children)
+        return not node.is_passed or any(self._open(self.nodes[i], only_splits) for i in node.children)
 
     def _reopen(self, node: TreeNode) -> None:
         for ancestor in self.path_to_root(node):

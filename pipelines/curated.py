@@ -48,7 +48,7 @@ def products_of(dataset: str) -> Mapping[str, Table]:
 
 def decidable(dataset: str) -> tuple[str, ...]:
     """Tables on whose rows people decide: products, sources, and what filters rejected, to tell of filters that err."""
-    return (*products_of(dataset), *_sources_of(dataset), "rejected")
+    return (*products_of(dataset), *_list_sources(dataset), "rejected")
 
 
 def source_column(table: str) -> str:
@@ -80,7 +80,7 @@ def _tables(name: str) -> Mapping[str, Table]:
     return load_dataset(name).all_tables
 
 
-def _sources_of(dataset: str) -> list[str]:
+def _list_sources(dataset: str) -> list[str]:
     return [name for name, table in _tables(dataset).items() if table.decided == "source"]
 
 
@@ -99,7 +99,7 @@ def check_ruling(dataset: str, table: str, action: str, field: str = "") -> None
     if table == "rejected":
         if action == "fix":
             raise InvalidInput("a rejected row is in no data set, so nothing of it can be fixed", field=field)
-    elif table in _sources_of(dataset):
+    elif table in _list_sources(dataset):
         if action == "fix":
             raise InvalidInput(f"rows of {table} cannot be fixed: rows were made of them; reject it", field=field)
     elif table not in products:
@@ -137,7 +137,7 @@ class Curator:
     def __init__(self, dataset: str, rulings: Iterable[Ruling]) -> None:
         """Raises `InvalidInput` for what people cannot decide. Rulings on `rejected/` change no row of the data set."""
         self._dataset = dataset
-        self._products, sources = products_of(dataset), _sources_of(dataset)
+        self._products, sources = products_of(dataset), _list_sources(dataset)
         self._rulings: dict[Place, Ruling] = {}
         self._found: set[Place] = set()
         self.sources: list[CuratedRow] = []

@@ -14,6 +14,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
+from trailforge.schemas import Question, RejectedRow
+
 if TYPE_CHECKING:
     from trailforge.pipelines.engine.shards import Shard
     from trailforge.pipelines.runs.intake import Settings
@@ -102,6 +104,15 @@ class Table:
     """In which a table of the role `questions` is asked, unless another one is wanted."""
 
 
+QUESTIONS = Table(
+    record=Question,
+    decided="source",
+    source="id",
+    patterns={"question": lambda row: (row.question,), "answer": lambda row: row.golds},
+)
+"""Inputs of those that make something else of questions."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSet:
     """One kind of data that a run can make."""
@@ -109,12 +120,12 @@ class DataSet:
     name: str
     config: Reference
     """The class of its configuration, a `RunConfig`."""
-    preset: str
-    """The one that holds when nobody names another."""
-    inputs: Table
+    preset: str = ""
+    """The one that holds when nobody names another; empty: it is called as the command."""
+    inputs: Table = QUESTIONS
     """Its rows are what the intake cut into shards."""
     tables: Mapping[str, Table]
-    """All others, each product after those that its rows are made of."""
+    """All others, each product after those that its rows are made of. `rejected` comes of itself."""
     rows: str
     """The table that the run is for; its `kind` is what a status counts."""
     conversations: str = ""
@@ -123,19 +134,19 @@ class DataSet:
     """Table of what the last stage selects `rows` from; empty where rows are counted at once."""
     stages: tuple[Stage, ...]
     """In the order in which they run."""
-    counted: str
-    """Line of the books whose accepted items are the rows that calls and cost are counted by."""
+    counted: str = ""
+    """Line of the books whose accepted items calls and cost are counted by; empty: that of the last stage."""
     configure: Reference | None = None
     """`(config, RunInputs) -> config` with what a person gives to this data set alone, found to be usable."""
     estimate: Reference | None = None
     """`(RunInputs, config) -> Estimate` of what a run would take, for `--dry-run`. Asks nothing and writes nothing."""
     preview: Mapping[str, int] = field(default_factory=lambda: {"limit": 3})
     """`limit`, and options of its own, with which a run gives about three rows."""
-    take_in: Reference
+    take_in: Reference = "trailforge.pipelines.runs.intake:take_in_questions"
     """`(RunInputs, folder, config) -> Settings`: what a person gives as shards in the run's folder."""
     checks: Reference
     """`RowChecks` that recompute what rows say of themselves."""
-    card: Reference
+    card: Reference = "trailforge.pipelines.cards.card:write_plain_card"
     """`(folder, manifest, settings) -> Markdown`; its figures are written beside it."""
     show: Reference | None = None
     """What the terminal and the page show of its rows."""
@@ -147,6 +158,15 @@ class DataSet:
     """Files that are no rows, as figures are: by folder, what their names match."""
     lists: Mapping[str, Reference] = field(default_factory=dict)
     """Files in the run's folder that hold `rows` in another form: by name, `(row) -> line`."""
+
+    def __post_init__(self) -> None:
+        defaults = {
+            "preset": self.preset or self.command,
+            "counted": self.counted or self.stages[-1].name,
+            "tables": {**self.tables, "rejected": Table(record=RejectedRow)},
+        }
+        for name, value in defaults.items():
+            object.__setattr__(self, name, value)  # it is frozen
 
     @property
     def command(self) -> str:

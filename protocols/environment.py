@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,21 +18,22 @@ from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.r_search import run_plan
 from trailforge.protocols.turns import Labels, Observation, Search
 from trailforge.retrieval import (
-    Bm25Retriever,
     DenseIndex,
     DenseRetriever,
     Encoder,
+    PlanToolsConfig,
     RetrievalConfig,
     Retriever,
     Tools,
-    local_tools,
     open_retrieval,
+    open_tools,
 )
 from trailforge.retrieval.dense import embedded_text
-from trailforge.retrieval.encoder import PACKAGED
 from trailforge.retrieval.kg import MAX_KEPT, KgResult, KgStore, KgTool, TripleQuery, keep_triples
+from trailforge.retrieval.scope import LEXICAL
+from trailforge.retrieval.sentences import first_sentences
 from trailforge.rewards import mentions
-from trailforge.schemas import Document, InvalidInput, KgTriple, Question, SourceDocument
+from trailforge.schemas import Document, InvalidInput, KgTriple, Passage, Question, SourceDocument
 
 KgFilter = Literal["model", "asked", "first", "none"]
 """Which of the triples that the graph offers an agent reads. `model`: the paper's, which keeps up to five. `asked`: up
@@ -44,16 +45,12 @@ SURE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnvironmentConfig:
-    """How agents find documents, in training and evaluation. What the command line says goes over it."""
+class EnvironmentConfig(PlanToolsConfig):
+    """How agents find documents, in training and evaluation. What the command line says goes over it.
 
-    kind: Literal["bm25", "dense"] = "bm25"
-    encoder: str = PACKAGED
-    """For `dense`: `minilm`, or any sentence-transformers name or path."""
-    query_prefix: str = ""
-    """What the encoder wants before a query, e.g. `query: ` for e5. Empty: what the index says, if one is searched."""
-    passage_prefix: str = ""
-    """What it wants before a passage, e.g. `passage: `. Empty: as above."""
+    Of an index that is searched, empty prefixes are those that it names. Kind `web`, and what passages and the web are
+    like, is for agents that plan.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +121,9 @@ class Environment:
     def check(self, grammar: Grammar) -> None:
         """Raises `InvalidInput` when what agents of the protocol search is missing."""
         if grammar.searches == "plan" and self.plan_tools is None:
-            raise InvalidInput(f"{grammar.name} runs plans over documents of several kinds; give --documents")
+            raise InvalidInput(
+                f"{grammar.name} runs plans over documents of several kinds; give --documents, or --retrieval web"
+            )
         if grammar.searches != "plan" and self.documents is None:
             raise InvalidInput(f"{grammar.name} searches documents; give --documents")
         if grammar.searches == "graph" and self.kg is None:
@@ -186,18 +185,21 @@ def open_environment(
     grammar: Grammar,
     corpus: Path | Sequence[Document] | Sequence[SourceDocument] | None,
     *,
-    search: EnvironmentConfig | None = None,
+    search: PlanToolsConfig | None = None,
     kg: Path | None = None,
     top_k: int = 5,
     triples: TripleFilter | None = None,
 ) -> Environment:
     """What a protocol's agents search.
 
-    `corpus`: as `trailforge index` reads or makes it, or documents; for agents that plan, documents with their kinds.
-    `search`: None for bm25. `kg`: a graph's folder. Raises `InvalidInput` for what is missing, and `RetrievalError` for
-    a missing package, model or index, and for a damaged graph.
+    `corpus`: as `trailforge index` reads or makes it, or documents; for agents that plan, documents with their kinds,
+    which the web's tools do not look at. `search`: None for bm25. `kg`: a graph's folder. Raises `InvalidInput` for
+    what is missing, a live tool's key too, and `RetrievalError` for a missing package, model or index, and for a
+    damaged graph.
     """
-    search = search or EnvironmentConfig()
+    search = search or PlanToolsConfig()
+    if search.kind == "web" and grammar.searches != "plan":
+        raise InvalidInput(f"{grammar.name} searches documents; the web is for agents that plan", field="retrieval")
     environment = Environment(
         kg=_open_graph(kg) if kg and grammar.searches == "graph" else None,
         triples=triples or TripleFilter(),
@@ -206,8 +208,8 @@ def open_environment(
     if grammar.searches == "plan":
         found = () if isinstance(corpus, Path) else corpus or ()
         sources = [each for each in found if isinstance(each, SourceDocument)]
-        encoder = _encoder(search) if search.kind == "dense" else None
-        environment = replace(environment, plan_tools=local_tools(sources, encoder=encoder) if sources else None)
+        is_open = bool(sources) or search.kind == "web"
+        environment = replace(environment, plan_tools=open_tools(search, sources) if is_open else None)
     elif isinstance(corpus, Path):
         environment = replace(environment, documents=_open_corpus(corpus, search))
     elif corpus:
@@ -224,20 +226,28 @@ def _open_graph(folder: Path) -> KgTool:
     return KgTool(store)
 
 
-def _encoder(search: EnvironmentConfig) -> Encoder:
+def _encoder(search: PlanToolsConfig) -> Encoder:
     return Encoder(search.encoder, query_prefix=search.query_prefix, passage_prefix=search.passage_prefix)
 
 
-def _index(documents: Sequence[Document], search: EnvironmentConfig) -> Retriever:
-    if search.kind == "bm25":
-        return Bm25Retriever(documents)
+def _index(documents: Sequence[Document], search: PlanToolsConfig) -> Retriever:
+    if search.kind in LEXICAL:
+        return LEXICAL[search.kind](documents)
     encoder = _encoder(search)
     vectors = encoder.encode_documents([embedded_text(document) for document in documents])
     return DenseRetriever(DenseIndex.build(documents, vectors), encoder)
 
 
-def _open_corpus(path: Path, search: EnvironmentConfig) -> Retriever:
-    config = RetrievalConfig(**asdict(search), scope="corpus", corpus_index=str(path))
+def _open_corpus(path: Path, search: PlanToolsConfig) -> Retriever:
+    assert search.kind != "web"  # which only agents that plan search
+    config = RetrievalConfig(
+        kind=search.kind,
+        encoder=search.encoder,
+        query_prefix=search.query_prefix,
+        passage_prefix=search.passage_prefix,
+        scope="corpus",
+        corpus_index=str(path),
+    )
     nobodys = Question(id="", question="", answer="")  # the corpus is the same for every question
     return asyncio.run(open_retrieval(config).for_question(nobodys))
 
@@ -248,12 +258,12 @@ def _open_corpus(path: Path, search: EnvironmentConfig) -> Retriever:
 def limit_observations(respond: Respond, grammar: Grammar, count: Callable[[str], int], limit: int) -> Respond:
     """Tools whose results are at most `limit` tokens long: words at the end of each passage go first, triples last.
 
-    A plan's result is left as it is: its two passages a search are short.
+    Passages of a plan end where a sentence does: what is left of each stands for itself.
     """
 
     async def shortened(search: Search) -> Observation:
         found = await respond(search)
-        if grammar.searches == "plan" or count(grammar.render_result(found)) <= limit:
+        if count(grammar.render_result(found)) <= limit:
             return found
         longest = max([len(passage.text.split()) for passage in found.passages], default=0)
         low, high = 0, len(found.triples) + longest
@@ -272,6 +282,13 @@ def limit_observations(respond: Respond, grammar: Grammar, count: Callable[[str]
 
 def _of_size(found: Observation, size: int) -> Observation:
     """Triples, then as many words of every passage; together at most `size`. Without a word no passage."""
+    if found.nodes:
+        nodes = tuple(replace(node, passages=_first_sentences(node.passages, size)) for node in found.nodes)
+        return replace(found, nodes=nodes, passages=tuple(passage for node in nodes for passage in node.passages))
     words = size - len(found.triples)
     passages = [replace(p, text=" ".join(p.text.split()[:words])) for p in found.passages if words > 0]
     return replace(found, passages=tuple(passages), triples=found.triples[:size])
+
+
+def _first_sentences(passages: Sequence[Passage], words: int) -> tuple[Passage, ...]:
+    return tuple(replace(passage, text=first_sentences(passage.text, words)) for passage in passages if words > 0)

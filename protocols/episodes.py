@@ -36,10 +36,15 @@ class EpisodeConfig:
 
     sampling: Sampling = field(default_factory=lambda: Sampling(temperature=1.0, top_p=0.95, max_tokens=2048))
     """Of one turn; its stop strings are the grammar's."""
+    thought_tokens: int = 0
+    """Room, beyond both limits of tokens, for what a reasoning model thinks before each turn; 0: it is none. Servers
+    look for stop strings in thoughts too, so such a model is sent none: its turn ends at the first closing tag outside
+    of its thoughts, and what it wrote behind that is not read."""
     max_turns: int = 10
     """Of the agent. The last one can only answer."""
     max_tokens: int = 8192
-    """Of the whole episode after the question, results included, as the server counts; estimated where it does not."""
+    """Of the whole episode after the question, results included, as the server counts; estimated where it does not.
+    A reasoning model's thoughts (`thought_tokens`) do not count."""
     max_refusals: int = 0
     """How many malformed turns are answered with what is wrong with them; at the next one the episode ends."""
     style: Literal["chat", "completion"] = "chat"
@@ -177,12 +182,14 @@ class _Episode:
 
     def sampling(self) -> Sampling:
         """Of the next turn, which may fill what room is left."""
-        sampling = self._config.sampling
-        room = self._config.max_tokens - self._tokens
-        return replace(sampling, max_tokens=min(sampling.max_tokens, room), stop=self._grammar.stop)
+        config = self._config
+        longest = min(config.sampling.max_tokens, config.max_tokens - self._tokens)
+        return sampling_of_turn(replace(config.sampling, max_tokens=longest), self._grammar, config.thought_tokens)
 
     def add_turn(self, reply: Reply) -> Search | None:
         """Take what the model wrote. Returns the search to execute next, if any."""
+        if self._config.thought_tokens:
+            reply = end_turn(reply, self._grammar)
         text = turn_text(reply)
         end = "" if reply.is_cut else self._grammar.missing_end(text)
         self._segments += [Segment(author="agent", text=text), Segment(author="stop", text=end)]
@@ -237,12 +244,28 @@ class _Episode:
             return None, str(error)
 
     def _count(self, reply: Reply, text: str) -> None:
-        """The server's count of all but the opening, which is the first prompt; estimated where it counts nothing."""
-        if not reply.prompt_tokens:
-            self._tokens += estimate_tokens(text)
+        """The server's count of all but the opening, which is the first prompt; estimated where it counts nothing.
+
+        Of a reasoning model's turns what follows their thoughts is estimated: servers count those in.
+        """
+        if self._config.thought_tokens or not reply.prompt_tokens:
+            self._tokens += estimate_tokens(text.rpartition("</think>")[2] if self._config.thought_tokens else text)
             return
         self._opening_tokens = self._opening_tokens or reply.prompt_tokens
         self._tokens = reply.prompt_tokens - self._opening_tokens + reply.completion_tokens
+
+
+def sampling_of_turn(sampling: Sampling, grammar: Grammar, thought_tokens: int) -> Sampling:
+    """How a turn is drawn: up to the grammar's stop strings, or of a reasoning model with room to think and without."""
+    if not thought_tokens:
+        return replace(sampling, stop=grammar.stop)
+    return replace(sampling, max_tokens=sampling.max_tokens + thought_tokens, stop=())
+
+
+def end_turn(reply: Reply, grammar: Grammar) -> Reply:
+    """The reply of a model that was sent no stop strings, up to where its turn ends, if it has come so far."""
+    turn = grammar.up_to_end(reply.text)
+    return reply if turn is None else replace(reply, text=turn, finish_reason="stop")
 
 
 def turn_text(reply: Reply) -> str:

@@ -35,6 +35,9 @@ FormatRule = Literal["whole", "per_turn", "sections"]
 `sections`: 1 where think, search, result and answer each stand exactly once, in order (R-Search, eq. 1)."""
 
 
+_SURPLUS: list[Repair] = ["surplus_thought"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grammar:
     """How one protocol writes turns."""
@@ -113,7 +116,7 @@ class Grammar:
             raise MalformedReply(f"empty {name}")
         thought, mended = self._thought(head, tags[:-2])
         if name == "answer" and not self.answer_has_thought:
-            mended = ["surplus_thought"] if head.strip() else []
+            mended = _SURPLUS if head.strip() else []
         repairs += mended
         search = answer = None
         if name == "answer":
@@ -129,6 +132,21 @@ class Grammar:
         """
         last = (tags_in(text) or [""])[-1]
         return next((f"</{tag}>" for tag in self._actions if last == f"<{tag}>"), "")
+
+    def up_to_end(self, text: str) -> str | None:
+        """The turn that a text begins with: up to its first closing tag of a search or answer outside of its thought.
+
+        None when there is no such tag: whatever the text holds is the turn, ended or not.
+        """
+        tags = list(tag_pattern(("think", *self._actions)).finditer(text))
+        thoughts = [tag for tag in tags if tag[2].lower() == "think"]
+        thinks = bool(thoughts) and bool(thoughts[0][1])  # its beginning stood in the prompt
+        for tag in tags:
+            if tag[2].lower() == "think":
+                thinks = not tag[1]
+            elif tag[1] and not thinks:
+                return text[: tag.end()]
+        return None
 
     def final_answer(self, text: str) -> str:
         """What the last closed answer of a text says, in whatever else it may stand; empty when there is none."""
@@ -265,15 +283,18 @@ class Grammar:
             return per_turn_format_reward(self.well_formed_turns(messages))
         return float(self.is_well_formed(messages))
 
-    def plan_reward(self, messages: Sequence[Message], tools: Collection[str] = TOOLS) -> float | None:
+    def plan_reward(
+        self, messages: Sequence[Message], tools: Collection[str] = TOOLS, *, strict: bool = False
+    ) -> float | None:
         """1.0 if the first search plan, the one that is run, breaks no rule, else 0.0; None in protocols without plans.
 
-        Whatever the turn around it is like: the format is paid apart.
+        Whatever the turn around it is like: the format is paid apart. `strict`: nor needs the plan any mending.
         """
         if self.plan_problems is None:
             return None
         plans = contents_of(self.search_tag, _agent_and_tools(messages))
-        return float(bool(plans) and not self.plan_problems(plans[0], tools))
+        is_sound = bool(plans) and not self.plan_problems(plans[0], tools)
+        return float(is_sound and not (strict and self.read_search(plans[0])[1]))
 
     def well_formed_turns(self, messages: Sequence[Message]) -> list[bool]:
         """For each assistant turn: is it flawless, and in its place?"""

@@ -6,10 +6,12 @@
     Edges:
     A -> B
 
-One line per node: id, query, tool. Edges are parted by `;` or line ends, may begin on the line of their heading, and
-may be none; `→` is `->`. An edge orders two searches, since no model is asked between them: a query stands as written.
+One line per node: id, query, tool. Edges are parted by `;` or line ends; `→` is `->`. The first node may stand on the
+line of its heading, as in the paper's figure 4, and so may the edges, of which there may be none. An edge orders two
+searches, since no model is asked between them: a query stands as written.
 
-What makes a plan valid is in `rewards.dag`, which scores the same nodes and edges in rows and in training.
+Where a plan's meaning is plain all the same, it is mended and run, and each mend is named; `strict` reading refuses it.
+What makes a plan valid is in `rewards.r_search`, which scores the same nodes and edges in rows and in training.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from itertools import pairwise, product
 
 from trailforge.protocols.base import one_line, unescape
+from trailforge.protocols.repair import Repair
 from trailforge.retrieval.base import Retriever
 from trailforge.rewards.r_search import MAX_NODES, TOOLS, PlanProblem, PlanProblemKind, dag_problems, is_node_id
 from trailforge.schemas import BudgetExceeded, MalformedReply, Passage, PlanEdge, PlanNode, ProviderError, SearchStatus
@@ -34,6 +38,7 @@ __all__ = [
     "SearchPlan",
     "execute",
     "find_problems",
+    "find_repairs",
     "levels",
     "parse",
     "read_titles",
@@ -45,11 +50,21 @@ __all__ = [
 TOP_K = 2
 """Passages per node (section 4.1)."""
 
-_NODES_HEADING = re.compile(r"nodes\s*:", re.IGNORECASE)
-_EDGES_HEADING = re.compile(r"edges\s*:(?P<rest>.*)", re.IGNORECASE)
+_NODES_HEADING = re.compile(r"nodes ?:(?P<rest>.*)", re.IGNORECASE)
+_EDGES_HEADING = re.compile(r"edges ?:(?P<rest>.*)", re.IGNORECASE)
 # The tool is the last pair of brackets; either part may be missing, which is a broken rule and not unreadable.
 _NODE = re.compile(r"(?P<node_id>\w+) ?: ?(?P<query>.*?) ?(?:\((?P<tool>[^()]*)\))?")
+_NODE_START = re.compile(r"\w+ ?:")
+_ID = re.compile(r"\w+")
 _EDGE = re.compile(r"(?P<src>\w+) ?(?:->|→) ?(?P<dst>\w+)")
+_ARROW = re.compile(r" ?(?:[-=–—]{1,9}>|[→⇒⟶➔]) ?")
+_AND = re.compile(r" ?[,&+] ?| and ", re.IGNORECASE)
+_ENDS = " ;,."
+_LIST_MARK = re.compile(r"^(?:[-*•+–]|\d+[.)]|#+) (?=\S)")
+_FENCE = re.compile(r"```\w*")
+_NO_EDGES = re.compile(r"\W*+(?:none|no edges|no dependencies|empty|null|n/?a)?\W*+", re.IGNORECASE)
+# Where another statement may begin on a line: behind a tool of the paper's, before an id or heading.
+_JOINT = re.compile(rf"(?i:\((?:{'|'.join(TOOLS)})\)) ?[;,]? (?=(?:[A-Z]\d{{0,2}}|\d{{1,2}}|(?i:edges)) ?:)")
 
 _UNORDERED: frozenset[PlanProblemKind] = frozenset({"duplicate_id", "unknown_node", "self_edge", "cycle"})
 """Problems that leave no order to run the nodes in."""
@@ -87,20 +102,22 @@ def render(plan: SearchPlan) -> str:
     return "\n".join(["Nodes:", *nodes, "Edges:", *([edges] if edges else [])])
 
 
-def parse(text: str) -> SearchPlan:
-    """Read a plan, valid or not. Raises `MalformedReply` with every line that cannot be read and what it should be.
+def parse(text: str, *, strict: bool = False) -> SearchPlan:
+    """Read a plan, valid or not, mending what can be, unless `strict`.
 
-    White space is trimmed and collapsed. A node without query or tool is read with an empty one, for `validate` to
-    name.
+    Raises `MalformedReply` with every line that cannot be read and what it should be. White space is trimmed and
+    collapsed. A node without query or tool is read with an empty one, for `validate` to name.
     """
-    statements = list(_statements(text))
-    unreadable = [each.message for each in statements if isinstance(each, PlanProblem)]
-    if unreadable:
-        raise MalformedReply("; ".join(unreadable))
-    return SearchPlan(
-        nodes=tuple(each for each in statements if isinstance(each, PlanNode)),
-        edges=tuple(each for each in statements if isinstance(each, PlanEdge)),
-    )
+    reader = _read(text)
+    if unreadable := reader.unreadable(strict):
+        raise MalformedReply("; ".join(problem.message for problem in unreadable))
+    return SearchPlan(nodes=tuple(reader.nodes), edges=tuple(reader.edges))
+
+
+def find_repairs(text: str) -> tuple[Repair, ...]:
+    """What `parse` mends in a plan, each kind once; none where it cannot be read."""
+    reader = _read(text)
+    return () if reader.problems else tuple(reader.repairs)
 
 
 def validate(plan: SearchPlan, *, tools: Collection[str] = TOOLS, max_nodes: int = MAX_NODES) -> list[PlanProblem]:
@@ -108,46 +125,183 @@ def validate(plan: SearchPlan, *, tools: Collection[str] = TOOLS, max_nodes: int
     return dag_problems(plan.nodes, plan.edges, tools=tools, max_nodes=max_nodes)
 
 
-def find_problems(text: str, *, tools: Collection[str] = TOOLS, max_nodes: int = MAX_NODES) -> list[PlanProblem]:
-    """All that is wrong with a plan's text: its unreadable lines or, when all can be read, the rules it breaks."""
-    unreadable = [each for each in _statements(text) if isinstance(each, PlanProblem)]
-    return unreadable or validate(parse(text), tools=tools, max_nodes=max_nodes)
+def find_problems(
+    text: str, *, tools: Collection[str] = TOOLS, max_nodes: int = MAX_NODES, strict: bool = False
+) -> list[PlanProblem]:
+    """All that is wrong with a plan's text: its unreadable lines or, when all can be read, the rules it breaks.
+
+    With `strict` a plan that needs mending cannot be read.
+    """
+    reader = _read(text)
+    plan = SearchPlan(nodes=tuple(reader.nodes), edges=tuple(reader.edges))
+    return reader.unreadable(strict) or validate(plan, tools=tools, max_nodes=max_nodes)
 
 
-def _statements(text: str) -> Iterator[PlanNode | PlanEdge | PlanProblem]:
-    """Nodes and edges as they stand in the text, and a problem in the place of each that cannot be read."""
-    lines = [(number, line) for number, raw in enumerate(text.split("\n"), 1) if (line := " ".join(raw.split()))]
-    number, first = lines[0] if lines else (1, "")
-    if not _NODES_HEADING.fullmatch(first):
-        yield _unreadable(number, "`Nodes:`", first)
-        return  # whatever follows would be read under the wrong heading
-    heading = None
-    for number, line in lines[1:]:
-        if heading is None and (heading := _EDGES_HEADING.fullmatch(line)):
-            line = heading["rest"]
-        if heading is None:
-            yield _node(number, line)
+def _read(text: str) -> _Reader:
+    """The plan, a statement a line; where that leaves it broken, with lines that hold several taken apart."""
+    reader = _Reader(text)
+    ids = {node.node_id for node in reader.nodes}
+    is_broken = reader.problems or "missing_edges" in reader.repairs
+    if is_broken or any(edge.src not in ids or edge.dst not in ids for edge in reader.edges):
+        apart = _Reader(text, apart=True)
+        if "joined_lines" in apart.repairs and not apart.problems:
+            return apart
+    return reader
+
+
+class _Reader:
+    """Reads a plan line by line, noting what it mends and what it cannot read."""
+
+    def __init__(self, text: str, *, apart: bool = False) -> None:
+        """`apart`: a line may hold several statements."""
+        self.nodes: list[PlanNode] = []
+        self.edges: list[PlanEdge] = []
+        self.problems: list[PlanProblem] = []
+        self.repairs: dict[Repair, None] = {}  # as an ordered set
+        self._open: tuple[int, list[str]] | None = None
+        """Line and pieces of a node that may go on."""
+        lines = self._lines(text, apart)
+        at, first = next(lines, (1, ""))
+        heading = _NODES_HEADING.fullmatch(first)
+        if not heading:
+            self._refuse(at, "`Nodes:`", first)
+            return  # whatever follows would be read under the wrong heading
+        in_edges = False
+        for number, line in _after_heading(at, heading["rest"], lines):
+            if in_edges:
+                self._take_edges(number, line)
+            elif heading := _EDGES_HEADING.fullmatch(line):
+                in_edges = True
+                self._take_edges(number, heading["rest"])
+            elif self._begins_edges(line):
+                in_edges = True
+                self._note("missing_edges")
+                self._take_edges(number, line)
+            else:
+                self._take_node(number, line)
+        self._close_node()
+        if not in_edges:
+            self._note("missing_edges")
+
+    def unreadable(self, strict: bool) -> list[PlanProblem]:
+        """The lines that cannot be read; if `strict`, what is mended where all can."""
+        if not strict or self.problems or not self.repairs:
+            return self.problems
+        return [PlanProblem(kind="syntax", message=f"needs repair: {', '.join(self.repairs)}")]
+
+    def _lines(self, text: str, apart: bool) -> Iterator[tuple[int, str]]:
+        """Statements with the numbers of their lines, white space collapsed, without marks of a list or of code."""
+        for number, raw in enumerate(text.split("\n"), 1):
+            line = " ".join(raw.split())
+            if _FENCE.fullmatch(line):
+                self._note("code_fence")
+                continue
+            bare = _LIST_MARK.sub("", line)
+            if bare.startswith("**"):
+                bare = bare.replace("**", "").strip()
+            if bare != line:
+                self._note("list_marks")
+            start = 0
+            for joint in _JOINT.finditer(bare) if apart else ():
+                self._note("joined_lines")
+                yield number, bare[start : joint.end()].strip()
+                start = joint.end()
+            if rest := bare[start:]:
+                yield number, rest
+
+    def _take_node(self, number: int, line: str) -> None:
+        """A node, or what follows of one whose tool has not come yet."""
+        if not _NODE_START.match(line) and self._open and not self._open[1][-1].rstrip(_ENDS).endswith(")"):
+            self._note("wrapped_line")
+            self._open[1].append(line)
+            return
+        self._close_node()
+        self._open = number, [line]
+
+    def _close_node(self) -> None:
+        if self._open is None:
+            return
+        number, pieces = self._open
+        self._open, line = None, " ".join(pieces)
+        bare = line.rstrip(_ENDS)
+        if bare != line and bare.endswith(")"):
+            self._note("list_marks")
+            line = bare
+        match = _NODE.fullmatch(line)
+        if match and is_node_id(match["node_id"]):
+            tool = (match["tool"] or "").strip()
+            self.nodes.append(PlanNode(node_id=match["node_id"], query=match["query"], tool=tool))
         else:
-            yield from (_edge(number, item) for item in map(str.strip, line.split(";")) if item)
-    if heading is None:
-        yield _unreadable(text.count("\n") + 1, "`Edges:`, with or without edges after it", "")
+            self._refuse(number, "`id: query (Tool)`", line)
+
+    def _begins_edges(self, line: str) -> bool:
+        """Does a line hold edges, though no heading says so?"""
+        if _NODE_START.match(line) or not _ARROW.search(line):
+            return False
+        return all(_edges_of(item) for item in _items(line))
+
+    def _take_edges(self, number: int, line: str) -> None:
+        self._close_node()
+        for item in _items(line):
+            if match := _EDGE.fullmatch(item):
+                self.edges.append(PlanEdge(src=match["src"], dst=match["dst"]))
+                continue
+            found = _edges_of(item)
+            if found is None:
+                self._refuse(number, "an edge `A -> B`", item)
+                continue
+            self.edges += found.edges
+            for repair in found.repairs:
+                self._note(repair)
+
+    def _note(self, repair: Repair) -> None:
+        self.repairs[repair] = None
+
+    def _refuse(self, number: int, expected: str, found: str) -> None:
+        what = repr(found) if found else "the end"
+        self.problems.append(PlanProblem(kind="syntax", message=f"line {number}: expected {expected}, found {what}"))
 
 
-def _node(number: int, line: str) -> PlanNode | PlanProblem:
-    match = _NODE.fullmatch(line)
-    if not match or not is_node_id(match["node_id"]):
-        return _unreadable(number, "`id: query (Tool)`", line)
-    return PlanNode(node_id=match["node_id"], query=match["query"], tool=(match["tool"] or "").strip())
+@dataclass(frozen=True, slots=True)
+class _MendedEdges:
+    """What is read between two semicolons that is not a plain edge."""
+
+    edges: Sequence[PlanEdge]
+    repairs: Sequence[Repair]
 
 
-def _edge(number: int, item: str) -> PlanEdge | PlanProblem:
-    match = _EDGE.fullmatch(item)
-    return PlanEdge(**match.groupdict()) if match else _unreadable(number, "an edge `A -> B`", item)
+def _items(line: str) -> list[str]:
+    return [item for item in map(str.strip, line.split(";")) if item]
 
 
-def _unreadable(number: int, expected: str, found: str) -> PlanProblem:
-    what = repr(found) if found else "the end"
-    return PlanProblem(kind="syntax", message=f"line {number}: expected {expected}, found {what}")
+def _after_heading(number: int, rest: str, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """The rest of a heading's line, if there is one, and the lines after it."""
+    if rest := rest.strip():
+        yield number, rest
+    yield from lines
+
+
+def _edges_of(item: str) -> _MendedEdges | None:
+    """A word for no edges, a chain, several edges by commas, several ends of one; None for what is none of them."""
+    bare = item.rstrip(_ENDS)
+    arrows = _ARROW.findall(bare)
+    if not arrows:
+        return _MendedEdges((), ["word_for_no_edges"]) if _NO_EDGES.fullmatch(item) else None
+    repairs: list[Repair] = ["list_marks"] if bare != item else []
+    if any(arrow.strip() not in ("->", "→") for arrow in arrows):
+        repairs.append("edge_arrow")
+    if "," in bare or (len(arrows) == 1 and _AND.search(bare)):
+        repairs.append("edge_list")
+    parts = bare.split(",") if len(arrows) > 1 else [bare]
+    edges: list[PlanEdge] = []
+    for part in parts:
+        ends = [_AND.split(end.strip()) for end in _ARROW.split(part)]
+        if len(ends) < 2 or not all(len(ids) <= MAX_NODES and all(map(_ID.fullmatch, ids)) for ids in ends):
+            return None
+        if len(ends) > 2:
+            repairs.append("edge_chain")
+        edges += [PlanEdge(src=a, dst=b) for srcs, dsts in pairwise(ends) for a, b in product(srcs, dsts)]
+    return _MendedEdges(edges, repairs)
 
 
 # Order and execution

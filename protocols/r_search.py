@@ -20,29 +20,54 @@ from trailforge.protocols.nl_dag import (
     SearchPlan,
     execute,
     find_problems,
+    find_repairs,
     parse,
     read_titles,
     render,
     render_results,
 )
-from trailforge.protocols.turns import Observation, Search, read_plain_answer, read_plain_search
+from trailforge.protocols.repair import Repair
+from trailforge.protocols.turns import Observation, Search, read_plain_answer
 from trailforge.retrieval.base import Retriever
-from trailforge.rewards.r_search import MAX_NODES, TOOLS, answer_reward, r_search_reward
+from trailforge.rewards.r_search import MAX_NODES, TOOLS, RSearchConstants, answer_reward, r_search_reward
 from trailforge.schemas import MalformedReply, Message, RSearchReward
 
 USER_SUFFIX = "Put the final answer between <answer> and </answer>."
 
-SYSTEM_PROMPT = (
-    "You answer questions with one round of searches that you plan yourself. "
-    "First reason between <think> and </think> about what you know and what is missing. "
-    "Then write a search plan between <search> and </search>: a line `Nodes:`, below it a line `A: query (Tool)` "
-    f"for each search, at most {MAX_NODES}; then a line `Edges:`, below it which search comes before which, as "
-    "`A -> B; C -> B`, or nothing when their order does not matter. "
-    f"The tools are {', '.join(TOOLS)}. "
-    "What the searches find comes back between <result> and </result>. "
-    "Then give the answer between <answer> and </answer>; "
-    "to a question with options, answer with the letters of all correct ones, as `A, C`."
-)
+HOLDINGS = {
+    "News": "news articles",
+    "Academic": "abstracts of research papers",
+    "General": "all of these and everything else",
+}
+"""What each tool holds, unless a corpus is known better."""
+
+
+def system_prompt(top_k: int = TOP_K, holdings: Mapping[str, str] = HOLDINGS) -> str:
+    """The rules, and how plans are run: with so many passages a search, by tools that hold this."""
+    held = "; ".join(f"{tool} holds {what}" for tool, what in holdings.items())
+    return (
+        "You answer questions with one round of searches that you plan yourself. "
+        "First reason between <think> and </think> about what you know and what is missing. "
+        "Then write a search plan between <search> and </search>: a line `Nodes:`, below it a line `A: query (Tool)` "
+        f"for each search, at most {MAX_NODES}; then a line `Edges:`, below it which search comes before which, as "
+        "`A -> B; C -> B`, or nothing when their order does not matter. "
+        "All queries are written before any search is run, and each is run word for word as it stands: nothing that "
+        "one search finds is filled into another. So a query never points to another search, and calls what is not "
+        "known yet by what the question says of it. "
+        f"Each search brings the {top_k} best passages of its tool. "
+        f"The tools are {', '.join(TOOLS)}. {held}. "
+        "What the searches find comes back between <result> and </result>. "
+        "Then write the answer, and nothing else, between <answer> and </answer>; "
+        "to a question with options, answer with the letters of all correct ones, as `A, C`."
+    )
+
+
+SYSTEM_PROMPT = system_prompt()
+
+
+def read_search(body: str) -> tuple[Search, Sequence[Repair]]:
+    """The plan as it was written, and what is mended where it is run. One that cannot be read is answered with why."""
+    return Search(query=body), find_repairs(body)
 
 
 def write_search(search: Search) -> str:
@@ -56,7 +81,7 @@ def write_result(observation: Observation) -> str:
 
 
 def plan_problems(text: str, tools: Collection[str] = TOOLS) -> list[str]:
-    """All that is wrong with a plan, one line each; empty when it is valid."""
+    """All that is wrong with a plan, one line each; empty when it is valid, mended or not."""
     return [problem.message for problem in find_problems(text, tools=tools)]
 
 
@@ -69,7 +94,7 @@ R_SEARCH = Grammar(
     training="r-search",
     search_tag="search",
     result_tag="result",
-    read_search=read_plain_search,
+    read_search=read_search,
     write_search=write_search,
     read_answer=read_plain_answer,
     write_answer=str,
@@ -90,7 +115,10 @@ def search_of(plan: SearchPlan) -> Search:
 
 
 def read_plan(turn: str) -> tuple[str, SearchPlan] | None:
-    """Thought and plan of a turn that searches; None unless it is flawless and its plan can be read, valid or not."""
+    """Thought and plan of a turn that searches; None unless it is flawless, its plan too, be that valid or not.
+
+    Rows teach the form that the prompt asks for: a turn that needs mending makes none.
+    """
     try:
         read = R_SEARCH.parse_turn(turn, strict=True)
         return (read.thought, parse(read.search.query)) if read.search else None
@@ -111,17 +139,27 @@ def score(
     messages: Sequence[Message],
     *,
     correct_options: Sequence[str] = (),
+    num_options: int = 0,
     golds: Sequence[str] = (),
     judge_score: float | None = None,
     tools: Collection[str] = TOOLS,
+    constants: RSearchConstants | None = None,
 ) -> RSearchReward:
     """The reward of an episode, however malformed; what the answer is held against: `rewards.answer_reward`.
 
     Of several plans the first counts, which is the one that is run; of several answers the last.
     """
-    answer = R_SEARCH.answer_of(messages)
+    constants = constants or RSearchConstants()
     return r_search_reward(
         format=R_SEARCH.format_reward(messages),
-        dag=R_SEARCH.plan_reward(messages, tools) or 0.0,
-        answer=answer_reward(answer, correct_options=correct_options, golds=golds, judge_score=judge_score),
+        dag=R_SEARCH.plan_reward(messages, tools, strict=constants.strict_plan) or 0.0,
+        answer=answer_reward(
+            R_SEARCH.answer_of(messages),
+            correct_options=correct_options,
+            num_options=num_options,
+            pay_all_options=constants.pay_all_options,
+            golds=golds,
+            judge_score=judge_score,
+        ),
+        constants=constants,
     )

@@ -38,9 +38,18 @@ Repair = Literal[
     "blank_item",
     "unboxed_answer",
     "unclosed_box",
+    "list_marks",
+    "joined_lines",
+    "wrapped_line",
+    "missing_edges",
+    "word_for_no_edges",
+    "edge_arrow",
+    "edge_chain",
+    "edge_list",
 ]
 """Everything that is mended in an assistant turn. The first eight concern its tags (`protocols.grammar`), the next
-eight its JSON (this file), the others what the JSON or the answer holds (`protocols.kg_search`)."""
+eight its JSON (this file), the next what the JSON or the answer holds (`protocols.kg_search`), the last eight a search
+plan (`protocols.nl_dag`), which may have a code fence, too."""
 
 Value = str | list[str] | None
 """What a key may hold: text, a list of texts, nothing. A number is read as its text."""

@@ -68,6 +68,7 @@ def read_transcript(
         num_searches=len(results),
         retrieved_titles=tuple(retrieved_titles),
         plan=grammar.plan_reward(conversation, tools),
+        strict_plan=grammar.plan_reward(conversation, tools, strict=True),
         tokens=tokens,
     )
 

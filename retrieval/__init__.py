@@ -8,7 +8,7 @@ from trailforge.retrieval.bm25 import Bm25Retriever
 from trailforge.retrieval.corpus import build_index, read_corpus
 from trailforge.retrieval.dense import DenseIndex, DenseRetriever
 from trailforge.retrieval.encoder import Encoder
-from trailforge.retrieval.plan_tools import PlanToolsConfig, Tools, local_tools, open_tools, web_tools
+from trailforge.retrieval.plan_tools import PlanToolsConfig, Tools, check_web_keys, local_tools, open_tools
 from trailforge.retrieval.scope import Retrieval, RetrievalConfig, check_retrieval, open_retrieval
 from trailforge.retrieval.sentences import SentenceReader, split_sentences
 
@@ -26,10 +26,10 @@ __all__ = [
     "Tools",
     "build_index",
     "check_retrieval",
+    "check_web_keys",
     "local_tools",
     "open_retrieval",
     "open_tools",
     "read_corpus",
     "split_sentences",
-    "web_tools",
 ]

@@ -193,7 +193,7 @@ def read_meta(folder: Path, encoder: str, passage_prefix: str = "") -> IndexMeta
         raise RetrievalError(f"{folder / META} is damaged: build the index again") from error
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise RetrievalError(f"{folder / META} is not of index format {_FORMAT}: build the index again")
-    meta = _meta_of(content, folder / META)
+    meta = _parse_meta(content, folder / META)
     if meta.encoder != encoder:
         raise _other(folder, meta, "encoder", encoder)
     if passage_prefix and meta.passage_prefix != passage_prefix:
@@ -201,7 +201,7 @@ def read_meta(folder: Path, encoder: str, passage_prefix: str = "") -> IndexMeta
     return meta
 
 
-def _meta_of(content: dict[str, Any], path: Path) -> IndexMeta:
+def _parse_meta(content: dict[str, Any], path: Path) -> IndexMeta:
     types = {"format": int, "dimension": int, "documents": int, "sha256": dict}
     names = {field.name for field in fields(IndexMeta)}
     given = {"query_prefix": "", **{name: value for name, value in content.items() if name != SEAL}}

@@ -2,7 +2,7 @@
 
 Over the run's own documents by default: News searches what is of kind `news`, Academic what is of kind `academic`, and
 General all of them, as the web holds the others too. A document is found by its best passage (`passages_of`).
-Over the web instead: Google News, arXiv, Google.
+Over the web instead, as in the paper: GNews and Google News where that has too little, arXiv, Google.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trailforge.retrieval.base import LazyRetriever, Retriever
-from trailforge.retrieval.bm25 import Bm25Retriever
 from trailforge.retrieval.dense import DenseIndex, DenseRetriever, embedded_text
 from trailforge.retrieval.encoder import PACKAGED, Encoder
+from trailforge.retrieval.scope import LEXICAL, RetrievalKind
 from trailforge.retrieval.sentences import split_sentences
-from trailforge.schemas import Document, Passage, SourceDocument, SourceKind
+from trailforge.schemas import Document, InvalidInput, Passage, SourceDocument, SourceKind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +32,8 @@ _KINDS: dict[str, tuple[SourceKind, ...]] = {
 }
 LONGEST_PASSAGE = 250
 """Words: most abstracts are shorter (of 1,831 of arXiv, 96 in 100), most news articles longer."""
+LONGEST_WEB_PASSAGE = 100
+"""Words: eight searches of two passages then fit what R-Search's training preset gives a plan's results."""
 _SPARE = 4
 
 
@@ -39,7 +41,7 @@ _SPARE = 4
 class PlanToolsConfig:
     """How the tools search."""
 
-    kind: Literal["bm25", "dense", "web"] = "bm25"
+    kind: Literal[RetrievalKind, "web"] = "bm25"
     encoder: str = PACKAGED
     """For `dense`: `minilm`, or any sentence-transformers name or path."""
     query_prefix: str = ""
@@ -47,8 +49,12 @@ class PlanToolsConfig:
     """What the encoder wants before a query and a passage, e.g. `query: ` and `passage: ` for e5."""
     longest_passage: int = LONGEST_PASSAGE
     """Words; for the local kinds."""
+    longest_web_passage: int = LONGEST_WEB_PASSAGE
+    """Words, at the end of a sentence; for `web`."""
+    web_news: Literal["gnews", "serper"] = "gnews"
+    """For `web`: where News looks first. `serper`: Google News alone, which needs no second key."""
     web_interval_s: float = 1.0
-    """For `web`: between the beginnings of two requests to Serper. arXiv is asked every three seconds."""
+    """For `web`: between the beginnings of two requests to GNews or Serper. arXiv is asked every three seconds."""
 
 
 def open_tools(config: PlanToolsConfig, documents: Sequence[SourceDocument]) -> Tools:
@@ -57,30 +63,52 @@ def open_tools(config: PlanToolsConfig, documents: Sequence[SourceDocument]) -> 
     Raises `InvalidInput` when a key is not set, and `RetrievalError` for a missing package or model.
     """
     if config.kind == "web":
-        return web_tools(interval_s=config.web_interval_s)
+        return web_tools(config)
     encoder = None
     if config.kind == "dense":
         encoder = Encoder(config.encoder, query_prefix=config.query_prefix, passage_prefix=config.passage_prefix)
-    return local_tools(documents, encoder=encoder, longest_passage=config.longest_passage)
+    return local_tools(documents, config.kind, encoder=encoder, longest_passage=config.longest_passage)
 
 
-def web_tools(*, interval_s: float = 1.0) -> Tools:
+def web_tools(config: PlanToolsConfig) -> Tools:
     """Live sources. Raises `InvalidInput` that names the environment variable of the key that is not set."""
     from trailforge.retrieval.web.http import HttpConfig
-    from trailforge.retrieval.web.tools import arxiv_tool, serper_tools
+    from trailforge.retrieval.web.tools import arxiv_tool, news_tool, serper_tools
 
-    news, general = serper_tools(http=HttpConfig(interval_s=interval_s))
-    return {"News": news, "Academic": arxiv_tool(), "General": general}
+    longest = config.longest_web_passage
+    check_web_keys(config)
+    news, general = serper_tools(http=HttpConfig(interval_s=config.web_interval_s), longest=longest)
+    first = news
+    if config.web_news == "gnews":
+        first = news_tool(news, http=HttpConfig(interval_s=config.web_interval_s, max_attempts=2), longest=longest)
+    return {"News": first, "Academic": arxiv_tool(longest=longest), "General": general}
+
+
+def check_web_keys(config: PlanToolsConfig) -> None:
+    """Raises `InvalidInput` that names the variable of a key that the web's tools want and that is not set."""
+    from trailforge.retrieval.web import gnews, serper
+    from trailforge.retrieval.web.http import key_from
+
+    key_from(serper.KEY_VARIABLE, "Serper")
+    if config.web_news == "gnews":
+        try:
+            key_from(gnews.KEY_VARIABLE, "GNews")
+        except InvalidInput as error:
+            raise InvalidInput(f"{error.problem}, or take News from Google alone (web_news: serper)") from None
 
 
 def local_tools(
-    documents: Sequence[SourceDocument], *, encoder: Encoder | None = None, longest_passage: int = LONGEST_PASSAGE
+    documents: Sequence[SourceDocument],
+    kind: RetrievalKind = "bm25",
+    *,
+    encoder: Encoder | None = None,
+    longest_passage: int = LONGEST_PASSAGE,
 ) -> Tools:
-    """Tools over these documents: dense with an encoder, else BM25. Each is indexed by its first search.
+    """Tools over these documents; `dense` wants an encoder. Each is indexed by its first search.
 
     A tool without documents finds nothing.
     """
-    corpus = _Corpus(documents, encoder, longest_passage)
+    corpus = _Corpus(documents, kind, encoder, longest_passage)
     return {name: LazyRetriever(lambda kinds=kinds: corpus.over(kinds)) for name, kinds in _KINDS.items()}
 
 
@@ -102,8 +130,10 @@ class _Piece(NamedTuple):
 class _Corpus:
     """Documents as passages, cut and embedded once for all tools."""
 
-    def __init__(self, documents: Sequence[SourceDocument], encoder: Encoder | None, longest: int) -> None:
-        self._documents, self._encoder, self._longest = documents, encoder, longest
+    def __init__(
+        self, documents: Sequence[SourceDocument], kind: RetrievalKind, encoder: Encoder | None, longest: int
+    ) -> None:
+        self._documents, self._kind, self._encoder, self._longest = documents, kind, encoder, longest
         self._lock = asyncio.Lock()
         self._pieces: list[_Piece] | None = None
         self._vectors: np.ndarray | None = None
@@ -123,7 +153,7 @@ class _Corpus:
     async def _index(self, pieces: Sequence[_Piece], rows: Sequence[int]) -> Retriever:
         chosen = [pieces[row].passage for row in rows]
         if self._encoder is None:
-            return await asyncio.to_thread(Bm25Retriever, chosen)
+            return await asyncio.to_thread(LEXICAL[self._kind], chosen)
         if self._vectors is None:
             self._vectors = await self._encoder.documents([embedded_text(piece.passage) for piece in pieces])
         return DenseRetriever(DenseIndex.build(chosen, self._vectors[rows]), self._encoder)

@@ -1,8 +1,8 @@
-"""Where is searched: each question's own paragraphs, or one corpus for all."""
+"""How is searched, and where: each question's own paragraphs, or one corpus for all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,18 +15,28 @@ from trailforge.retrieval.encoder import PACKAGED, Encoder, check_encoder
 from trailforge.retrieval.sentences import SentenceReader
 from trailforge.schemas import Document, InvalidInput, Passage, Question
 
+RetrievalKind = Literal[
+    "dense",
+    "bm25",
+]
+"""As configurations and the command line have it."""
+LEXICAL: Mapping[str, Callable[[Sequence[Document]], Retriever]] = {
+    "bm25": Bm25Retriever,
+}
+"""Those that need no encoder: all but `dense`. A new one is a class in a file of its own, and two lines here."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalConfig:
     """How passages are found. Raises `InvalidInput` for a corpus scope without a corpus."""
 
-    kind: Literal["dense", "bm25"] = "dense"
+    kind: RetrievalKind = "dense"
     encoder: str = PACKAGED
     """For `dense`: `minilm`, or any sentence-transformers name or path."""
     scope: Literal["question", "corpus"] = "question"
     corpus_index: str | None = None
-    """For the scope `corpus`. `dense`: the folder that `trailforge index` made. `bm25`: a file as `trailforge index`
-    reads it, indexed in memory when the run starts."""
+    """For the scope `corpus`. `dense`: the folder that `trailforge index` made. Else a file as `trailforge index` reads
+    it, indexed in memory when the run starts."""
     query_prefix: str = ""
     """What the encoder wants before a query, e.g. `query: ` for e5. Empty: what the index says, if one is searched."""
     passage_prefix: str = ""
@@ -38,10 +48,13 @@ class RetrievalConfig:
 
 
 class Retrieval:
-    """A worker's retrieval: its encoder (None for `bm25`), its corpus (None for the scope `question`)."""
+    """A worker's retrieval: its encoder (for `dense`), its corpus (None for the scope `question`), its kind.
 
-    def __init__(self, encoder: Encoder | None, corpus: Retriever | None) -> None:
-        self._encoder, self._corpus = encoder, corpus
+    Without an encoder the kind is how paragraphs are searched.
+    """
+
+    def __init__(self, encoder: Encoder | None, corpus: Retriever | None, kind: RetrievalKind = "bm25") -> None:
+        self._encoder, self._corpus, self._kind = encoder, corpus, kind
         self._reader = SentenceReader(encoder)
 
     async def for_question(self, question: Question) -> Retriever:
@@ -61,7 +74,7 @@ class Retrieval:
 
     async def _over(self, documents: Sequence[Document]) -> Retriever:
         if self._encoder is None:
-            return Bm25Retriever(documents)
+            return LEXICAL[self._kind](documents)
         vectors = await self._encoder.documents([embedded_text(d) for d in documents])
         return DenseRetriever(DenseIndex.build(documents, vectors), self._encoder)
 
@@ -72,14 +85,14 @@ def check_retrieval(config: RetrievalConfig) -> None:
     Raises `RetrievalError` for a missing package, and for an index that is missing or of another encoder or prefix, and
     `InvalidInput` for a corpus that is no file.
     """
-    corpus = _corpus_of(config)
+    corpus = _find_corpus(config)
     if config.kind == "dense":
         check_encoder(config.encoder)
         if corpus is not None:
             read_meta(corpus, config.encoder, config.passage_prefix)
     elif corpus is not None and not corpus.is_file():
         raise InvalidInput(
-            "no such file; bm25 searches a file of passages, as `trailforge index` reads it", file=corpus
+            f"no such file; {config.kind} searches a file of passages, as `trailforge index` reads it", file=corpus
         )
 
 
@@ -89,16 +102,18 @@ def open_retrieval(config: RetrievalConfig) -> Retrieval:
     Raises `RetrievalError` for a missing package, a missing model, or an index that is missing, damaged or of another
     encoder, and `InvalidInput` for a corpus file that cannot be read.
     """
-    corpus = _corpus_of(config)
-    if config.kind == "bm25":
-        return Retrieval(None, Bm25Retriever(list(read_corpus(corpus))) if corpus else None)
+    corpus = _find_corpus(config)
+    if config.kind in LEXICAL:
+        found = LEXICAL[config.kind](list(read_corpus(corpus))) if corpus else None
+        return Retrieval(None, found, config.kind)
     queries, passages = config.query_prefix, config.passage_prefix
     if corpus is not None:
         meta = read_meta(corpus, config.encoder, passages)
         queries, passages = queries or meta.query_prefix, meta.passage_prefix
     encoder = Encoder(config.encoder, query_prefix=queries, passage_prefix=passages)
-    return Retrieval(encoder, DenseRetriever(DenseIndex.open(corpus, encoder), encoder) if corpus else None)
+    found = DenseRetriever(DenseIndex.open(corpus, encoder), encoder) if corpus else None
+    return Retrieval(encoder, found)
 
 
-def _corpus_of(config: RetrievalConfig) -> Path | None:
+def _find_corpus(config: RetrievalConfig) -> Path | None:
     return Path(config.corpus_index or "") if config.scope == "corpus" else None

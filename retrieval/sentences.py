@@ -44,6 +44,23 @@ def split_sentences(text: str) -> list[str]:
     return [piece for piece in (*pieces, text[start:].strip()) if piece]
 
 
+def first_sentences(text: str, longest: int) -> str:
+    """The text when it has at most so many words; else as many of its first sentences as fit, and `…`.
+
+    A first sentence that is too long by itself is cut between words. `…` counts as no word; nothing is left of 0.
+    """
+    words = text.split()
+    if len(words) <= longest or longest < 1:
+        return text if longest > 0 else ""
+    kept, room = [], longest
+    for sentence in split_sentences(text):
+        room -= len(sentence.split())
+        if room < 0:
+            break
+        kept.append(sentence)
+    return f"{' '.join(kept or words[:longest])} …"
+
+
 def _goes_on(piece: str, following: str) -> bool:
     """Whether the full stop at the end of a piece belongs to its last word."""
     last_word = piece.rsplit(maxsplit=1)[-1]

@@ -30,7 +30,6 @@ from trailforge.rewards.r_search import (
     RSearchConstants,
     answer_reward,
     dag_problems,
-    dag_reward,
     format_reward,
     r_search_reward,
 )
@@ -57,7 +56,6 @@ __all__ = [
     "answer_reward",
     "cover_exact_match",
     "dag_problems",
-    "dag_reward",
     "dynasearcher_reward",
     "evidence_recall",
     "exact_match",

@@ -16,6 +16,7 @@ _LABEL = re.compile(
 )
 _FINAL = re.compile(r"^\W*final answer\b", re.IGNORECASE)
 _QUOTES = "\"'`*“”"
+_MEMORY = re.compile(r"\s*[(\[](?:from )?memory[)\]][\s.]*$", re.IGNORECASE)
 _YES_OR_NO = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
 
 _LONGEST_ABSTENTION = 400
@@ -73,6 +74,12 @@ def read_first_line(text: str) -> str:
         if bare := _bare(line):
             return bare
     return ""
+
+
+def read_memory_mark(answer: str) -> tuple[str, bool]:
+    """An answer without the mark "(memory)" behind it, and whether it had one."""
+    bare = _MEMORY.sub("", answer)
+    return bare, bare != answer
 
 
 def read_yes_or_no(text: str) -> bool | None:

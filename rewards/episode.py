@@ -35,7 +35,9 @@ class Episode:
     retrieved_titles: tuple[str, ...]
     """Of all passages that the agent was given, in that order."""
     plan: float | None = None
-    """1.0 if its search plan is valid, else 0.0; None in protocols without plans."""
+    """1.0 if its search plan is valid as it was run, else 0.0; None in protocols without plans."""
+    strict_plan: float | None = None
+    """The same without any mending."""
     tokens: int | None = None
     """Of everything after the prompt, observations too; None when they are not known."""
 
@@ -69,8 +71,8 @@ def score(episode: Episode, truth: GroundTruth, preset: RewardPreset, *, judge: 
         case RSearchConstants():
             parts = r_search_reward(
                 format=float(episode.is_well_formed),
-                dag=episode.plan or 0.0,
-                answer=_f1(episode, truth, judge),
+                dag=(episode.strict_plan if constants.strict_plan else episode.plan) or 0.0,
+                answer=_f1(episode, truth, judge, pay_all_options=constants.pay_all_options),
                 constants=constants,
             )
         case DynaSearcherConstants():
@@ -112,8 +114,15 @@ class _Title:
     title: str
 
 
-def _f1(episode: Episode, truth: GroundTruth, judge: float | None = None) -> float:
-    return answer_reward(episode.answer, correct_options=truth.correct_options, golds=truth.target, judge_score=judge)
+def _f1(episode: Episode, truth: GroundTruth, judge: float | None = None, *, pay_all_options: bool = False) -> float:
+    return answer_reward(
+        episode.answer,
+        correct_options=truth.correct_options,
+        num_options=len(truth.options),
+        pay_all_options=pay_all_options,
+        golds=truth.target,
+        judge_score=judge,
+    )
 
 
 def _exact(episode: Episode, truth: GroundTruth) -> float:

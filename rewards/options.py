@@ -7,11 +7,16 @@ from collections.abc import Collection, Sequence
 
 from trailforge.schemas import TrajectoryReward
 
-_WORD = re.compile(r"[\W_]+")
-_NUMBERS: tuple[str, ...] = tuple("zero one two three four five six seven eight nine ten eleven twelve".split())
-_NUMBER = re.compile(rf"\b(?:{'|'.join(_NUMBERS)}|1[0-2]|[0-9])\b")
 _WORD = re.compile(r"\w+")
 _LETTER = re.compile(r"[A-Za-z]")
+_RESULT = re.compile(
+    r"\b(?:answer|option|choice)s?(?: to the question)?(?:\W{0,3}(?:is|are|would be|should be)\b|\*{0,2}:)",
+    re.IGNORECASE,
+)
+# A list of letters before the end of its sentence or line, or before a reason.
+_FIRST = re.compile(
+    r"\W{0,9}([A-Z](?:(?: ?[,;/&] ?(?:and )?| and )[A-Z])*+)(?=\W{0,3}(?:[.\n]|$)|,? (?:because|since|as)\b)"
+)
 # Capitals in a row, none twice.
 _CAPITALS = re.compile(r"(?:([A-Z])(?!.*\1))+")
 _PADDING = frozenset("the correct right final answer answers option options choice choices is are and both".split())
@@ -41,10 +46,22 @@ def score_choice(prediction: str, correct_options: Sequence[str]) -> TrajectoryR
 def option_letters(text: str) -> frozenset[str]:
     """The options that an answer names, as capital letters.
 
-    A list of letters, however it is parted: `A, C`, `A and C`, `A;C`, `(a) (c)`, `The correct options are A and C.`
-    Else the letters that are marked as an option's: `A. first text; C) third text`, `Both (A) and (C) hold`. Else one
-    word of different capitals: `AC`. Other prose names none: its articles are not options.
+    Of an answer that says where its result stands (`…. The answer is: C`, the paper's figure 4) what follows the last
+    such words, if that names any. A list of letters, however it is parted: `A, C`, `A and C`, `A;C`, `(a) (c)`, `The
+    correct options are A and C.` Else the letters that are marked as an option's: `A. first text; C) third text`,
+    `Both (A) and (C) hold`. Else one word of different capitals: `AC`. Other prose names none: its articles are not
+    options.
     """
+    said = list(_RESULT.finditer(text))
+    if said:
+        result = text[said[-1].end() :]
+        first = _FIRST.match(result)
+        if found := _letters(result) or (_letters(first[1]) if first else frozenset()):
+            return found
+    return _letters(text)
+
+
+def _letters(text: str) -> frozenset[str]:
     tokens = [token for token in _WORD.findall(text) if token.lower() not in _PADDING]
     if all(map(_LETTER.fullmatch, tokens)):
         return frozenset("".join(tokens).upper())

@@ -25,6 +25,11 @@ class RSearchConstants:
     format_weight: float = 0.25
     dag_weight: float = 0.25
     answer_weight: float = 0.5
+    strict_plan: bool = False
+    """Pay a plan only as the prompt asks for it. Else one that was mended and run is paid like any other: the paper's
+    F_dag looks at nodes, tools and cycles alone."""
+    pay_all_options: bool = False
+    """Pay an answer that names every option of the question their F1, as the paper does; else nothing."""
 
 
 def format_reward(tags: Sequence[str]) -> float:
@@ -39,20 +44,26 @@ def answer_reward(
     answer: str,
     *,
     correct_options: Sequence[str] = (),
+    num_options: int = 0,
+    pay_all_options: bool = False,
     golds: Sequence[str] = (),
     judge_score: float | None = None,
 ) -> float:
     """How right the answer is, in [0, 1] (F_ans); 0.0 when it is empty.
 
-    With correct options, the F1 between them and the options that the answer names. Else the score that a judge gave;
-    without a judge (None) the word F1 over `golds`, which needs no model but sees no paraphrase.
+    With correct options, the F1 between them and the options that the answer names. Naming all of `num_options` (0: it
+    is not known how many there are) is no answer, and pays nothing unless all are correct or `pay_all_options`. Without
+    correct options, the score that a judge gave; without a judge (None) the word F1 over `golds`, which needs no model
+    but sees no paraphrase.
     """
     if judge_score is not None and not 0.0 <= judge_score <= 1.0:
         raise ValueError(f"judge_score: expected a number from 0 to 1, got {judge_score}")
     if not answer.strip():
         return 0.0
     if correct_options:
-        return option_f1(option_letters(answer), correct_options)
+        chosen = option_letters(answer)
+        names_all = 0 < num_options <= len(chosen) and len(set(correct_options)) < num_options
+        return 0.0 if names_all and not pay_all_options else option_f1(chosen, correct_options)
     return f1(answer, golds) if judge_score is None else judge_score
 
 
@@ -110,7 +121,10 @@ def dag_problems(
     tools: Collection[str] = TOOLS,
     max_nodes: int = MAX_NODES,
 ) -> list[PlanProblem]:
-    """Every rule that the plan breaks; empty when it is valid. An edge said twice is no problem: it counts once."""
+    """Every rule that the plan breaks; empty when it is valid, and only then it is paid (F_dag of section 3.4).
+
+    An edge that stands there twice is no problem: it counts once.
+    """
     return [
         *_size_problems(nodes, max_nodes),
         *_id_problems(nodes),
@@ -118,17 +132,6 @@ def dag_problems(
         *_edge_problems(nodes, edges),
         *_cycles(edges),
     ]
-
-
-def dag_reward(
-    nodes: Sequence[PlanNode],
-    edges: Sequence[PlanEdge],
-    *,
-    tools: Collection[str] = TOOLS,
-    max_nodes: int = MAX_NODES,
-) -> float:
-    """1.0 when the plan breaks no rule, else 0.0 (F_dag of section 3.4, which adds: only when all criteria hold)."""
-    return float(not dag_problems(nodes, edges, tools=tools, max_nodes=max_nodes))
 
 
 def _size_problems(nodes: Sequence[PlanNode], max_nodes: int) -> Iterator[PlanProblem]:

@@ -139,7 +139,7 @@ _known_readings = lru_cache(4096)(_readings)
 
 def spell_in_figures(folded: str) -> str:
     """Numbers as plain figures: spelled ones, ranks, thousands, "2.5 million", "$4.3B", "5 %"."""
-    spelled = _RUN.sub(lambda match: " ".join(_figures_of(match[0])), folded)
+    spelled = _RUN.sub(lambda match: " ".join(_read_figures(match[0])), folded)
     return _PERCENT.sub(" percent", _FIGURE.sub(_plain_figure, spelled))
 
 
@@ -200,7 +200,7 @@ def _times(number: str, scale: int) -> str:
     return f"{whole}.{decimals}" if decimals else whole
 
 
-def _figures_of(run: str) -> list[str]:
+def _read_figures(run: str) -> list[str]:
     """The numbers of a run of spelled ones, and the `and`s between them: "two hundred and five" is one number."""
     numbers: list[str] = []
     total = group = room = 0

@@ -36,7 +36,24 @@ from trailforge.schemas.curation import (
     Ruling,
     RulingAction,
 )
-from trailforge.schemas.episode import PlannedSearch, RSearchReward, SearchEpisode, SearchStatus
+from trailforge.schemas.episode import (
+    AnswerScoredBy,
+    ContrastivePair,
+    EntityLink,
+    EpisodeStop,
+    KgConflict,
+    KgFlag,
+    KgReward,
+    KgStep,
+    KgTrajectory,
+    KgTrajectoryKind,
+    PlannedSearch,
+    RelationLink,
+    RSearchReward,
+    SearchEpisode,
+    SearchStatus,
+    SupportingDocument,
+)
 from trailforge.schemas.errors import (
     ITEM_ERRORS,
     BudgetExceeded,
@@ -72,19 +89,6 @@ from trailforge.schemas.kg import (
     KgWriter,
     MatchKind,
     RelationMatch,
-)
-from trailforge.schemas.kg_trajectory import (
-    ContrastivePair,
-    EntityLink,
-    EpisodeStop,
-    KgConflict,
-    KgFlag,
-    KgReward,
-    KgStep,
-    KgTrajectory,
-    KgTrajectoryKind,
-    RelationLink,
-    SupportingDocument,
 )
 from trailforge.schemas.provenance import (
     CallCount,
@@ -161,6 +165,7 @@ __all__ = [
     "ITEM_ERRORS",
     "PATTERNS_LOG",
     "AnswerKind",
+    "AnswerScoredBy",
     "AppliedFix",
     "AskedQuestion",
     "BudgetExceeded",

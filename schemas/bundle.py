@@ -159,7 +159,8 @@ class BundleQuestion:
     """A multi-hop question over a bundle, with its gold search plan."""
 
     STORED_AS: ClassVar[str] = "BundleQuestion"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}  # without aliases, key_facts and as_of
 
     uid: str
     bundle_id: str
@@ -183,6 +184,12 @@ class BundleQuestion:
     """1 … S, easy first."""
     preset: str
     provenance: Provenance
+    aliases: tuple[str, ...] = ()
+    """Other wordings of the answer: names, number forms."""
+    key_facts: tuple[str, ...] = ()
+    """What an explanation has to say to be right, all of it; wordings of one fact are parted by `|`."""
+    as_of: str = ""
+    """ISO date of the youngest document that its hops quote: as of then the answer holds. Empty without dates."""
 
     def asked(self) -> AskedQuestion:
         """As training asks it: options as letters. Its hops are quotations, not questions."""
@@ -190,7 +197,7 @@ class BundleQuestion:
         return AskedQuestion(
             id=self.uid,
             text="\n".join([self.question, *options]),
-            golds=(", ".join(sorted(self.correct_options)) if self.options else self.answer,),
+            golds=(", ".join(sorted(self.correct_options)),) if self.options else (self.answer, *self.aliases),
             options=self.options,
             correct_options=self.correct_options,
             num_hops=len(self.hops),

@@ -1,4 +1,6 @@
-"""An R-Search episode: a question, a plan of searches, what they found, an answer."""
+"""Episodes that agents lead: of R-Search a plan of searches, what they found and an answer; of DynaSearcher (section 3)
+searches of documents and graph with annotations and rewards, and pairs of a good and a bad one.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,15 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from trailforge.schemas.bundle import BundleQuestionType, Passage, PlanEdge, PlanNode
+from trailforge.schemas.kg import KgTriple
 from trailforge.schemas.provenance import Provenance
+from trailforge.schemas.question import Hop
 from trailforge.schemas.rollout import Origin
-from trailforge.schemas.trajectory import Message
+from trailforge.schemas.trajectory import Message, ThoughtSource
+from trailforge.schemas.versions import Earlier, Row
+
+AnswerScoredBy = Literal["options", "matching", "judge", "key_facts", "words"]
+"""What said how right an answer is; `words`: the F1 of its words, in rows of earlier versions."""
 
 SearchStatus = Literal["found", "skipped", "failed"]
 """Of a search: it was run, it was not (no query, no such tool), or its tool failed."""
@@ -36,12 +44,18 @@ class RSearchReward:
     answer: float
 
 
+def _with_thoughts(row: Row) -> Row:
+    """Draws of a model had its own thoughts, gold plans those of the pools."""
+    return row | {"thoughts": "model" if row["origin"] == "policy" else "templates"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchEpisode:
     """One answer to a bundle's question in the R-Search protocol. The table `episodes`."""
 
     STORED_AS: ClassVar[str] = "SearchEpisode"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": _with_thoughts}  # without thoughts and scored_by
 
     uid: str
     """Hash of question and conversation: the same episode has the same uid in every run."""
@@ -78,4 +92,188 @@ class SearchEpisode:
     """Share of the hops whose evidence the searches brought; see `rewards.evidence_recall`."""
     reward: RSearchReward
     provenance: Provenance
+    thoughts: ThoughtSource = "templates"
+    """Who worded the thought before the search: the model, or sentences from pools."""
+    scored_by: AnswerScoredBy = "words"
+    """What `reward.answer` is the score of. A gold plan's is 1: it answers with the gold answer."""
+    schema_version: str = SCHEMA_VERSION
+
+
+KgTrajectoryKind = Literal["good", "bad"]
+"""`good`: in the right form, with a right final answer. Filters ask for more."""
+KgFlag = Literal["stale_or_conflicting"]
+"""`stale_or_conflicting`: knowledge graph and documents answer a search differently; see `KgConflict`."""
+EpisodeStop = Literal["answered", "too_many_turns", "malformed", "too_long"]
+"""How an episode ended; see `protocols.episodes`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityLink:
+    """An entity that one mention of a search may mean; a mention that means nothing has one link without entity."""
+
+    mention: str
+    entity_id: str | None
+    """None when no name in the graph is similar, as all that follows."""
+    label: str | None
+    score: float | None
+    """0 to 1; see `EntityMatch`."""
+    margin: float | None
+    is_searched: bool
+    """Its triples were looked up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelationLink:
+    """The relation that a phrase of a search means best."""
+
+    phrase: str
+    relation_id: str | None
+    """None when no relation is similar, as label and score."""
+    label: str | None
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KgStep:
+    """One executed search and what both tools gave."""
+
+    index: int
+    """0-based place among the episode's searches."""
+    sub_question: str
+    """The gold hop that is searched for, with its `#k`, when the episode is guided; else the query."""
+    query: str
+    entities: tuple[EntityLink, ...]
+    """By mention, in the agent's order, the best first."""
+    relations: tuple[RelationLink, ...]
+    """One for each phrase, in the agent's order."""
+    triples_offered: tuple[KgTriple, ...]
+    """Best first, within the tool's limits."""
+    triples_kept: tuple[KgTriple, ...]
+    """What the filter left and the agent read."""
+    documents: tuple[Passage, ...]
+    """Best first."""
+    answer: str | None
+    """What the agent took from it; None when it does not say, as in free episodes."""
+
+    @property
+    def mentions(self) -> tuple[str, ...]:
+        """As the agent wrote them."""
+        return tuple(dict.fromkeys(link.mention for link in self.entities))
+
+    @property
+    def phrases(self) -> tuple[str, ...]:
+        """The relations, as the agent wrote them."""
+        return tuple(link.phrase for link in self.relations)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KgConflict:
+    """A search to which the knowledge graph and the documents give different answers."""
+
+    step: int
+    """0-based index of the search."""
+    kg_value: str
+    """What the kept triples with the asked entity and relation say; several values with commas between them."""
+    document_value: str
+    """What the model reads in the documents alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupportingDocument:
+    """A document that a gold hop rests on."""
+
+    id: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KgReward:
+    """The parts of the reward; see `rewards.dynasearcher.DynaSearcherReward`."""
+
+    total: float
+    r_acc: float
+    r_ans: float
+    r_recall: float | None
+    """None when no supporting document is known."""
+    r_penalty: float | None
+    """None when the gold hops are not known."""
+    r_gain: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KgTrajectory:
+    """An episode of the protocol `kg_search`: one row of `kg_trajectories/`."""
+
+    STORED_AS: ClassVar[str] = "KgTrajectory"
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    uid: str
+    """Hash of question id, draw and conversation: the same episode has the same uid in every run."""
+    question_id: str
+    question: str
+    answer: str
+    answer_aliases: tuple[str, ...]
+    kind: KgTrajectoryKind
+    origin: Origin
+    """`oracle`: the searches follow the gold decomposition. `policy`: the model searched as it would."""
+    plan: tuple[str, ...]
+    """Gold sub-questions that guided the episode; empty when it was free."""
+    sample: int
+    """Number of the draw among the question's episodes."""
+    steps: tuple[KgStep, ...]
+    messages: tuple[Message, ...]
+    stop: EpisodeStop
+    final_answer: str
+    """Empty unless answered."""
+    num_tool_calls: int
+    """Executed searches; each asks both tools."""
+    num_hops: int
+    """Of the gold decomposition; 0 when it is not known."""
+    token_estimate: int
+    """Length by the rule of `schemas.estimate_tokens`; a trainer counts with its own tokenizer."""
+    gold_hops: tuple[Hop, ...]
+    supporting: tuple[SupportingDocument, ...]
+    """Of the gold hops, each once."""
+    reward: KgReward
+    flags: tuple[KgFlag, ...]
+    conflicts: tuple[KgConflict, ...]
+    """What `stale_or_conflicting` rests on."""
+    provenance: Provenance
+    schema_version: str = SCHEMA_VERSION
+
+    @property
+    def golds(self) -> tuple[str, ...]:
+        """The gold answer, then its aliases."""
+        return (self.answer, *self.answer_aliases)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContrastivePair:
+    """A good and a bad episode of one question, for preference training: one row of `pairs/`."""
+
+    STORED_AS: ClassVar[str] = "ContrastivePair"
+    SCHEMA_VERSION: ClassVar[str] = "1.0"
+
+    uid: str
+    """Hash of the two episodes' uids."""
+    question_id: str
+    question: str
+    answer: str
+    good_uid: str
+    """In `kg_trajectories/`."""
+    bad_uid: str
+    """In `rejected/`."""
+    good_messages: tuple[Message, ...]
+    bad_messages: tuple[Message, ...]
+    diverges_at: int
+    """Index of the first message in which they differ, and in which the good one does better: all before it is a common
+    prompt."""
+    reason: str
+    """Name of the filter that rejected the bad one."""
+    detail: str
+    """What it said: one line for a person."""
+    good_reward: float
+    bad_reward: float
+    origin: Origin
+    """`oracle` when one of the two is."""
     schema_version: str = SCHEMA_VERSION

@@ -22,7 +22,7 @@ class Step:
     """One sub-question asked, searched and answered: (q_j, c_j, tau_j) of MSearcher, Eq. 9."""
 
     STORED_AS: ClassVar[str] = "Step"
-    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    SCHEMA_VERSION: ClassVar[str] = "1.2"
 
     index: int
     """0-based position of the sub-question in its plan."""
@@ -42,6 +42,8 @@ class Step:
     """Ledger keys of the model calls behind this step."""
     reasoning: str = ""
     """The model's own thoughts behind the answer, where it has any. Kept in trees, not in trajectories."""
+    from_memory: bool = False
+    """By the model's own word its passages do not say the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +106,8 @@ class SearchTree:
     """The whole search of one question: one row of `trees/`."""
 
     STORED_AS: ClassVar[str] = "SearchTree"
-    SCHEMA_VERSION: ClassVar[str] = "1.1"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.2"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration()}
 
     question_id: str
     question: str

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from trailforge.generators.document_bundles.write import BundleContext, render_question, row_of
+from trailforge.generators.document_bundles.write import BundleContext, draft_row, render_question
 from trailforge.inference import Meter, Reply, Request, Sampling
 from trailforge.inference.asker import fill
 from trailforge.inference.prompts import Prompts
@@ -51,7 +51,7 @@ class StepWork:
         found = [list(joined_by(bridge, documents, nouns)) for bridge in bridges_of(documents, nouns)]
         joined = [each for turn in zip_longest(*found) for each in turn if each is not None]
         wanted = self.context.config.questions_per_bundle
-        return [row_of(draft_of(each), n, self.item, self.context) for n, each in enumerate(joined[:wanted])]
+        return [draft_row(draft_of(each), n, self.item, self.context) for n, each in enumerate(joined[:wanted])]
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
         """First what is described, then the question with its name in the place of that."""
@@ -145,7 +145,7 @@ def _unnamed(joined: Joined) -> str:
 
 
 def draft_of(joined: Joined) -> dict[str, Any]:
-    """As `generators.document_bundles.write.row_of` takes it."""
+    """As `generators.document_bundles.drafts.row_of` takes it."""
     bridge = joined.bridge
     hops = [
         {

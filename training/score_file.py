@@ -169,7 +169,7 @@ def _truth(line: Mapping[str, Any], protocol: str | None) -> GroundTruth:
         raise InvalidInput("must not be blank", field="answer")
     if not all(alias.strip() for alias in aliases):
         raise InvalidInput("must not be blank", field="answer_aliases")
-    return _truth_of(
+    return _make_truth(
         (answer, *aliases),
         protocol=named,
         options=_texts(line, "options"),
@@ -212,7 +212,7 @@ def _number(line: Mapping[str, Any], name: str, kind: type, *, least: int | None
     return value
 
 
-def _truth_of(
+def _make_truth(
     target: tuple[str, ...],
     *,
     protocol: str,
@@ -262,7 +262,7 @@ def _sft(row: SftRow) -> _Item | None:
         return None
     # These rows do not say whether a question has options; the gold answer to one that has is its letters.
     is_choice = row.protocol == R_SEARCH.name and _LETTERS.fullmatch(row.answer)
-    truth = _truth_of(
+    truth = _make_truth(
         (row.answer, *row.answer_aliases),
         protocol=row.protocol,
         correct_options=tuple(row.answer.split(", ")) if is_choice else (),
@@ -276,7 +276,7 @@ def _kg_trajectory(row: KgTrajectory) -> _Item:
         uid=row.uid,
         messages=row.messages,
         question=row.question,
-        truth=_truth_of(
+        truth=_make_truth(
             row.golds,
             protocol=KG_SEARCH.name,
             num_hops=row.num_hops or None,
@@ -293,7 +293,7 @@ def _episode(row: SearchEpisode) -> _Item:
         uid=row.uid,
         messages=row.messages,
         question=row.question,
-        truth=_truth_of(
+        truth=_make_truth(
             (row.answer, *row.answer_aliases),
             protocol=R_SEARCH.name,
             options=row.options,

@@ -26,18 +26,19 @@ def open_environment(
 ) -> Environment:
     """What a protocol's agent searches. `documents`: finished runs, or one corpus as `trailforge index` reads or makes.
 
-    Questions over their own paragraphs search all paragraphs of their runs. `search`: None for bm25. Raises
-    `InvalidInput` for what is missing or cannot be searched so, and `RetrievalError` for a missing package, model or
-    index, and for a damaged graph.
+    Questions over their own paragraphs search all paragraphs of their runs. `search`: None for bm25; of the web no
+    documents are read. Raises `InvalidInput` for what is missing, a live tool's key too, or cannot be searched so, and
+    `RetrievalError` for a missing package, model or index, and for a damaged graph.
     """
     grammar, search = grammar_of(protocol), search or EnvironmentConfig()
     kg = kg if grammar.searches == "graph" else None
+    documents = () if search.kind == "web" else documents
     environment = open_over(grammar, _corpus(grammar, documents), search=search, kg=kg, top_k=top_k)
     searched = {
-        "documents": [_hash_of(path) for path in documents],
+        "documents": [_hash_source(path) for path in documents],
         "retrieval": search.kind,
         "encoder": search.encoder if search.kind == "dense" else None,
-        "kg": _hash_of(kg) if kg else None,
+        "kg": _hash_source(kg) if kg else None,
     }
     prefixes = {name: getattr(search, name) for name in ("query_prefix", "passage_prefix") if search.kind == "dense"}
     return replace(environment, searched=searched | {name: text for name, text in prefixes.items() if text})
@@ -51,7 +52,7 @@ def _corpus(grammar: Grammar, documents: Sequence[Path]) -> Path | Sequence[Docu
     return _distinct(_documents_of_runs(documents)) if _are_runs(documents) else documents[0]
 
 
-def _hash_of(path: Path) -> str:
+def _hash_source(path: Path) -> str:
     """SHA-256 of a corpus' file; of a folder that of the file which has the hashes of the others."""
     if path.is_dir():
         path = next(each for each in (path / MANIFEST, path / META) if each.is_file())

@@ -53,7 +53,7 @@ class Breach:
         return f"{self.dataset}: {self.figure} {value}, should be {self.band}"
 
 
-def bands_of(content: Mapping[str, Any], *, source: object, datasets: tuple[str, ...]) -> Bands:
+def read_bands(content: Mapping[str, Any], *, source: object, datasets: tuple[str, ...]) -> Bands:
     """What a file of bands says. Raises `InvalidInput` naming the field that is no data set, no figure or no band.
 
     `datasets`: names that it may have beside `window`.
@@ -71,10 +71,10 @@ def bands_of(content: Mapping[str, Any], *, source: object, datasets: tuple[str,
 
 def outside(manifest: Manifest, bands: Bands) -> list[Breach]:
     """Figures of a finished run that are outside of the bands of its data set."""
-    return outside_of(manifest.dataset, figures_of(manifest), bands)
+    return find_breaches(manifest.dataset, figures_of(manifest), bands)
 
 
-def outside_of(dataset: str, figures: Mapping[str, float | None], bands: Bands) -> list[Breach]:
+def find_breaches(dataset: str, figures: Mapping[str, float | None], bands: Bands) -> list[Breach]:
     """The same of figures that are at hand. One that is not there is outside."""
     return [
         Breach(dataset=dataset, figure=name, value=value, band=band)
@@ -85,7 +85,7 @@ def outside_of(dataset: str, figures: Mapping[str, float | None], bands: Bands) 
 
 def outside_of_window(*, documents: int, questions: int, bands: Bands) -> list[Breach]:
     """The same of a window. Where documents lack, that questions do, which follows, is left out."""
-    breaches = outside_of(WINDOW, {"documents": documents, "questions": questions}, bands)
+    breaches = find_breaches(WINDOW, {"documents": documents, "questions": questions}, bands)
     no_documents = [breach for breach in breaches if breach.figure == "documents" and not documents]
     return no_documents or breaches
 

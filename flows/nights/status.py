@@ -39,15 +39,15 @@ class WindowStatus:
         return [*lines, f"  next               {self.next}"]
 
 
-def windows_of(root: Path) -> list[WindowStatus]:
+def read_windows(root: Path) -> list[WindowStatus]:
     """The windows that were begun in a root, the earliest first; none for a folder that is no root."""
     return [_status(folder) for folder in folders(root) if (folder / PLAN).is_file()]
 
 
 def follow_windows(root: Path, *, every_s: float = EVERY_S) -> Iterator[list[WindowStatus]]:
-    """`windows_of`, again and again, until no process works on any of them."""
+    """`read_windows`, again and again, until no process works on any of them."""
     while True:
-        yield (windows := windows_of(root))
+        yield (windows := read_windows(root))
         if all(window.state != "running" for window in windows):
             return
         time.sleep(every_s)

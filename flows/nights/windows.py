@@ -215,7 +215,7 @@ def take(
     if done is not None:
         return done
     verdicts = copy_verdicts(folder / VERDICTS)
-    files = files_of(plan.documents)
+    files = find_files(plan.documents)
     for _ in range(_READINGS):
         before = [_version(file) for file in files]
         choice, sources = _chosen(files, plan)
@@ -249,7 +249,7 @@ def _version(file: Path) -> tuple[int, ...]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def files_of(patterns: Iterable[str]) -> list[Path]:
+def find_files(patterns: Iterable[str]) -> list[Path]:
     """The files that some names and patterns (`*`, `?`, `[…]`, `**`) stand for, each once, by name."""
     found: dict[str, None] = {}
     for pattern in patterns:

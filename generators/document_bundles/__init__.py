@@ -7,7 +7,6 @@ from trailforge.schemas import (
     BundleInput,
     BundleQuestion,
     DocumentEmbedding,
-    RejectedRow,
     SearchEpisode,
     SftRow,
     SourceDocument,
@@ -55,7 +54,6 @@ DATASET = DataSet(
             record=SearchEpisode, decided="product", made_of=lambda row: (("bundle_questions", row.question_id),)
         ),
         "sft": Table(record=SftRow, role="sft"),
-        "rejected": Table(record=RejectedRow),
     },
     rows="bundle_questions",
     conversations="episodes",

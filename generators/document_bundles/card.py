@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from trailforge.generators.document_bundles import DATASET
 from trailforge.generators.document_bundles.config import BundleRunConfig
@@ -13,13 +14,33 @@ from trailforge.pipelines.cards.card import EMBEDDED_LIMIT, cost_table, front_ma
 from trailforge.pipelines.cards.licences import of_documents, plain, section
 from trailforge.pipelines.cards.plots import FUNNEL, funnel, write_figure
 from trailforge.pipelines.runs.intake import Settings, run_configuration
-from trailforge.schemas import Bundle, BundleQuestion, Manifest, read_rows
+from trailforge.schemas import (
+    AnswerScoredBy,
+    Bundle,
+    BundleQuestion,
+    Manifest,
+    Origin,
+    SearchEpisode,
+    ThoughtSource,
+    read_rows,
+)
 
 _DATA_TABLES = (
     *("bundle_questions", "episodes", "sft", "bundles", "documents"),
     *("embeddings", "bundle_inputs", "candidates", "rejected"),
 )
 """The most wanted first: hubs show that."""
+_PLANS: dict[str, str] = {"policy": "drawn from the model", "oracle": "the gold plan"}
+_THOUGHTS: dict[str, str] = {"model": "the model's", "templates": "sentences from pools"}
+_SCORES: dict[str, str] = {
+    "options": "letters of options",
+    "matching": "the matcher",
+    "judge": "a judge",
+    "key_facts": "key facts",
+    "words": "F1 of words",
+}
+_PURPOSES = frozenset(("plan", "answer", "thought"))
+"""Of calls that episodes take; a judge's are counted with those of the filters."""
 
 
 def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
@@ -31,6 +52,7 @@ def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
     """The card as Markdown."""
     bundles = list(_rows(folder, "bundles", Bundle))
     questions = list(_rows(folder, "bundle_questions", BundleQuestion))
+    episodes = Counter(map(_Made.of, _rows(folder, "episodes", SearchEpisode)))
     sources = of_documents(folder)
     write_figure(folder / FUNNEL, funnel(manifest.stages))
     sections = [
@@ -41,9 +63,10 @@ def card(folder: Path, manifest: Manifest, config: BundleRunConfig) -> str:
         f"![What each stage let through]({FUNNEL})\n",
         _bundles(bundles),
         _questions(questions),
+        _episodes(manifest, episodes),
         f"## Cost\n\n{cost_table(manifest)}\n",
         section(manifest.model, sources, config.card),
-        _limits(config),
+        _limits(manifest, config, episodes),
         _examples(questions),
     ]
     return "\n".join(sections)
@@ -103,7 +126,42 @@ def _questions(questions: Sequence[BundleQuestion]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _limits(config: BundleRunConfig) -> str:
+class _Made(NamedTuple):
+    """How an episode came about."""
+
+    origin: Origin
+    thoughts: ThoughtSource
+    scored_by: AnswerScoredBy
+
+    @classmethod
+    def of(cls, episode: SearchEpisode) -> _Made:
+        """Of a row."""
+        return cls(episode.origin, episode.thoughts, episode.scored_by)
+
+
+def _episodes(manifest: Manifest, episodes: Counter[_Made]) -> str:
+    """Where plans and thoughts come from, what scored the answers, and what an episode took."""
+    total = episodes.total()
+    if not total:
+        return "## Episodes\n\nNone.\n"
+    lines = ["## Episodes\n", "| plan | thought before the search | episodes | share |", "|---|---|---:|---:|"]
+    for (origin, thoughts), count in sorted(_added(episodes, "origin", "thoughts").items()):
+        lines.append(f"| {_PLANS[origin]} | {_THOUGHTS[thoughts]} | {count} | {count / total:.0%} |")
+    lines += ["\n| answers scored by | episodes |", "|---|---:|"]
+    lines += [f"| {_SCORES[by]} | {count} |" for (by,), count in sorted(_added(episodes, "scored_by").items())]
+    calls = sum(each.calls for each in manifest.calls_by_purpose if each.purpose in _PURPOSES)
+    lines.append(f"\nCalls for plans, answers and thoughts: {calls}, {calls / total:.1f} an episode")
+    return "\n".join(lines) + "\n"
+
+
+def _added(episodes: Counter[_Made], *names: str) -> Counter[tuple[str, ...]]:
+    added: Counter[tuple[str, ...]] = Counter()
+    for made, count in episodes.items():
+        added[tuple(getattr(made, name) for name in names)] += count
+    return added
+
+
+def _limits(manifest: Manifest, config: BundleRunConfig, episodes: Counter[_Made]) -> str:
     lines = ["## Known limits\n"]
     if config.questions and config.writer.kind == "steps":
         lines.append(EMBEDDED_LIMIT.format(and_what=", in steps that it can do"))
@@ -111,6 +169,19 @@ def _limits(config: BundleRunConfig) -> str:
         "- That fewer documents do not suffice, and that nobody knows the answer without them, was measured with the "
         "model that is named above: another one may know more.",
     ]
+    judge = config.judge
+    if judge.near_misses or judge.free_answers:
+        who = f"`{judge.model or manifest.model}` was asked for the score of"
+        lines.append(f"- {who} answers that the matcher of names, numbers and dates does not take: no person was.")
+    if config.questions and not judge.free_answers:
+        lines.append("- No judge read explanations: they are right where they say all key facts of the gold one.")
+    if gold := _added(episodes, "origin")["oracle",]:
+        lines.append(
+            f"- {gold} of {episodes.total()} episodes follow the gold plan: whoever wrote its queries had read the "
+            "documents."
+        )
+    if told := _added(episodes, "thoughts")["templates",]:
+        lines.append(f"- {told} of {episodes.total()} thoughts before a search are sentences from pools, of one style.")
     return "\n".join(lines) + "\n"
 
 

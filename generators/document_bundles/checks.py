@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
+from trailforge.filters.answers import AnswerScorer
 from trailforge.filters.bundles import judge_unread
+from trailforge.filters.episodes import unfounded_thought
 from trailforge.generators import selecting
+from trailforge.generators.document_bundles import search_thoughts
 from trailforge.generators.document_bundles.bundling.duplicates import exact_key
 from trailforge.generators.document_bundles.bundling.measures import cohesion
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.episodes import asks_its_question, episode_sft_row, made_of
+from trailforge.generators.document_bundles.episode_rows import episode_sft_row, gold_answer, made_of
+from trailforge.generators.document_bundles.episodes import against, planner_of
 from trailforge.generators.document_bundles.stages import cleaning, embedding, episodes, grouping, questions, selection
 from trailforge.generators.document_bundles.stages.selection import order_rows
 from trailforge.generators.document_bundles.write import complexity_of
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
+from trailforge.protocols import R_SEARCH
+from trailforge.protocols.base import one_line
+from trailforge.protocols.nl_dag import SearchPlan
 from trailforge.schemas import (
+    AnswerScoredBy,
     Bundle,
     BundleInput,
     BundleQuestion,
@@ -27,6 +36,7 @@ from trailforge.schemas import (
     SearchEpisode,
     SftRow,
     SourceDocument,
+    SourceKind,
     Verdict,
 )
 
@@ -47,6 +57,7 @@ class BundleRowChecks(RowChecks):
         self._id_of: dict[bytes, str] = {}
         self._vectors: dict[str, np.ndarray] = {}
         self._homes: dict[str, str] = {}
+        self._kinds: set[SourceKind] = set()
         self._inputs: dict[str, BundleInput] = {}
         self._held: dict[str, SourceDocument] = {}
         self._candidates: dict[str, BundleQuestion] = {}
@@ -69,6 +80,7 @@ class BundleRowChecks(RowChecks):
         count = 0
         for document in self.rows(cleaning.TABLE, name, SourceDocument):
             count += 1
+            self._kinds.add(document.kind)
             twin = self._id_of.setdefault(exact_key(document.title, document.text), document.id)
             if twin != document.id:
                 self.problem(name, document.id, f"the same text as {twin}")
@@ -166,10 +178,13 @@ class BundleRowChecks(RowChecks):
 
     def _check_episodes(self) -> None:
         """Rewards from the conversations, and SFT rows from the episodes."""
+        is_web = self.config.tools.kind == "web"
+        self._planner = planner_of(self.config.episodes, None if is_web else self._kinds)
         asked = {row.uid: row for name in self.names() for row in self.rows(selection.TABLE, name, BundleQuestion)}
         for name in self.names():
             for episode in self.rows(episodes.TABLE, name, SearchEpisode):
                 self.accepted[episodes.NAME] += 1
+                self.accepted[episodes.DRAW] += 1
                 for problem in self._episode_problems(episode, asked.get(episode.question_id)):
                     self.problem(name, episode.uid, problem)
             expected = {e.uid: episode_sft_row(e) for e in self.standing(episodes.TABLE, name, SearchEpisode)}
@@ -183,15 +198,44 @@ class BundleRowChecks(RowChecks):
         if row is None:
             yield f"its question {episode.question_id!r} is not there"
             return
-        verdict = episodes.against(episode, row, self.config)
+        verdict = against(episode, row, self.config.episodes)
         if verdict is not None:
             yield f"filter {verdict.reason} rejects it: {verdict.detail}"
-        made = made_of(episode.messages, row)
+        score, by = self._score_of(episode, row)
+        made = made_of(episode.messages, row, score)
         different = next((name for name, value in made.items() if getattr(episode, name) != value), None)
         if different:
             yield f"{different} is not what follows from its question and conversation"
-        elif not asks_its_question(episode):
-            yield "its conversation asks another question"
+        elif episode.messages[:2] != self._planner.opening(episode.question):
+            yield "its conversation asks another question, or by other rules"
+        elif by != episode.scored_by:
+            yield f"its answer is scored by {episode.scored_by}, and should be by {by}"
+        elif problem := self._thought_problem(episode, row):
+            yield problem
+
+    def _score_of(self, episode: SearchEpisode, row: BundleQuestion) -> tuple[float, AnswerScoredBy]:
+        """Of its answer, and what says so. A judge is not asked again: what it said stands in the row."""
+        answer = R_SEARCH.answer_of(episode.messages)
+        if episode.origin == "oracle":
+            return float(answer == one_line(gold_answer(row))), "options" if row.options else "matching"
+        score, by = asyncio.run(AnswerScorer().score(row, answer))
+        is_free, judge = row.type == "causal", self.config.judge
+        is_judged = judge.free_answers if is_free else judge.near_misses
+        if episode.scored_by == "judge" and is_judged and not score:
+            return episode.reward.answer, "judge"
+        return score or 0.0, by
+
+    def _thought_problem(self, episode: SearchEpisode, row: BundleQuestion) -> str | None:
+        """It is what the templates say; of a gold plan also what the filter of worded thoughts keeps."""
+        plan = SearchPlan(nodes=episode.plan_nodes, edges=episode.plan_edges)
+        if episode.thoughts == "templates":
+            seed = f"{episode.provenance.seed}:{row.uid}"
+            is_told = episode.thought == search_thoughts.think(row, plan, seed=seed)
+            return None if is_told else "its thought is not what the templates say"
+        if episode.origin == "policy":
+            return None
+        verdict = unfounded_thought(episode.thought, row, plan, max_words=self.config.episodes.thoughts.max_words)
+        return None if verdict.keep else f"filter {verdict.reason} rejects its thought: {verdict.detail}"
 
 
 def _named(item: BundleInput) -> tuple[tuple[str, ...], tuple[str, ...]]:

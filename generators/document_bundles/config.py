@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from trailforge.filters.bundles import BundleFilterConfig
-from trailforge.generators.document_bundles.bundling.config import BundleConfig
+from trailforge.filters.answers import AnswerJudgeOptions
+from trailforge.filters.bundle_readings import BundleFilterConfig
+from trailforge.generators.document_bundles.bundling.config import LARGEST, BundleConfig
 from trailforge.generators.document_bundles.bundling.content import ContentConfig
 from trailforge.generators.document_bundles.bundling.duplicates import DuplicateConfig
 from trailforge.generators.document_bundles.episodes import PlannedEpisodeConfig
@@ -16,7 +17,7 @@ from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.config import RunConfig
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.retrieval.encoder import PACKAGED
-from trailforge.retrieval.plan_tools import PlanToolsConfig
+from trailforge.retrieval.plan_tools import PlanToolsConfig, check_web_keys
 from trailforge.schemas import (
     Bundle,
     BundleQuestion,
@@ -26,6 +27,9 @@ from trailforge.schemas import (
     SftRow,
     SourceDocument,
 )
+
+_CHARACTERS_PER_TOKEN = 4
+"""Of English, about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,8 @@ class BundleRunConfig(RunConfig):
     bundles: BundleConfig = field(default_factory=BundleConfig)
     writer: BundleWriterConfig = field(default_factory=BundleWriterConfig)
     filters: BundleFilterConfig = field(default_factory=BundleFilterConfig)
+    judge: AnswerJudgeOptions = field(default_factory=AnswerJudgeOptions)
+    """Of answers that the matcher cannot score, of readers and of episodes."""
     selection: SelectionConfig = field(default_factory=SelectionConfig)
     episodes: PlannedEpisodeConfig = field(default_factory=PlannedEpisodeConfig)
     tools: PlanToolsConfig = field(default_factory=PlanToolsConfig)
@@ -111,9 +117,28 @@ class BundleRunConfig(RunConfig):
         return (SourceDocument, DocumentEmbedding, Bundle, BundleQuestion, SearchEpisode, SftRow)
 
     @property
-    def longest_reply(self) -> int:
-        """The most tokens that a call may ask for."""
-        return max(self.writer.write_max_tokens, self.writer.read_max_tokens, self.episodes.max_tokens)
+    def reply_limits(self) -> dict[str, int]:
+        """The most tokens of a reply, by setting."""
+        limits = {"writer.read_max_tokens": self.writer.read_max_tokens, **self.episodes.reply_limits}
+        if self.writer.kind == "model":
+            limits["writer.write_max_tokens"] = self.writer.write_max_tokens
+        if self.judge.near_misses or self.judge.free_answers:
+            limits["judge.max_tokens"] = self.judge.max_tokens
+        return limits
+
+    @property
+    def longest_call(self) -> int:
+        """A bundle's documents before a reply, or a plan's passages between two."""
+        writer = self.writer
+        shown = LARGEST * writer.longest_document // _CHARACTERS_PER_TOKEN
+        longest = max(writer.read_max_tokens, writer.write_max_tokens if writer.kind == "model" else 0)
+        return max(shown + longest, self.episodes.longest_call(self.tools.longest_passage))
+
+    @property
+    def thought_settings(self) -> tuple[str, ...]:
+        """Of sampled plans."""
+        is_unset = self.questions and self.episodes.plan == "sampled" and not self.episodes.thought_tokens
+        return ("episodes.thought_tokens",) if is_unset else ()
 
     @property
     def encoder_name(self) -> str | None:
@@ -138,4 +163,7 @@ class BundleRunConfig(RunConfig):
 def configure(config: BundleRunConfig, inputs: RunInputs) -> BundleRunConfig:
     """With the benchmarks that are given; without questions where only bundles are wanted."""
     config = config.against(inputs.options.get("benchmarks", []))
-    return replace(config, questions=config.questions and not inputs.options.get("bundles_only"))
+    config = replace(config, questions=config.questions and not inputs.options.get("bundles_only"))
+    if config.questions and config.tools.kind == "web":
+        check_web_keys(config.tools)
+    return config

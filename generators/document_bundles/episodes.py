@@ -1,38 +1,60 @@
 """R-Search episodes of bundle questions: think, plan, search, answer (R-Search, sections 3.3 and 3.4).
 
-The gold way needs no model: the thought is told from question and plan, the gold plan is run by the tools, and the
-answer is the gold answer. The sampled way is the paper's two-stage generation: the model writes up to `</search>`, the
-plan is run, the model goes on to `</answer>`. Both are rewarded by `protocols.r_search.score` on the text as it stands.
+The gold way runs the question's gold plan, thinks as `search_thoughts` says, and answers with the gold answer. The
+sampled way is the paper's two-stage generation: the model writes up to `</search>`, the plan is run, the model goes on
+to `</answer>`. A draw that is lost by its plan is not asked for an answer, and draws end with the first good one. Both
+ways are rewarded by `protocols.r_search.score` on the text as it stands.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
+from trailforge.filters.answers import AnswerJudgeOptions, open_scorer
+from trailforge.filters.base import first_rejection
+from trailforge.filters.episodes import (
+    EpisodeFilterConfig,
+    has_needless_search,
+    judge_episode,
+    judge_plan,
+    unfounded_thought,
+)
 from trailforge.generators.document_bundles import search_thoughts
+from trailforge.generators.document_bundles.episode_rows import (
+    found_evidence,
+    gold_answer,
+    length_of,
+    made_of,
+    search_of,
+    uid_of,
+)
+from trailforge.generators.document_bundles.search_thoughts import PlanThoughtConfig
 from trailforge.generators.document_bundles.write import render_question
-from trailforge.generators.sft_rows import whole_conversation
 from trailforge.inference import ChatTurn, Client, Meter, Reply, Request, Sampling
-from trailforge.protocols import R_SEARCH, nl_dag, r_search
-from trailforge.protocols.base import estimate_tokens, one_line
-from trailforge.protocols.episodes import turn_text
+from trailforge.protocols import R_SEARCH, Grammar, nl_dag, r_search
+from trailforge.protocols.base import one_line
+from trailforge.protocols.episodes import end_turn, sampling_of_turn, turn_text
 from trailforge.protocols.turns import Observation, Turn
 from trailforge.retrieval import Tools
-from trailforge.rewards import evidence_recall, score_answer, score_choice
 from trailforge.schemas import (
+    AnswerScoredBy,
     BundleQuestion,
+    ContextOverflow,
     Message,
     Origin,
-    PlannedSearch,
     Provenance,
-    RSearchReward,
     SearchEpisode,
-    SftRow,
+    SourceKind,
+    ThoughtSource,
+    Verdict,
 )
+
+_TOKENS_PER_WORD = 1.4
+"""Of English, about."""
+_KINDS: dict[str, SourceKind] = {"News": "news", "Academic": "academic"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +63,16 @@ class PlannedEpisodeConfig:
 
     plan: Literal["gold", "sampled"] = "gold"
     samples: int = 4
-    """Draws of a question; the paper's group size."""
+    """Draws of a question at most, one after the other up to a good one; the paper's group size."""
     temperature: float = 1.0
     top_p: float = 0.95
     max_tokens: int = 1024
     """Of each of the two stages."""
+    thought_tokens: int = 0
+    """Room beyond that for what a reasoning model thinks, which is then sent no stop strings
+    (`protocols.episodes.EpisodeConfig`); 0: it is none."""
+    thoughts: PlanThoughtConfig = field(default_factory=PlanThoughtConfig)
+    """Of gold plans, and of a reasoning model's draws whose own thoughts are not sound."""
     top_k: int = nl_dag.TOP_K
     """Passages of a search."""
     min_reward: float = 0.8
@@ -53,15 +80,36 @@ class PlannedEpisodeConfig:
     min_evidence: float = 1.0
     """Share of the hops whose evidence the searches have to bring."""
     gold_fallback: bool = True
-    """Tell the gold plan when no draw is good enough."""
+    """Tell the gold plan when the filters keep no draw."""
     result_role: Literal["user", "tool"] = "user"
     """In calls of the model: many chat endpoints take no `tool` turn without a tool call. Rows hold `tool` always."""
 
     @property
     def prompt_version(self) -> str:
-        """Hash of the sentences of gold thoughts and of the protocol's rules."""
-        pools = search_thoughts.PROMPTS.version((), pools=search_thoughts.POOLS)
+        """Hash of the sentences of gold thoughts, the prompt that asks for them, and the protocol's rules."""
+        names = (search_thoughts.PROMPT,) if self.thoughts.source == "model" else ()
+        pools = search_thoughts.PROMPTS.version(names, pools=search_thoughts.POOLS)
         return hashlib.sha256(f"{pools}{r_search.SYSTEM_PROMPT}{r_search.USER_SUFFIX}".encode()).hexdigest()[:12]
+
+    @property
+    def limits(self) -> EpisodeFilterConfig:
+        """Of the filters."""
+        return EpisodeFilterConfig(min_reward=self.min_reward, min_evidence=self.min_evidence)
+
+    @property
+    def reply_limits(self) -> dict[str, int]:
+        """The most tokens of each kind of call, by the key of the preset."""
+        thought = {"episodes.thoughts.max_tokens": self.thoughts.max_tokens} if self.thoughts.source == "model" else {}
+        if self.plan == "gold":
+            return thought
+        return {"episodes.max_tokens": self.max_tokens + self.thought_tokens, **thought}
+
+    def longest_call(self, longest_passage: int) -> int:
+        """Tokens of both stages, and between them the passages, of so many words at most, of as many searches as go."""
+        if self.plan == "gold":
+            return self.thoughts.max_tokens if self.thoughts.source == "model" else 0
+        found = nl_dag.MAX_NODES * self.top_k * longest_passage * _TOKENS_PER_WORD
+        return 2 * (self.max_tokens + self.thought_tokens) + round(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,44 +120,66 @@ class EpisodeContext:
     seed: int
     config: PlannedEpisodeConfig
     tools: Tools
+    planner: Grammar = R_SEARCH
+    """With the rules as the model reads them; `planner_of`."""
+    judge: AnswerJudgeOptions = field(default_factory=AnswerJudgeOptions)
     model: str = ""
     """Empty for the gold way, which asks none."""
     client: Client | None = None
     """None for the gold way."""
 
 
-async def make_episodes(row: BundleQuestion, context: EpisodeContext, meter: Meter) -> list[SearchEpisode]:
-    """Candidates, the best first: of these the first that all filters keep is the question's episode.
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An episode and what the filters say of it."""
 
-    Sampled: each different draw, by reward, then evidence found, then fewer searches, then number of the draw; after
-    them the gold way, if there is no draw that is good enough and the fall-back is on. Raises `MalformedReply` for a
-    gold plan that cannot be run, and the kinds of `ProviderError`.
+    episode: SearchEpisode
+    verdict: Verdict | None
+    """The first that rejects it; None when all keep it."""
+
+
+def planner_of(config: PlannedEpisodeConfig, kinds: Collection[SourceKind] | None) -> Grammar:
+    """The protocol with the rules for these tools. `kinds`: those of the documents; None: the web is searched."""
+    holdings = {
+        tool: "nothing" if kinds is not None and tool in _KINDS and _KINDS[tool] not in kinds else what
+        for tool, what in r_search.HOLDINGS.items()
+    }
+    return replace(R_SEARCH, system_prompt=r_search.system_prompt(config.top_k, holdings))
+
+
+async def make_episodes(row: BundleQuestion, context: EpisodeContext, meter: Meter) -> list[Candidate]:
+    """Candidates, the best first: it is the question's episode if its verdict is None.
+
+    Sampled: each different draw. Kept ones come first, of these the ones without a needless search, then by reward,
+    evidence found, fewer searches, number of the draw. If the filters keep none and the fall-back is on, the gold way
+    is tried, and comes first where they keep that. Raises `MalformedReply` for a gold plan that cannot be run, and the
+    kinds of `ProviderError`.
     """
     config, work = context.config, _Work(row, context, meter)
     if config.plan == "gold":
-        return [await work.gold()]
-    draws = await asyncio.gather(*(work.sampled(number) for number in range(config.samples)))
-    ranked = sorted(draws, key=lambda e: (-e.reward.total, -e.evidence_found, e.num_tool_calls))
-    different: dict[str, SearchEpisode] = {}
-    for episode in ranked:
-        different.setdefault(episode.uid, episode)
-    candidates = list(different.values())
-    if config.gold_fallback and not any(_is_good(episode, row, config) for episode in candidates):
-        candidates.append(await work.gold())
-    return candidates
+        return [await work.worded(await work.gold())]
+    different: dict[str, Candidate] = {}
+    for number in range(config.samples):
+        draw = await work.sampled(number)
+        different.setdefault(draw.episode.uid, draw)
+        if draw.verdict is None and not has_needless_search(draw.episode, row):
+            break
+    candidates = sorted(different.values(), key=lambda draw: _rank(draw, row))
+    if config.gold_fallback and candidates[0].verdict is not None:
+        gold = await work.gold()
+        candidates.insert(len(candidates) if gold.verdict else 0, gold)
+    return [await work.worded(candidates[0]), *candidates[1:]]
 
 
-def episode_sft_row(episode: SearchEpisode) -> SftRow:
-    """The whole conversation as one row; the loss is taken on the two assistant turns.
+def _rank(draw: Candidate, row: BundleQuestion) -> tuple[float, ...]:
+    episode = draw.episode
+    needless = has_needless_search(episode, row)
+    return draw.verdict is not None, needless, -episode.reward.total, -episode.evidence_found, episode.num_tool_calls
 
-    `reward.total` is the episode's reward; its other parts hold the final answer against the gold answer.
-    """
-    if episode.options:
-        reward = score_choice(episode.final_answer, episode.correct_options)
-    else:
-        reward = score_answer(episode.final_answer, (episode.answer, *episode.answer_aliases))
-    reward = replace(reward, total=episode.reward.total)
-    return whole_conversation(episode, data_source="episodes", protocol=R_SEARCH.name, reward=reward)
+
+def against(episode: SearchEpisode, row: BundleQuestion, config: PlannedEpisodeConfig) -> Verdict | None:
+    """The first verdict that rejects the episode."""
+    return first_rejection(judge_episode(episode, row, config.limits))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,60 +190,128 @@ class _Work:
     context: EpisodeContext
     meter: Meter
 
-    async def gold(self) -> SearchEpisode:
-        """The gold plan, run and told."""
+    async def gold(self) -> Candidate:
+        """The gold plan, run and told by the templates."""
         row, context = self.row, self.context
         plan = nl_dag.SearchPlan(
             nodes=tuple(replace(node, query=one_line(node.query)) for node in row.dag_nodes), edges=row.dag_edges
         )
         results = await nl_dag.execute(plan, context.tools, context.config.top_k)
-        thought = search_thoughts.think(row, plan, seed=f"{context.seed}:{row.uid}")
         messages = (
-            *R_SEARCH.opening(render_question(row)),
-            _turn(Turn(thought=thought, search=r_search.search_of(plan))),
+            *context.planner.opening(render_question(row)),
+            _turn(Turn(thought=self._template(plan), search=r_search.search_of(plan))),
             _result(Observation(nodes=tuple(results))),
             _turn(Turn(answer=one_line(gold_answer(row)))),
         )
         # Behind the plan is the model that wrote the question.
-        return self._episode(messages, results, "oracle", row.provenance.model, row.provenance.call_keys)
+        model, keys = row.provenance.model, row.provenance.call_keys
+        scored: tuple[float, AnswerScoredBy] = (1.0, "options" if row.options else "matching")
+        return self._judged(self._episode(messages, results, "oracle", model, keys, scored, "templates"))
 
-    async def sampled(self, number: int) -> SearchEpisode:
-        """A draw. A first turn that breaks the grammar is the end of it: no answer would make it good enough."""
-        context = self.context
-        messages = [*R_SEARCH.opening(render_question(self.row))]
+    async def worded(self, candidate: Candidate) -> Candidate:
+        """With its thought in the model's words, where it is kept and has the templates' and those are sound."""
+        context, told, config = self.context, candidate.episode, self.context.config.thoughts
+        if config.source == "templates" or told.thoughts == "model" or candidate.verdict is not None:
+            return candidate
+        if context.client is None:
+            raise ValueError("thoughts of a model need a client")
+        plan = nl_dag.SearchPlan(nodes=told.plan_nodes, edges=told.plan_edges)
+        request = search_thoughts.request_thought(self.row, plan, config, model=context.model, seed=context.seed)
+        reply = await context.client.complete(request, self.meter)
+        thought = one_line(reply.answer or "")
+        if not unfounded_thought(thought, self.row, plan, max_words=config.max_words).keep:
+            return candidate
+        turn = told.messages[2]
+        turn = replace(turn, content=turn.content.replace(_in_tags(told.thought), _in_tags(thought), 1))
+        messages = (*told.messages[:2], turn, *told.messages[3:])
+        keys = (*told.provenance.call_keys, reply.key)
+        worded = replace(
+            told,
+            uid=uid_of(self.row, messages),
+            thought=thought,
+            thoughts="model",
+            messages=messages,
+            token_estimate=length_of(messages),
+            provenance=replace(told.provenance, call_keys=keys),
+        )
+        return self._judged(worded)
+
+    def _template(self, plan: nl_dag.SearchPlan) -> str:
+        return search_thoughts.think(self.row, plan, seed=f"{self.context.seed}:{self.row.uid}")
+
+    def _first_turn(self, reply: Reply) -> tuple[str, ThoughtSource]:
+        """The turn that searches, and whose its thought is.
+
+        A turn with a thought of its own stays as it is. What a reasoning model thought before its turn becomes the
+        thought where it is sound; else the templates tell it: drafts of plans and guesses are nothing to learn from.
+        """
+        text = turn_text(reply)
+        read = None if text == reply.text else r_search.read_plan(_in_tags("-") + reply.text)
+        if read is None:
+            return text, "model"
+        longest = self.context.config.thoughts.max_words
+        if unfounded_thought(reply.reasoning, self.row, read[1], max_words=longest).keep:
+            return text, "model"
+        return _in_tags(self._template(read[1])) + reply.text, "templates"
+
+    async def sampled(self, number: int) -> Candidate:
+        """A draw. It ends with a first turn that breaks the grammar, a plan that breaks a rule or that is lost."""
+        context, row = self.context, self.row
+        messages = [*context.planner.opening(render_question(row))]
         results: Sequence[nl_dag.NodeResult] = ()
         first = await self._ask(messages, number)
-        messages.append(_assistant(first, turn_text(first)))
+        turn, thoughts = self._first_turn(first)
+        messages.append(_assistant(first, turn))
         read, keys = r_search.read_plan(messages[-1].content), [first.key]
-        if read is not None and not first.is_cut:
-            _, plan = read
-            found = await r_search.run_plan(plan, context.tools, context.config.top_k)
-            results = found.nodes
-            messages.append(_result(found))
+        if read is None or first.is_cut or nl_dag.validate(read[1]):
+            return self._judged(self._drawn(messages, results, keys, thoughts))
+        found = await r_search.run_plan(read[1], context.tools, context.config.top_k)
+        results = found.nodes
+        messages.append(_result(found))
+        planned = self._drawn(messages, results, keys, thoughts)
+        if first_rejection(judge_plan(planned, row, context.config.limits)):
+            return self._judged(planned)
+        try:
             second = await self._ask(messages, number)
-            # No thought belongs here: what a server delivers apart was thought before the agent took its turn.
-            messages.append(_assistant(second, second.text))
-            keys.append(second.key)
-        return self._episode(messages, results, "policy", context.model, keys)
+        except ContextOverflow:  # its thought took the room: this draw is lost, and not the question
+            return self._judged(planned)
+        # No thought belongs here: what a server delivers apart was thought before the agent took its turn.
+        messages.append(_assistant(second, second.text))
+        scorer = open_scorer(context.judge, context.client, context.model, self.meter)
+        score, by = await scorer.score(row, R_SEARCH.answer_of(messages))
+        return self._judged(self._drawn(messages, results, [*keys, second.key], thoughts, (score or 0.0, by)))
 
     async def _ask(self, messages: Sequence[Message], number: int) -> Reply:
         context, config = self.context, self.context.config
         if context.client is None:
             raise ValueError("sampled episodes need a client")
+        sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens)
         request = Request(
             model=context.model,
             prompt=tuple(
                 ChatTurn(role=config.result_role if m.role == "tool" else m.role, content=m.content) for m in messages
             ),
-            sampling=Sampling(
-                temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens, stop=R_SEARCH.stop
-            ),
+            sampling=sampling_of_turn(sampling, R_SEARCH, config.thought_tokens),
             sample=number,
             seed=context.seed,
             purpose="plan" if len(messages) == 2 else "answer",
             is_turn=True,
         )
-        return await context.client.complete(request, self.meter)
+        reply = await context.client.complete(request, self.meter)
+        return end_turn(reply, R_SEARCH) if config.thought_tokens else reply
+
+    def _judged(self, episode: SearchEpisode) -> Candidate:
+        return Candidate(episode, against(episode, self.row, self.context.config))
+
+    def _drawn(
+        self,
+        messages: Sequence[Message],
+        results: Sequence[nl_dag.NodeResult],
+        keys: Sequence[str],
+        thoughts: ThoughtSource,
+        scored: tuple[float, AnswerScoredBy] = (0.0, "matching"),
+    ) -> SearchEpisode:
+        return self._episode(messages, results, "policy", self.context.model, keys, scored, thoughts)
 
     def _episode(
         self,
@@ -182,23 +320,26 @@ class _Work:
         origin: Origin,
         model: str,
         keys: Sequence[str],
+        scored: tuple[float, AnswerScoredBy],
+        thoughts: ThoughtSource,
     ) -> SearchEpisode:
         row = self.row
         read = r_search.read_plan(messages[2].content)
         thought, plan = read or ("", nl_dag.SearchPlan(nodes=(), edges=()))
-        content = "\0".join([row.uid, *(message.content for message in messages)])
         return SearchEpisode(
-            uid=hashlib.sha256(content.encode()).hexdigest()[:16],
+            uid=uid_of(row, messages),
             origin=origin,
             thought=thought,
             plan_text=nl_dag.render(plan) if read else "",
             plan_nodes=plan.nodes,
             plan_edges=plan.edges,
-            searches=tuple(map(_search, results)),
+            searches=tuple(map(search_of, results)),
             messages=tuple(messages),
             num_tool_calls=sum(result.status != "skipped" for result in results),
-            evidence_found=_found_evidence(row, results),
-            **made_of(messages, row),
+            evidence_found=found_evidence(row, results),
+            thoughts=thoughts,
+            scored_by=scored[1],
+            **made_of(messages, row, scored[0]),
             provenance=Provenance(
                 run_id=self.context.run_id,
                 source_id=f"bundle_questions:{row.uid}",
@@ -210,60 +351,8 @@ class _Work:
         )
 
 
-def made_of(messages: Sequence[Message], row: BundleQuestion) -> dict[str, Any]:
-    """The fields of an episode that follow from its question and its conversation."""
-    return {
-        "question_id": row.uid,
-        "question": render_question(row),
-        "type": row.type,
-        "answer": gold_answer(row),
-        "answer_aliases": (),
-        "options": row.options,
-        "correct_options": row.correct_options,
-        "final_answer": R_SEARCH.answer_of(messages),
-        "num_hops": len(row.hops),
-        "token_estimate": sum(estimate_tokens(message.content) for message in messages),
-        "reward": _reward_of(messages, row),
-    }
-
-
-def asks_its_question(episode: SearchEpisode) -> bool:
-    """Does the conversation ask what the row says?"""
-    return [turn.content for turn in episode.messages[1:2]] == [R_SEARCH.user_turn(episode.question)]
-
-
-def _reward_of(messages: Sequence[Message], row: BundleQuestion) -> RSearchReward:
-    """0.25 for the format, 0.25 for the plan, 0.5 for the answer (R-Search, 3.4), of a conversation as it stands."""
-    golds = () if row.correct_options else (row.answer,)
-    return r_search.score(messages, correct_options=row.correct_options, golds=golds)
-
-
-def gold_answer(row: BundleQuestion) -> str:
-    """As an agent gives it: the letters of the correct options, or words."""
-    return ", ".join(sorted(row.correct_options)) if row.options else row.answer
-
-
-def _found_evidence(row: BundleQuestion, results: Sequence[nl_dag.NodeResult]) -> float:
-    """Share of the hops whose evidence stands in a passage that any search brought."""
-    found = [passage for result in results for passage in result.passages]
-    return round(evidence_recall([hop.evidence for hop in row.hops], found), 6)
-
-
-def _is_good(episode: SearchEpisode, row: BundleQuestion, config: PlannedEpisodeConfig) -> bool:
-    """Right, with its evidence, and no search that another one makes needless."""
-    evidence = [hop.evidence for hop in row.hops]
-    is_needless = len(episode.searches) > 1 and any(
-        evidence_recall(evidence, search.passages) == 1.0 for search in episode.searches
-    )
-    is_right = episode.reward.total >= config.min_reward and episode.evidence_found >= config.min_evidence
-    return is_right and not is_needless
-
-
-def _search(result: nl_dag.NodeResult) -> PlannedSearch:
-    node = result.node
-    return PlannedSearch(
-        node_id=node.node_id, query=node.query, tool=node.tool, status=result.status, passages=result.passages
-    )
+def _in_tags(thought: str) -> str:
+    return f"<think>{thought}</think>"
 
 
 def _turn(turn: Turn) -> Message:

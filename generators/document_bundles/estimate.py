@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from trailforge.filters.bundles import smaller_sets
+from trailforge.filters.bundle_readings import right_draws_needed, smaller_sets
 from trailforge.generators.document_bundles.bundling.config import LARGEST
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.search_thoughts import PROMPTS
+from trailforge.generators.document_bundles.search_thoughts import PROMPT, PROMPTS
+from trailforge.inference.judge import default_rubric
 from trailforge.pipelines.estimate import Estimate, StageEstimate, count_tokens, mean_tokens, sample, stage_estimate
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.pipelines.sources.documents import read_documents
@@ -14,7 +15,11 @@ from trailforge.schemas import SourceDocument
 
 _QUESTION_TOKENS = 80
 """Of a long question with its options."""
+_MOST_JUDGED = 3
+"""Texts of which a judge is shown: question, gold answer and answer."""
 _SMALLEST = 2
+_MOST_CHANCE = 0.25
+"""Of guessing the one right option of four."""
 
 
 def estimate(inputs: RunInputs, config: BundleRunConfig) -> Estimate:
@@ -48,21 +53,33 @@ def _stages(documents: list[SourceDocument], total: int, size: int, config: Bund
     shown = mean_tokens([f"{d.title} {d.text[: writer.longest_document]}" for d in documents])
     bundles = total / size
     questions = bundles * writer.questions_per_bundle
-    sets = [size, *(len(part) for part in smaller_sets(documents[:1] * size))]
+    filters, judge = config.filters, config.judge
+    smaller = smaller_sets(documents[:1] * size, leave_one_out=filters.leave_one_out)
+    # Questions with options are read most often, until no guesser would have got as far; small models write none.
+    draws_of_set = right_draws_needed(_MOST_CHANCE, filters.most_chance) if writer.kind == "model" else 1
+    sets = [size] * draws_of_set + [len(part) for part in smaller] * max(draws_of_set, filters.right_reads)
     read = count_tokens(PROMPTS.text("read_documents")) + _QUESTION_TOKENS + shown * sum(sets) / len(sets)
-    draws = questions * config.filters.closed_book_samples
-    blind = count_tokens(PROMPTS.text("read_nothing")) + _QUESTION_TOKENS
+    draws = questions * filters.closed_book_samples
+    blind = count_tokens(PROMPTS.text("answer_from_memory")) + _QUESTION_TOKENS
     stages = [
         stage_estimate("read", questions * len(sets), read, writer.read_max_tokens, prices),
         stage_estimate("closed_book", draws, blind, writer.read_max_tokens, prices),
     ]
+    if judge.near_misses or judge.free_answers:
+        verdict = count_tokens(default_rubric()) + _MOST_JUDGED * _QUESTION_TOKENS
+        replies = filters.closed_book_samples + 1 + len(smaller) * filters.right_reads
+        stages.append(stage_estimate("grade", questions * replies, verdict, judge.max_tokens, prices))
     if writer.kind == "model":
         prompt = count_tokens(PROMPTS.text("bundle_questions")) + size * shown
         stages.insert(0, stage_estimate("write", bundles, prompt, writer.write_max_tokens, prices))
     if episodes.plan == "sampled":
         begin = count_tokens(r_search.SYSTEM_PROMPT + r_search.USER_SUFFIX) + _QUESTION_TOKENS
-        found = size * episodes.top_k * shown + episodes.max_tokens
+        longest = episodes.max_tokens + episodes.thought_tokens
+        found = size * episodes.top_k * shown + longest
         drawn = questions * episodes.samples
-        stages.append(stage_estimate("plan", drawn, begin, episodes.max_tokens, prices))
-        stages.append(stage_estimate("answer", drawn, begin + found, episodes.max_tokens, prices))
+        stages.append(stage_estimate("plan", drawn, begin, longest, prices))
+        stages.append(stage_estimate("answer", drawn, begin + found, longest, prices))
+    if episodes.thoughts.source == "model":
+        prompt = count_tokens(PROMPTS.text(PROMPT)) + 2 * _QUESTION_TOKENS
+        stages.append(stage_estimate("thought", questions, prompt, episodes.thoughts.max_tokens, prices))
     return stages

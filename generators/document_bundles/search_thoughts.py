@@ -1,7 +1,8 @@
 """The thought before a gold search plan: what is asked, what there is to start from, what is missing, in which order.
 
 It is told from the question and the plan alone, as an agent that has searched for nothing yet could tell it: neither
-evidence nor answer is looked at. The sentences are drawn from `prompts/search_thoughts.yaml` by a seeded generator.
+evidence nor answer is looked at. A model words it, which is shown no more than that either, or sentences are drawn from
+`prompts/search_thoughts.yaml` by a seeded generator.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from trailforge.inference import ChatTurn, Request, Sampling
+from trailforge.inference.asker import fill
 from trailforge.inference.prompts import Prompts
 from trailforge.protocols.base import one_line
-from trailforge.protocols.nl_dag import SearchPlan, levels
+from trailforge.protocols.nl_dag import SearchPlan, levels, render
 from trailforge.retrieval.english import DATE
-from trailforge.schemas import BundleQuestion, PlanNode
+from trailforge.schemas import BundleQuestion, InvalidInput, PlanNode, ThoughtSource
 
 PROMPTS = Prompts("trailforge.generators.document_bundles", "trailforge.generators")
 POOLS = "search_thoughts"
+PROMPT = "plan_thought"
 _MOST_NAMES = 3
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
 _TIME = re.compile(rf"{DATE}|{_YEAR.pattern}")
@@ -26,6 +31,46 @@ _WORD = re.compile(rf"[^\w\s]*{DATE}\S*|\S+")
 _INITIAL = re.compile(r"[^\W\d_]\.")
 _WITHIN = frozenset({"of", "de", "la", "du", "von", "van", "der", "del", "al"})
 """Words that may stand inside a name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanThoughtConfig:
+    """Who words the thought before a gold plan, and how the model is asked."""
+
+    source: ThoughtSource = "templates"
+    """`model`: one call for an episode that is kept and would have the templates'; they stay where code cannot confirm
+    what the model says."""
+    max_tokens: int = 4096
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_words: int = 150
+    """Also of what a reasoning model thought before its turn, to be its thought."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for no room."""
+        for name in ("max_tokens", "max_words"):
+            if getattr(self, name) < 1:
+                raise InvalidInput("has to be 1 or more", field=name)
+
+
+def request_thought(
+    row: BundleQuestion, plan: SearchPlan, config: PlanThoughtConfig, *, model: str, seed: int
+) -> Request:
+    """The call for the thought of a plan: question and plan are all that it shows."""
+    options = [f"{chr(ord('A') + position)}. {option}" for position, option in enumerate(row.options)]
+    prompt = fill(
+        PROMPTS.text(PROMPT),
+        question="\n".join([row.question, *options]),
+        plan=render(plan),
+        max_words=str(config.max_words),
+    )
+    return Request(
+        model=model,
+        prompt=(ChatTurn(role="user", content=prompt),),
+        sampling=Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens),
+        seed=seed,
+        purpose="thought",
+    )
 
 
 def think(row: BundleQuestion, plan: SearchPlan, *, seed: str) -> str:

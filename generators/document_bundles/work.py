@@ -8,37 +8,20 @@ have pipelines of their own.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from trailforge.generators import selecting
-from trailforge.generators.document_bundles import NAME
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages import cleaning, embedding, grouping, selection
 from trailforge.pipelines.dataset import StageRun
 from trailforge.pipelines.engine.shards import Receipt, Shard
 from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_documents
 from trailforge.pipelines.runs.stages import digest_of
-from trailforge.schemas import to_dict
 
 
 def take_in(inputs: RunInputs, folder: Path, config: BundleRunConfig) -> Settings:
     """Documents of files as shards in the run's folder, without what people refuse."""
-    options = inputs.options
-    return take_in_documents(
-        inputs.files,
-        folder,
-        dataset=NAME,
-        config_hash=config.hash,
-        config=json.dumps(to_dict(config)),
-        shard_size=config.output.documents_per_shard,
-        limit=inputs.limit,
-        column_map=options.get("column_map"),
-        source=options.get("source"),
-        kind=options.get("kind"),
-        labels=options.get("labels"),
-        refused=inputs.refused,
-    )
+    return take_in_documents(inputs, folder, config, shard_size=config.output.documents_per_shard)
 
 
 def asks_questions(config: BundleRunConfig) -> bool:

@@ -1,40 +1,36 @@
 """A bundle of documents to multi-hop questions with gold search plans, and back: answering them (R-Search, 4.1).
 
-The writer makes drafts; what they are worth is measured by `filters.bundles` with the reader. `seal` puts what was
-measured into the row.
+The writer makes drafts; what they are worth is measured by `filters.bundle_readings` with the reader. `seal` puts what
+was measured into the row.
 """
 
 from __future__ import annotations
 
-import hashlib
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from trailforge.filters.answers import AnswerJudgeOptions, chosen_options
+from trailforge.generators.document_bundles.drafts import TOOLS, cut_lists, reply_schema, row_of
 from trailforge.generators.document_bundles.search_thoughts import PROMPTS
 from trailforge.inference import ChatTurn, Client, Meter, Prices, Request, Sampling, ask_json
 from trailforge.inference.asker import fill
-from trailforge.protocols.nl_dag import SearchPlan, levels, render, validate
-from trailforge.retrieval import SentenceReader
+from trailforge.protocols.nl_dag import SearchPlan, levels, validate
+from trailforge.retrieval import SentenceReader, split_sentences
 from trailforge.schemas import (
-    BundleHop,
     BundleInput,
     BundleQuestion,
     BundleQuestionType,
     FilterScore,
-    PlanEdge,
-    PlanNode,
     Provenance,
     SourceDocument,
-    SourceKind,
     Verdict,
 )
 from trailforge.schemas.plugins import check_plugin, load_plugin
-from trailforge.schemas.text import restore_chat_tokens
 
 WRITERS = "trailforge.writers"
 """Group of entry points: functions as `BundleWork`, of a bundle and a context."""
-_TOOLS: dict[SourceKind, str] = {"news": "News", "academic": "Academic", "general": "General"}
 _MOST_HOPS, _MOST_SOURCES, _MOST_DEPTH = 4, 4, 4
 _TYPE_WEIGHT: dict[BundleQuestionType, float] = {
     "factual": 0.0,
@@ -42,39 +38,9 @@ _TYPE_WEIGHT: dict[BundleQuestionType, float] = {
     "causal": 0.6,
     "multiple_choice": 1.0,
 }
-_HOP = {
-    "type": "object",
-    "properties": {
-        "document": {"type": "integer", "minimum": 1},
-        "evidence": {"type": "string"},
-        "query": {"type": "string"},
-        "reasoning": {"type": "string"},
-        "needs": {"type": "array", "items": {"type": "integer", "minimum": 1}},
-    },
-    "required": ["document", "evidence", "query", "reasoning", "needs"],
-    "additionalProperties": False,
-}
-_QUESTION = {
-    "type": "object",
-    "properties": {
-        "type": {"type": "string", "enum": list(_TYPE_WEIGHT)},
-        "question": {"type": "string"},
-        "answer": {"type": "string"},
-        "options": {"type": "array", "items": {"type": "string"}},
-        "correct": {"type": "array", "items": {"type": "string"}},
-        "hops": {"type": "array", "items": _HOP},
-    },
-    "required": ["type", "question", "answer", "options", "correct", "hops"],
-    "additionalProperties": False,
-}
-SCHEMA = {
-    "type": "object",
-    "properties": {"questions": {"type": "array", "items": _QUESTION}},
-    "required": ["questions"],
-    "additionalProperties": False,
-}
-"""What the writing model replies."""
-MODEL_PROMPTS = ("bundle_questions", "read_documents", "read_nothing")
+MODEL_PROMPTS = ("bundle_questions", "read_documents", "answer_from_memory")
+CUT = "[…]"
+"""Where a document that is shown has more."""
 STEP_PROMPTS = ("embedded_kind", "embedded_answer", "embedded_closed_book")
 """Of plug-ins that write by small steps."""
 
@@ -131,12 +97,14 @@ class BundleContext:
     prices: Prices
     config: BundleWriterConfig
     client: Client
+    judge: AnswerJudgeOptions = field(default_factory=AnswerJudgeOptions)
+    """Who scores replies that the matcher cannot."""
     sentences: SentenceReader = field(default_factory=lambda: SentenceReader(None))
     """Finds what `kind: steps` reads."""
 
 
 class Writer(Protocol):
-    """One bundle under way; also a `filters.bundles.DocumentReader`."""
+    """One bundle under way; also a `filters.bundle_readings.DocumentReader`."""
 
     item: BundleInput
     context: BundleContext
@@ -148,7 +116,7 @@ class Writer(Protocol):
         ...
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
-        """As `filters.bundles.DocumentReader` says."""
+        """As `filters.bundle_readings.DocumentReader` says."""
         ...
 
 
@@ -179,23 +147,34 @@ class BundleWork:
             documents=render_documents(self.item.documents, config.longest_document),
         )
         sampling = Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=config.write_max_tokens)
-        reply = await ask_json(context.client, self._request(prompt, sampling, purpose="write"), SCHEMA, self.meter)
-        return [row_of(draft, n, self.item, context) for n, draft in enumerate(reply["questions"])]
+        count = config.questions_per_bundle
+        reply = await ask_json(
+            context.client,
+            self._request(prompt, sampling, purpose="write"),
+            reply_schema(count),
+            self.meter,
+            held_against=reply_schema(count, is_bounded=False),
+        )
+        return [draft_row(draft, n, self.item, context) for n, draft in enumerate(cut_lists(reply, count))]
 
     async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
-        """As a `filters.bundles.DocumentReader`."""
+        """As a `filters.bundle_readings.DocumentReader`. Options come in another order at each draw."""
         config = self.context.config
+        shown, letters = _in_other_order(row, f"{self.context.seed}:{row.uid}:{sample}") if sample else (row, {})
         text = render_documents(documents, config.longest_document)
         prompt = (
-            fill(PROMPTS.text("read_documents"), documents=text, question=render_question(row))
+            fill(PROMPTS.text("read_documents"), documents=text, question=render_question(shown))
             if documents
-            else fill(PROMPTS.text("read_nothing"), question=render_question(row))
+            else fill(PROMPTS.text("answer_from_memory"), question=render_question(shown))
         )
         temperature = config.read_temperature if documents else config.closed_book_temperature
         sampling = Sampling(temperature=temperature, top_p=config.top_p, max_tokens=config.read_max_tokens)
         request = self._request(prompt, sampling, purpose="read" if documents else "closed_book", sample=sample)
         reply = await self.context.client.complete(request, self.meter)
-        return reply.answer and reply.answer.strip()
+        if reply.answer is None:
+            return None
+        chosen = chosen_options(reply.answer, shown) if letters else frozenset()
+        return ", ".join(sorted(letters.get(each, each) for each in chosen)) or reply.answer.strip()
 
     def _request(self, prompt: str, sampling: Sampling, *, purpose: str, sample: int = 0) -> Request:
         return Request(
@@ -208,69 +187,39 @@ class BundleWork:
         )
 
 
-def row_of(draft: dict[str, Any], number: int, item: BundleInput, context: BundleContext) -> BundleQuestion:
-    """A draft of a bundle as a row; whether it makes sense is for the filters to say."""
-    documents = item.documents
-    nodes, edges = plan_of(draft["hops"], documents)
-    uid = hashlib.sha256(f"{item.id} {number} {draft['question']}".encode()).hexdigest()[:16]
-    return BundleQuestion(
-        uid=uid,
-        bundle_id=item.id,
-        question=draft["question"].strip(),
-        type=draft["type"],
-        answer=draft["answer"].strip(),
-        options=tuple(option.strip() for option in draft["options"]),
-        correct_options=tuple(letter.strip().upper() for letter in draft["correct"]),
-        hops=tuple(
-            BundleHop(
-                document_id=_document_id(hop["document"], documents),
-                evidence=restore_chat_tokens(hop["evidence"]).strip(),  # prompts show them escaped, documents have them
-                reasoning=hop["reasoning"].strip(),
-            )
-            for hop in draft["hops"]
-        ),
-        dag_text=render(SearchPlan(nodes=nodes, edges=edges)),
-        dag_nodes=nodes,
-        dag_edges=edges,
-        filters=(),
-        complexity=0.0,
-        curriculum_stage=0,
-        preset=context.preset,
-        provenance=Provenance(
-            run_id=context.run_id,
-            source_id=item.id,
-            model=context.model,
-            prompt_version=context.config.prompt_version,
-            seed=context.seed,
-            call_keys=(),
-        ),
+def draft_row(draft: dict[str, Any], number: int, item: BundleInput, context: BundleContext) -> BundleQuestion:
+    """A draft of a bundle as a row of the run."""
+    provenance = Provenance(
+        run_id=context.run_id,
+        source_id=item.id,
+        model=context.model,
+        prompt_version=context.config.prompt_version,
+        seed=context.seed,
+        call_keys=(),
     )
-
-
-def plan_of(
-    hops: Sequence[dict[str, Any]], documents: Sequence[SourceDocument]
-) -> tuple[tuple[PlanNode, ...], tuple[PlanEdge, ...]]:
-    """One search per hop, by the tool that finds such documents, and an edge for each finding that a hop needs."""
-    names = [chr(ord("A") + position) for position in range(len(hops))]
-    nodes = tuple(
-        PlanNode(node_id=name, query=hop["query"].strip(), tool=_tool(hop["document"], documents))
-        for name, hop in zip(names, hops, strict=True)
-    )
-    edges = tuple(
-        PlanEdge(src=names[need - 1] if need <= len(names) else f"N{need}", dst=name)
-        for name, hop in zip(names, hops, strict=True)
-        for need in dict.fromkeys(hop["needs"])
-    )
-    return nodes, edges
+    return row_of(draft, number, item, preset=context.preset, seed=context.seed, provenance=provenance)
 
 
 def render_documents(documents: Sequence[SourceDocument], longest: int) -> str:
     """Documents as a prompt shows them, numbered from 1."""
     return "\n\n".join(
-        f"[{number}] {document.title} ({_TOOLS[document.kind]}, {document.source}"
-        f"{', ' + document.published if document.published else ''})\n{document.text[:longest]}"
+        f"[{number}] {document.title} ({TOOLS[document.kind]}, {document.source}"
+        f"{', ' + document.published if document.published else ''})\n{cut_text(document.text, longest)}"
         for number, document in enumerate(documents, start=1)
     )
+
+
+def cut_text(text: str, longest: int) -> str:
+    """A text up to the last sentence that ends within so many characters, with a mark where there was more.
+
+    Within the first sentence it is cut at a word.
+    """
+    if len(text) <= longest:
+        return text
+    begun = text[:longest]
+    last = split_sentences(begun)[-1]
+    whole = begun[: begun.rindex(last)].rstrip()
+    return f"{whole or begun.rpartition(' ')[0] or begun} {CUT}"
 
 
 def render_question(row: BundleQuestion) -> str:
@@ -280,8 +229,8 @@ def render_question(row: BundleQuestion) -> str:
 
 
 def complexity_of(row: BundleQuestion, documents: Sequence[SourceDocument], closed_book: float) -> float:
-    """0 (easy) to 1 (hard): the mean of sources, hops, depth of the plan, type of answer, and how far the model's best
-    answer without documents was off (`closed_book`: its closeness). Ours; the paper names sources and reasoning steps.
+    """0 (easy) to 1 (hard): the mean of sources, hops, depth of the plan, type of answer, and how rarely the model
+    answered without documents (`closed_book`: how often). Ours; the paper names sources and reasoning steps.
 
     Sources are those of the documents that the hops quote: the others of the bundle need not be found.
     """
@@ -314,14 +263,13 @@ def seal(
     )
 
 
+def _in_other_order(row: BundleQuestion, seed: str) -> tuple[BundleQuestion, dict[str, str]]:
+    """The question with its options in an order by seed, and the letters of its own by those."""
+    order = random.Random(seed).sample(range(len(row.options)), len(row.options))
+    letters = {chr(ord("A") + new): chr(ord("A") + old) for new, old in enumerate(order)}
+    return replace(row, options=tuple(row.options[old] for old in order)), letters
+
+
 def _share(number: int, most: int) -> float:
     """0 for one, 1 for `most` or more."""
     return min(max(number, 1) - 1, most - 1) / (most - 1)
-
-
-def _document_id(number: int, documents: Sequence[SourceDocument]) -> str:
-    return documents[number - 1].id if number <= len(documents) else f"document {number}"
-
-
-def _tool(number: int, documents: Sequence[SourceDocument]) -> str:
-    return _TOOLS[documents[number - 1].kind] if number <= len(documents) else "General"

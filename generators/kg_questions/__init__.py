@@ -2,15 +2,16 @@
 
 from trailforge.pipelines.dataset import DataSet, Stage, Table
 from trailforge.protocols import KG_SEARCH
-from trailforge.schemas import FactChain, KgQuestion, RejectedRow
+from trailforge.schemas import FactChain, KgQuestion
 
 NAME = "kg_questions"
+WRITE, FILTER = "write", "filter"
+"""Lines of the books."""
 _HERE = "trailforge.generators.kg_questions"
 
 DATASET = DataSet(
     name=NAME,
     config=f"{_HERE}.config:KgQuestionRunConfig",
-    preset="kg-questions",
     inputs=Table(
         record=FactChain,
         decided="source",
@@ -35,12 +36,11 @@ DATASET = DataSet(
             protocol=KG_SEARCH.name,
         ),
         "candidates": Table(record=KgQuestion),
-        "rejected": Table(record=RejectedRow),
     },
     rows=NAME,
     candidates="candidates",
     stages=(
-        Stage(name="write", unit="questions", run=f"{_HERE}.work:write_stage"),
+        Stage(name=WRITE, unit="questions", run=f"{_HERE}.work:write_stage"),
         Stage(
             name="select",
             unit="questions",
@@ -49,7 +49,6 @@ DATASET = DataSet(
             asks_model=False,
         ),
     ),
-    counted="select",
     configure=f"{_HERE}.config:configure",
     preview={"count": 8},
     estimate=f"{_HERE}.estimate:estimate",

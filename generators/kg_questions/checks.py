@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator, Mapping
 
 from trailforge.generators import selecting
+from trailforge.generators.kg_questions import FILTER, WRITE
 from trailforge.generators.kg_questions import select as selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.filters import judge_unasked
 from trailforge.generators.kg_questions.generate import made_of, seal
-from trailforge.generators.kg_questions.work import FILTER, WRITE
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.schemas import FactChain, InvalidInput, KgQuestion, RejectedRow, from_dict

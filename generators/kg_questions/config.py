@@ -46,14 +46,10 @@ class KgQuestionRunConfig(GraphRunConfig):
         return (FactChain, KgQuestion)
 
     @property
-    def longest_reply(self) -> int:
-        """The most tokens that a call may ask for."""
-        return max(self.writer.write_max_tokens, self.writer.closed_book_max_tokens)
-
-    @property
-    def encoder_name(self) -> str | None:
-        """None: nothing is embedded."""
-        return None
+    def reply_limits(self) -> dict[str, int]:
+        """The most tokens of a reply, by setting."""
+        write = {"writer.write_max_tokens": self.writer.write_max_tokens} if self.writer.kind == "model" else {}
+        return {**write, "writer.closed_book_max_tokens": self.writer.closed_book_max_tokens}
 
     @property
     def call_style(self) -> Literal["chat", "completion"]:

@@ -116,7 +116,7 @@ class KgQuestionWork:
 def writer_prompt(chain: FactChain) -> str:
     """What the model is shown: bridges and answer as placeholders with their kinds, never by name."""
     texts = {start.id: start.label for start in chain.starts} | _placeholders(chain)
-    lines = [f"{texts[node.id]}: {_kind_of(node)}" for node in (*chain.found, *chain.starts)]
+    lines = [f"{texts[node.id]}: {_describe_kind(node)}" for node in (*chain.found, *chain.starts)]
     return fill(
         PROMPTS.text("kg_question"),
         order=", ".join(_placeholders(chain).values()),
@@ -215,7 +215,7 @@ def _placeholders(chain: FactChain) -> dict[str, str]:
     return {**bridges, chain.answer.id: "ANSWER"}
 
 
-def _kind_of(node: KgNode) -> str:
+def _describe_kind(node: KgNode) -> str:
     return ", ".join(filter(None, (node.kind, node.role))) or "kind not known"
 
 

@@ -5,12 +5,11 @@ sample paths | cut into shards | write, filter | select | manifest
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 
 from trailforge.generators import selecting
-from trailforge.generators.kg_questions import NAME
+from trailforge.generators.kg_questions import FILTER, NAME, WRITE
 from trailforge.generators.kg_questions import select as selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
 from trailforge.generators.kg_questions.filters import judge_question
@@ -28,7 +27,6 @@ from trailforge.retrieval.kg import KgStore
 from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
 from trailforge.schemas import FactChain, KgQuestion, RejectedRow, to_dict
 
-WRITE, FILTER = "write", "filter"
 _LOG = logging.getLogger(__name__)
 
 
@@ -43,16 +41,14 @@ def take_in(inputs: RunInputs, folder: Path, config: KgQuestionRunConfig) -> Set
         return earlier
     sampler = PathSampler(KgStore.open(Path(config.kg)), config.paths, config.seed)
     settings = take_in_rows(
-        Path(config.kg) / STORE_MANIFEST,
-        inputs.shown(sampler.sample(config.count), "sample: paths", config.count),
+        inputs,
         folder,
+        config,
+        source=Path(config.kg) / STORE_MANIFEST,
+        rows=inputs.shown(sampler.sample(config.count), "sample: paths", config.count),
         record=FactChain,
         nouns="paths of the wanted forms",
-        dataset=NAME,
-        config_hash=config.hash,
-        config=json.dumps(to_dict(config)),
         shard_size=config.output.shard_size,
-        refused=inputs.refused,
     )
     (books,) = settings.books
     if books.inputs < config.count:

@@ -2,9 +2,11 @@
 
 from trailforge.pipelines.dataset import DataSet, Stage, Table
 from trailforge.protocols import KG_SEARCH
-from trailforge.schemas import ContrastivePair, KgTrajectory, Question, RejectedRow, SftRow
+from trailforge.schemas import ContrastivePair, KgTrajectory, Question, SftRow
 
 NAME = "kg_trajectories"
+SEARCH, EPISODE, FILTER = "search", "episode", "filter"
+"""Lines of the books."""
 _HERE = "trailforge.generators.kg_trajectories"
 
 DATASET = DataSet(
@@ -34,12 +36,11 @@ DATASET = DataSet(
             source="question_id",
         ),
         "sft": Table(record=SftRow, role="sft"),
-        "rejected": Table(record=RejectedRow),
     },
     rows=NAME,
     conversations=NAME,
-    stages=(Stage(name="search", unit="questions", run=f"{_HERE}.work:search_stage"),),
-    counted="filter",
+    stages=(Stage(name=SEARCH, unit="questions", run=f"{_HERE}.work:search_stage"),),
+    counted=FILTER,
     configure=f"{_HERE}.config:configure",
     estimate=f"{_HERE}.estimate:estimate",
     take_in=f"{_HERE}.work:take_in",

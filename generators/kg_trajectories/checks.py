@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from trailforge.filters import first_rejection
+from trailforge.generators.kg_trajectories import EPISODE, FILTER, SEARCH
 from trailforge.generators.kg_trajectories import NAME as DATASET
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.filters import judge_kg_episode
 from trailforge.generators.kg_trajectories.generate import made_of, tells_its_steps
 from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
-from trailforge.generators.kg_trajectories.work import EPISODE, FILTER, SEARCH
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
 from trailforge.schemas import (

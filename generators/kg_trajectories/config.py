@@ -165,10 +165,20 @@ class KgRunConfig(GraphRunConfig):
         return (KgTrajectory, ContrastivePair, SftRow)
 
     @property
-    def longest_reply(self) -> int:
-        """The most tokens that a call may ask for."""
-        generator = self.generator
-        return max(generator.episode.max_tokens, generator.filter_max_tokens, generator.reading.max_tokens)
+    def reply_limits(self) -> dict[str, int]:
+        """The most tokens of a reply, by setting."""
+        generator, episode = self.generator, self.generator.episode
+        return {
+            "generator.episode.max_tokens": episode.max_tokens + episode.thought_tokens,
+            "generator.filter_max_tokens": generator.filter_max_tokens,
+            "generator.reading.max_tokens": generator.reading.max_tokens,
+        }
+
+    @property
+    def thought_settings(self) -> tuple[str, ...]:
+        """Of free episodes; those that are led ask for no turns."""
+        is_unset = not self.generator.is_led and not self.generator.episode.thought_tokens
+        return ("generator.episode.thought_tokens",) if is_unset else ()
 
     @property
     def encoder_name(self) -> str | None:

@@ -22,8 +22,7 @@ from trailforge.generators.kg_trajectories.config import (
     ReadingConfig,
     SelfCheck,
 )
-from trailforge.generators.kg_trajectories.conflicts import conflicts_of
-from trailforge.generators.kg_trajectories.reading import Offer, Reading
+from trailforge.generators.kg_trajectories.reading import Offer, Reading, find_conflicts
 from trailforge.generators.kg_trajectories.rows import made_of, reward_of, row_of, steps_of, tells_its_steps
 from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.inference import Meter, Usage
@@ -159,4 +158,4 @@ class _Work:
         if self.context.config.self_check == "off":
             return ()
         reading = Reading(context=self.context, asker=asker, offer=self.leader.offer if self.leader else None)
-        return await conflicts_of(steps_of(run), reading)
+        return await find_conflicts(steps_of(run), reading)

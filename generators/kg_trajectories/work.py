@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from trailforge.generators.kg_trajectories import DATASET, NAME
+from trailforge.generators.kg_trajectories import DATASET, EPISODE, FILTER, NAME, SEARCH
 from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.generators.kg_trajectories.generate import KgContext, LostEpisode, generate
 from trailforge.generators.kg_trajectories.rows import kg_sft_row
@@ -27,23 +27,16 @@ from trailforge.schemas import (
     to_dict,
 )
 
-SEARCH, EPISODE, FILTER = "search", "episode", "filter"
-
 
 def take_in(inputs: RunInputs, folder: Path, config: KgRunConfig) -> Settings:
     """Questions of a file as shards in the run's folder, without what people refuse."""
-    (source,) = inputs.files
     return take_in_questions(
-        source,
+        inputs,
         folder,
-        dataset=NAME,
-        config_hash=config.hash,
-        config=json.dumps(to_dict(config)),
+        config,
         shard_size=config.output.shard_size,
-        limit=inputs.limit,
         needs_paragraphs=config.retrieval.scope == "question",
         needs_decomposition=config.generator.is_led,
-        refused=inputs.refused,
     )
 
 

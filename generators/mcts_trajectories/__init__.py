@@ -2,7 +2,7 @@
 
 from trailforge.pipelines.dataset import DataSet, Stage, Table
 from trailforge.protocols import REACT
-from trailforge.schemas import Question, RejectedRow, SearchTree, SftRow, Trajectory
+from trailforge.schemas import Question, SearchTree, SftRow, Trajectory
 
 NAME = "mcts_trajectories"
 _HERE = "trailforge.generators.mcts_trajectories"
@@ -32,7 +32,6 @@ DATASET = DataSet(
         ),
         "trees": Table(record=SearchTree),
         "sft": Table(record=SftRow, role="sft"),
-        "rejected": Table(record=RejectedRow),
     },
     rows=NAME,
     conversations=NAME,

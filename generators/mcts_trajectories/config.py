@@ -33,14 +33,22 @@ class MctsRunConfig(RunConfig):
         return (Trajectory, SearchTree, SftRow)
 
     @property
-    def longest_reply(self) -> int:
-        """The most tokens that a call may ask for."""
+    def reply_limits(self) -> dict[str, int]:
+        """The most tokens of a reply, by setting."""
         rollout, policy = self.generator.rollout, self.generator.policy
-        of_policy = (policy.split_max_tokens, policy.judge_max_tokens) if policy.kind == "model" else ()
         thoughts, judge = self.generator.thoughts, self.generator.judge
-        of_thoughts = (thoughts.max_tokens,) if thoughts.source == "model" else ()
-        of_judge = (judge.max_tokens,) if judge.near_misses else ()
-        return max(rollout.answer_max_tokens, rollout.rephrase_max_tokens, *of_policy, *of_thoughts, *of_judge)
+        limits = {
+            "generator.rollout.answer_max_tokens": rollout.answer_max_tokens,
+            "generator.rollout.rephrase_max_tokens": rollout.rephrase_max_tokens,
+        }
+        if policy.kind == "model":
+            limits["generator.policy.split_max_tokens"] = policy.split_max_tokens
+            limits["generator.policy.judge_max_tokens"] = policy.judge_max_tokens
+        if thoughts.source == "model":
+            limits["generator.thoughts.max_tokens"] = thoughts.max_tokens
+        if judge.near_misses:
+            limits["generator.judge.max_tokens"] = judge.max_tokens
+        return limits
 
     @property
     def encoder_name(self) -> str | None:

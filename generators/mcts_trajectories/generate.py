@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from trailforge.filters import FilterConfig
-from trailforge.filters.gold_hops import follows_gold
+from trailforge.filters.gold_hops import follows_gold, misses_own_hop
 from trailforge.filters.grounding import is_grounded
 from trailforge.filters.trajectories import too_long
 from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, story_of
@@ -134,7 +134,7 @@ async def generate(
         progress=lambda tree: Counter(
             row.reflection_error or "correct" for row in accept(trajectories(question, tree, context))
         ),
-        is_supported=is_grounded,
+        is_supported=lambda step: is_grounded(step) and not misses_own_hop(step, question),
         bounds=CallBounds(vary=context.config.rollout.tries, verdict=2 * context.config.judge.near_misses),
         parallel=parallel,
     )

@@ -271,9 +271,11 @@ class _Narrator:
 
 
 def stands_in_passages(step: Step) -> bool:
-    """Whether a passage has the step's answer; yes and no are read out of passages that do not say them."""
+    """Whether the answer was read in a passage; yes and no are read out of passages that do not say them."""
     is_verdict = normalize_answer(step.answer) in ("yes", "no")
-    return is_verdict or any(states(f"{p.title}. {p.text}", step.answer) for p in step.passages)
+    return not step.from_memory and (
+        is_verdict or any(states(f"{p.title}. {p.text}", step.answer) for p in step.passages)
+    )
 
 
 def cited_passage(step: Step) -> Passage | None:

@@ -5,7 +5,6 @@ read_questions | cut into shards | search, tell, filter (per question) | write s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,17 +42,12 @@ SEARCH = "search"
 
 def take_in(inputs: RunInputs, folder: Path, config: MctsRunConfig) -> Settings:
     """Questions of a file as shards in the run's folder, without what people refuse."""
-    (source,) = inputs.files
     return take_in_questions(
-        source,
+        inputs,
         folder,
-        dataset=NAME,
-        config_hash=config.hash,
-        config=json.dumps(to_dict(config)),
+        config,
         shard_size=config.output.shard_size,
-        limit=inputs.limit,
         needs_paragraphs=config.retrieval.scope == "question",
-        refused=inputs.refused,
     )
 
 

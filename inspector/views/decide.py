@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from trailforge.curation.decisions import LOG, Merged, Stance, merge, of_run, read_decisions, standing
-from trailforge.inspector.deciding import Curation, decide, fix_of
+from trailforge.inspector.deciding import Curation, decide, make_fix
 from trailforge.inspector.showing import describe, product_of, show_of
 from trailforge.inspector.views import desk as desks
 from trailforge.inspector.views import queue as queues
@@ -310,7 +310,7 @@ def _say_typed(seat: _Seat, key: str, action: str, field: str) -> None:
 
 def _say_fixes(seat: _Seat, changes: Sequence[tuple[str, str]]) -> bool:
     try:
-        return _say_all(seat, [fix_of(seat.row, field, text) for field, text in changes])
+        return _say_all(seat, [make_fix(seat.row, field, text) for field, text in changes])
     except InvalidInput as error:
         seat.desk.problem = visible(str(error))
         return False

@@ -72,7 +72,7 @@ def _show_list(
     steps = st.session_state.get(f"{table}.steps", 0)  # a list of a new name forgets what was chosen in the old one
     key = f"{table}.list.{first}.{steps}"
     st.dataframe(
-        [{column: _cell(row, column) for column in columns} for row in rows],
+        cells(rows, columns),
         key=key,
         on_select=partial(_choose, table, key, first),
         selection_mode="single-row",
@@ -106,6 +106,15 @@ def _choose(table: str, key: str, first: int) -> None:
 
 def _to_top(table: str) -> None:
     st.session_state[f"{table}.place"] = 0
+
+
+def cells(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> list[dict[str, Any]]:
+    """The list, line by line. But in columns of numbers, what a row has not is empty: Streamlit would write "None"."""
+    lines = [{column: _cell(row, column) for column in columns} for row in rows]
+    for column in columns:
+        if not any(isinstance(line[column], int | float) for line in lines):
+            lines = [line | {column: "" if line[column] is None else line[column]} for line in lines]
+    return lines
 
 
 def _cell(row: dict[str, Any], path: str) -> Any:

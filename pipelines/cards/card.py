@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
-from trailforge.pipelines.cards.licences import Source, front, plain, shorten_path
-from trailforge.pipelines.datasets import CURATED
-from trailforge.pipelines.runs.config import CardConfig
-from trailforge.pipelines.runs.intake import INPUTS
-from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, Count, FileEntry, Manifest, StageCount
+from trailforge.pipelines.cards.licences import Source, front, of_questions, plain, section, shorten_path
+from trailforge.pipelines.datasets import CURATED, dataset_of
+from trailforge.pipelines.runs.config import CardConfig, RunConfig
+from trailforge.pipelines.runs.intake import INPUTS, Settings, run_configuration
+from trailforge.schemas import DECISIONS_LOG, PATTERNS_LOG, Count, FileEntry, Manifest, Question, StageCount
 
 LONGEST_EXAMPLE = 700
 """Characters of a text in an example."""
@@ -66,6 +66,22 @@ def origin_lines(manifest: Manifest, what: str, seed: int) -> list[str]:
     ]
 
 
+def write_plain_card(folder: Path, manifest: Manifest, settings: Settings) -> str:
+    """What can be said of any run: where it is from, its books, its cost and its licences."""
+    dataset = dataset_of(settings)
+    config: RunConfig = run_configuration(dataset, settings)
+    sources = of_questions(folder, config.card) if dataset.inputs.record is Question else []
+    sections = [
+        front_matter(manifest, (dataset.rows, *dataset.tables), [], sources, config.card),
+        f"# {manifest.run_id}\n",
+        *origin_lines(manifest, "Inputs", config.seed),
+        funnel_table(manifest.stages),
+        f"## Cost\n\n{cost_table(manifest)}\n",
+        section(manifest.model, sources, config.card),
+    ]
+    return "\n".join(sections)
+
+
 def funnel_table(stages: Iterable[StageCount]) -> str:
     """The books as a section."""
     lines = ["## Funnel\n", "| stage | in | accepted | rejected | failed |", "|---|---:|---:|---|---|"]
@@ -91,7 +107,8 @@ def cost_table(manifest: Manifest) -> str:
             "| cost per accepted row |",
             "|---:|---:|---:|---:|---:|---:|---:|",
             f"| {manifest.calls} | {manifest.cut_replies} | {manifest.prompt_tokens} | {manifest.completion_tokens} "
-            f"| {manifest.cost:.4f} | {'' if calls is None else calls} | {'' if cost is None else cost} |",
+            f"| {manifest.cost:.4f} | {'' if calls is None else calls} "
+            f"| {'' if cost is None else f'{cost:.4f}'} |",
             *_purposes(manifest),
         ]
     )

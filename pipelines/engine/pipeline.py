@@ -27,7 +27,7 @@ from trailforge.pipelines.engine.attempts import Patience, Superseded, Watch, be
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.engine.progress import ProgressFile
 from trailforge.pipelines.engine.runners import check_runner, is_local, telling_line
-from trailforge.pipelines.engine.shards import ItemResult, Receipt, Shard, missing_shards, write_receipt, write_table
+from trailforge.pipelines.engine.shards import ItemResult, Shard, finish_shard, missing_shards
 from trailforge.pipelines.engine.worker_errors import clear_errors, note_error, noted_error
 from trailforge.pipelines.runs.accounting import add_up, stage
 from trailforge.schemas import ITEM_ERRORS, ClusterError, RejectedRow, TrailforgeError, read_parquet, to_dict
@@ -215,17 +215,9 @@ class _Worker:
 
 def write_shard(work: ModelWork, folder: Path, shard: Shard, results: Sequence[ItemResult]) -> None:
     """Write the shard's tables, then its receipt. Tables without rows are not written."""
-    tables = work.stage.tables
-    rows_of = {table: [row for result in results for row in result.rows.get(table, ())] for table in tables}
-    files = [write_table(folder, table, shard.name, tables[table], rows) for table, rows in rows_of.items()]
-    receipt = Receipt(
-        shard=shard.name,
-        files=tuple(entry for entry in files if entry is not None),
-        stages=add_up(result.stages for result in results),
-        usage=sum((result.usage for result in results), start=Usage()),
-        made_of=shard.made_of,
-    )
-    write_receipt(folder, receipt)
+    rows = {table: [row for result in results for row in result.rows.get(table, ())] for table in work.stage.tables}
+    stages = add_up(result.stages for result in results)
+    finish_shard(folder, shard, rows, stages, usage=sum((result.usage for result in results), start=Usage()))
 
 
 def _failed_result(work: ModelWork, item: Any, error: TrailforgeError, usage: Usage) -> ItemResult:

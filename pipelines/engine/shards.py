@@ -8,7 +8,7 @@ are made anew, from the ledger and so at no cost, byte for byte the same.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,34 @@ def write_table(folder: Path, table: str, name: str, record: type, rows: Sequenc
 def write_receipt(folder: Path, receipt: Receipt) -> None:
     """Say that a shard is finished."""
     write_text(folder / RECEIPTS / f"{receipt.shard}.json", json.dumps(to_dict(receipt), indent=1))
+
+
+def finish_shard(
+    folder: Path,
+    shard: Shard,
+    rows: Mapping[str, Sequence[Any]],
+    stages: Iterable[StageCount],
+    *,
+    usage: Usage | None = None,
+    files: Iterable[FileEntry] = (),
+    shards: tuple[Shard, ...] = (),
+) -> None:
+    """Write rows, by table, in files of the shard's name, then its receipt.
+
+    `files`: those that it wrote otherwise. `shards`: that the next stage is to run.
+    """
+    written = [  # a table without rows has no record, and none is asked for
+        write_table(folder, table, shard.name, type(next(iter(each), None)), each) for table, each in rows.items()
+    ]
+    receipt = Receipt(
+        shard=shard.name,
+        files=(*files, *(entry for entry in written if entry is not None)),
+        stages=tuple(stages),
+        usage=usage or Usage(),
+        shards=shards,
+        made_of=shard.made_of,
+    )
+    write_receipt(folder, receipt)
 
 
 def missing_shards(folder: Path, shards: Sequence[Shard]) -> list[Shard]:

@@ -17,6 +17,8 @@ from trailforge.inference.vllm.server import VllmConfig
 from trailforge.pipelines.engine.attempts import Patience
 from trailforge.schemas import InvalidInput, from_dict, stored_name, to_dict, version_of
 
+SHARD_SIZE = 16
+"""Inputs per shard, unless a configuration says otherwise."""
 EMBEDDED = "embedded"
 """In place of a URL: the packaged model, on a server that the run starts."""
 T = TypeVar("T")
@@ -115,7 +117,7 @@ class ScheduleConfig:
 class OutputConfig:
     """How rows are cut and written."""
 
-    shard_size: int = 16
+    shard_size: int = SHARD_SIZE
     """Questions per shard."""
 
 
@@ -184,7 +186,7 @@ class RunConfig(ABC):
     @property
     @abstractmethod
     def prompt_version(self) -> str:
-        """Hash of the prompts in use."""
+        """Hash of the prompts in use; empty: there are none."""
 
     @property
     @abstractmethod
@@ -192,19 +194,34 @@ class RunConfig(ABC):
         """Records whose schema decides the rows."""
 
     @property
-    @abstractmethod
+    def reply_limits(self) -> dict[str, int]:
+        """The most tokens of a reply, thoughts included, of each kind of call: by setting. Empty: no model is asked."""
+        return {}
+
+    @property
     def longest_reply(self) -> int:
         """The most tokens that a call may ask for."""
+        return max(self.reply_limits.values(), default=0)
 
     @property
-    @abstractmethod
+    def longest_call(self) -> int:
+        """Tokens of prompt and reply of the longest call, as far as they can be told before a run."""
+        return self.longest_reply
+
+    @property
+    def thought_settings(self) -> tuple[str, ...]:
+        """Settings whose 0 is wrong for a reasoning model: stop strings are then sent, which can end its thoughts."""
+        return ()
+
+    @property
     def encoder_name(self) -> str | None:
         """Of the sentence encoder; None when none is wanted."""
+        return None
 
     @property
-    @abstractmethod
     def call_style(self) -> Literal["chat", "completion"]:
         """How the model is asked."""
+        return "chat"
 
     @property
     def hash(self) -> str:
@@ -219,18 +236,21 @@ def read_config(record: type[C], content: dict[str, Any], *, source: str) -> C:
     What is left out, at any depth, keeps the default of its class. The section `server` is no part of a run: where and
     how the model is served does not change a row.
     """
-    if "server" in content:
-        _read(VllmConfig, content["server"], source)
+    preset_server(content, source=source)
     run = {name: section for name, section in content.items() if name != "server"}
     return _read(record, _with_joined_urls(run), source)
 
 
+def preset_server(content: dict[str, Any], *, source: str) -> VllmConfig | None:
+    """The section `server`; None without one. Raises as `read_config`."""
+    return _read(VllmConfig, content["server"], source) if "server" in content else None
+
+
 def server_config(content: dict[str, Any], *, source: str, record: type[RunConfig]) -> tuple[VllmConfig, str]:
     """A preset's model server, and the name that the preset's calls have for the model. Raises as `read_config`."""
-    config = read_config(record, content, source=source)
-    if "server" not in content:
+    config, server = read_config(record, content, source=source), preset_server(content, source=source)
+    if server is None:
         raise InvalidInput("the preset has no section 'server', so there is nothing to serve", file=source)
-    server = _read(VllmConfig, content["server"], source)
     longest = config.longest_reply
     if server.max_model_len is not None and server.max_model_len <= longest:
         raise InvalidInput(

@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -23,7 +23,8 @@ from trailforge.schemas import TrailforgeError, missing_package
 
 if TYPE_CHECKING:
     from trailforge.inference import Reply
-    from trailforge.pipelines.runs.config import ModelConfig
+    from trailforge.inference.vllm.server import VllmConfig
+    from trailforge.pipelines.runs.config import ModelConfig, RunConfig
     from trailforge.retrieval import RetrievalConfig
 
 EMBEDDED = "embedded"
@@ -36,6 +37,10 @@ _EXTRA = re.compile(r"extra == ['\"]([\w-]+)['\"]")
 _NAME = re.compile(r"[\w.-]+")
 _OWN = re.compile(r"trailforge\[([\w,-]+)\]")
 """Parts of the requirements in a distribution's metadata."""
+_THINKS = re.compile(r"qwq|deepseek-r1|r1-distill|thinking|magistral|gpt-oss|qwen3(?!.*(?:instruct|coder))", re.I)
+"""In names of models that think before they answer."""
+_ROOM_TO_THINK = 4096
+"""Tokens: thoughts run to several thousand."""
 _TINY_PROMPT = "Answer in one word.\n\nPassages:\n1. (Sky) The colour of the sky is blue.\n\nQuestion: Which colour?\n"
 
 
@@ -117,6 +122,40 @@ def _is_installed(name: str) -> bool:
     except importlib.metadata.PackageNotFoundError:
         return False
     return True
+
+
+def thoughts(config: RunConfig, server: VllmConfig | None) -> Iterator[Finding]:
+    """Whether parser, lengths and stop strings leave a reasoning model its thoughts. `server`: of the preset."""
+    from trailforge.inference.thoughts import MEND
+
+    model = config.model
+    declared = model.reasoning == "inline" or (server is not None and bool(server.reasoning_parser))
+    if not declared and not _THINKS.search(model.name):
+        yield ok("thoughts", f"{model.name} is taken for a model without any")
+        return
+    found: list[Finding] = []
+    if not declared and server is not None:
+        detail = f"{model.name} thinks, and the preset's server leaves its thoughts in the replies"
+        found.append(fault("thoughts", detail, MEND))
+    for setting, limit in config.reply_limits.items():
+        if limit < _ROOM_TO_THINK:
+            detail = f"{setting}: {limit:,} tokens can be met by thoughts alone, and a reply that is cut is no answer"
+            found.append(warning("thoughts", detail, f"set it to {_ROOM_TO_THINK:,} or more"))
+    for setting in config.thought_settings:
+        detail = f"{setting} is 0: turns are sent with stop strings, which can end a thought"
+        found.append(fault("thoughts", detail, f"set {setting} to {_ROOM_TO_THINK:,} or more"))
+    yield from found or [ok("thoughts", f"parser, lengths and stop strings leave {model.name} its thoughts")]
+
+
+def window(config: RunConfig, server: VllmConfig | None) -> Finding:
+    """Whether the window of the preset's server holds the longest prompt and reply."""
+    longest, held = config.longest_call, server.max_model_len if server is not None else None
+    if held is None:
+        return ok("window", f"the server's own; the longest call may take {longest:,} tokens")
+    if held <= longest:
+        mend = f"set server.max_model_len to more than {longest:,}, or lower the settings whose names end in max_tokens"
+        return fault("window", f"{held:,} tokens, and prompt and reply of a call may take {longest:,}", mend)
+    return ok("window", f"{held:,} tokens; the longest call may take {longest:,}")
 
 
 def key(url: str) -> Finding:
@@ -260,15 +299,21 @@ def schema_versions(folder: Path) -> Finding:
     return ok("schemas", f"{files:,} files of {len(runs):,} runs, all of the versions that are read here")
 
 
-def search_key(is_wanted: bool) -> Finding:
-    """Whether the key of the web's search is there, where plans search the web. It is never shown."""
-    from trailforge.retrieval.web.serper import KEY_VARIABLE
+def search_key(news: Literal["gnews", "serper"] | None) -> Finding:
+    """Whether the keys of the web's search are there, where plans search the web. They are never shown.
 
-    if not is_wanted:
+    `news`: where their News looks first; None where no plan searches the web.
+    """
+    from trailforge.retrieval.web import gnews, serper
+
+    if news is None:
         return ok("search key", "none wanted: no plan searches the web")
-    if not os.environ.get(KEY_VARIABLE, "").strip():
-        return fault("search key", f"plans search the web, and {KEY_VARIABLE} is not set", f"export {KEY_VARIABLE}=…")
-    return ok("search key", f"{KEY_VARIABLE} is set")
+    wanted = [serper.KEY_VARIABLE, *([gnews.KEY_VARIABLE] if news == "gnews" else [])]
+    missing = [name for name in wanted if not os.environ.get(name, "").strip()]
+    if missing:
+        mend = " ".join(("export", *(f"{name}=…" for name in missing)))
+        return fault("search key", f"plans search the web, and {' and '.join(missing)} is not set", mend)
+    return ok("search key", f"{' and '.join(wanted)} is set")
 
 
 def is_here(url: str) -> bool:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,7 @@ from trailforge.pipelines.engine.files import (
 )
 from trailforge.pipelines.engine.shards import Shard, file_entry
 from trailforge.pipelines.runs.accounting import stage
-from trailforge.pipelines.runs.config import read_config
+from trailforge.pipelines.runs.config import SHARD_SIZE, RunConfig, read_config
 from trailforge.pipelines.sources import InvalidRow, read_questions
 from trailforge.pipelines.sources.refused import NONE, Refusals
 from trailforge.schemas import (
@@ -35,7 +35,6 @@ from trailforge.schemas import (
     Question,
     RejectedRow,
     SourceDocument,
-    SourceKind,
     StageCount,
     from_dict,
     parse_json,
@@ -81,6 +80,7 @@ class Settings:
 class RunInputs:
     """What a person gives a run to be made of."""
 
+    dataset: str
     files: tuple[Path, ...] = ()
     limit: int | None = None
     """The first so many valid items."""
@@ -93,75 +93,55 @@ class RunInputs:
 
 
 def take_in_questions(
-    source: Path,
+    inputs: RunInputs,
     folder: Path,
+    config: RunConfig,
     *,
-    dataset: str,
-    config_hash: str,
-    config: str,
-    shard_size: int,
-    limit: int | None,
+    shard_size: int = SHARD_SIZE,
     needs_paragraphs: bool = False,
     needs_decomposition: bool = False,
-    refused: Refusals = NONE,
 ) -> Settings:
-    """Read, check and cut the questions. Raises `InvalidInput` for an unreadable file or over 5 % invalid rows.
+    """Read, check and cut the questions of a file, but for those that people refuse, which are put aside.
 
     The same file, limit and configuration give the same shards. They are set aside until `write_settings` puts them in
     their place, so that a run that is already in the folder stays as it is. `needs_paragraphs`, `needs_decomposition`:
-    a question without is an invalid row. `refused`: what people do not want; it is put aside.
+    a question without is an invalid row. Raises `InvalidInput` for an unreadable file or over 5 % invalid rows.
     """
+    (source,) = inputs.files
     rows = [read_questions(source, needs_paragraphs=needs_paragraphs, needs_decomposition=needs_decomposition)]
-    intake = _Intake((source,), folder, Question, "questions", config_hash, refused)
-    return intake.take_in(rows, dataset=dataset, config=config, shard_size=shard_size, limit=limit)
+    return _Intake(inputs, (source,), folder, Question, "questions", config).take_in(rows, shard_size, inputs.limit)
 
 
-def take_in_documents(
-    sources: Sequence[Path],
-    folder: Path,
-    *,
-    dataset: str,
-    config_hash: str,
-    config: str,
-    shard_size: int,
-    limit: int | None,
-    column_map: Mapping[str, str] | None = None,
-    source: str | None = None,
-    kind: SourceKind | None = None,
-    labels: Mapping[str, Any] | None = None,
-    refused: Refusals = NONE,
-) -> Settings:
+def take_in_documents(inputs: RunInputs, folder: Path, config: RunConfig, *, shard_size: int = SHARD_SIZE) -> Settings:
     """The documents of all files, as `take_in_questions` does it.
 
-    `column_map`, `source`, `kind` and `labels` are those of `read_documents`.
+    Options of the run, `column_map`, `source`, `kind` and `labels`, are those of `read_documents`.
     """
     from trailforge.pipelines.sources.documents import documents_by_file  # and with it an HTTP client
 
-    rows = documents_by_file(sources, column_map=column_map, source=source, kind=kind, labels=labels)
-    intake = _Intake(tuple(sources), folder, SourceDocument, "documents", config_hash, refused)
-    return intake.take_in(rows, dataset=dataset, config=config, shard_size=shard_size, limit=limit)
+    of_readers = {name: inputs.options.get(name) for name in ("column_map", "source", "kind", "labels")}
+    rows = documents_by_file(inputs.files, **of_readers)
+    intake = _Intake(inputs, inputs.files, folder, SourceDocument, "documents", config)
+    return intake.take_in(rows, shard_size, inputs.limit)
 
 
 def take_in_rows(
+    inputs: RunInputs,
+    folder: Path,
+    config: RunConfig,
+    *,
     source: Path,
     rows: Iterable[Any],
-    folder: Path,
-    *,
     record: type,
     nouns: str,
-    dataset: str,
-    config_hash: str,
-    config: str,
-    shard_size: int,
-    refused: Refusals = NONE,
+    shard_size: int = SHARD_SIZE,
 ) -> Settings:
-    """Rows of any record, as `take_in_questions` does it.
+    """Rows of any record, all of them, as `take_in_questions` does it.
 
     `source`: the file that stands for what they were made of. `nouns`: what they are called. Raises `InvalidInput` when
     there are none.
     """
-    intake = _Intake((source,), folder, record, nouns, config_hash, refused)
-    return intake.take_in([rows], dataset=dataset, config=config, shard_size=shard_size, limit=None)
+    return _Intake(inputs, (source,), folder, record, nouns, config).take_in([rows], shard_size, None)
 
 
 def write_settings(folder: Path, settings: Settings) -> None:
@@ -255,11 +235,16 @@ class _Intake:
     """Cuts the valid rows into shards and puts the others and the refused ones aside. `rows` come by source."""
 
     def __init__(
-        self, sources: tuple[Path, ...], folder: Path, record: type, nouns: str, config_hash: str, refused: Refusals
+        self,
+        inputs: RunInputs,
+        sources: tuple[Path, ...],
+        folder: Path,
+        record: type,
+        nouns: str,
+        config: RunConfig,
     ) -> None:
-        self._nouns = nouns
-        self._sources, self._folder, self._record, self._config_hash = sources, folder, record, config_hash
-        self._refused = refused
+        self._dataset, self._refused, self._nouns = inputs.dataset, inputs.refused, nouns
+        self._sources, self._folder, self._record, self._config = sources, folder, record, config
         earlier = read_settings(folder)
         self._known = {entry.path: entry for entry in earlier.files} if earlier is not None else {}
         """Files of the run that is in the folder."""
@@ -269,9 +254,7 @@ class _Intake:
         self._files: list[FileEntry] = []
         self._rows_of = Counter[Path]()
 
-    def take_in(
-        self, rows: Iterable[Iterable[Any]], *, dataset: str, config: str, shard_size: int, limit: int | None
-    ) -> Settings:
+    def take_in(self, rows: Iterable[Iterable[Any]], shard_size: int, limit: int | None) -> Settings:
         discard_staged(self._folder)
         try:
             valid = self._valid(rows, limit)
@@ -279,10 +262,10 @@ class _Intake:
                 self._add(batch)
             self._check()
             return Settings(
-                dataset=dataset,
-                run_id=self._run_id(dataset),
-                config_hash=self._config_hash,
-                config=config,
+                dataset=self._dataset,
+                run_id=self._run_id(),
+                config_hash=self._config.hash,
+                config=json.dumps(to_dict(self._config)),
                 sources=(*(self._entry_of(source) for source in self._sources), *self._refused.logs),
                 limit=limit,
                 shards=tuple(self._shards),
@@ -312,7 +295,7 @@ class _Intake:
 
     def _add(self, items: list[Any]) -> None:
         content = json.dumps([to_dict(item) for item in items], sort_keys=True)
-        digest = hashlib.sha256(f"{self._config_hash}\0{content}".encode()).hexdigest()[:12]
+        digest = hashlib.sha256(f"{self._config.hash}\0{content}".encode()).hexdigest()[:12]
         name = f"part-{len(self._shards):05d}-{digest}"
         path = f"{INPUTS}/{name}.parquet"
         entry = self._known.get(path)
@@ -358,10 +341,10 @@ class _Intake:
     def _entry_of(self, source: Path) -> FileEntry:
         return FileEntry(path=str(source), rows=self._rows_of[source], sha256=sha256_of(source))
 
-    def _run_id(self, dataset: str) -> str:
+    def _run_id(self) -> str:
         refused = [self._refused.hash] if self._refused.hash else []
         content = ",".join([*(shard.name for shard in self._shards), *refused])
-        return f"{dataset}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+        return f"{self._dataset}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
 
 def _rejected(row: InvalidRow) -> RejectedRow:

@@ -188,7 +188,7 @@ def _status(folder: Path, settings: Settings, held: bool) -> RunStatus:
         cost=usage.cost,
         calls_kept=_kept(folder),
         errors=() if is_finished else _errors(folder),
-        pace=_pace_of(counters, begun.at, items - done) if begun else None,
+        pace=_measure_pace(counters, begun.at, items - done) if begun else None,
     )
 
 
@@ -270,7 +270,7 @@ def _errors(folder: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(error) for error in read_notes(folder)))
 
 
-def _pace_of(counters: Counter[str], begun_at: float, missing: int) -> Pace:
+def _measure_pace(counters: Counter[str], begun_at: float, missing: int) -> Pace:
     seconds, items = max(0.0, time.time() - begun_at), counters["items"]
     return Pace(
         seconds=round(seconds, 1),

@@ -1,32 +1,40 @@
-"""Search tools of the web: Google News and Google by way of Serper, and arXiv.
+"""Search tools of the web, as R-Search has them (section 4.1): GNews with Google News behind it, Google, and arXiv.
 
-What they find differs from day to day. A tool remembers what it found, so that within a process the same search gives
-the same passages and is paid once; a run that is taken up again searches anew.
+Google is asked by way of Serper. What the sources find differs from day to day. A tool remembers what it found, so that
+within a process the same search gives the same passages and is paid once; a run that is taken up again searches anew.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Literal
 
+from trailforge.retrieval.base import Retriever
+from trailforge.retrieval.sentences import first_sentences
+from trailforge.retrieval.web import gnews
 from trailforge.retrieval.web.arxiv_api import QUERY_URL, all_words, arxiv_http, read_page
-from trailforge.retrieval.web.http import HttpConfig, Provider, key_from
+from trailforge.retrieval.web.http import HttpConfig, Provider, canonical_url, key_from
 from trailforge.retrieval.web.serper import KEY_VARIABLE, NEWS_URL, SEARCH_URL, SerperHit, serper_hits
-from trailforge.schemas import Passage, RequestRefused, RetrievalError
+from trailforge.schemas import Passage, ProviderError, RequestRefused, RetrievalError
 
+_LOG = logging.getLogger(__name__)
 _REMEMBERED = 10_000
 """Searches of one tool."""
+_GNEWS_ATTEMPTS = 2
+"""Few, since another source stands behind it."""
 _Fetch = Callable[[str, int], Awaitable[list[Passage]]]
 
 
 class WebTool:
     """A `Retriever` over a live source. Scores are 1, 1/2, 1/3 …: the sources tell ranks alone."""
 
-    def __init__(self, fetch: _Fetch) -> None:
-        """`fetch`: the best passages for a query, at most so many."""
-        self._fetch = fetch
+    def __init__(self, fetch: _Fetch, longest: int | None = None) -> None:
+        """`fetch`: the best passages for a query, at most so many. `longest`: words of a passage; None: no limit."""
+        self._fetch, self._longest = fetch, longest
         # One search at a time, which loses nothing as the source is asked so, and what two ask at once is paid once.
         self._turn = asyncio.Lock()
         self._found: OrderedDict[tuple[str, int], list[Passage]] = OrderedDict()
@@ -43,16 +51,24 @@ class WebTool:
 
     async def _search(self, asked: tuple[str, int]) -> list[Passage]:
         try:
-            found = self._found[asked] = await self._fetch(*asked)
+            found = await self._fetch(*asked)
         except RequestRefused as refusal:
             raise RetrievalError(str(refusal)) from None
+        if self._longest is not None:
+            found = [replace(passage, text=first_sentences(passage.text, self._longest)) for passage in found]
+        self._found[asked] = found
         if len(self._found) > _REMEMBERED:
             self._found.popitem(last=False)
         return found
 
 
 def serper_tools(
-    *, news_url: str = NEWS_URL, search_url: str = SEARCH_URL, language: str = "en", http: HttpConfig | None = None
+    *,
+    news_url: str = NEWS_URL,
+    search_url: str = SEARCH_URL,
+    language: str = "en",
+    http: HttpConfig | None = None,
+    longest: int | None = None,
 ) -> tuple[WebTool, WebTool]:
     """Google News and Google, at one pace. Raises `InvalidInput` that names the variable when the key is not set."""
     key = key_from(KEY_VARIABLE, "Serper")
@@ -67,12 +83,52 @@ def serper_tools(
                 )
             return [_page(rank, hit) for rank, hit in enumerate((hit for hit in hits if hit.snippet), 1)][:k]
 
-        return WebTool(fetch)
+        return WebTool(fetch, longest)
 
     return tool(news_url, "news"), tool(search_url, "organic")
 
 
-def arxiv_tool(*, base_url: str = QUERY_URL, http: HttpConfig | None = None) -> WebTool:
+def news_tool(
+    second: Retriever,
+    *,
+    base_url: str = gnews.SEARCH_URL,
+    language: str = "en",
+    http: HttpConfig | None = None,
+    longest: int | None = None,
+) -> WebTool:
+    """GNews, and what `second` finds besides where GNews has too few articles or fails, as when its quota is used up.
+
+    Raises `InvalidInput` that names the variable when the key is not set.
+    """
+    key = key_from(gnews.KEY_VARIABLE, "GNews")
+    provider = Provider("GNews", http or HttpConfig(max_attempts=_GNEWS_ATTEMPTS), gnews.KEY_VARIABLE)
+
+    async def first(query: str, k: int) -> list[Passage]:
+        asked = gnews.gnews_query(query)
+        if not asked:
+            return []
+        params = {"q": asked, "lang": language, "max": str(k), "sortby": "relevance", "apikey": key}
+        async with provider.connection(key) as connection:
+            hits = await connection.ask(base_url, gnews.gnews_hits, params=params)
+        dated = [(hit, f"{hit.published}: {hit.text}" if hit.published else hit.text) for hit in hits]
+        return [_passage(rank, hit.url, hit.title, text) for rank, (hit, text) in enumerate(dated, 1)][:k]
+
+    async def fetch(query: str, k: int) -> list[Passage]:
+        try:
+            found = await first(query, k)
+        except ProviderError as error:
+            _LOG.warning("%s; Google News is asked instead", error)
+            found = []
+        if len(found) >= k:
+            return found
+        known = {canonical_url(passage.id) for passage in found}
+        more = [passage for passage in await second.retrieve(query, k) if canonical_url(passage.id) not in known]
+        return [replace(p, score=round(1 / rank, 6)) for rank, p in enumerate([*found, *more][:k], 1)]
+
+    return WebTool(fetch, longest)
+
+
+def arxiv_tool(*, base_url: str = QUERY_URL, http: HttpConfig | None = None, longest: int | None = None) -> WebTool:
     """Abstracts by relevance. A paper need not have all words of the query: few have all words of a sentence."""
     provider = Provider("arXiv", http or arxiv_http())
 
@@ -86,7 +142,7 @@ def arxiv_tool(*, base_url: str = QUERY_URL, http: HttpConfig | None = None) -> 
         papers = [entry for entry in page.entries if entry["title"] and entry["text"]]
         return [_passage(rank, p.get("id", ""), p["title"], p["text"]) for rank, p in enumerate(papers, 1)][:k]
 
-    return WebTool(fetch)
+    return WebTool(fetch, longest)
 
 
 def _page(rank: int, hit: SerperHit) -> Passage:

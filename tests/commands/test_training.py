@@ -148,7 +148,7 @@ def test_what_is_said_goes_over_the_presets_retrieval() -> None:
     assert paper.retrieval == e5
     for said, meant in (
         ((None, None, None, None), e5),
-        ((training.RetrievalKind.BM25, None, None, None), replace(e5, kind="bm25")),
+        (("bm25", None, None, None), replace(e5, kind="bm25")),
         ((None, "minilm", None, None), EnvironmentConfig(kind="dense", encoder="minilm")),
         ((None, "mine", "q: ", None), EnvironmentConfig(kind="dense", encoder="mine", query_prefix="q: ")),
         ((None, e5.encoder, None, "text: "), replace(e5, passage_prefix="text: ")),
@@ -171,6 +171,18 @@ def test_what_is_searched(tmp_path: Path) -> None:
     assert open_environment("react", [SAMPLE / "documents.jsonl"]).documents
     assert open_environment("react", [run_of_questions, bundles]).documents
     assert open_environment("r_search", [bundles]).plan_tools
+    live, keys = EnvironmentConfig(kind="web"), ("SERPER_API_KEY", "GNEWS_API_KEY")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in keys:
+            patch.setenv(name, "k")
+        environment = open_environment("r_search", (), search=live)
+        assert set(environment.plan_tools or ()) == {"News", "Academic", "General"}
+        assert environment.searched["retrieval"] == "web"
+        with pytest.raises(InvalidInput, match="react searches documents; the web is for agents that plan"):
+            open_environment("react", [SAMPLE / "documents.jsonl"], search=live)
+        patch.delenv(keys[0])
+        with pytest.raises(InvalidInput, match="set the environment variable SERPER_API_KEY"):
+            open_environment("r_search", (), search=live)
     for protocol, documents, message in (
         ("react", [], "--documents"),
         ("react", [run_of_questions, SAMPLE / "documents.jsonl"], "one corpus"),

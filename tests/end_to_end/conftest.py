@@ -1,4 +1,7 @@
-"""What tests of this folder share: runs of the demo, by the commands of README.md, and a Prefect server."""
+"""What tests of this folder share: runs of the demo, by the commands of README.md, and a Prefect server.
+
+Those over a graph ask for less than README's commands do: the model takes most of their time.
+"""
 
 from __future__ import annotations
 
@@ -45,13 +48,13 @@ def sample_graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="package")
 def demo_episodes(tmp_path_factory: pytest.TempPathFactory, sample_graph: Path) -> Made:
     """Episodes over documents and the graph of the samples."""
-    return made(tmp_path_factory.mktemp("demo") / "run", "kg-trajectories", kg=sample_graph)
+    return made(tmp_path_factory.mktemp("demo") / "run", "kg-trajectories", "--limit", 1, kg=sample_graph)
 
 
 @pytest.fixture(scope="package")
 def demo_kg_questions(tmp_path_factory: pytest.TempPathFactory, sample_graph: Path) -> Made:
     """Questions of that graph."""
-    return made(tmp_path_factory.mktemp("demo") / "run", "kg-questions", kg=sample_graph)
+    return made(tmp_path_factory.mktemp("demo") / "run", "kg-questions", "--count", 3, kg=sample_graph)
 
 
 @pytest.fixture(scope="package")

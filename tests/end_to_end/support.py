@@ -135,9 +135,9 @@ def readme_command(name: str, **folders: Path) -> list[object]:
     return [given.get(before, word) for before, word in zip(["", *words], words, strict=False)]
 
 
-def made(out: Path, name: str, **folders: Path) -> Made:
-    """Run a command of README.md, with folders of the test's."""
-    command = readme_command(name, out=out, **folders)
+def made(out: Path, name: str, *fewer: object, **folders: Path) -> Made:
+    """Run a command of README.md, with folders of the test's; `fewer` asks for less than it does, by its own option."""
+    command = [*readme_command(name, out=out, **folders), *fewer]
     ended = trailforge(*command, timeout_s=900)
     assert ended.code == 0, ended.err
     return Made(out, tuple(command), ended.out)

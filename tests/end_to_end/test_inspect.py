@@ -36,7 +36,7 @@ def decided(visit: Visit) -> int:
     return int(found[1].replace(",", ""))
 
 
-def test_each_view_of_each_run(
+def test_each_view_of_each_run_and_a_click_on_a_reason(
     browser: Any, demo_trajectories: Made, demo_bundles: Made, demo_episodes: Made, demo_kg_questions: Made
 ) -> None:
     runs = {
@@ -45,6 +45,7 @@ def test_each_view_of_each_run(
         demo_episodes.out: {"kg": "triples kept"},
         demo_kg_questions.out: {"kg": "What the filters measured"},
     }
+    assert any((demo_bundles.out / "rejected").glob("*.parquet")), "the demo rejects nothing that could be listed"
     for folder, of_its_own in runs.items():
         with inspecting(folder) as url:
             visit = Visit(browser, url)
@@ -52,21 +53,20 @@ def test_each_view_of_each_run(
                 visit.go(name)
                 assert visit.shows(wanted), f"{folder}, {name}: {visit.text()}"
                 assert visit.problems() == [], f"{folder}, {name}"
+            if folder == demo_bundles.out:
+                check_that_a_click_on_a_reason_lists_its_rows(visit)
             visit.page.close()
 
 
-def test_a_click_on_a_reason_lists_its_rows(browser: Any, demo_bundles: Made) -> None:
-    assert any((demo_bundles.out / "rejected").glob("*.parquet")), "the demo rejects nothing that could be listed"
-    with inspecting(demo_bundles.out) as url:
-        visit = Visit(browser, url)
-        visit.go("")
-        bar = visit.page.locator(".st-key-rejections .bars .point").first.bounding_box()
-        middle = bar["x"] + bar["width"] / 2, bar["y"] + bar["height"] / 2
-        visit.page.mouse.move(*middle)
-        visit.page.wait_for_timeout(500)  # a drawing finds out first what the mouse is over
-        visit.page.mouse.click(*middle)
-        visit.page.get_by_text("Rejected: ").wait_for(timeout=20_000)
-        assert visit.shows("Row 1 of")
+def check_that_a_click_on_a_reason_lists_its_rows(visit: Visit) -> None:
+    visit.go("")
+    bar = visit.page.locator(".st-key-rejections .bars .point").first.bounding_box()
+    middle = bar["x"] + bar["width"] / 2, bar["y"] + bar["height"] / 2
+    visit.page.mouse.move(*middle)
+    visit.page.wait_for_timeout(500)  # a drawing finds out first what the mouse is over
+    visit.page.mouse.click(*middle)
+    visit.page.get_by_text("Rejected: ").wait_for(timeout=20_000)
+    assert visit.shows("Row 1 of")
 
 
 def test_ten_decisions_by_keyboard_outlive_the_server(browser: Any, demo_bundles: Made, tmp_path: Path) -> None:

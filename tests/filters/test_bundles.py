@@ -8,57 +8,31 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.bundle_questions import BUNDLE, DOCUMENTS, PAPER, STREET, FakeReader, choice, question
+from tests.support.bundle_questions import BUNDLE, DOCUMENTS, PAPER, STREET, choice, question
 from trailforge.filters.bundles import (
-    BundleFilterConfig,
     answer_in_question,
     bad_options,
-    closed_book,
     duplicate_question,
-    fewer_documents_suffice,
     invalid_plan,
-    is_right,
-    judge_question,
-    not_answerable,
+    judge_unread,
     single_source,
-    smaller_sets,
     stale_document,
     too_few_documents,
+    unrelated_hops,
     unsupported_quote,
 )
 from trailforge.filters.contamination import benchmarks_of, contaminated, ngrams_of
-from trailforge.schemas import BundleHop, BundleInput, BundleQuestion, PlanEdge, PlanNode, Verdict
-
-BOTH = ("news:1", "arxiv:2")
+from trailforge.schemas import BundleHop, BundleQuestion, PlanEdge, PlanNode, Verdict
 
 
 def quoting(*quotes: tuple[str, str]):
     return question(hops=tuple(BundleHop(document_id=d, evidence=e, reasoning="") for d, e in quotes))
 
 
-async def read_by(reader: FakeReader) -> list[Verdict]:
-    """Verdicts of the filters that read documents, on the sound question."""
-    item = BundleInput(id=BUNDLE.uid, bundle=BUNDLE, documents=(STREET, PAPER))
-    verdicts = await judge_question(question(), item, reader, BundleFilterConfig())
-    return [verdict for verdict in verdicts if verdict.reason in ("not_answerable", "fewer_documents_suffice")]
-
-
-async def test_a_sound_question_passes_everything() -> None:
-    row, reader = question(), FakeReader(*BOTH)
-    verdicts = [
-        unsupported_quote(row, DOCUMENTS),
-        too_few_documents(row, BUNDLE),
-        single_source(row, DOCUMENTS),
-        bad_options(row),
-        answer_in_question(row),
-        invalid_plan(row),
-        stale_document(row, DOCUMENTS, since="2025-04-01"),
-        await not_answerable(row, [STREET, PAPER], reader),
-        await fewer_documents_suffice(row, [STREET, PAPER], reader),
-        await closed_book(row, reader, samples=4),
-    ]
+def test_a_sound_question_passes_all_that_can_be_seen() -> None:
+    verdicts = judge_unread(question(), BUNDLE, DOCUMENTS, since="2025-04-01")
     assert [v.reason for v in verdicts if not v.keep] == []
-    assert len({v.reason for v in verdicts}) == len(verdicts) and all(not v.detail for v in verdicts)
+    assert len({v.reason for v in verdicts}) == len(verdicts) == 8 and all(not v.detail for v in verdicts)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +45,11 @@ async def test_a_sound_question_passes_everything() -> None:
         ("news:1", "", 0.5),
         ("news:1", "Orkney tide  mill.\n\nIts jury praised", 1.0),
         ("news:1", "A prize for tides", 1.0),
+        ("news:1", "The turbine that “Mara Lind” designed", 1.0),
+        ("news:1", "that Mara Lind's designed", 0.5),
     ],
 )
-def test_a_quote_stands_in_its_document_up_to_white_space(document: str, quote: str, score: float) -> None:
+def test_a_quote_stands_in_its_document_up_to_case_and_punctuation(document: str, quote: str, score: float) -> None:
     verdict = unsupported_quote(quoting((document, quote), ("arxiv:2", "We measure their yield")), DOCUMENTS)
     assert verdict.score == score and verdict.keep is (score == 1)
 
@@ -98,6 +74,36 @@ def test_hops_join_two_sources() -> None:
     papers = {id: replace(document, source="arxiv", kind="academic") for id, document in DOCUMENTS.items()}
     assert single_source(question(), papers).score == 2.0  # a paper is a source by itself
     assert single_source(quoting(("news:1", "a"), ("news:1", "b")), DOCUMENTS).keep
+
+
+def apart(first: str, second: str, **changes: Any) -> Verdict:
+    """Of a question over two documents with these texts, without an edge between its searches."""
+    documents = {"news:1": replace(STREET, text=first), "arxiv:2": replace(PAPER, text=second)}
+    return unrelated_hops(question(**{"dag_edges": (), **changes}), documents)
+
+
+def test_hops_are_joined_by_a_name_that_their_documents_share() -> None:
+    assert unrelated_hops(question(dag_edges=()), DOCUMENTS).keep, "Mara Lind"
+    assert apart("It was built for the Orkney mill.", "We visit the Orkney mill.").keep
+    verdict = apart("It was built in May by CDC’s staff.", "We look at May and at June. They sank.")
+    assert (verdict.keep, verdict.score, verdict.detail) == (False, 2.0, "nothing joins arxiv:2 to news:1")
+
+
+def test_an_edge_joins_hops_when_the_later_document_speaks_of_what_the_earlier_quote_says() -> None:
+    edge = {"dag_edges": question().dag_edges}
+    assert apart("It has a turbine.", "We measure a turbine in slow water.", **edge).keep
+    assert not apart("It has a turbine.", "We measure stars.", **edge).keep
+    assert not apart("It has a turbine.", "We measure a turbine in slow water.").keep
+
+
+def test_hops_of_one_document_are_joined_and_a_third_one_joins_two() -> None:
+    once = quoting(("news:1", "a"), ("news:1", "b"))
+    assert unrelated_hops(once, {"news:1": replace(STREET, text="")}).keep
+    three = quoting(("news:1", "a"), ("arxiv:2", "b"), ("else:3", "c"))
+    bridge = replace(STREET, id="else:3", text="Near Oslo they met Ida Holm.")
+    documents = {"news:1": replace(STREET, text="From Oslo."), "arxiv:2": replace(PAPER, text="For Ida Holm.")}
+    assert unrelated_hops(replace(three, dag_edges=()), documents | {"else:3": bridge}).keep
+    assert unrelated_hops(replace(three, dag_edges=()), documents | {"else:3": replace(bridge, text="")}).score == 3
 
 
 @pytest.mark.parametrize(
@@ -158,64 +164,6 @@ def test_a_document_without_a_date_is_too_old_when_dates_count() -> None:
     undated = DOCUMENTS | {"arxiv:2": replace(PAPER, published=None)}
     assert stale_document(question(), undated, since="2025-04-01").detail == "arxiv:2 has no date"
     assert stale_document(question(), undated, since=None).keep
-
-
-@pytest.mark.parametrize(("knows", "score"), [((), 0.0), ((3,), 1.0), ((0, 1, 2, 3), 1.0), ((4,), 0.0)])
-async def test_one_right_draw_without_documents_rejects(knows: tuple[int, ...], score: float) -> None:
-    reader = FakeReader(*BOTH, knows=knows)
-    verdict = await closed_book(question(), reader, samples=4)
-    assert (verdict.score, verdict.keep) == (score, score == 0) and reader.asked == [()] * 4
-
-
-@pytest.mark.parametrize(
-    ("needed", "reason", "score"),
-    [
-        (BOTH, None, 1.0),
-        (("news:1",), "fewer_documents_suffice", 0.5),
-        ((), "fewer_documents_suffice", 0.0),
-        (("else:3",), "not_answerable", 0.0),
-    ],
-)
-async def test_all_documents_suffice_and_no_fewer_do(needed: tuple[str, ...], reason: str | None, score: float) -> None:
-    verdicts = await read_by(FakeReader(*needed))
-    assert [v.reason for v in verdicts if not v.keep] == ([reason] if reason else [])
-    assert verdicts[-1].score == score
-
-
-@pytest.mark.parametrize(
-    ("cut", "knows", "keep", "score"),
-    [((0, 1, 2), (), True, 0.0), ((0, 1, 2), (3,), False, 1.0), ((0, 1, 2, 3), (), False, 0.0)],
-)
-async def test_draws_that_were_cut_are_no_draws(
-    cut: tuple[int, ...], knows: tuple[int, ...], keep: bool, score: float
-) -> None:
-    verdict = await closed_book(question(), FakeReader(*BOTH, knows=knows, cut=cut), samples=4)
-    assert (verdict.keep, verdict.score) == (keep, score)
-    assert ("no verdict" in verdict.detail) == (len(cut) == 4)
-
-
-@pytest.mark.parametrize(
-    ("needed", "cut", "reason", "detail"),
-    [
-        (BOTH, BOTH, "not_answerable", "no verdict"),
-        (BOTH, ("news:1",), "fewer_documents_suffice", "no verdict"),
-        (("news:1",), ("arxiv:2",), "fewer_documents_suffice", "give it"),
-    ],
-)
-async def test_a_reading_that_was_cut_shows_nothing(
-    needed: tuple[str, ...], cut: tuple[str, ...], reason: str, detail: str
-) -> None:
-    verdicts = await read_by(FakeReader(*needed, cut=[cut]))
-    (rejecting,) = [verdict for verdict in verdicts if not verdict.keep]
-    assert rejecting.reason == reason and detail in rejecting.detail
-
-
-def test_every_single_document_and_every_set_that_lacks_one_is_tried_once() -> None:
-    four = [replace(STREET, id=str(n)) for n in range(4)]
-    sets = [tuple(d.id for d in part) for part in smaller_sets(four)]
-    assert sorted(sets) == sorted({*((str(n),) for n in range(4)), ("0", "1", "2"), ("0", "1", "3"), ("0", "2", "3"),
-                                   ("1", "2", "3")})  # fmt: skip
-    assert [len(smaller_sets(four[:n])) for n in (1, 2, 3)] == [0, 2, 6]
 
 
 def test_a_question_is_a_duplicate_by_words_or_by_meaning() -> None:
@@ -295,24 +243,3 @@ def test_a_text_shorter_than_an_ngram_is_one() -> None:
     assert ngrams_of("Who was it?", 8) == {"who was it"}
     assert ngrams_of("a b c d", 3) == {"a b c", "b c d"}
     assert ngrams_of(" … ", 3) == set()
-
-
-@pytest.mark.parametrize(
-    ("answer", "row", "right"),
-    [
-        ("A, C and D", choice("A", "C", "D"), True),
-        ("(d) no; D, C, A", choice("A", "C", "D"), True),
-        ("A and C", choice("A", "C", "D"), False),
-        ("A, B, C, D", choice("A", "C", "D"), False),
-        ("University of Bergen, Norway", question(), True),
-        ("Bergen", question(), False),
-        (
-            "because the blades turn in slow water",
-            question(type="causal", answer="The blades turn even in slow water"),
-            True,
-        ),
-        ("because of the wind", question(type="causal", answer="The blades turn even in slow water"), False),
-    ],
-)
-def test_an_answer_is_right_by_the_type_of_its_question(answer: str, row, right: bool) -> None:
-    assert is_right(answer, row) is right

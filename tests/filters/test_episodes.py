@@ -12,24 +12,28 @@ from trailforge.filters.episodes import (
     EpisodeFilterConfig,
     answer_leaked,
     evidence_not_found,
+    has_needless_search,
     judge_episode,
     low_reward,
     malformed,
     needless_search,
     placeholder_query,
+    unfounded_thought,
 )
 from trailforge.generators.document_bundles.episodes import EpisodeContext, PlannedEpisodeConfig, make_episodes
 from trailforge.inference import Meter
+from trailforge.protocols.nl_dag import SearchPlan
 from trailforge.retrieval import local_tools
 from trailforge.schemas import RSearchReward, SearchEpisode
 
 CONFIG = EpisodeFilterConfig(min_reward=0.8, min_evidence=1.0)
+NOTHING = RSearchReward(total=0.0, format=0.0, dag=0.0, answer=0.0)
 
 
 @pytest.fixture
 async def episode() -> SearchEpisode:
     context = EpisodeContext(run_id="r", seed=0, config=PlannedEpisodeConfig(), tools=local_tools(sample_documents()))
-    return (await make_episodes(ISLAND, context, Meter()))[0]
+    return (await make_episodes(ISLAND, context, Meter()))[0].episode
 
 
 def with_query(episode: SearchEpisode, query: str) -> SearchEpisode:
@@ -43,9 +47,9 @@ def test_a_sound_episode_is_kept_by_all(episode: SearchEpisode) -> None:
         ("malformed", True, 0.0, ""),
         ("placeholder_query", True, 0.0, ""),
         ("answer_leaked", True, 0.0, ""),
-        ("low_reward", True, 1.0, ""),
         ("evidence_not_found", True, 1.0, ""),
         ("needless_search", True, 0.666667, ""),
+        ("low_reward", True, 1.0, ""),
     ]
 
 
@@ -84,6 +88,9 @@ def test_needless_search(episode: SearchEpisode) -> None:
     assert needless_search(replace(episode, searches=()), ISLAND).keep
     rejections = [v.reason for v in judge_episode(replace(episode, searches=searches), ISLAND, CONFIG) if not v.keep]
     assert rejections == ["needless_search"]
+    drawn = replace(episode, searches=searches, origin="policy")
+    assert needless_search(drawn, ISLAND).keep and has_needless_search(drawn, ISLAND)
+    assert not has_needless_search(replace(drawn, searches=(all_at_once,)), ISLAND)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +119,21 @@ def test_what_the_question_says_is_no_leak(episode: SearchEpisode) -> None:
         "plants on #A",
         "the result of A in May",
         "the person identified in step A",
+        "headquarters (from A)",
+        "budget of [agency from A]",
+        "budget of {A}",
+        "A's director in 2004",
+        "director of A's agency",
+        "budget of the agency identified above",
+        "population of the city from A",
+        "person found in A and B",
+        "birthplace of the person from the first search",
+        "the aforementioned agency",
+        "using A, find the date",
+        "<result of A> budget",
+        "based on A",
+        "the company returned by search A",
+        "birthplace of [the author]",
     ],
 )
 def test_placeholder_query(episode: SearchEpisode, query: str) -> None:
@@ -120,7 +142,61 @@ def test_placeholder_query(episode: SearchEpisode, query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["vitamin A", "species found in Africa", "found in a crack", "C# and A", "group A of the cup", "[sic] A"]
+    "query",
+    [
+        "vitamin A",
+        "Vitamin A results in B cells",
+        "species found in Africa",
+        "found in a crack",
+        "C# and A",
+        "group A of the cup",
+        "[sic] A",
+        "Oakland A's payroll 2004",
+        "species found above 3,000 m",
+        "previously identified exoplanets",
+        "bus from A to B in Oslo",
+        "first search for Shackleton",
+        "influenza A and B vaccines",
+        "antibodies found in B cells",
+        "Series A funding of startups",
+        "(vitamin A) deficiency",
+        "results of the first search for MH370",
+        "protein from A. thaliana",
+    ],
 )
 def test_a_letter_that_points_nowhere(episode: SearchEpisode, query: str) -> None:
     assert placeholder_query(with_query(episode, query)).keep
+
+
+def test_an_episode_that_was_given_up_says_why_before_that_it_has_no_answer(episode: SearchEpisode) -> None:
+    given_up = replace(with_query(episode, "plants on [A]"), messages=episode.messages[:4], reward=NOTHING)
+    assert [v.reason for v in judge_episode(given_up, ISLAND, CONFIG) if not v.keep] == [
+        "placeholder_query", "malformed", "low_reward",
+    ]  # fmt: skip
+
+
+PLAN = SearchPlan(nodes=ISLAND.dag_nodes, edges=ISLAND.dag_edges)
+
+
+@pytest.mark.parametrize(
+    ("thought", "fault"),
+    [
+        ("The crossing by George K. S. Rotne is a bridge; News may tell which, and then I need its island.", ""),
+        ("Peberholm is the island, so I look for its plants.", "'Peberholm' stands in nothing it has seen"),
+        ("It was opened in 2000, so I look for its plants.", "the number 2000 stands in nothing it has seen"),
+        ("There must be more than 500 of them.", "the number 500 stands in nothing it has seen"),
+        ("I look. <search>", "it holds the tag <search>"),
+        ("", "it thinks nothing"),
+        ("plants " * 41, "41 words (at most 40)"),
+    ],
+)
+def test_a_worded_thought_says_only_what_question_and_plan_say(thought: str, fault: str) -> None:
+    verdict = unfounded_thought(thought, ISLAND, PLAN, max_words=40)
+    assert (verdict.keep, verdict.detail) == (not fault, fault)
+
+
+def test_a_worded_thought_chooses_no_option() -> None:
+    plan = SearchPlan(nodes=CHURCH.dag_nodes, edges=CHURCH.dag_edges)
+    assert unfounded_thought("I need its weight and its architect.", CHURCH, plan, max_words=40).keep
+    verdict = unfounded_thought("Surely it was finished in 1912.", CHURCH, plan, max_words=40)
+    assert verdict.detail == "it says the answer"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,10 @@ def test_gold_paragraphs_of_musique_support_the_gold_answers(data_dir: Path, nam
             held += supports(passage(found.text, found.title), resolve(sub_question, answers), hop.answer, given)
     print(f"{name}: {held} of {total} hops, {held / total:.4f}")
     assert held / total >= 0.97
+
+
+def test_what_the_model_says_is_from_memory_follows_from_no_passage() -> None:
+    read = step(0, "Where did Sonny Stitt die?", "Where did Sonny Stitt die?", "Washington",
+                "Parlan worked in Washington with Sonny Stitt.")  # fmt: skip
+    assert is_grounded(read), "the words alone see two names"
+    assert not is_grounded(replace(read, from_memory=True))

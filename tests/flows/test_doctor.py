@@ -98,6 +98,25 @@ def test_the_demo_is_looked_at_for_all_its_data_sets(tmp_path: Path) -> None:
     assert found.detail.endswith("document_bundles, kg_questions, kg_trajectories, mcts_trajectories")
 
 
+@pytest.mark.parametrize("preset", ["r-search", "kg-questions", "msearcher", "dynasearcher", "demo"])
+def test_parser_lengths_window_and_stop_strings_of_each_preset_fit_its_model(preset: str, tmp_path: Path) -> None:
+    found = [*found_by(preset, "thoughts", tmp_path), *found_by(preset, "window", tmp_path)]
+    assert found and {each.level for each in found} == {"ok"}, found
+
+
+def test_a_preset_that_does_not_fit_its_reasoning_model_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "dataset: document_bundles\nmodel: {name: Qwen/QwQ-32B}\nepisodes: {plan: sampled}\n"
+        "server: {max_model_len: 12000}\n"
+    )
+    found = found_by(path, "thoughts", tmp_path)
+    assert [each.level for each in found] == ["fault", "warning", "warning", "fault"]
+    assert [each.detail.split(":")[0] for each in found[1:3]] == ["writer.read_max_tokens", "episodes.max_tokens"]
+    (small,) = found_by(path, "window", tmp_path)
+    assert small.level == "fault" and "server.max_model_len" in small.mend
+
+
 def test_a_damaged_graph_and_an_index_of_another_prefix_are_faults_with_their_mends(tmp_path: Path) -> None:
     graph = paths_store(tmp_path / "graph").folder
     (found,) = found_by("dynasearcher", "graph", tmp_path, kg=graph)
@@ -147,7 +166,7 @@ def test_the_command_says_faults_with_their_mends_and_ends_with_11(tmp_path: Pat
     lines = ended.out.splitlines()
     (at,) = (n for n, line in enumerate(lines) if line.startswith("fault"))
     assert "model server" in lines[at] and lines[at + 1].strip().startswith("mend: start it")
-    assert sum(line.startswith(("ok", "warning", "fault")) for line in lines) == 12
+    assert sum(line.startswith(("ok", "warning", "fault")) for line in lines) == 14
     assert SECRET not in ended.out
     with running() as url:
         assert trailforge(*arguments, "--model", url).code == 0

@@ -45,9 +45,14 @@ _JSON = (
 )  # fmt: skip
 _REQUEST = b'{"query": "Who directed Avatar?", "entity": ["Avatar"], "relation": ["director", 5]}'
 _PLAN = b"Nodes:\nA: EU AI Act (News)\nB: cost of models (Academic)\nEdges:\nA -> B; B -> A"
+_PRINTED = (
+    b"Nodes: A: Price of coke\n(metallurgical) in October\n(News)\n- B: markets (General)\n**C**: papers (Academic);\n"
+    b"Edges: A -> B -> C, A => C"
+)
 _PLAN_TOKENS = (
     b"Nodes:\n", b"Edges:", b"A: x (News)\n", b"A", b":", b"(", b")", b"->", " → ".encode(), b";", b"\n", b" ",
-    b"A -> B;",
+    b"A -> B;", b"Nodes: ", b"(News) B: ", b"\n- ", b"**", b"none", b" => ", b"--", b", ", b" and ", b"A, B -> C",
+    b"```", b"1. ", b".",
 )  # fmt: skip
 
 
@@ -103,7 +108,12 @@ def _nl_dag(case: bytes, _: Path) -> None:
     text = text_of(case)
     nl_dag.find_problems(text)
     nl_dag.read_titles(text)
-    nl_dag.levels(nl_dag.parse(text))
+    repairs, needed = nl_dag.find_repairs(text), nl_dag.find_problems(text, strict=True)
+    plan = nl_dag.parse(text)
+    assert bool(repairs) == (f"needs repair: {', '.join(repairs)}" in [problem.message for problem in needed])
+    words = set(text.replace("**", "").split())
+    assert all(word.rstrip(" ;,.") in text for node in plan.nodes for word in node.query.split() if word not in words)
+    nl_dag.levels(plan)
 
 
 def _structured(case: bytes, _: Path) -> None:
@@ -198,10 +208,13 @@ TARGETS = (
         samples=lambda: [
             b"<think>t</think><search>\n" + _PLAN + b"\n</search>",
             b"<think>t</think><search>" + _PLAN + b"</search>\n<result>r</result>\n<answer>A, C</answer>",
+            b"<think>t</think><search> " + _PRINTED + b" </search><result>r</result><answer>The answer is:\nC</answer>",
         ],
-        tokens=(*_TAGS, *_PLAN_TOKENS, b"(A) ", b"A, "),
+        tokens=(*_TAGS, *_PLAN_TOKENS, b"(A) ", b"A, ", b"The answer is: ", b" because"),
     ),
-    Target(name="nl_dag", run=_nl_dag, may_raise=(MalformedReply,), samples=lambda: [_PLAN], tokens=_PLAN_TOKENS),
+    Target(
+        name="nl_dag", run=_nl_dag, may_raise=(MalformedReply,), samples=lambda: [_PLAN, _PRINTED], tokens=_PLAN_TOKENS
+    ),
     Target(
         name="repair",
         run=_plain(repair.read_object),

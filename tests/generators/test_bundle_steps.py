@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.cut_replies import CutModel
 from tests.support.scripted import prompt_text
-from trailforge.filters.bundles import BundleFilterConfig, judge_question
+from trailforge.filters.bundle_readings import BundleFilterConfig, judge_question
 from trailforge.generators.document_bundles.write import BundleContext, BundleWork, BundleWriterConfig, open_writer
 from trailforge.inference import Prices, Request
 from trailforge.protocols import nl_dag

@@ -10,8 +10,9 @@ import pytest
 from tests.support.bundle_drafts import ITEM, SOUND, hop, work
 from tests.support.bundle_questions import PAPER, STREET, question
 from tests.support.cut_replies import CutModel
-from trailforge.filters.bundles import BundleFilterConfig, judge_question
-from trailforge.generators.document_bundles.write import BundleWork, complexity_of, plan_of, seal
+from trailforge.filters.bundle_readings import BundleFilterConfig, judge_question
+from trailforge.generators.document_bundles.drafts import plan_of
+from trailforge.generators.document_bundles.write import BundleWork, complexity_of, seal
 from trailforge.protocols import nl_dag
 from trailforge.schemas import MalformedReply, PlanEdge
 
@@ -28,11 +29,11 @@ async def test_a_sound_question_is_kept_with_what_was_measured() -> None:
     (row,) = await task.write()
     verdicts = await judge_question(row, ITEM, task, BundleFilterConfig())
     sealed = seal(row, verdicts, task.meter.keys, ITEM.documents)
-    assert all(score.passed for score in sealed.filters) and len(sealed.filters) == 10
+    assert all(score.passed for score in sealed.filters) and len(sealed.filters) == 11
     assert nl_dag.parse(sealed.dag_text).nodes == sealed.dag_nodes
     assert [node.tool for node in sealed.dag_nodes] == ["News", "Academic"]
     assert sealed.dag_edges == (PlanEdge(src="A", dst="B"),)
-    assert len(sealed.provenance.call_keys) == task.meter.calls == 1 + 3 + 4
+    assert len(sealed.provenance.call_keys) == task.meter.calls == 1 + 2 + 1 + 2
     assert 0 < sealed.complexity < 1
 
 
@@ -62,7 +63,7 @@ async def test_each_flaw_is_rejected_for_itself_alone(draft: dict[str, Any], how
 async def test_evidence_of_one_source_is_rejected_for_that_alone() -> None:
     task = work(SOUND)
     (row,) = await task.write()
-    item = replace(ITEM, documents=tuple(replace(document, source="news") for document in ITEM.documents))
+    item = replace(ITEM, documents=tuple(replace(document, source="news", kind="news") for document in ITEM.documents))
     verdicts = await judge_question(row, item, task, BundleFilterConfig())
     assert [v.reason for v in verdicts if not v.keep] == ["single_source"]
     assert task.meter.calls == 1  # no model is asked about it

@@ -51,8 +51,7 @@ from trailforge.schemas import (
     to_table,
     write_parquet,
 )
-from trailforge.small_model.kg.choices import name_choices, relation_choices, some_of
-from trailforge.small_model.kg.guided import Thoughts, join_phrases
+from trailforge.small_model.kg.guided import Thoughts, join_phrases, name_choices, relation_choices, some_of
 
 GOOD = (DIRECTOR, BORN, turn("Vienna it is.", answer="Vienna"))
 WRONG = (DIRECTOR, DIED, turn("It is Beverly Hills.", answer="Beverly Hills"))

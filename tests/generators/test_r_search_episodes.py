@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from tests.support.bundle_rows import CHURCH, INSTRUMENT, ISLAND, QUESTIONS, WHEEL, sample_documents
 from tests.support.scripted import ScriptedModel
 from trailforge.filters.episodes import EpisodeFilterConfig, judge_episode
+from trailforge.generators.document_bundles.episode_rows import episode_sft_row
 from trailforge.generators.document_bundles.episodes import (
     EpisodeContext,
     PlannedEpisodeConfig,
-    episode_sft_row,
+    against,
     make_episodes,
 )
 from trailforge.generators.document_bundles.search_thoughts import PROMPTS, names_in, think
@@ -53,13 +54,12 @@ def context(tools: Tools, client: Client | None = None, **config: object) -> Epi
 
 
 async def gold(row: BundleQuestion, tools: Tools) -> SearchEpisode:
-    (episode,) = await make_episodes(row, context(tools), Meter())
-    return episode
+    (candidate,) = await make_episodes(row, context(tools), Meter())
+    return candidate.episode
 
 
 def rescored(episode: SearchEpisode, row: BundleQuestion) -> RSearchReward:
-    golds = () if row.options else (row.answer,)
-    return r_search.score(episode.messages, correct_options=row.correct_options, golds=golds)
+    return r_search.score(episode.messages, judge_score=episode.reward.answer)
 
 
 def rejections(episode: SearchEpisode, row: BundleQuestion) -> list[str]:
@@ -213,7 +213,8 @@ async def test_an_sft_row_trains_the_two_assistant_turns(tools: Tools) -> None:
     ("row", "said", "total", "parts"),
     [
         (ISLAND, "more than 500", 1.0, (1.0, 1.0, 1.0)),
-        (ISLAND, "it is more than 500 plants", 0.5 + 0.5 * 2 / 3, (0.0, 2 / 3, 1.0)),
+        (ISLAND, "it is more than 500 plants", 1.0, (0.0, 2 / 3, 1.0)),
+        (ISLAND, "more than 600 plants", 0.5, (0.0, 4 / 7, 0.0)),
         (CHURCH, "E, B, C", 1.0, (1.0, 1.0, 1.0)),
         (CHURCH, "A, B, C, E", 0.5 + 0.5 * 6 / 7, (0.0, 6 / 7, 1.0)),
         (INSTRUMENT, "B", 1.0, (1.0, 1.0, 1.0)),
@@ -223,10 +224,12 @@ async def test_an_sft_row_trains_the_two_assistant_turns(tools: Tools) -> None:
 async def test_an_sft_rows_reward_is_the_protocols_and_the_answers(
     row: BundleQuestion, said: str, total: float, parts: tuple[float, ...], tools: Tools
 ) -> None:
-    model = Draws(lambda number, searching: SEARCHING if searching else f"<answer>{said}")
+    plan = f"<think>I look.</think><search>\n{row.dag_text}\n"
+    model = Draws(lambda number, searching: plan if searching else f"<answer>{said}")
     draws = await make_episodes(row, context(tools, model.client, plan="sampled", samples=1), Meter())
-    reward = episode_sft_row(draws[0]).reward
-    assert reward.total == draws[0].reward.total == pytest.approx(total)
+    draw = next(each.episode for each in draws if each.episode.origin == "policy")
+    reward = episode_sft_row(draw).reward
+    assert reward.total == draw.reward.total == pytest.approx(total)
     assert (reward.exact_match, reward.f1, reward.cover_exact_match) == pytest.approx(parts)
 
 
@@ -246,7 +249,11 @@ class Draws:
         self.client = ScriptedModel(lambda request: script(request.sample, len(request.prompt) == 2))
 
     async def episodes(self, tools: Tools, **config: object) -> list[SearchEpisode]:
-        return await make_episodes(ISLAND, context(tools, self.client, plan="sampled", **config), Meter())
+        found = await make_episodes(ISLAND, context(tools, self.client, plan="sampled", **config), Meter())
+        assert [candidate.verdict for candidate in found] == [
+            against(candidate.episode, ISLAND, PlannedEpisodeConfig()) for candidate in found
+        ]
+        return [candidate.episode for candidate in found]
 
 
 async def test_a_draw_is_made_in_two_stages(tools: Tools) -> None:
@@ -272,68 +279,97 @@ async def test_results_are_of_the_role_that_the_server_takes(tools: Tools) -> No
     assert model.client.requests[1].prompt[3].role == "tool"  # type: ignore[union-attr]
 
 
-async def test_the_best_draw_comes_first(tools: Tools) -> None:
-    """Wrong; right without evidence; right; right too, and later; malformed."""
+async def test_the_kept_draw_comes_first_and_is_the_last_that_is_made(tools: Tools) -> None:
+    """Wrong; right without evidence, which is not asked for an answer; right; two that are not made."""
     plans = [SEARCHING, POOR, SEARCHING, SEARCHING.replace("Three", "3"), "<think>I give up.</think>"]
     answers = [WRONG, RIGHT, RIGHT, RIGHT, RIGHT]
     model = Draws(lambda number, searching: (plans if searching else answers)[number])
     found = await model.episodes(tools, samples=5)
-    assert [episode.origin for episode in found] == ["policy"] * 5
-    assert [episode.thought for episode in found] == [
-        "Three things.", "3 things.", "One thing.", "Three things.", "",
-    ]  # fmt: skip
-    assert [episode.reward.total for episode in found] == [1.0, 1.0, 1.0, 0.5, 0.0]
+    assert [(episode.origin, episode.thoughts) for episode in found] == [("policy", "model")] * 3
+    assert [episode.reward.total for episode in found] == [1.0, 0.5, 0.25]
     assert [rejections(episode, ISLAND) for episode in found] == [
-        [], [], ["evidence_not_found"], ["low_reward"], ["malformed", "low_reward", "evidence_not_found"],
+        [], ["low_reward"], ["evidence_not_found", "malformed", "low_reward"],
     ]  # fmt: skip
-    assert len(model.client.requests) == 5 + 4
+    assert [(request.purpose, request.sample) for request in model.client.requests] == [
+        ("plan", 0), ("answer", 0), ("plan", 1), ("plan", 2), ("answer", 2),
+    ]  # fmt: skip
 
 
 async def test_the_same_draw_twice_is_one_candidate(tools: Tools) -> None:
-    model = Draws(lambda number, searching: SEARCHING if searching else RIGHT)
-    (episode,) = await model.episodes(tools, samples=3)
-    assert episode.provenance.call_keys[0] == model.client.requests[0].key
+    model = Draws(lambda number, searching: SEARCHING if searching else WRONG)
+    episode, told = await model.episodes(tools, samples=3)
+    assert (episode.origin, told.origin) == ("oracle", "policy")
+    assert told.provenance.call_keys[0] == model.client.requests[0].key and len(model.client.requests) == 6
 
 
 @pytest.mark.parametrize("said", [(SEARCHING, WRONG), (POOR, RIGHT), ("", "")], ids=["wrong", "poor", "none"])
 async def test_gold_takes_over_when_no_draw_will_do(said: tuple[str, str], tools: Tools) -> None:
     model = Draws(lambda number, searching: said[not searching])
     found = await model.episodes(tools, samples=2)
-    assert [episode.origin for episode in found] == ["policy", "oracle"]
-    assert rejections(found[0], ISLAND) and rejections(found[1], ISLAND) == []
+    assert [episode.origin for episode in found] == ["oracle", "policy"]
+    assert rejections(found[1], ISLAND) and rejections(found[0], ISLAND) == []
     assert [e.origin for e in await model.episodes(tools, samples=2, gold_fallback=False)] == ["policy"]
 
 
-async def test_gold_takes_over_from_a_draw_with_a_needless_search(tools: Tools) -> None:
-    everything = "Rotne, Peberholm, and species of plants found since the completion of the Øresund link (General)"
-    plans = [f"A: {everything}", f"A: {everything}\nB: Rotne (News)"]
-    turns = [f"<think>All at once.</think><search>\nNodes:\n{plan}\nEdges:\n" for plan in plans]
-    for turn, origins in zip(turns, (["policy"], ["policy", "oracle"]), strict=True):
-        model = Draws(lambda number, searching, turn=turn: turn if searching else RIGHT)
-        found = await model.episodes(tools, samples=1, top_k=8)
-        assert found[0].evidence_found == found[0].reward.total == 1.0
-        assert [episode.origin for episode in found] == origins
-        assert rejections(found[0], ISLAND) == ([] if origins == ["policy"] else ["needless_search"])
+POINTING = SEARCHING.replace("species of plants found on an artificial island", "plants on the island found in B")
+LEAKING = SEARCHING.replace("Three things.", "I think there are more than 500.")
 
 
 @pytest.mark.parametrize(
-    ("turn", "ends", "reward"),
+    ("turn", "answer", "reason"),
     [
-        ("<answer>more than 500", 3, (0.0, 0.0, 1.0)),
-        (SEARCHING.replace("-> C", "-> A"), 5, (1.0, 0.0, 1.0)),
-        (SEARCHING.replace("(News)", "(Maps)"), 5, (1.0, 0.0, 1.0)),
-        (SEARCHING + "</search>" + RIGHT + "</answer>", 3, (0.0, 1.0, 1.0)),
-        ("Let me see. " + SEARCHING, 3, (0.0, 1.0, 0.0)),
+        (POINTING, RIGHT, "placeholder_query"),
+        (LEAKING, RIGHT, "answer_leaked"),
+        (SEARCHING, f"They say: {RIGHT}", "malformed"),
+    ],
+    ids=["placeholder", "leak", "sentence"],
+)
+async def test_gold_takes_over_whatever_filter_refuses_a_right_draw(
+    turn: str, answer: str, reason: str, tools: Tools
+) -> None:
+    model = Draws(lambda number, searching: turn if searching else answer)
+    found = await model.episodes(tools, samples=1)
+    assert [episode.origin for episode in found] == ["oracle", "policy"]
+    assert rejections(found[1], ISLAND)[0] == reason
+    assert [request.purpose for request in model.client.requests] == ["plan", "answer"][: 1 + (turn == SEARCHING)]
+
+
+async def test_a_needless_search_costs_a_draw_its_place_and_not_its_life(tools: Tools) -> None:
+    everything = "Rotne, Peberholm, and species of plants found since the completion of the Øresund link (General)"
+    plans = [f"A: {everything}\nB: Rotne (News)", f"A: {everything}"]
+    turns = [f"<think>All at once.</think><search>\nNodes:\n{plan}\nEdges:\n" for plan in plans]
+    model = Draws(lambda number, searching: turns[number % 2] if searching else RIGHT)
+    found = await model.episodes(tools, samples=4, top_k=8)
+    assert [len(episode.searches) for episode in found] == [1, 2] and len(model.client.requests) == 4
+    assert [rejections(episode, ISLAND) for episode in found] == [[], []]
+    alone = Draws(lambda number, searching: turns[0] if searching else RIGHT)
+    (kept,) = await alone.episodes(tools, samples=2, top_k=8)
+    assert (kept.origin, len(kept.searches)) == ("policy", 2)
+
+
+@pytest.mark.parametrize(
+    ("turn", "reward"),
+    [
+        ("<answer>more than 500", (0.0, 0.0, 0.0)),
+        (SEARCHING.replace("-> C", "-> A"), (0.0, 0.0, 0.0)),
+        (SEARCHING.replace("(News)", "(Maps)"), (0.0, 0.0, 0.0)),
+        (SEARCHING + "</search>" + RIGHT + "</answer>", (0.0, 1.0, 0.0)),
+        ("Let me see. " + SEARCHING, (0.0, 1.0, 0.0)),
     ],
     ids=["no search", "cycle", "unknown tool", "one go", "outside"],
 )
-async def test_malformed_draws_are_rejected(turn: str, ends: int, reward: tuple[float, ...], tools: Tools) -> None:
+async def test_malformed_draws_are_rejected_unanswered(turn: str, reward: tuple[float, ...], tools: Tools) -> None:
     model = Draws(lambda number, searching: turn if searching else RIGHT)
     (episode,) = await model.episodes(tools, samples=1, gold_fallback=False)
-    assert len(episode.messages) == ends
+    assert len(episode.messages) == 3 and len(model.client.requests) == 1
     assert (episode.reward.format, episode.reward.dag, episode.reward.answer) == reward
     assert episode.reward == rescored(episode, ISLAND)
     assert "malformed" in rejections(episode, ISLAND)
+
+
+async def only_draw(sampled: EpisodeContext) -> SearchEpisode:
+    (candidate,) = await make_episodes(ISLAND, sampled, Meter())
+    return candidate.episode
 
 
 class Reasoning:
@@ -352,7 +388,7 @@ class Reasoning:
 
 
 async def test_thoughts_that_a_server_keeps_apart_are_the_thought(tools: Tools) -> None:
-    (episode,) = await make_episodes(ISLAND, context(tools, Reasoning(), plan="sampled", samples=1), Meter())
+    episode = await only_draw(context(tools, Reasoning(), plan="sampled", samples=1))
     assert episode.thought == "Three things." and rejections(episode, ISLAND) == []
     assert "<think>" not in episode.messages[4].content
 
@@ -367,9 +403,44 @@ class Inline(ScriptedModel):
 async def test_thoughts_that_the_chat_template_opens_are_the_thought(tools: Tools) -> None:
     search = SEARCHING.partition("</think>")[2]
     model = Inline(lambda request: f"Three things.\n</think>\n\n{search if len(request.prompt) == 2 else RIGHT}")
-    (episode,) = await make_episodes(ISLAND, context(tools, model, plan="sampled", samples=1), Meter())
+    episode = await only_draw(context(tools, model, plan="sampled", samples=1))
     assert episode.messages[2].content == f"<think>Three things.\n</think>\n\n{search}</search>"
     assert (episode.thought, episode.reward, rejections(episode, ISLAND)) == ("Three things.", FULL, [])
+
+
+class Thinking:
+    """A reasoning model that drafts its turns in its thoughts, and goes on when it is not stopped."""
+
+    def __init__(self, *, inline: bool = False) -> None:
+        self._reader = ThoughtReader("inline" if inline else "separate")
+        self._inline = inline
+        self.requests: list[Request] = []
+
+    async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
+        self.requests.append(request)
+        searching = len(request.prompt) == 2
+        draft = "I might write <search> Nodes: A: x (News) </search> or <answer>nobody</answer>."
+        turn = SEARCHING.partition("</think>")[2] + "</search>" if searching else RIGHT + "</answer>"
+        said = f"{turn}\n<result>\nWhat I imagine.\n</result><answer>7</answer>"
+        text, apart = (f"{draft}\n</think>\n\n{said}", "") if self._inline else (said, draft)
+        reply = Reply(
+            text=text, reasoning=apart, finish_reason="length", prompt_tokens=1, completion_tokens=1, key=request.key
+        )  # fmt: skip
+        return self._reader.read(request, reply)
+
+
+@pytest.mark.parametrize("inline", [False, True], ids=["apart", "inline"])
+async def test_a_reasoning_models_turn_ends_outside_of_its_thoughts(inline: bool, tools: Tools) -> None:
+    """What it wrote behind its turn is not read, though it ran into the limit there."""
+    model = Thinking(inline=inline)
+    sampled = context(tools, model, plan="sampled", samples=1, max_tokens=300, thought_tokens=5000)
+    episode = await only_draw(replace(sampled, config=replace(sampled.config, gold_fallback=False)))
+    assert {(each.sampling.stop, each.sampling.max_tokens) for each in model.requests} == {((), 5300)}
+    assert len(model.requests) == 2 and episode.final_answer == "more than 500"
+    assert [node.node_id for node in episode.plan_nodes] == ["A", "B", "C"]
+    assert episode.thoughts == "templates" and "search" in episode.thought and "<" not in episode.thought
+    assert (rejections(episode, ISLAND), episode.origin, episode.reward) == ([], "policy", FULL)
+    assert "imagine" not in "".join(message.content for message in episode.messages)
 
 
 async def test_a_turn_with_two_thoughts_keeps_both(tools: Tools) -> None:
@@ -381,5 +452,5 @@ async def test_a_turn_with_two_thoughts_keeps_both(tools: Tools) -> None:
 
 async def test_a_reply_that_was_cut_is_not_mended(tools: Tools) -> None:
     config = context(tools, Reasoning(cut=True), plan="sampled", samples=1, gold_fallback=False)
-    (episode,) = await make_episodes(ISLAND, config, Meter())
+    episode = await only_draw(config)
     assert len(episode.messages) == 3 and "malformed" in rejections(episode, ISLAND)

@@ -75,7 +75,7 @@ async def test_the_demo_comes_out_as_it_was_measured() -> None:
 
     source = Path(__file__).parents[2] / "sample_data" / "musique_style_questions.jsonl"
     config = read_config(MctsRunConfig, load_preset("demo", "mcts_trajectories"), source="demo")
-    estimated = await asyncio.to_thread(estimate, RunInputs(files=(source,)), config)
+    estimated = await asyncio.to_thread(estimate, RunInputs(dataset="mcts_trajectories", files=(source,)), config)
     usage = sum((line.usage for line in estimated.stages), start=Usage())
     assert estimated.items == estimated.sampled == 36
     assert usage.calls == pytest.approx(972, rel=0.2)

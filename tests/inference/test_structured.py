@@ -15,7 +15,7 @@ from tests.inference.support import answer, chat, completion, config, model_serv
 from tests.support.cut_replies import CutModel
 from tests.support.kg_worlds import DUST
 from tests.support.scripted import ScriptedModel
-from trailforge.generators.document_bundles import write as bundles
+from trailforge.generators.document_bundles.drafts import reply_schema
 from trailforge.generators.kg_questions.generate import schema_for
 from trailforge.inference import ChatTurn, Meter, ModelClient, Request, ask_json, ask_matching, judge
 from trailforge.inference.structured import strict_schema
@@ -220,7 +220,7 @@ async def test_a_server_that_ignores_schema_and_grammar_is_checked_all_the_same(
 
 
 @pytest.mark.parametrize(
-    "schema", [bundles.SCHEMA, schema_for(DUST), split_schema(4), kg_filter.SCHEMA, judge.SCHEMA], ids=str
+    "schema", [reply_schema(3), schema_for(DUST), split_schema(4), kg_filter.SCHEMA, judge.SCHEMA], ids=str
 )
 def test_every_schema_of_ours_is_one_for_strict_mode(schema: dict[str, Any]) -> None:
     def objects(part: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -33,6 +33,8 @@ def test_the_funnel_shows_shares_and_counts() -> None:
     ]  # fmt: skip
     shares = np.sum([bar.x for bar in traces(figure)], axis=0)
     assert np.allclose(shares, 1.0)
+    layout: Any = figure.layout
+    assert 1 % layout.xaxis.dtick == 0 and layout.xaxis.range[1] >= 1 and layout.margin.r >= 30, "room for 100%"
 
 
 def test_bars_stand_by_size_and_show_names_as_text() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trailforge.curation.decisions import read_decisions, standing
-from trailforge.inspector.deciding import decide, fix_of, parts_of, value_at
+from trailforge.inspector.deciding import decide, make_fix, parts_of, value_at
 from trailforge.schemas import InvalidInput, Ruling
 
 ROW = {
@@ -46,9 +46,9 @@ def test_words_are_in_the_log_with_who_and_what(tmp_path: Path) -> None:
 
 
 def test_words_that_do_not_fit_with_earlier_ones_are_not_written(tmp_path: Path) -> None:
-    say(tmp_path, fix_of(ROW, "answer", "Lübeck"), check=no_two_fixes)
+    say(tmp_path, make_fix(ROW, "answer", "Lübeck"), check=no_two_fixes)
     with pytest.raises(InvalidInput, match="one at a time"):
-        say(tmp_path, fix_of(ROW, "num_hops", "3"), {"action": "accept"}, check=no_two_fixes, who="ben")
+        say(tmp_path, make_fix(ROW, "num_hops", "3"), {"action": "accept"}, check=no_two_fixes, who="ben")
     with pytest.raises(InvalidInput, match="must not be empty"):
         say(tmp_path, {"action": "accept"}, {"action": "reject", "reason": " "})
     assert [each.value for each in read_decisions(tmp_path)] == ['"Lübeck"']
@@ -63,8 +63,8 @@ def test_one_takes_back_what_was_said_and_what_others_said_has_to_hold_without_i
     for who in ("ann", "ben"):
         with pytest.raises(InvalidInput, match=f"{who} decided nothing on row u"):
             say(tmp_path, {"action": "withdraw"}, who=who)
-    say(tmp_path, fix_of(ROW, "answer", "Lübeck"))
-    say(tmp_path, fix_of(ROW, "num_hops", "3"), check=only_together, who="ben")
+    say(tmp_path, make_fix(ROW, "answer", "Lübeck"))
+    say(tmp_path, make_fix(ROW, "num_hops", "3"), check=only_together, who="ben")
     with pytest.raises(InvalidInput, match="not without the answer"):
         say(tmp_path, {"action": "withdraw"}, check=only_together)
     say(tmp_path, {"action": "withdraw"}, {"action": "comment", "comment": "mine"}, check=only_together, who="ben")
@@ -75,7 +75,7 @@ def test_one_takes_back_what_was_said_and_what_others_said_has_to_hold_without_i
 
 def test_what_leaves_no_valid_row_can_be_taken_back(tmp_path: Path) -> None:
     for field, value, who in (("answer", "Lübeck", "ann"), ("num_hops", "3", "ben"), ("question_id", "r", "cleo")):
-        say(tmp_path, fix_of(ROW, field, value), who=who)
+        say(tmp_path, make_fix(ROW, field, value), who=who)
     for who in ("ann", "ben"):
         say(tmp_path, {"action": "withdraw"}, check=no_two_fixes, who=who)
     assert [each.who for each in standing(read_decisions(tmp_path))] == ["cleo"]
@@ -89,9 +89,9 @@ def test_a_fix_that_changes_nothing_is_none(tmp_path: Path) -> None:
         ("messages.1.role", "assistant"),
     ):
         with pytest.raises(InvalidInput, match=f"'{field}': is that already"):
-            say(tmp_path, fix_of(ROW, field, text))
-    say(tmp_path, fix_of(ROW, "answer", "Lübeck"))
-    say(tmp_path, fix_of(ROW, "answer", "Kiel"), who="ben")
+            say(tmp_path, make_fix(ROW, field, text))
+    say(tmp_path, make_fix(ROW, "answer", "Lübeck"))
+    say(tmp_path, make_fix(ROW, "answer", "Kiel"), who="ben")
     assert [json.loads(each.value) for each in read_decisions(tmp_path)] == ["Lübeck", "Kiel"]
 
 
@@ -102,8 +102,8 @@ def test_what_is_no_text_is_not_written(tmp_path: Path) -> None:
 
 
 def test_a_fix_is_text_where_the_row_has_text() -> None:
-    assert json.loads(fix_of(ROW, "messages.1.content", '"Here."')["value"]) == '"Here."'
-    assert json.loads(fix_of(ROW, "num_hops", "3")["value"]) == 3
+    assert json.loads(make_fix(ROW, "messages.1.content", '"Here."')["value"]) == '"Here."'
+    assert json.loads(make_fix(ROW, "num_hops", "3")["value"]) == 3
     assert value_at(ROW, "messages.0.role") == "user"
     for field in (
         "nothing",
@@ -115,7 +115,7 @@ def test_a_fix_is_text_where_the_row_has_text() -> None:
         "messages.01",
     ):
         with pytest.raises(InvalidInput, match="no such field"):
-            fix_of(ROW, field, "x")
+            make_fix(ROW, field, "x")
 
 
 def test_parts_are_what_a_person_can_change() -> None:

@@ -174,8 +174,47 @@ async def test_a_rewording_is_shown_the_earlier_ones_and_is_none_of_them() -> No
     done = await varied(run, "query", 0, "please tell: Who directed Metropolis?")
     rewordings = [prompt_text(r) for r in client.requests if r.purpose == "rephrase"]
     assert len(rewordings) == RolloutConfig().tries
-    assert all("- please tell: Who directed Metropolis?" in prompt for prompt in rewordings)
+    seen = ["- please tell: Who directed Metropolis?" in prompt for prompt in rewordings]
+    assert seen == [False, True, True], "the first reply is that of the step's first rewording, and has others left"
     assert not any(step.query_rephrased for step in done.steps)
+
+
+async def test_the_first_reply_with_rewordings_is_used_up_before_another_is_asked_for() -> None:
+    words = "1. Who then directed Metropolis?\n2. Who ever directed Metropolis?"
+    run, client = runner(lambda request: words if request.purpose == "rephrase" else knows(request))
+    first = await varied(run, "query", 0)
+    second = await varied(run, "query", 0, "Who then directed Metropolis?")
+    assert [done.steps[0].query for done in (first, second)] == words.replace("1. ", "").replace("2. ", "").split("\n")
+    assert len({r.key for r in client.requests if r.purpose == "rephrase"}) == 1
+
+
+async def test_words_that_are_to_miss_are_searched_only_if_their_passages_lose_the_answer() -> None:
+    class Knowing(Echo):
+        async def retrieve(self, query: str, k: int) -> list[Passage]:
+            text = "It was not he." if "ever" in query else f"Fritz Lang did. ({query})"
+            return [Passage(id=query, title="T", text=text, score=1.0)]
+
+    async def reworded(words: str) -> tuple[Rollout, Simulation, list[str]]:
+        run, client = runner(lambda request: words if request.purpose == "rephrase" else knows(request))
+        run._retriever = Knowing()
+        base = as_rollout(await rolled_out(run, PLAN))
+        asked = len(client.requests)
+        done = await rolled_out(run, PLAN, Variation(kind="query", step=0, sample=1, base=base, misses=True))
+        return base, done, [request.purpose for request in client.requests[asked:]]
+
+    base, done, _ = await reworded("Who then directed Metropolis?\nWho ever directed Metropolis?")
+    assert done.steps[0].query == "Who ever directed Metropolis?" and done.steps[0].query_rephrased
+    base, done, asked = await reworded("Who then directed Metropolis?\nWho else directed Metropolis?")
+    assert done.steps == base.steps and asked == ["rephrase"]
+
+
+async def test_an_answer_marked_as_from_memory_says_so_without_the_mark() -> None:
+    run, _ = runner(lambda request: "Fritz Lang" if request.sample else "Fritz Lang (memory)")
+    done = await rolled_out(run, Plan(sub_questions=("Who directed Metropolis?",)))
+    assert (done.answer, done.steps[0].from_memory) == ("Fritz Lang", True)
+    run, _ = runner(lambda request: "unknown (memory)")
+    done = await rolled_out(run, Plan(sub_questions=("Who directed Metropolis?",)))
+    assert (done.answer, done.steps[0].from_memory) == ("", False)
 
 
 async def test_a_rewording_that_finds_the_same_passages_is_followed_by_another() -> None:

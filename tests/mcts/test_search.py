@@ -226,6 +226,25 @@ def test_oracle_joins_when_the_budget_ends_without_a_correct_rollout() -> None:
     check_statistics(tree)
 
 
+def test_a_question_that_its_own_decomposition_does_not_solve_is_given_up_where_that_comes_first() -> None:
+    policy = ToyPolicy(GOOD_SPLITS)
+    first = SearchConfig(oracle_first=True)
+    tree = run(coin_roll_out(0.0, 1), policy=policy, config=first)
+    assert (tree.stop_reason, tree.rounds) == ("exhausted", 0) and not policy.judged
+    assert [node.origin for node in tree.nodes] == ["policy", "oracle"]
+    mends = [(rollout.variation, rollout.varied_step) for rollout in tree.rollouts]
+    assert mends[0] == ("none", None) and len(mends) == first.oracle_rollouts and len(set(mends)) > 2
+
+
+def test_a_question_that_its_own_decomposition_solves_is_split_by_the_policy_all_the_same() -> None:
+    hops = (*QUESTION.decomposition[:2], type(QUESTION.decomposition[0])(question="Where is #2 from?", answer="Vienna"))
+    question = Question(id="toy", question=QUESTION.question, answer="Vienna", decomposition=hops)
+    tree = run(coin_roll_out(1.0, 1), config=SearchConfig(oracle_first=True), question=question)
+    assert tree.rollouts[0].node == 1 and tree.nodes[1].origin == "oracle"
+    assert any(node.origin == "policy" and not any(node.decomposable) for node in tree.nodes)
+    check_statistics(tree)
+
+
 def test_no_oracle_without_a_gold_decomposition() -> None:
     question = Question(id="toy", question=QUESTION.question, answer="Vienna")
     tree = run(coin_roll_out(0.0, 1), question=question)

@@ -28,7 +28,7 @@ CONFIG = BundleRunConfig(
     model=ModelConfig(name="scripted", prompt_price_per_million=1.0, completion_price_per_million=2.0),
     content=ContentConfig(min_words=20, min_characters=100),
     bundles=BundleConfig(method="greedy", min_cosine=0.25),
-    writer=BundleWriterConfig(longest_document=2000),
+    writer=BundleWriterConfig(longest_document=2000, questions_per_bundle=16),
     episodes=PlannedEpisodeConfig(plan="gold"),
     output=BundleOutputConfig(documents_per_shard=12, bundles_per_shard=3, questions_per_shard=8),
 )
@@ -72,7 +72,7 @@ def documents_file(path: Path) -> Path:
 
 def begin_run(folder: Path, source: Path, config: BundleRunConfig) -> Settings:
     """Take the documents in."""
-    settings = take_in(RunInputs(files=(source,)), folder, config)
+    settings = take_in(RunInputs(dataset="document_bundles", files=(source,)), folder, config)
     write_settings(folder, settings)
     return settings
 

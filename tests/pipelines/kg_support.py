@@ -102,7 +102,7 @@ def searched_graph(folder: Path, count: int = QUESTIONS) -> Path:
 
 def begin_trajectories(folder: Path, source: Path, config: KgRunConfig) -> Settings:
     """Take the questions in."""
-    settings = work.take_in(RunInputs(files=(source,)), folder, config)
+    settings = work.take_in(RunInputs(dataset="kg_trajectories", files=(source,)), folder, config)
     write_settings(folder, settings)
     return settings
 
@@ -123,7 +123,7 @@ def make_trajectories(folder: Path, source: Path, config: KgRunConfig) -> tuple[
 
 def begin_questions(folder: Path, config: KgQuestionRunConfig) -> Settings:
     """Sample the paths."""
-    settings = questions_work.take_in(RunInputs(), folder, config)
+    settings = questions_work.take_in(RunInputs(dataset="kg_questions"), folder, config)
     write_settings(folder, settings)
     return settings
 

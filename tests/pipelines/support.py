@@ -56,7 +56,9 @@ def take_in(
     source: Path, folder: Path, config: MctsRunConfig, limit: int | None = None, refused: Refusals = NONE
 ) -> Settings:
     """The questions of a file."""
-    return work.take_in(RunInputs(files=(source,), limit=limit, refused=refused), folder, config)
+    return work.take_in(
+        RunInputs(dataset="mcts_trajectories", files=(source,), limit=limit, refused=refused), folder, config
+    )
 
 
 def run_stage(dataset: DataSet, name: str, folder: Path, settings: Settings, config: Any) -> None:

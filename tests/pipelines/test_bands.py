@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.pipelines.bundles_support import FinishedBundles
 from tests.pipelines.kg_support import FinishedKg
 from tests.pipelines.support import FinishedRun
-from trailforge.flows.nights.bands import Band, bands_of, figures_of, outside, outside_of, outside_of_window
+from trailforge.flows.nights.bands import Band, figures_of, find_breaches, outside, outside_of_window, read_bands
 from trailforge.presets import declared_datasets, load_bands
 from trailforge.schemas import Count, InvalidInput, Manifest, StageCount
 
@@ -31,7 +31,7 @@ MANIFEST = Manifest(
 
 def bands(**figures: dict[str, float]) -> Any:
     content = {"mcts_trajectories": {name.replace("__", "."): band for name, band in figures.items()}}
-    return bands_of(content, source="bands.yaml", datasets=tuple(declared_datasets()))
+    return read_bands(content, source="bands.yaml", datasets=tuple(declared_datasets()))
 
 
 def test_figures_are_shares_of_a_stage_and_what_an_accepted_row_took() -> None:
@@ -63,7 +63,7 @@ def test_a_night_that_yields_nothing_is_told_once(documents: int, questions: int
     held = {"window": {"questions": Band(least=1), "documents": Band(least=1, most=8)}}
     found = outside_of_window(documents=documents, questions=questions, bands=held)
     assert sorted(breach.figure for breach in found) == figures
-    house = bands_of(load_bands("nightly"), source="nightly", datasets=tuple(declared_datasets()))
+    house = read_bands(load_bands("nightly"), source="nightly", datasets=tuple(declared_datasets()))
     assert len(outside_of_window(documents=documents, questions=questions, bands=house)) == (questions == 0)
     only = {"window": {"questions": Band(least=1)}}
     assert len(outside_of_window(documents=documents, questions=questions, bands=only)) == (questions == 0)
@@ -73,7 +73,7 @@ def test_a_night_that_yields_nothing_is_told_once(documents: int, questions: int
 def test_outside_is_what_is_below_least_or_above_most(value: float, least: float | None, most: float | None) -> None:
     held = {"window": {"documents": Band(least=least, most=most)}}
     is_outside = (least is not None and value < least) or (most is not None and value > most)
-    assert bool(outside_of("window", {"documents": value}, held)) == is_outside
+    assert bool(find_breaches("window", {"documents": value}, held)) == is_outside
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ def test_outside_is_what_is_below_least_or_above_most(value: float, least: float
 )
 def test_a_file_that_says_nothing_sensible_is_refused_by_field(content: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message) as caught:
-        bands_of(content, source="bands.yaml", datasets=tuple(declared_datasets()))
+        read_bands(content, source="bands.yaml", datasets=tuple(declared_datasets()))
     assert caught.value.file == "bands.yaml"
 
 
 def test_the_bands_of_the_house_are_of_stages_that_runs_have(
     original_run: FinishedRun, original_bundles: FinishedBundles, original_kg: Mapping[str, FinishedKg]
 ) -> None:
-    house = bands_of(load_bands("nightly"), source="nightly", datasets=tuple(declared_datasets()))
+    house = read_bands(load_bands("nightly"), source="nightly", datasets=tuple(declared_datasets()))
     manifests = [original_run.manifest, original_bundles.manifest, original_kg["free"].manifest]
     assert {"window", *(manifest.dataset for manifest in manifests)} == set(house)
     for manifest in manifests:

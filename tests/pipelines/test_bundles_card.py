@@ -11,10 +11,20 @@ import pytest
 import yaml
 
 from tests.pipelines.bundles_support import CONFIG, FinishedBundles, config_with
+from trailforge.filters.answers import AnswerJudgeOptions
 from trailforge.generators.document_bundles.card import card
 from trailforge.pipelines.cards.licences import plain
 from trailforge.pipelines.runs.config import ModelConfig
-from trailforge.schemas import Bundle, BundleQuestion, PlanNode, read_parquet, read_rows, write_parquet
+from trailforge.schemas import (
+    Bundle,
+    BundleQuestion,
+    CallCount,
+    PlanNode,
+    SearchEpisode,
+    read_parquet,
+    read_rows,
+    write_parquet,
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +61,7 @@ def test_a_table_without_files_is_left_out(finished_bundles: FinishedBundles) ->
 
 def test_the_funnel_and_the_cost_are_those_of_the_manifest(original_bundles: FinishedBundles, text: str) -> None:
     m = original_bundles.manifest
-    assert len(m.stages) == 10
+    assert len(m.stages) == 11
     for line in m.stages:
         rejected, failed = (", ".join(f"{c.reason} {c.count}" for c in cs) for cs in (line.rejected, line.failed))
         assert f"| {line.name} | {line.inputs} | {line.accepted} | {rejected} | {failed} |" in text
@@ -79,6 +89,38 @@ def test_questions_are_counted_by_type_and_stage(original_bundles: FinishedBundl
         hard = [row.complexity for row in questions if row.curriculum_stage == number]
         assert f"| {number} | {len(hard)} | {min(hard):.2f} to {max(hard):.2f} |" in section
     assert f"- Rows: {len(rows(original_bundles, 'bundles', Bundle))} bundles, {len(questions)} questions" in text
+
+
+def test_episodes_are_counted_by_plan_thought_and_score(finished_bundles: FinishedBundles) -> None:
+    run = finished_bundles
+    path = sorted((run.folder / "episodes").glob("*.parquet"))[0]
+    first, second, *others = read_parquet(path, SearchEpisode)
+    drawn = {"origin": "policy", "thoughts": "model"}
+    changed = [replace(first, **drawn, scored_by="judge"), replace(second, thoughts="model"), *others]
+    write_parquet(path, SearchEpisode, changed)
+    total = len(rows(run, "episodes", SearchEpisode))
+    counts = tuple(CallCount(purpose=name, calls=n) for name, n in (("answer", 7), ("plan", 9), ("write", 50)))
+    text = card(run.folder, replace(run.manifest, calls_by_purpose=counts), CONFIG)
+    section = text.split("## Episodes\n")[1].split("## Cost")[0]
+    assert f"| drawn from the model | the model's | 1 | {1 / total:.0%} |" in section
+    assert f"| the gold plan | the model's | 1 | {1 / total:.0%} |" in section
+    assert f"| the gold plan | sentences from pools | {total - 2} | {(total - 2) / total:.0%} |" in section
+    assert "| a judge | 1 |" in section
+    assert f"Calls for plans, answers and thoughts: 16, {16 / total:.1f} an episode" in section
+    limits = text.split("## Known limits\n")[1].split("## One question")[0]
+    assert f"- {total - 1} of {total} episodes follow the gold plan" in limits
+    assert f"- {total - 2} of {total} thoughts before a search are sentences from pools" in limits
+
+
+def test_the_limits_say_who_judged(finished_bundles: FinishedBundles) -> None:
+    run, judge = finished_bundles, AnswerJudgeOptions(near_misses=True, free_answers=True)
+    none, its_own, other = (
+        card(run.folder, run.manifest, config_with(judge=options))
+        for options in (AnswerJudgeOptions(), judge, replace(judge, model="umpire"))
+    )
+    assert "No judge read explanations" in none and "was asked for the score" not in none
+    assert "`scripted` was asked for the score" in its_own and "No judge" not in its_own
+    assert "`umpire` was asked for the score" in other
 
 
 def test_where_it_came_from_is_said(original_bundles: FinishedBundles, text: str) -> None:

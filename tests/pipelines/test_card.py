@@ -108,7 +108,7 @@ def test_the_cost_is_that_of_the_manifest(original_run: FinishedRun, text: str) 
     m = original_run.manifest
     assert (
         f"| {m.calls} | {m.cut_replies} | {m.prompt_tokens} | {m.completion_tokens} | {m.cost:.4f} "
-        f"| {m.calls_per_accepted_row} | {m.cost_per_accepted_row} |" in text
+        f"| {m.calls_per_accepted_row} | {m.cost_per_accepted_row:.4f} |" in text
     )
 
 

@@ -28,20 +28,25 @@ def holds(estimate: Estimate, manifest: Manifest) -> bool:
 def test_the_bound_of_kg_trajectories_holds(name: str, config: object, original_kg: Mapping[str, FinishedKg]) -> None:
     run = original_kg[name]
     (source,) = run.manifest.inputs[:1]
-    estimate = of_trajectories(RunInputs(files=(run.folder.parent / source.path,)), config.on_graph(run.graph))  # pyright: ignore
+    inputs = RunInputs(dataset="kg_trajectories", files=(run.folder.parent / source.path,))
+    estimate = of_trajectories(inputs, config.on_graph(run.graph))  # pyright: ignore
     assert holds(estimate, run.manifest), (estimate.usage, run.manifest)
 
 
 def test_the_bound_of_kg_questions_holds(original_kg: Mapping[str, FinishedKg]) -> None:
     run = original_kg["written"]
-    estimate = of_questions(RunInputs(), WRITTEN.on_graph(run.graph))
+    estimate = of_questions(RunInputs(dataset="kg_questions"), WRITTEN.on_graph(run.graph))
     assert holds(estimate, run.manifest), (estimate.usage, run.manifest)
-    half = of_questions(RunInputs(), replace(WRITTEN, count=WRITTEN.count // 2).on_graph(run.graph))
+    half = of_questions(
+        RunInputs(dataset="kg_questions"), replace(WRITTEN, count=WRITTEN.count // 2).on_graph(run.graph)
+    )
     assert half.usage.calls == estimate.usage.calls // 2
 
 
 def test_the_bound_of_bundles_holds(original_bundles: FinishedBundles) -> None:
     run = original_bundles
-    estimate = of_bundles(RunInputs(files=(run.source,)), run.config)
+    estimate = of_bundles(RunInputs(dataset="document_bundles", files=(run.source,)), run.config)
     assert holds(estimate, run.manifest), (estimate.usage, run.manifest)
-    assert not of_bundles(RunInputs(files=(run.source,)), replace(run.config, questions=False)).stages
+    assert not of_bundles(
+        RunInputs(dataset="document_bundles", files=(run.source,)), replace(run.config, questions=False)
+    ).stages

@@ -124,11 +124,11 @@ def test_a_path_that_the_model_cannot_word_fails_alone(original_kg: Mapping[str,
 def test_a_graph_with_fewer_paths_gives_fewer_rows(original_kg: Mapping[str, FinishedKg], tmp_path: Path) -> None:
     assert WRITTEN.count == 60 and original_kg["written"].settings.items == NO_PATH_MORE
     config = replace(BY_RULE, count=5).on_graph(original_kg["by_rule"].graph)
-    settings = work.take_in(RunInputs(), tmp_path / "few", config)
+    settings = work.take_in(RunInputs(dataset="kg_questions"), tmp_path / "few", config)
     assert settings.items == 5
     none = replace(config, paths=replace(config.paths, min_triples=1000))
     with pytest.raises(InvalidInput, match="holds no paths of the wanted forms"):
-        work.take_in(RunInputs(), tmp_path / "none", none)
+        work.take_in(RunInputs(dataset="kg_questions"), tmp_path / "none", none)
     assert not (tmp_path / "none" / "inputs").exists()
 
 
@@ -198,7 +198,7 @@ def test_no_question_is_made_of_a_relation_that_people_refuse(
     chain = next(row.chain.id for row in before.rows("kg_questions") if relation not in _relations(row))
     config, folder = BY_RULE.on_graph(before.graph), tmp_path / "run"
     refused = Refusals(sources={chain: "ann: no"}, patterns=(said,))
-    settings = work.take_in(RunInputs(refused=refused), folder, config)
+    settings = work.take_in(RunInputs(dataset="kg_questions", refused=refused), folder, config)
     write_settings(folder, settings)
     run_stages(folder, settings)
     manifest = finish_run(folder, settings, KG_QUESTIONS, seconds=1.0)

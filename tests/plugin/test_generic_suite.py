@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,13 +24,13 @@ from trailforge.pipelines.curated import check_ruling, decidable
 from trailforge.pipelines.dataset import DataSet, resolve
 from trailforge.pipelines.datasets import all_lists, all_tables, dataset_names, dataset_of, load_dataset
 from trailforge.pipelines.runs.finish import CARD, finished_run
-from trailforge.pipelines.runs.intake import read_settings
+from trailforge.pipelines.runs.intake import read_settings, run_configuration
 from trailforge.pipelines.runs.own_files import drop_rows
 from trailforge.pipelines.runs.stages import is_complete, planned_stages
 from trailforge.pipelines.runs.status import read_status
-from trailforge.pipelines.runs.verify import verify_run
+from trailforge.pipelines.runs.verify import Report, verify_run
 from trailforge.presets import declared_datasets
-from trailforge.schemas import Decision, FileEntry, InvalidInput, Manifest, RlRow, SftRow, read_rows
+from trailforge.schemas import Decision, FileEntry, InvalidInput, Manifest, RlRow, SftRow, read_rows, write_parquet
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import ViewConfig
 
@@ -118,6 +120,29 @@ def test_a_run_has_its_tables_its_books_and_its_card(finished: Path) -> None:
     assert "Sums that a toy made." in (finished / CARD).read_text() and dataset_of(settings).name == "toy_sums"
     roles = {each.table: (each.role, each.protocol) for each in manifest.schema_versions if each.role}
     assert roles == {"inputs": ("questions", "react"), "sft": ("sft", "")}
+
+
+def test_rows_of_a_stage_that_is_one_function_are_made_again(finished: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(finished, copy)
+    manifest, settings = finished_run(copy)
+    add, config = resolve("toy_sums.work:ADD"), run_configuration(dataset_of(settings), settings)
+
+    def problems() -> list[str]:
+        add.checks(copy, manifest, config, report := Report()).check()
+        return report.problems
+
+    assert problems() == []
+    path = sorted((copy / "drafts").glob("*.parquet"))[0]
+    record = load_dataset("toy_sums").records["drafts"]
+    first, *others = read_rows([path], record)
+    write_parquet(path, record, [replace(first, answer="7"), *others])
+    assert problems() == [f"{path.name}, {first.uid}: it is not what its input gives"]
+    write_parquet(path, record, [first])
+    assert len(others) == 1 and problems() == [
+        f"{path.name}, {others[0].uid}: it is not what its input gives",
+        "stage add: 4 accepted, 3 rows found",
+    ]
 
 
 def test_its_status_counts_rows_by_kind_and_says_what_is_next(finished: Path) -> None:

@@ -347,3 +347,33 @@ async def test_an_answer_without_a_search_gains_by_the_paper_alone() -> None:
     assert kg_score(episode, golds=["Oslo"], supporting=supporting, hops=2).total == 0.1
     paper = kg_score(episode, golds=["Oslo"], supporting=supporting, hops=2, constants=PAPER)
     assert paper.total == pytest.approx(0.2)
+
+
+# Reasoning models
+
+
+async def test_no_stop_string_ends_a_thought_and_what_follows_a_turn_is_not_read() -> None:
+    draft = "I could write <search>x</search> or <answer>y</answer>."
+    first = R1.render_turn(Turn(thought="I look.", search=Search(query="a")))
+    last = R1.render_turn(Turn(thought="That is it.", answer="Rome"))
+    client = Replies(
+        said(f"{first}<information>imagined</information>{last}", reasoning=draft, finish="length"),
+        said(last, reasoning=draft),
+    )
+    episode = await run(R1, client, EpisodeConfig(thought_tokens=5000))
+    assert [request.sampling.stop for request in client.requests] == [(), ()]
+    assert (episode.stop, episode.answer, episode.num_searches) == ("answered", "Rome", 1)
+    assert "imagined" not in episode.text and R1.validate(episode.messages, strict=True) == []
+
+
+async def test_no_limit_is_met_by_thoughts_alone() -> None:
+    thought = "I wonder. " * 900
+    search = f"<think>{thought}</think>{searching(R1, 'a').partition('</think>')[2]}</search>"
+    answered = f"<think>{thought}</think><answer>x</answer>"
+    client = Replies(said(search, prompt=100, completion=3000), said(answered, prompt=3100, completion=3000))
+    config = EpisodeConfig(sampling=Sampling(max_tokens=100), max_tokens=200, thought_tokens=4000)
+    episode = await run(R1, client, config)
+    assert episode.stop == "answered" and episode.tokens < 200
+    assert client.requests[0].sampling.max_tokens == 4100 and 4000 < client.requests[1].sampling.max_tokens <= 4100
+    short = Replies(said(search, prompt=100, completion=3000))
+    assert (await run(R1, short, EpisodeConfig(max_tokens=200))).stop == "too_long"

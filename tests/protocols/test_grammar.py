@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.protocols import GRAPH_R1, KG_SEARCH, SEARCH_R1, graph_r1, kg_search
+from trailforge.protocols import GRAPH_R1, KG_SEARCH, R_SEARCH, SEARCH_R1, graph_r1, kg_search
 from trailforge.protocols.base import TAGS, tags_in
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.repair import Repair
@@ -327,3 +327,21 @@ def test_prompts_name_every_tag(grammar: Grammar) -> None:
     system, user = grammar.opening("Why?")
     assert {"<think>", f"<{grammar.search_tag}>", f"<{grammar.result_tag}>", "<answer>"} <= set(tags_in(system.content))
     assert user.content == "Why?" + grammar.user_suffix
+
+
+@pytest.mark.parametrize(
+    ("text", "turn"),
+    [
+        ("<think>a</think><search>b</search><result>c</result><answer>d", "<think>a</think><search>b</search>"),
+        ("<think>I may write </search> or </answer>.</think><answer>b</answer> and more",
+         "<think>I may write </search> or </answer>.</think><answer>b</answer>"),
+        ("I may write </search>.</think><search>b</search>c", "I may write </search>.</think><search>b</search>"),
+        ("<search>b</ Search >c", "<search>b</ Search >"),
+        ("<think>a </answer>", None),
+        ("<think>a</think><search>b", None),
+        ("", None),
+    ],
+    ids=["goes on", "drafts", "opened by the prompt", "spelling", "still thinking", "stopped", "nothing"],
+)  # fmt: skip
+def test_a_turn_ends_at_its_first_closing_tag_outside_of_a_thought(text: str, turn: str | None) -> None:
+    assert R_SEARCH.up_to_end(text) == turn

@@ -15,6 +15,7 @@ from trailforge.protocols import R_SEARCH, nl_dag, r_search
 from trailforge.protocols.base import contents_of, tags_in
 from trailforge.protocols.turns import Turn
 from trailforge.rewards import RSearchReward
+from trailforge.rewards.r_search import RSearchConstants
 from trailforge.schemas import MalformedReply, Message, Passage
 
 PLAN = "Nodes:\nA: vote on the AI Act (News)\nB: cost of compliance (Academic)\nEdges:\nA -> B"
@@ -116,12 +117,24 @@ def test_a_malformed_turn_is_refused_with_its_reason(turn: str, problem: str) ->
 
 
 def test_a_plan_that_cannot_be_read_is_a_search_but_no_plan() -> None:
-    turn = SEARCH.replace("(Academic)\nEdges", "Academic)\n- Links")
+    turn = SEARCH.replace("(Academic)\nEdges:", "Academic)\nthen")
     assert R_SEARCH.parse_turn(turn, strict=True).search is not None
     assert r_search.read_plan(turn) is None
     assert R_SEARCH.validate([*GOOD[:2], *said(turn, RESULT, ANSWER)], strict=True)[0] == (
-        "message 2: line 4: expected `id: query (Tool)`, found '- Links:'"
+        "message 2: line 4: expected `id: query (Tool)`, found 'then'"
     )
+
+
+def test_a_mended_plan_is_run_and_its_mends_are_counted_but_it_teaches_nothing() -> None:
+    turn = SEARCH.replace("A: vote", "- A: vote").replace("A -> B", "none")
+    read = R_SEARCH.parse_turn(turn)
+    assert read.search is not None and read.search.query in turn
+    assert read.repairs == ("list_marks", "word_for_no_edges")
+    messages = [*GOOD[:2], *said(turn, RESULT, ANSWER)]
+    assert R_SEARCH.repairs(messages) == {"list_marks": 1, "word_for_no_edges": 1}
+    assert R_SEARCH.validate(messages) == []
+    assert R_SEARCH.validate(messages, strict=True) == ["message 2: needs repair: list_marks, word_for_no_edges"]
+    assert r_search.read_plan(turn) is None
 
 
 # Rules
@@ -152,6 +165,7 @@ def test_the_plan_is_paid_by_the_tools_of_the_question() -> None:
     assert R_SEARCH.validate(GOOD, strict=True) == []
     assert R_SEARCH.plan_reward(GOOD) == R_SEARCH.plan_reward(GOOD, ["News", "Academic"]) == 1.0
     assert R_SEARCH.plan_reward(GOOD, ["News"]) == 0.0
+    assert R_SEARCH.plan_reward(GOOD, strict=True) == 1.0 and R_SEARCH.plan_reward(GOOD, ["News"], strict=True) == 0.0
 
 
 # Run
@@ -212,7 +226,8 @@ def test_a_reply_gets_the_tag_back_at_which_it_stopped(reply: str, closed: str) 
         (TEXT, (1.0, 1.0, 1.0)),
         (TEXT.replace("A, C", "A and B"), (1.0, 1.0, 0.5)),
         (TEXT.replace("-> B", "-> A"), (1.0, 0.0, 1.0)),
-        (TEXT.replace("Edges:", ""), (1.0, 0.0, 1.0)),
+        (TEXT.replace("Edges:", ""), (1.0, 1.0, 1.0)),
+        (TEXT.replace("Edges:\nA -> B", "Edges:\nA to B"), (1.0, 0.0, 1.0)),
         (TEXT.replace("(Academic)", "(Web)"), (1.0, 0.0, 1.0)),
         (TEXT.replace("Two sides.", "<query>"), (1.0, 1.0, 1.0)),
         (TEXT + "<answer>B</answer>", (0.0, 1.0, 0.0)),
@@ -227,6 +242,39 @@ def test_an_episode_is_paid_part_by_part(text: str, parts: tuple[float, float, f
     total = 0.25 * of_format + 0.25 * of_plan + 0.5 * of_answer
     expected = RSearchReward(total=total, format=of_format, dag=of_plan, answer=of_answer)
     assert r_search.score(said(text), correct_options=["A", "C"]) == expected
+
+
+FIGURE_4 = (
+    "<think> OK, I am now going to solve this question about the\nprice increase of coke. </think>\n"
+    "<search> Nodes: A: Price fluctuation of coke\n(Quasi-first-grade Metallurgical Coke) in early October 2024\n"
+    "(News)\nB: Impact of global energy market on coke prices (News)\n"
+    "C: International coke market dynamics in early October 2024\n(News)\nEdges: A -> C; B -> C </search>\n"
+    "<result> Node A (news) Search results:\nResult 1:\nTitle: Market price changes\nAbstract: 11.1... </result>\n"
+    "<answer> Based on the search results: 11.1% are in line\nwith the market supply and demand balance. "
+    "The answer is:\nC </answer>"
+)
+"""The form of the paper's figure 4, its plan and its answer as printed."""
+
+
+async def test_the_printed_episode_is_paid_in_full_and_run() -> None:
+    whole = RSearchReward(total=1.0, format=1.0, dag=1.0, answer=1.0)
+    assert r_search.score(said(FIGURE_4), correct_options=["C"], num_options=4) == whole
+    unwrapped = FIGURE_4.replace("\n(", " (")
+    strict = RSearchConstants(strict_plan=True)
+    assert r_search.score(said(unwrapped), correct_options=["C"], constants=strict) == whole
+    assert r_search.score(said(FIGURE_4), correct_options=["C"], constants=strict).dag == 0.0
+    plan = contents_of("search", FIGURE_4)[0]
+    found = await r_search.run_plan(plan, {"News": Library()})
+    assert [result.node.node_id for result in found.nodes] == ["A", "B", "C"]
+
+
+def test_naming_every_option_is_no_answer_unless_the_papers_f1_is_asked_for() -> None:
+    text = TEXT.replace("A, C", "A, B, C, D")
+    for correct, num, paid in (("AC", 4, 0.0), ("AC", 3, 0.0), ("AC", 5, 2 / 3), ("AC", 0, 2 / 3), ("ABCD", 4, 1.0)):
+        assert r_search.score(said(text), correct_options=correct, num_options=num).answer == pytest.approx(paid)
+    papers = RSearchConstants(pay_all_options=True)
+    paid = r_search.score(said(text), correct_options="AC", num_options=4, constants=papers).answer
+    assert paid == pytest.approx(2 / 3)
 
 
 def test_open_questions_are_paid_by_judge_or_f1() -> None:

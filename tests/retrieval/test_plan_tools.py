@@ -64,10 +64,15 @@ async def test_dense_tools_agree_on_who_searches_what(encoder: Encoder) -> None:
 
 async def test_opened_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await ids(open_tools(PlanToolsConfig(), DOCUMENTS), "News", "turbine") == ["s:1"]
-    monkeypatch.delenv("SERPER_API_KEY", raising=False)
-    with pytest.raises(InvalidInput, match="Serper wants a key: set the environment variable SERPER_API_KEY"):
+    for name in ("SERPER_API_KEY", "GNEWS_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InvalidInput, match=r"^Serper wants a key: set the environment variable SERPER_API_KEY$"):
         open_tools(PlanToolsConfig(kind="web"), DOCUMENTS)
     monkeypatch.setenv("SERPER_API_KEY", "k")
+    with pytest.raises(InvalidInput, match=r"^GNews wants a key: set the .* GNEWS_API_KEY, or .*\(web_news: serper\)$"):
+        open_tools(PlanToolsConfig(kind="web"), DOCUMENTS)
+    assert set(open_tools(PlanToolsConfig(kind="web", web_news="serper"), ())) == {"News", "Academic", "General"}
+    monkeypatch.setenv("GNEWS_API_KEY", "k")
     assert set(open_tools(PlanToolsConfig(kind="web"), ())) == {"News", "Academic", "General"}
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from tests.support.recorded import Answer, recorded
 from trailforge.protocols import nl_dag
+from trailforge.retrieval.web.gnews import gnews_query
 from trailforge.retrieval.web.http import HttpConfig
-from trailforge.retrieval.web.tools import arxiv_tool, serper_tools
+from trailforge.retrieval.web.tools import arxiv_tool, news_tool, serper_tools
 from trailforge.schemas import InvalidInput, Passage, PlanNode, ProviderError, RetrievalError, ServerUnavailable
 
 KEY = "s3cret/key"
@@ -26,6 +27,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
     monkeypatch.setenv("SERPER_API_KEY", KEY)
+    monkeypatch.setenv("GNEWS_API_KEY", KEY)
 
 
 def hit(number: int, **changes: Any) -> dict[str, Any]:
@@ -54,6 +56,101 @@ async def test_google_news_and_google() -> None:
         assert [passage.title for passage in await general.retrieve("tide mill", 3)] == ["Page 1", "Page 4", "Page 5"]
         assert server.asked == [{"q": "tide mill", "hl": "en", "num": k} for k in (2, 3)]
         assert all(headers["X-API-KEY"] == KEY for headers in server.headers)
+
+
+def article(number: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "title": f"News {number}",
+        "description": f"In short, {number}.",
+        "content": f"It begins with {number}. Then it... [1419 chars]",
+        "url": f"https://www.paper.example/{number}",
+        "image": "https://www.paper.example/i.jpg",
+        "publishedAt": "2024-06-10T08:14:24Z",
+        "source": {"name": "Paper", "url": "https://www.paper.example"},
+    } | changes
+
+
+def gnews(*articles: dict[str, Any]) -> str:
+    return json.dumps({"totalArticles": len(articles), "articles": articles})
+
+
+class Second:
+    """Stands behind GNews, and keeps what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+
+    async def retrieve(self, query: str, k: int) -> list[Passage]:
+        self.asked.append((query, k))
+        urls = ("http://paper.example/1/", "https://b.example/2")
+        return [Passage(id=url, title="Google's", text="From Google.", score=1.0) for url in urls][:k]
+
+
+async def test_gnews_is_asked_first_and_alone_where_it_has_enough() -> None:
+    articles = [article(1), article(2, content=None), article(3, content="", description=None), article(4, title=5)]
+    second = Second()
+    async with recorded(gnews(*articles)) as server:
+        tool = news_tool(second, base_url=server.url, http=QUICK)
+        assert await tool.retrieve("What is the price of coke (first-grade)?", 2) == [
+            Passage(
+                id="https://www.paper.example/1",
+                title="News 1",
+                text="2024-06-10: It begins with 1. Then it…",
+                score=1.0,
+            ),
+            Passage(id="https://www.paper.example/2", title="News 2", text="2024-06-10: In short, 2.", score=0.5),
+        ]
+        asked = {"q": 'price coke "first-grade"', "lang": "en", "max": "2", "sortby": "relevance", "apikey": KEY}
+        assert server.asked == [asked] and second.asked == []
+
+
+async def test_google_news_fills_up_what_gnews_has_not() -> None:
+    second = Second()
+    async with recorded(gnews(article(1)), gnews()) as server:
+        tool = news_tool(second, base_url=server.url, http=QUICK)
+        found = await tool.retrieve("coke price", 2)
+        assert [(passage.id, passage.score) for passage in found] == [
+            ("https://www.paper.example/1", 1.0),
+            ("https://b.example/2", 0.5),
+        ]
+        assert len(await tool.retrieve("coke", 2)) == 2 and len(await tool.retrieve("is of the", 1)) == 1
+        assert second.asked == [("coke price", 2), ("coke", 2), ("is of the", 1)] and len(server.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(status=403, body='{"errors": ["You have reached your request limit for today"]}'),
+        Answer(status=400, body='{"errors": {"q": "syntax"}}'),
+        Answer(status=503),
+        Answer(body='{"articles": 3}'),
+    ],
+)
+async def test_google_news_stands_in_where_gnews_fails(answer: Answer, caplog: pytest.LogCaptureFixture) -> None:
+    async with recorded(answer) as server:
+        found = await news_tool(Second(), base_url=server.url, http=QUICK).retrieve("coke", 2)
+    assert [passage.title for passage in found] == ["Google's", "Google's"]
+    assert "GNews: " in caplog.text and "Google News is asked instead" in caplog.text and KEY not in caplog.text
+
+
+def test_queries_of_gnews_are_words_that_count() -> None:
+    assert (
+        gnews_query("Price of coke (first-grade) NOT in 2024-10-01, AND why?")
+        == 'Price coke "first-grade" "2024-10-01"'
+    )
+    assert gnews_query("of the") == ""
+    assert len(gnews_query("word " * 99)) <= 200 and gnews_query("w" * 201) == ""
+
+
+async def test_long_passages_end_where_a_sentence_does() -> None:
+    text = "One two three. Four five six. Seven eight nine."
+    body = json.dumps({"news": [hit(1, snippet=text)], "organic": [hit(1, snippet=text), hit(2, snippet="short one.")]})
+    async with recorded(body, body, papers("Tides")) as server:
+        news, general = serper_tools(news_url=server.url, search_url=server.url, http=QUICK, longest=7)
+        assert [passage.text for passage in await news.retrieve("x", 2)] == ["One two three. Four five six. …"]
+        assert [passage.text for passage in await general.retrieve("x", 2)][1] == "short one."
+        arxiv = arxiv_tool(base_url=server.url, http=QUICK, longest=2)
+        assert [passage.text for passage in await arxiv.retrieve("x", 2)] == ["On Tides, …"]
 
 
 async def test_arxiv_by_relevance() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trailforge.rewards import is_abstention, read_short_answer, read_yes_or_no
+from trailforge.rewards.answers import read_memory_mark
 
 
 @pytest.mark.parametrize(
@@ -101,3 +102,16 @@ def test_an_abstention_is_known(text: str) -> None:
 )
 def test_a_name_or_a_guess_is_no_abstention(text: str) -> None:
     assert not is_abstention(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "marked"),
+    [
+        ("Frauenfeld (memory)", "Frauenfeld", True),
+        ("Washington, D.C. [from memory].", "Washington, D.C.", True),
+        ("The Persistence of Memory", "The Persistence of Memory", False),
+        ("Memory (film)", "Memory (film)", False),
+    ],
+)
+def test_the_mark_of_an_answer_from_memory_is_read_and_taken_away(text: str, answer: str, marked: bool) -> None:
+    assert read_memory_mark(text) == (answer, marked)

@@ -103,6 +103,21 @@ def test_without_gold_hops_or_documents_there_is_no_gain(changes: dict[str, Any]
     assert score(seen(), truth(**changes), REWARD_PRESETS["dynasearcher"]).parts["r_gain"] == gain
 
 
+def test_a_plan_that_was_mended_is_paid_unless_strict_ones_are_asked_for() -> None:
+    mended, strict = seen(strict_plan=0.0), RewardPreset(name="mine", constants=RSearchConstants(strict_plan=True))
+    assert score(mended, truth(), REWARD_PRESETS["r-search"]).parts["dag"] == 1.0
+    assert score(mended, truth(), strict).parts["dag"] == 0.0
+    assert score(seen(strict_plan=1.0), truth(), strict).parts["dag"] == 1.0
+
+
+def test_naming_every_option_pays_nothing_but_by_the_papers_switch() -> None:
+    asked = truth(target=("A, C",), answer_kind="options", options=("a", "b", "c", "d"), correct_options=("A", "C"))
+    everything, papers = seen(answer="A, B, C and D"), RSearchConstants(pay_all_options=True)
+    assert score(everything, asked, REWARD_PRESETS["r-search"]).parts["answer"] == 0.0
+    paid = score(everything, asked, RewardPreset(name="papers", constants=papers)).parts["answer"]
+    assert paid == pytest.approx(2 / 3)
+
+
 def test_the_hole_of_the_gain_can_be_closed() -> None:
     lazy = seen(num_searches=0, retrieved_titles=())
     assert score(lazy, truth(), REWARD_PRESETS["dynasearcher"]).total == pytest.approx(1.1)

@@ -12,7 +12,6 @@ from trailforge.rewards import (
     RSearchReward,
     answer_reward,
     dag_problems,
-    dag_reward,
     f1,
     format_reward,
     option_f1,
@@ -44,6 +43,19 @@ TAGS = ["<think>", "</think>", "<search>", "</search>", "<result>", "</result>",
         ("A, A", "A"),
         ("The correct options are A and C.", "AC"),
         ("The final answer is: both B and D", "BD"),
+        ("Based on the search results: 11.1% are in line\nwith the market. The answer is:\nC", "C"),
+        ("The answer is: A, C", "AC"),
+        ("The answer is (A) and (C)", "AC"),
+        ("**Answer:** B and D", "BD"),
+        ("Not (B), as it was late. The correct option is: C", "C"),
+        ("The answer is A. No: the answer is B", "B"),
+        ("The answer is C because it rose by 11.1%", "C"),
+        ("The answers are A, and C.\nBoth rose.", "AC"),
+        ("(C) rose. The answer is coke", "C"),
+        ("The answer is not A", ""),
+        ("The answer is A or B", ""),
+        ("The answer is A note on coke", ""),
+        ("The answer is a rise of 11.1%", ""),
         ("A. a vaccine\nC) a virus", "AC"),
         ("- **A.** Tokyo; - C: the EU", "AC"),
         ("Both (A) and [C] hold", "AC"),
@@ -121,14 +133,14 @@ def test_format_is_each_section_once_in_order(tags: list[str], expected: float) 
 # Plan
 
 
-def test_a_plan_is_paid_when_it_breaks_no_rule() -> None:
+def test_a_plan_that_breaks_no_rule_has_no_problem() -> None:
     nodes = [PlanNode(node_id=node_id, query="q", tool="News") for node_id in "AB"]
     edge, back = PlanEdge(src="A", dst="B"), PlanEdge(src="B", dst="A")
-    assert dag_reward(nodes, [edge, edge]) == 1.0
-    assert dag_reward(nodes, [edge, back]) == 0.0
-    assert dag_reward(nodes, [], tools=["Web"]) == 0.0
-    assert dag_reward(nodes, [], max_nodes=1) == 0.0
-    assert dag_reward([], []) == 0.0
+    assert not dag_problems(nodes, [edge, edge])
+    assert dag_problems(nodes, [edge, back])
+    assert dag_problems(nodes, [], tools=["Web"])
+    assert dag_problems(nodes, [], max_nodes=1)
+    assert dag_problems([], [])
 
 
 def test_all_broken_rules_are_counted() -> None:

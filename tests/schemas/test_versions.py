@@ -13,9 +13,11 @@ import pytest
 from tests.schemas.test_arrow import RECORDS
 from trailforge.pipelines.runs.finish import MANIFEST, read_manifest
 from trailforge.schemas import (
+    BundleQuestion,
     InvalidInput,
     Manifest,
     Question,
+    SearchEpisode,
     SearchTree,
     SftRow,
     Trajectory,
@@ -174,17 +176,26 @@ def test_renaming_a_class_changes_no_file(tmp_path: Path) -> None:
         ("trajectory", Trajectory, {"thoughts": "templates", "judge_score": None, "follows_gold": None, "spans": ()}),
         ("searchtree", SearchTree, {}),
         ("sftrow", SftRow, {"spans": ()}),
+        ("bundlequestion", BundleQuestion, {"aliases": (), "key_facts": (), "as_of": ""}),
     ],
 )
 def test_rows_of_runs_before_are_read_with_what_they_did_not_say(
     name: str, record: type, added: dict[str, object]
 ) -> None:
     (row,) = read_parquet(BEFORE / f"{name}-1.0.parquet", record)
-    assert row.schema_version == "1.1" if hasattr(row, "schema_version") else version_of(record) == "1.1"
+    assert getattr(row, "schema_version", version_of(record)) == version_of(record)
     assert {field: getattr(row, field) for field in added} == added
+
+
+def test_episodes_before_had_thoughts_of_the_model_where_the_model_drew_them() -> None:
+    told, drawn = read_parquet(BEFORE / "searchepisode-1.0.parquet", SearchEpisode)
+    assert (told.origin, told.thoughts, told.scored_by) == ("oracle", "templates", "words")
+    assert (drawn.origin, drawn.thoughts, drawn.schema_version) == ("policy", "model", "1.1")
 
 
 def test_a_tree_before_has_no_thoughts_and_no_kept_prefix() -> None:
     (tree,) = read_parquet(BEFORE / "searchtree-1.0.parquet", SearchTree)
     assert {(rollout.base, rollout.judge_score) for rollout in tree.rollouts} == {(None, None)}
     assert {step.reasoning for rollout in tree.rollouts for step in rollout.steps} == {""}
+    (tree,) = read_parquet(BEFORE / "searchtree-1.1.parquet", SearchTree)
+    assert {step.from_memory for rollout in tree.rollouts for step in rollout.steps} == {False}

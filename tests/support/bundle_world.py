@@ -51,8 +51,14 @@ class Model:
 
     def __call__(self, prompt: str, seed: int) -> str:
         """The reply to a prompt."""
+        if prompt.startswith("A search agent answers the question below with one round"):
+            return "I do not know what joins them, so I look for each of them by its title."
         if prompt.startswith("Write "):
             return _write(prompt)
+        if prompt.startswith("Judge how well"):
+            _, _, answers = prompt.partition("\nReference answer: ")
+            gold, _, given = answers.partition("\n\nAnswer: ")
+            return json.dumps({"score": float(given.startswith(gold))})
         asked = prompt.rpartition("Question: ")[2]
         if prompt.startswith("Answer the question from the documents"):
             return _read(asked, given=prompt)

@@ -22,7 +22,11 @@ from pathlib import Path
 from unittest import mock
 
 ROOT = Path(__file__).parents[2]
-_LIBRARIES = ("apache_beam", "bm25s", "openai", "pandas", "pyarrow.dataset", "sentence_transformers", "sklearn.cluster")
+_LIBRARIES = (
+    *("apache_beam", "apache_beam.runners.portability.fn_api_runner.fn_runner", "bm25s", "faiss", "jsonschema"),
+    *("matplotlib.backends.backend_agg", "matplotlib.figure", "networkx", "openai", "pandas", "pyarrow.dataset"),
+    *("sentence_transformers", "sklearn.cluster", "typer"),
+)
 """Those that take longest to import, but for Prefect, which reads the environment when it is imported."""
 _servers = multiprocessing.get_context("forkserver")
 _servers.set_forkserver_preload(list(_LIBRARIES))

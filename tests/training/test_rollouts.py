@@ -19,7 +19,7 @@ from trailforge.protocols import (
     nl_dag,
 )
 from trailforge.protocols.environment import Environment, limit_observations
-from trailforge.protocols.turns import Search, Turn
+from trailforge.protocols.turns import Observation, Search, Turn
 from trailforge.retrieval import Bm25Retriever
 from trailforge.retrieval.kg import KgStore, KgTool, build_kg, open_source
 from trailforge.schemas import ChatMessage, InvalidInput, Passage, PlanEdge, PlanNode
@@ -245,6 +245,32 @@ async def test_results_are_shortened_to_their_limit(tokenizer: Any) -> None:
         assert all(p.text.startswith(s.text[:40]) for p, s in zip(whole.passages, short.passages, strict=True))
     nothing = await limit_observations(respond, grammar, count, 30)(Search(query="Webb telescope"))
     assert not nothing.passages
+
+
+async def test_a_plans_results_are_shortened_to_whole_sentences(tokenizer: Any) -> None:
+    """Each passage of each node by itself, what nodes and titles say stays."""
+    grammar = PROTOCOLS["r_search"]
+    text = " ".join(f"Sentence {number} says a little." for number in range(40))
+    passages = tuple(Passage(id=name, title=name, text=text, score=1.0) for name in ("one", "two"))
+    nodes = tuple(
+        nl_dag.NodeResult(node=PlanNode(node_id=name, query="q", tool="News"), status="found", passages=passages)
+        for name in "ABCDEFGH"
+    )
+
+    def count(text: str) -> int:
+        return len(tokenizer.encode(text, add_special_tokens=False))
+
+    async def respond(search: Search) -> Observation:
+        return Observation(nodes=nodes, passages=passages * len(nodes))
+
+    whole = count(grammar.render_result(Observation(nodes=nodes)))
+    for limit in (whole, whole // 2, whole // 4):
+        short = await limit_observations(respond, grammar, count, limit)(Search(query="plan"))
+        result = grammar.render_result(short)
+        assert count(result) <= limit and grammar.read_titles(result) == ["one", "two"] * 8
+        assert short.passages == tuple(passage for node in short.nodes for passage in node.passages)
+        assert all(passage.text.removesuffix(" …").endswith("little.") for passage in short.passages)
+        assert any(passage.text.endswith(" …") for passage in short.passages) == (limit < whole)
 
 
 def test_environment_says_what_is_missing() -> None:

@@ -35,7 +35,7 @@ class SearchSettings(EnvironmentConfig):
     """What agents search, and how much of it: what exports write for a framework's configuration."""
 
     documents: tuple[str, ...]
-    """Folders of finished runs, or one corpus."""
+    """Folders of finished runs, or one corpus; none where the web is searched."""
     kg: str | None = None
     """A knowledge graph's folder, for `kg_search`."""
     top_k: int = 5
@@ -46,7 +46,7 @@ class SearchSettings(EnvironmentConfig):
     """Of an episode; None: its length alone ends it."""
 
     def __post_init__(self) -> None:
-        if not self.documents:
+        if not self.documents and self.kind != "web":
             raise InvalidInput("say what is searched: folders of finished runs, or one corpus", field="documents")
 
 

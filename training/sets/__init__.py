@@ -2,6 +2,5 @@
 
 from trailforge.training.sets.build import make_training_set
 from trailforge.training.sets.config import Share, ViewConfig
-from trailforge.training.sets.sft_rows import loss_spans
 
-__all__ = ["Share", "ViewConfig", "loss_spans", "make_training_set"]
+__all__ = ["Share", "ViewConfig", "make_training_set"]

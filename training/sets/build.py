@@ -23,11 +23,20 @@ from trailforge.training.sets.benchmarks import QuestionNgrams, read_benchmarks
 from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import SPLITS, TABLES, SetInput, SetManifest, SplitCount
 from trailforge.training.sets.lengths import Lengths
-from trailforge.training.sets.order import Entry, held_out, mixed, ordered, question_key
+from trailforge.training.sets.order import (
+    Books,
+    Entry,
+    RejectedRows,
+    Staged,
+    held_out,
+    mixed,
+    ordered,
+    question_key,
+    write_parts,
+)
 from trailforge.training.sets.rl_rows import difficulties, question_count, rl_rows, stage_of
 from trailforge.training.sets.runs import open_runs
 from trailforge.training.sets.sft_rows import SPLIT, SftJudge, control_token, segments
-from trailforge.training.sets.staging import Books, RejectedRows, Staged, write_parts
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many rows are done, and of how many."""

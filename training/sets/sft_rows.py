@@ -9,7 +9,7 @@ from trailforge.schemas import ChatMessage, InvalidInput, SftRow, TextSpan, Verd
 from trailforge.schemas.text import chat_token_in
 from trailforge.training.masks import END, START, pieces
 from trailforge.training.sets.benchmarks import QuestionNgrams
-from trailforge.training.sets.config import Mistakes, ViewConfig
+from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.lengths import Lengths
 
 SPLIT = "split_into_segments"
@@ -19,21 +19,6 @@ SPLIT = "split_into_segments"
 def mistaken_claims(row: SftRow) -> tuple[TextSpan, ...]:
     """The parts of a row in which an answer is claimed that is taken back later."""
     return tuple(span for span in row.spans if span.kind == "mistake")
-
-
-def loss_spans(row: SftRow, *, mistakes: Mistakes = "train") -> list[tuple[int, int, int]]:
-    """What the loss is taken on: (index of the message, first character, end) of all that the agent wrote.
-
-    With `mask` mistaken claims are left out. The end of each of its turns is trained too, but is the template's and no
-    character of a message.
-    """
-    left_out = mistaken_claims(row) if mistakes == "mask" else ()
-    found = []
-    for index, (message, train) in enumerate(zip(row.messages, row.train, strict=True)):
-        parts = [(span.start, span.end) for span in left_out if span.message == index]
-        starts, ends = [0, *(end for _, end in parts)], [*(start for start, _ in parts), len(message.content)]
-        found += [(index, start, end) for start, end in zip(starts, ends, strict=True) if train and start < end]
-    return found
 
 
 def segments(row: SftRow) -> Iterator[SftRow]:

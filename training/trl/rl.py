@@ -99,7 +99,7 @@ def train_rl(
         protocol=preset.protocol,
         tokenizer=tokenizer,
         limits=limits_of(config),
-        open_generator=open_generator or (lambda trainer: generator_of(trainer, config)),
+        open_generator=open_generator or (lambda trainer: make_generator(trainer, config)),
         dynamic_sampling=config.dynamic_sampling,
         seed=config.seed,
     )
@@ -265,7 +265,7 @@ def make_pay(preset: TrainPreset) -> Pay:
     return pay
 
 
-def generator_of(trainer: Any, config: RlConfig) -> Generator:
+def make_generator(trainer: Any, config: RlConfig) -> Generator:
     """Who generates, by the preset's `rollouts`. Raises `InvalidInput` where the model is spread over processes."""
     if config.rollouts == "vllm-colocate":
         return VllmColocatedGenerator(trainer)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trailforge.filters.episodes import EpisodeFilterConfig, judge_episode
 from trailforge.generators.document_bundles.config import BundleRunConfig
-from trailforge.generators.document_bundles.episodes import EpisodeContext, episode_sft_row, make_episodes
+from trailforge.generators.document_bundles.episode_rows import episode_sft_row
+from trailforge.generators.document_bundles.episodes import EpisodeContext, make_episodes, planner_of
 from trailforge.generators.document_bundles.stages.cleaning import TABLE as DOCUMENTS
 from trailforge.inference import Meter, ModelClient
 from trailforge.pipelines.engine.model_stage import ModelStage, ModelWork, rejected_row
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.accounting import stage
-from trailforge.retrieval.plan_tools import open_tools
+from trailforge.protocols import R_SEARCH
+from trailforge.protocols.environment import open_environment
 from trailforge.schemas import (
     BundleQuestion,
     RejectedRow,
@@ -25,6 +26,10 @@ from trailforge.schemas import (
 )
 
 NAME = "episode"
+DRAW = "draw"
+"""The line of the books that counts candidates: draws of the model and gold plans."""
+ANOTHER = "another_is_kept"
+"""Why a candidate is rejected that every filter keeps."""
 TABLE, SFT = "episodes", "sft"
 
 
@@ -33,32 +38,39 @@ def open_context(work: ModelWork, client: ModelClient) -> EpisodeContext:
     config = work.config
     paths = sorted((Path(work.folder) / DOCUMENTS).glob("part-*.parquet"))
     documents = [] if config.tools.kind == "web" else list(read_rows(paths, SourceDocument))
+    tools = open_environment(R_SEARCH, documents, search=config.tools).plan_tools
+    assert tools is not None  # else it was not opened
     return EpisodeContext(
         run_id=work.run_id,
         seed=config.seed,
         config=config.episodes,
-        tools=open_tools(config.tools, documents),
+        tools=tools,
+        planner=planner_of(config.episodes, None if config.tools.kind == "web" else {each.kind for each in documents}),
+        judge=config.judge,
         model=config.model.name,
         client=client,
     )
 
 
 async def episode_of(row: BundleQuestion, context: EpisodeContext, config: BundleRunConfig) -> ItemResult:
-    """The best candidate that every filter keeps; else the best one, rejected for the first reason against it."""
+    """The best candidate, if every filter keeps it. All others are rejected rows, and so is a question without any."""
     meter = Meter()
-    candidates = await make_episodes(row, context, meter)
-    judged = [(episode, against(episode, row, config)) for episode in candidates]
-    kept = next((episode for episode, verdict in judged if verdict is None), None)
-    rejected: list[RejectedRow] = []
-    if kept is None:
-        episode, verdict = judged[0]
-        assert verdict is not None
-        rejected.append(rejected_row(NAME, row.uid, verdict, to_dict(episode)))
-    books = stage(NAME, inputs=1, accepted=int(kept is not None), rejected=[r.reason for r in rejected])
-    episodes = [] if kept is None else [kept]
+    best, *others = await make_episodes(row, context, meter)
+    lost = others if best.verdict is None else [best, *others]
+    another = Verdict(keep=False, reason=ANOTHER, score=1.0, detail=f"{best.episode.uid} is")
+    rejected = [rejected_row(DRAW, each.episode.uid, each.verdict or another, to_dict(each.episode)) for each in lost]
+    candidates = stage(
+        DRAW, inputs=1 + len(others), accepted=int(best.verdict is None), rejected=[r.reason for r in rejected]
+    )
+    reasons: list[str] = []
+    if best.verdict is not None:
+        reasons.append(best.verdict.reason)
+        rejected.append(rejected_row(NAME, row.uid, best.verdict, to_dict(row)))
+    books = stage(NAME, inputs=1, accepted=1 - len(reasons), rejected=reasons)
+    episodes = [best.episode] if best.verdict is None else []
     return ItemResult(
         rows={TABLE: episodes, SFT: [episode_sft_row(e) for e in episodes], "rejected": rejected},
-        stages=(books,),
+        stages=(candidates, books),
         usage=meter.usage(config.model.prices),
     )
 
@@ -71,9 +83,3 @@ episode_stage = ModelStage(
     open_context=open_context,
     run_item=episode_of,
 )
-
-
-def against(episode: SearchEpisode, row: BundleQuestion, config: BundleRunConfig) -> Verdict | None:
-    """The first verdict that rejects the episode."""
-    limits = EpisodeFilterConfig(min_reward=config.episodes.min_reward, min_evidence=config.episodes.min_evidence)
-    return next((verdict for verdict in judge_episode(episode, row, limits) if not verdict.keep), None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from trailforge.filters.bundles import judge_question
+from trailforge.filters.answers import open_scorer
+from trailforge.filters.bundle_readings import judge_question
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.stages.embedding import encoder_of
 from trailforge.generators.document_bundles.write import BundleContext, open_writer, seal
@@ -28,6 +29,7 @@ def open_context(work: ModelWork, client: ModelClient) -> BundleContext:
         prices=config.model.prices,
         config=config.writer,
         client=client,
+        judge=config.judge,
         sentences=SentenceReader(encoder_of(config.encoder) if config.writer.kind != "model" else None),
     )
 
@@ -41,7 +43,8 @@ async def questions_of(item: BundleInput, context: BundleContext, config: Bundle
     rejected: list[RejectedRow] = []
     for draft in drafts:
         reader = open_writer(item, context)  # a row's calls are those that it was written and measured by
-        verdicts = await judge_question(draft, item, reader, config.filters)
+        scorer = open_scorer(context.judge, context.client, context.model, reader.meter)
+        verdicts = await judge_question(draft, item, reader, config.filters, scorer)
         # In order of key, since of calls made at once another may be answered first when the run goes on.
         keys = (*sorted(work.meter.keys), *sorted(reader.meter.keys))
         row = seal(draft, verdicts, keys, item.documents)

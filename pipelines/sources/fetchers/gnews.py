@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
 from datetime import date
 
 from trailforge.pipelines.sources.columns import language_code
 from trailforge.pipelines.sources.fetchers.base import article, check_request, is_within, unseen
 from trailforge.pipelines.sources.fields import Fields, iso_date
+from trailforge.retrieval.web.gnews import CUT, KEY_VARIABLE, SEARCH_URL
 from trailforge.retrieval.web.http import HttpConfig, Provider, key_from
 from trailforge.schemas import InvalidInput, SourceDocument, parse_json
 
-KEY_VARIABLE = "GNEWS_API_KEY"
 _LARGEST_PAGE = 100
-_CUT = re.compile(r"(?:\.\.\.|…)\s*+\[\d++ chars\]\s*+$")
-"""How a text ends of which the plan gives the beginning only."""
 
 
 class GNewsFetcher:
@@ -24,7 +21,7 @@ class GNewsFetcher:
     def __init__(
         self,
         *,
-        base_url: str = "https://gnews.io/api/v4/search",
+        base_url: str = SEARCH_URL,
         language: str = "en",
         page_size: int = _LARGEST_PAGE,
         whole_text: bool = False,
@@ -73,7 +70,7 @@ class GNewsFetcher:
             return article(
                 url=row.text("url"),
                 title=row.text("title"),
-                text=_CUT.sub("", row.text_or_empty("content")).rstrip() or row.text_or_empty("description"),
+                text=CUT.sub("", row.text_or_empty("content")).rstrip() or row.text_or_empty("description"),
                 published=iso_date(published, "publishedAt") if published else None,
                 language=language_code(row.text_or_empty("lang") or self._language),
             )

@@ -9,7 +9,7 @@ import pytest
 
 from trailforge.flows.nights import windows
 from trailforge.flows.nights.makes import Make
-from trailforge.flows.nights.status import windows_of
+from trailforge.flows.nights.status import read_windows
 from trailforge.flows.nights.windows import Made, Window, WindowPlan
 from trailforge.pipelines.engine.files import exclusive
 from trailforge.schemas import StageCount
@@ -40,7 +40,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_each_window_says_how_it_stands(root: Path) -> None:
-    done, begun, other = windows_of(root)
+    done, begun, other = read_windows(root)
     assert (done.state, done.window) == ("complete", DONE) and "12 rows, 34 calls" in "\n".join(done.lines)
     assert (begun.state, begun.runs) == ("stopped", {"bundles": "empty"})
     assert begun.lines[0] == "2026-11-21: stopped" and "goes on" in begun.lines[-1]
@@ -49,9 +49,9 @@ def test_each_window_says_how_it_stands(root: Path) -> None:
 
 def test_one_that_is_held_is_running(root: Path) -> None:
     with exclusive(root / "2026-11-21"):
-        assert [window.state for window in windows_of(root)] == ["complete", "running", "unreadable"]
+        assert [window.state for window in read_windows(root)] == ["complete", "running", "unreadable"]
 
 
 def test_a_folder_without_windows_has_none(tmp_path: Path) -> None:
     (tmp_path / "2026-11-20").mkdir()
-    assert windows_of(tmp_path) == [] == windows_of(tmp_path / "none")
+    assert read_windows(tmp_path) == [] == read_windows(tmp_path / "none")

@@ -17,7 +17,7 @@ from tests.support.bundle_rows import sample_documents
 from tests.support.bundle_world import write_documents
 from trailforge.flows.nights import windows
 from trailforge.flows.nights.makes import Make
-from trailforge.flows.nights.windows import Choice, WindowPlan, begin, files_of, read_plan, take, unfinished_windows
+from trailforge.flows.nights.windows import Choice, WindowPlan, begin, find_files, read_plan, take, unfinished_windows
 from trailforge.pipelines.engine.files import exclusive, sha256_of
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.pipelines.sources.rows import InvalidRow
@@ -95,7 +95,7 @@ def test_windows_that_follow_each_other_take_every_dated_document_once(offsets: 
 
 def test_a_pattern_without_a_file_and_too_many_invalid_rows_stop_it(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="no file is called so"):
-        files_of([str(tmp_path / "*.jsonl")])
+        find_files([str(tmp_path / "*.jsonl")])
     rows = [to_dict(document(n, "2026-11-19")) | {"id": str(n)} for n in range(19)]
     good = "".join(json.dumps(row) + "\n" for row in rows)
     plan = replace(PLAN, documents=(str(tmp_path / "a.jsonl"),))
@@ -110,7 +110,7 @@ def test_a_pattern_without_a_file_and_too_many_invalid_rows_stop_it(tmp_path: Pa
 def test_files_come_once_and_those_of_a_pattern_by_name(tmp_path: Path) -> None:
     for name in ("b.jsonl", "a.jsonl"):
         (tmp_path / name).write_text("")
-    found = files_of([str(tmp_path / "b.jsonl"), str(tmp_path / "*.jsonl")])
+    found = find_files([str(tmp_path / "b.jsonl"), str(tmp_path / "*.jsonl")])
     assert [path.name for path in found] == ["b.jsonl", "a.jsonl"]
 
 

@@ -16,6 +16,19 @@ pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
 
 
+def test_a_row_without_a_text_has_an_empty_cell() -> None:
+    from trailforge.inspector.views.picking import cells
+
+    rows = [
+        {"reflection_error": None, "score": None, "of": {"kind": None}},
+        {"reflection_error": "retrieval", "score": 1.5, "of": None},
+    ]
+    assert cells(rows, ("reflection_error", "score", "of.kind")) == [
+        {"reflection_error": "", "score": None, "of.kind": ""},
+        {"reflection_error": "retrieval", "score": 1.5, "of.kind": ""},
+    ]
+
+
 def page(run, number) -> None:
     """Streamlit runs the text of this function by itself."""
     from trailforge.inspector.showing import describe

@@ -7,14 +7,17 @@ import shutil
 import sqlite3
 from collections import namedtuple
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.model_server import fail_next, running, stats
+from trailforge.generators.kg_questions.config import KgQuestionRunConfig
+from trailforge.generators.kg_questions.generate import KgWriterConfig
 from trailforge.inference import ModelClient, Reply, Request, SqliteLedger
 from trailforge.inference.thoughts import Reasoning
+from trailforge.inference.vllm.server import VllmConfig
 from trailforge.pipelines.runs import doctor
 from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.pipelines.runs.doctor import Finding, run_check
@@ -209,9 +212,54 @@ def test_a_file_that_is_no_ledger(book: Path) -> None:
 
 
 def test_the_key_of_the_search_is_wanted_where_plans_search_the_web(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert doctor.search_key(False).level == "ok"
-    missing = doctor.search_key(True)
-    assert (missing.level, missing.mend) == ("fault", "export SERPER_API_KEY=…")
+    for name in ("SERPER_API_KEY", "GNEWS_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    assert doctor.search_key(None).level == "ok"
+    missing = doctor.search_key("gnews")
+    assert (missing.level, missing.mend) == ("fault", "export SERPER_API_KEY=… GNEWS_API_KEY=…")
     monkeypatch.setenv("SERPER_API_KEY", SECRET)
-    found = doctor.search_key(True)
+    found = doctor.search_key("serper")
     assert found.level == "ok" and SECRET not in found.detail
+    assert doctor.search_key("gnews").mend == "export GNEWS_API_KEY=…"
+
+
+PARSED = VllmConfig(reasoning_parser="deepseek_r1", max_model_len=32768)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thoughtful(KgQuestionRunConfig):
+    """Whose turns may be sent with stop strings."""
+
+    @property
+    def thought_settings(self) -> tuple[str, ...]:
+        """One."""
+        return ("episodes.thought_tokens",)
+
+
+def asking(name: str, *, room: int = 8192, reasoning: Reasoning = "separate") -> Thoughtful:
+    writer = KgWriterConfig(write_max_tokens=room, closed_book_max_tokens=8192)
+    return Thoughtful(model=ModelConfig(name=name, reasoning=reasoning), writer=writer)
+
+
+@pytest.mark.parametrize("name", ["Qwen/QwQ-32B", "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "Qwen/Qwen3-8B"])
+def test_a_reasoning_model_without_parser_room_or_free_turns_is_noticed_with_the_mends(name: str) -> None:
+    found = list(doctor.thoughts(asking(name, room=1024), VllmConfig()))
+    assert levels(*found) == ["fault", "warning", "fault"]
+    assert "server.reasoning_parser" in found[0].mend
+    assert found[1].detail.startswith("writer.write_max_tokens: 1,024 tokens can be met by thoughts alone")
+    assert found[2].mend == "set episodes.thought_tokens to 4,096 or more"
+    assert levels(*doctor.thoughts(asking(name, reasoning="inline"), VllmConfig())) == ["fault"]
+    assert levels(*doctor.thoughts(asking(name), None)) == ["fault"]
+
+
+def test_a_model_that_does_not_think_needs_none_of_it_unless_a_parser_says_otherwise() -> None:
+    plain = "Qwen/Qwen3-30B-A3B-Instruct-2507"
+    assert levels(*doctor.thoughts(asking(plain, room=10), VllmConfig())) == ["ok"]
+    assert levels(*doctor.thoughts(asking(plain, room=10), PARSED)) == ["warning", "fault"]
+
+
+def test_a_window_that_the_longest_call_fills_is_a_fault() -> None:
+    config = asking("any", room=8192)
+    assert doctor.window(config, PARSED).level == doctor.window(config, None).level == "ok"
+    found = doctor.window(config, replace(PARSED, max_model_len=8192))
+    assert (found.level, "more than 8,192" in found.mend) == ("fault", True)

@@ -248,7 +248,10 @@ def test_all_inputs_are_named_each_with_its_option(tmp_path: Path) -> None:
     for name, source in zip(texts, sources, strict=True):
         row = {"title": name, "text": f"A text of {name}.", "source": name, "published": "2026-01-01"}
         source.write_text(json.dumps(row) + "\n")
-    write_settings(tmp_path / "run", take_in(RunInputs(files=tuple(sources)), tmp_path / "run", BundleRunConfig()))
+    write_settings(
+        tmp_path / "run",
+        take_in(RunInputs(dataset="document_bundles", files=tuple(sources)), tmp_path / "run", BundleRunConfig()),
+    )
     assert f"… --documents {sources[0]} --documents {sources[1]} --out" in read_status(tmp_path / "run").next
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import traceback
 from collections.abc import AsyncIterator, Callable
@@ -585,6 +586,8 @@ async def test_what_arxiv_cannot_do() -> None:
 
 @every
 async def test_a_fetch_may_be_given_up(make: Make, body: str, recwarn: pytest.WarningsRecorder) -> None:
+    gc.collect()
+    recwarn.clear()  # of what other tests have left behind
     async with recorded(body) as server:
         fetcher = make(base_url=server.url, http=QUICK)
         async with aclosing(fetcher.fetch("x")) as documents:
@@ -592,4 +595,5 @@ async def test_a_fetch_may_be_given_up(make: Make, body: str, recwarn: pytest.Wa
         async for _ in fetcher.fetch("x"):
             break
         await asyncio.sleep(0.05)
+    gc.collect()
     assert not [warning for warning in recwarn if issubclass(warning.category, ResourceWarning)]

@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 from tests.pipelines.support import CONFIG, config_with, make_run, questions_file, take_in
 from tests.support.bundle_rows import sample_documents
 from tests.support.kg_worlds import chain_to, fact, node
-from trailforge.pipelines.runs.intake import INVALID_ROWS, refuse_other_run, take_in_documents, write_settings
+from trailforge.pipelines.runs.intake import (
+    INVALID_ROWS,
+    RunInputs,
+    refuse_other_run,
+    take_in_documents,
+    write_settings,
+)
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.pipelines.sources import refused as module
 from trailforge.pipelines.sources.refused import (
@@ -207,14 +213,7 @@ def test_when_all_is_refused_the_run_stops_before_it_begins(tmp_path: Path) -> N
     everything = Refusals(patterns=(pattern("text", r"\w"),))
     with pytest.raises(InvalidInput, match="holds no documents that people did not reject"):
         take_in_documents(
-            [source],
-            tmp_path / "run",
-            dataset="document_bundles",
-            config_hash="c",
-            config="{}",
-            shard_size=8,
-            limit=None,
-            refused=everything,
+            RunInputs(dataset="document_bundles", files=(source,), refused=everything), tmp_path / "run", CONFIG
         )
 
 

@@ -26,12 +26,11 @@ from trailforge.schemas import (
     write_parquet,
 )
 from trailforge.training.masks import masked_tokens, prepare_tokenizer
-from trailforge.training.sets import Share, ViewConfig, loss_spans, make_training_set
+from trailforge.training.sets import Share, ViewConfig, make_training_set
 from trailforge.training.sets.build import check
 from trailforge.training.sets.config import TEXT_PROTOCOLS
 from trailforge.training.sets.files import TrainingSet, open_set
 from trailforge.training.sets.order import question_key
-from trailforge.training.sets.sft_rows import mistaken_claims
 
 ASKED = [made.question(number, hops=2 + number % 3) for number in range(10)]
 HALF = ViewConfig(validation_share=0.5)
@@ -244,7 +243,12 @@ def test_long_rows_are_dropped_or_cut_at_turns(tmp_path: Path) -> None:
     for row in rows:
         assert len(masked_tokens(tokenizer, row.messages, row.train).input_ids) <= most
         assert row.messages == long.messages[: len(row.messages)]
-        assert loss_spans(row) == [(len(row.messages) - 1, 0, len(row.messages[-1].content))]
+        assert row.train == (*(False,) * (len(row.messages) - 1), True)
+
+
+def trained(row: SftRow) -> list[str]:
+    """Messages that the loss is taken on."""
+    return [message.content for message, train in zip(row.messages, row.train, strict=True) if train]
 
 
 def test_every_conversation_is_cut_into_its_turns_where_segments_are_asked_for(tmp_path: Path) -> None:
@@ -260,7 +264,7 @@ def test_every_conversation_is_cut_into_its_turns_where_segments_are_asked_for(t
     for row in whole:
         own = sorted((each for each in rows if each.trajectory_uid == row.uid), key=lambda each: each.segment_index)
         assert [each.segment_index for each in own] == list(range(own[0].segment_count))
-        assert [span for each in own for span in loss_spans(each)] == loss_spans(row)
+        assert [trained(each) for each in own] == [[content] for content in trained(row)]
         assert all(each.messages == row.messages[: len(each.messages)] for each in own)
         assert own[-1].spans == row.spans
         for each in own:
@@ -281,26 +285,11 @@ def test_segments_of_a_question_are_in_one_split_and_those_too_long_are_dropped(
     assert not any(line.balance for line in made_set.manifest.stages)
 
 
-def test_a_masked_mistake_is_all_that_the_loss_leaves_out() -> None:
-    (row,) = made.mcts_rows(ASKED[0], reflective=True)
-    trained, masked = (
-        "".join(row.messages[index].content[start:end] for index, start, end in loss_spans(row, mistakes=mode))
-        for mode in ("train", "mask")
-    )
-    (mistake,) = mistaken_claims(row)
-    text = row.messages[mistake.message].content[mistake.start : mistake.end]
-    assert "Beverly Hills" in text and text in trained and text not in masked
-    assert len(trained) - len(masked) == len(text)
-    (plain,) = made.mcts_rows(ASKED[0])
-    assert loss_spans(plain, mistakes="mask") == loss_spans(plain)
-
-
 def test_loss_is_taken_on_what_the_agent_wrote() -> None:
     """All of its turns, no tool turn, no prompt."""
     (row,) = made.mcts_rows(ASKED[0])
-    texts = [row.messages[index].content[start:end] for index, start, end in loss_spans(row)]
-    assert texts == [message.content for message in row.messages if message.role == "assistant"]
-    assert len(texts) == 3
+    assert trained(row) == [message.content for message in row.messages if message.role == "assistant"]
+    assert len(trained(row)) == 3
 
 
 def test_data_sets_stand_in_the_wanted_proportion(tmp_path: Path, runs: list[Path]) -> None:

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from tests.pipelines.support import IN_PROCESS
-from tests.support.bundle_rows import INSTRUMENT, ISLAND, QUESTIONS, sample_documents
+from tests.support.bundle_rows import INSTRUMENT, ISLAND, QUESTIONS, WHEEL, sample_documents
 from tests.support.scripted import ScriptedModel, prompt_text
+from trailforge.filters.answers import AnswerJudgeOptions
 from trailforge.generators.document_bundles.config import BundleRunConfig
 from trailforge.generators.document_bundles.episodes import EpisodeContext, PlannedEpisodeConfig
-from trailforge.generators.document_bundles.stages.episodes import SFT, TABLE, episode_of, episode_stage
+from trailforge.generators.document_bundles.search_thoughts import PlanThoughtConfig
+from trailforge.generators.document_bundles.stages.episodes import ANOTHER, SFT, TABLE, episode_of, episode_stage
 from trailforge.inference import ModelClient, Request
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.engine.pipeline import run_pipeline
@@ -44,16 +46,32 @@ def tools() -> Tools:
     return local_tools(sample_documents())
 
 
-async def result_of(row: BundleQuestion, tools: Tools, reply: Reply | None = None, **episodes: Any) -> ItemResult:
+async def result_of(
+    row: BundleQuestion,
+    tools: Tools,
+    reply: Reply | None = None,
+    judge: AnswerJudgeOptions = AnswerJudgeOptions(),  # noqa: B008
+    **episodes: Any,
+) -> ItemResult:
     """Sampled when there is a model, else told from the gold plan."""
     config = BundleRunConfig(episodes=PlannedEpisodeConfig(plan="sampled" if reply else "gold", **episodes))
     client = ScriptedModel(reply) if reply else None
-    context = EpisodeContext(run_id="r", seed=0, config=config.episodes, tools=tools, model="m", client=client)
+    context = EpisodeContext(
+        run_id="r", seed=0, config=config.episodes, tools=tools, judge=judge, model="m", client=client
+    )
     result = await episode_of(row, context, config)
     check_balance(result.stages)
-    (line,) = result.stages
+    draws, line = result.stages
     assert (line.name, line.inputs, line.accepted) == ("episode", 1, len(result.rows[TABLE]))
+    lost = [row for row in result.rows["rejected"] if row.stage == "draw"]
+    assert (draws.name, draws.inputs, draws.accepted) == ("draw", line.accepted + len(lost), line.accepted)
     return result
+
+
+def lost_episodes(result: ItemResult) -> dict[str, SearchEpisode]:
+    """Candidates that are not the question's episode, by why."""
+    rows = [row for row in result.rows["rejected"] if row.stage == "draw"]
+    return {row.reason: from_dict(SearchEpisode, json.loads(row.payload)) for row in rows}
 
 
 def student(row: BundleQuestion, *answers: str, plan: str | None = None) -> Reply:
@@ -94,30 +112,89 @@ async def test_a_gold_plan_that_teaches_nothing_good_is_rejected_for_that(
 ) -> None:
     result = await result_of(replace(ISLAND, **changes), tools)
     assert result.rows[TABLE] == result.rows[SFT] == []
-    (row,) = result.rows["rejected"]
+    row = result.rows["rejected"][-1]
     assert (row.uid, row.stage, row.reason) == (ISLAND.uid, "episode", reason) and row.detail
-    assert from_dict(SearchEpisode, json.loads(row.payload)).question_id == ISLAND.uid
+    assert from_dict(BundleQuestion, json.loads(row.payload)) == replace(ISLAND, **changes)
+    assert {why: each.question_id for why, each in lost_episodes(result).items()} == {reason: ISLAND.uid}
 
 
-async def test_of_several_draws_the_best_is_kept(tools: Tools) -> None:
+async def test_draws_end_with_the_first_that_is_kept_and_all_are_on_record(tools: Tools) -> None:
     result = await result_of(INSTRUMENT, tools, student(INSTRUMENT, "A", "C", "B", "D"))
     (episode,) = result.rows[TABLE]
     assert (episode.origin, episode.final_answer, episode.reward.total) == ("policy", "B", 1.0)
-    assert result.usage.calls == 8 and len(episode.provenance.call_keys) == 2
+    assert result.usage.calls == 6 and len(episode.provenance.call_keys) == 2
+    rows = result.rows["rejected"]
+    assert [(row.stage, row.reason, row.score) for row in rows] == [("draw", "low_reward", 0.5)] * 2
+    assert {from_dict(SearchEpisode, json.loads(row.payload)).final_answer for row in rows} == {"A", "C"}
+
+
+async def test_a_draw_that_gives_way_to_a_better_one_says_so(tools: Tools) -> None:
+    """The first brings all evidence with each of its two searches; the second with its only one."""
+    both = "mother ship of the comet lander Philae, a mass spectrometer built at Bern (General)"
+    plans = [f"Nodes:\nA: {both}\nB: Rosetta (General)\nEdges:", f"Nodes:\nA: {both}\nEdges:"]
+
+    def reply(request: Request) -> str:
+        return student(INSTRUMENT, "B", plan=plans[request.sample % 2])(request)
+
+    result = await result_of(INSTRUMENT, tools, reply, top_k=8)
+    (episode,) = result.rows[TABLE]
+    (row,) = result.rows["rejected"]
+    assert len(episode.searches) == 1 and episode.reward.total == 1.0
+    assert (row.stage, row.reason, row.detail) == ("draw", ANOTHER, f"{episode.uid} is")
 
 
 async def test_without_a_good_draw_the_gold_plan_is_told(tools: Tools) -> None:
-    (episode,) = (await result_of(INSTRUMENT, tools, student(INSTRUMENT, "A"))).rows[TABLE]
-    assert (episode.origin, episode.final_answer) == ("oracle", "B")
+    result = await result_of(INSTRUMENT, tools, student(INSTRUMENT, "A"))
+    (episode,) = result.rows[TABLE]
+    assert (episode.origin, episode.final_answer, episode.thoughts) == ("oracle", "B", "templates")
+    assert {why: each.origin for why, each in lost_episodes(result).items()} == {"low_reward": "policy"}
 
 
 async def test_without_a_good_draw_and_without_gold_the_best_is_rejected(tools: Tools) -> None:
     result = await result_of(INSTRUMENT, tools, student(INSTRUMENT, "A"), gold_fallback=False)
-    (row,) = result.rows["rejected"]
-    assert row.reason == "low_reward" and row.score == 0.5
+    row = result.rows["rejected"][-1]
+    assert (row.stage, row.reason, row.score) == ("episode", "low_reward", 0.5)
     result = await result_of(INSTRUMENT, tools, student(INSTRUMENT, "B", plan="no plan at all"), gold_fallback=False)
-    (row,) = result.rows["rejected"]
-    assert row.reason == "malformed"
+    row = result.rows["rejected"][-1]
+    assert row.reason == "malformed" and result.usage.calls == 4
+
+
+@pytest.mark.parametrize(
+    ("thought", "source"),
+    [
+        ("The lander is Philae; its mother ship and the university have to be found.", "model"),
+        ("It was Rosetta, so I look for its spectrometer.", "templates"),
+    ],
+    ids=["sound", "knows too much"],
+)
+async def test_the_thought_of_a_gold_plan_is_the_models_where_it_is_sound(
+    thought: str, source: str, tools: Tools
+) -> None:
+    def reply(request: Request) -> str:
+        return thought if request.purpose == "thought" else student(INSTRUMENT, "A")(request)
+
+    worded = PlanThoughtConfig(source="model", max_tokens=77)
+    result = await result_of(INSTRUMENT, tools, reply, thoughts=worded)
+    (episode,) = result.rows[TABLE]
+    assert (episode.origin, episode.thoughts) == ("oracle", source) and (episode.thought == thought) == (
+        source == "model"
+    )
+    assert episode.messages[2].content.startswith(f"<think>{episode.thought}</think><search>")
+    assert result.usage.calls == 9
+    assert len(episode.provenance.call_keys) == 1 + (source == "model")
+
+
+async def test_explanations_are_scored_by_the_judge_and_by_nobody_when_it_is_off(tools: Tools) -> None:
+    said = "The blocks of composite make rims hot, and cracks get longer"
+
+    def reply(request: Request) -> str:
+        return '{"score": 0.95}' if request.purpose == "grade" else student(WHEEL, said)(request)
+
+    on = AnswerJudgeOptions(near_misses=True, free_answers=True)
+    (episode,) = (await result_of(WHEEL, tools, reply, judge=on)).rows[TABLE]
+    assert (episode.origin, episode.scored_by, episode.reward.answer) == ("policy", "judge", 0.95)
+    (episode,) = (await result_of(WHEEL, tools, reply)).rows[TABLE]
+    assert episode.origin == "oracle"
 
 
 CYCLE = replace(ISLAND, uid="cycle", dag_edges=(PlanEdge(src="A", dst="B"), PlanEdge(src="B", dst="A")))
@@ -159,7 +236,7 @@ def test_a_question_that_fails_is_a_row_and_the_others_have_their_episodes(
     (row,) = read_parquet(tmp_path / "rejected" / "part-0.parquet", RejectedRow)
     assert (row.uid, row.stage, row.reason) == (failed, "episode", reason)
     assert from_dict(BundleQuestion, json.loads(row.payload)) == rows[1]
-    (line,) = read_receipt(tmp_path, shard).stages
+    (line,) = (line for line in read_receipt(tmp_path, shard).stages if line.name == "episode")
     assert (line.inputs, line.accepted, [(c.reason, c.count) for c in line.failed]) == (2, 1, [(reason, 1)])
     (episode,) = read_parquet(tmp_path / "episodes" / "part-0.parquet", SearchEpisode)
     (sft,) = read_parquet(tmp_path / "sft" / "part-0.parquet", SftRow)

@@ -2,7 +2,7 @@
 
 from toy_sums.rows import Sum
 from trailforge.pipelines.dataset import DataSet, Stage, Table
-from trailforge.schemas import Question, RejectedRow, SftRow
+from trailforge.schemas import Question, SftRow
 
 DATASET = DataSet(
     name="toy_sums",
@@ -29,7 +29,6 @@ DATASET = DataSet(
             sft="toy_sums.work:rows_for_sft",
         ),
         "sft": Table(record=SftRow, role="sft"),
-        "rejected": Table(record=RejectedRow),
     },
     rows="sums",
     conversations="sums",
@@ -44,7 +43,6 @@ DATASET = DataSet(
             asks_model=False,
         ),
     ),
-    counted="sign",
     take_in="toy_sums.work:take_in",
     checks="toy_sums.checks:SumChecks",
     card="toy_sums.work:card_of",

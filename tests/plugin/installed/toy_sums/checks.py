@@ -5,7 +5,7 @@ from __future__ import annotations
 from toy_sums.rows import Sum
 from toy_sums.work import added, rows_for_sft
 from trailforge.pipelines.runs.verify import RowChecks
-from trailforge.schemas import Question, SftRow
+from trailforge.schemas import Question, SftRow, Verdict
 
 
 class SumChecks(RowChecks):
@@ -24,8 +24,8 @@ class SumChecks(RowChecks):
         for name in self.names():
             for row in self.rows("sums", name, Sum):
                 self.accepted["sign"] += 1
-                draft = added(questions[row.question_id])
-                if draft is None or draft.answer != row.answer:
+                draft = added(questions[row.question_id], self.config)
+                if isinstance(draft, Verdict) or draft.answer != row.answer:
                     self.problem(name, row.uid, "its answer is no sum")
             standing = {row.uid: row for row in self.standing("sums", name, Sum)}
             for row in self.rows("sft", name, SftRow):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from toy_sums.rows import Sum
 from trailforge.pipelines.cards.card import funnel_table
@@ -18,10 +16,10 @@ from trailforge.pipelines.engine.shards import (
     Receipt,
     Shard,
     file_entry,
+    finish_shard,
     missing_shards,
-    write_receipt,
-    write_table,
 )
+from trailforge.pipelines.row_stage import RowStage
 from trailforge.pipelines.runs.accounting import stage
 from trailforge.pipelines.runs.config import OutputConfig, RunConfig
 from trailforge.pipelines.runs.intake import RunInputs, Settings, take_in_questions
@@ -35,11 +33,10 @@ from trailforge.schemas import (
     Manifest,
     Provenance,
     Question,
-    RejectedRow,
     SftRow,
+    Verdict,
     estimate_tokens,
     read_parquet,
-    to_dict,
 )
 
 DIES_AFTER = "TOY_SUMS_DIES_AFTER"
@@ -62,49 +59,16 @@ class SumConfig(RunConfig):
         """Of the rows."""
         return (Sum, SftRow)
 
-    @property
-    def longest_reply(self) -> int:
-        """Nobody replies."""
-        return 0
-
-    @property
-    def encoder_name(self) -> str | None:
-        """None."""
-        return None
-
-    @property
-    def call_style(self) -> Literal["chat", "completion"]:
-        """Any."""
-        return "chat"
-
 
 def take_in(inputs: RunInputs, folder: Path, config: SumConfig) -> Settings:
     """Questions of a file."""
-    (source,) = inputs.files
-    return take_in_questions(
-        source,
-        folder,
-        dataset="toy_sums",
-        config_hash=config.hash,
-        config=json.dumps(to_dict(config)),
-        shard_size=config.output.shard_size,
-        limit=inputs.limit,
-        refused=inputs.refused,
-    )
+    return take_in_questions(inputs, folder, config, shard_size=config.output.shard_size)
 
 
 def run_adding(run: StageRun) -> None:
     """A draft for each question that is a sum."""
     for done, shard in enumerate(missing_shards(run.folder, run.shards), start=1):
-        questions = read_parquet(run.folder / shard.input, Question)
-        drafts = [draft for draft in map(added, questions) if draft is not None]
-        others = [rejected(question) for question in questions if added(question) is None]
-        files = (
-            write_table(run.folder, "drafts", shard.name, Sum, drafts),
-            write_table(run.folder, "rejected", shard.name, RejectedRow, others),
-        )
-        books = stage("add", inputs=len(questions), accepted=len(drafts), rejected=[row.reason for row in others])
-        write_receipt(run.folder, Receipt(shard=shard.name, files=tuple(f for f in files if f), stages=(books,)))
+        ADD.run(replace(run, shards=(shard,)))
         if str(done) == os.environ.get(DIES_AFTER):
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -112,7 +76,7 @@ def run_adding(run: StageRun) -> None:
 def signing_shards(shards: tuple[Shard, ...], receipts: list[Receipt]) -> tuple[Shard, ...]:
     """One, of all drafts."""
     rows = sum(entry.rows for receipt in receipts for entry in receipt.files if entry.path.startswith("drafts/"))
-    return (Shard(name="selection", input="drafts", first=0, rows=rows, made_of=digest_of(receipts)),)
+    return (Shard(name="part-selection", input="drafts", first=0, rows=rows, made_of=digest_of(receipts)),)
 
 
 def run_signing(run: StageRun) -> None:
@@ -124,24 +88,16 @@ def run_signing(run: StageRun) -> None:
         conversations = [each for row in rows for each in rows_for_sft(row, run.config)]
         listed = run.folder / "sums.txt"
         write_text(listed, "".join(map(line_of, rows)))
-        files = (
-            write_table(run.folder, "sums", "part-selection", Sum, rows),
-            write_table(run.folder, "sft", "part-selection", SftRow, conversations),
-            file_entry(run.folder, listed, len(rows)),
-        )
         books = stage("sign", inputs=len(drafts), accepted=len(rows))
-        made_of = shard.made_of
-        write_receipt(
-            run.folder,
-            Receipt(shard=shard.name, files=tuple(f for f in files if f), stages=(books,), made_of=made_of),
-        )
+        files = (file_entry(run.folder, listed, len(rows)),)
+        finish_shard(run.folder, shard, {"sums": rows, "sft": conversations}, (books,), files=files)
 
 
-def added(question: Question) -> Sum | None:
-    """The draft; None for a question that is no sum."""
+def added(question: Question, config: SumConfig) -> Sum | Verdict:
+    """The draft, or what is against a question that is no sum."""
     found = re.fullmatch(r"What is (\d+) \+ (\d+)\?", question.question)
     if found is None:
-        return None
+        return Verdict(keep=False, reason="no_sum", score=0.0, detail="no sum")
     total = int(found[1]) + int(found[2])
     return Sum(
         uid=f"sum-{question.id}",
@@ -153,10 +109,7 @@ def added(question: Question) -> Sum | None:
     )
 
 
-def rejected(question: Question) -> RejectedRow:
-    """Of a question that is no sum."""
-    payload = json.dumps(to_dict(question))
-    return RejectedRow(uid=question.id, stage="add", reason="no_sum", score=0.0, detail="no sum", payload=payload)
+ADD = RowStage(name="add", item=Question, table="drafts", make=added)
 
 
 def refit(row: Sum, old: Sum) -> Sum:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.kg_episodes import store
 from trailforge.protocols.environment import asked_for
 from trailforge.retrieval.kg import KgStore, KgTool, build_kg, open_source
-from trailforge.small_model.kg.choices import name_choices
+from trailforge.small_model.kg.guided import name_choices
 
 ENTITIES = (("ana", "Ana, mon amour"), ("tana", "Tana"), ("king", "King George II"), ("be", "be"), ("coal", "Coal"))
 

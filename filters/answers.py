@@ -1,0 +1,151 @@
+"""How right a reply to a bundle's question is: by its options, by the matcher, by a judge or by its key facts.
+
+Filters and episodes ask the same function, so that what a question was measured by is what its episodes are paid by.
+Word F1 is no such measure: right explanations and half ones have the same share of words in common with the gold one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from trailforge.inference import Client, Meter
+from trailforge.inference.judge import Judge, Judged, JudgeOptions
+from trailforge.rewards import (
+    is_abstention,
+    is_near_miss,
+    mcts_reward,
+    normalize_answer,
+    option_f1,
+    option_letters,
+    states,
+)
+from trailforge.schemas import BundleQuestion, MalformedReply
+
+ScoredBy = Literal["options", "matching", "judge", "key_facts"]
+AskJudge = Callable[[Judged], Awaitable[float | None]]
+"""The judge's score of an answer, 0 to 1; None for a verdict that cannot be read."""
+
+_WORDINGS = "|"
+"""Between wordings of one key fact."""
+_TIMES = re.compile(r"\b(\d+(?:\.\d+)?)\s*(?:[x×](?!\w)|-?\s?fold\b|times\b)", re.IGNORECASE)
+"""54x, 54-fold, 54 times."""
+_WORD = re.compile(r"[^\W_]+")
+_ENDINGS = re.compile(r"(?:ings?|edly|ed|ly|es|s|e)$")
+_SHORTEST_STEM = 3
+_EMPTY_WORDS = frozenset(
+    "a an the of in on at to for from by with as and or that which who whom whose this these those it its he his she "
+    "her they their them is are was were be been being has have had do does did so such than then there also only just "
+    "about into over under while whereas because since after before would could can may might will shall s".split()
+)
+"""A key fact is the same without them. Negators are none of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerJudgeOptions(JudgeOptions):
+    """As `JudgeOptions`, for a data set whose questions ask for explanations, too."""
+
+    free_answers: bool = False
+    """Judge explanations, whatever they share with the gold one. Off: all of its key facts have to be in them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerScorer:
+    """Scores replies to bundle questions, and says which scores are right."""
+
+    judge: AskJudge | None = None
+    options: AnswerJudgeOptions = AnswerJudgeOptions()
+
+    async def score(self, question: BundleQuestion, reply: str) -> tuple[float | None, ScoredBy]:
+        """From 0 to 1, and what said so; None when the judge gave no verdict.
+
+        Options: F1 of the letters. Else the matcher, which alone is sure of what it takes for right; a near miss of a
+        fact and an explanation go to the judge. Without one an explanation has the share of its key facts that it says.
+        """
+        if question.options:
+            return option_f1(chosen_options(reply, question), question.correct_options), "options"
+        golds = (question.answer, *question.aliases)
+        if is_abstention(reply) or not normalize_answer(reply):
+            return 0.0, "matching"
+        if mcts_reward(_even_out(reply), [_even_out(gold) for gold in golds]):
+            return 1.0, "matching"
+        is_free = question.type == "causal"
+        is_judged = self.options.free_answers if is_free else self.options.near_misses and is_near_miss(reply, golds)
+        if self.judge is not None and is_judged:
+            return await self.judge(Judged(question=question.question, answer=reply, golds=golds)), "judge"
+        if is_free and question.key_facts:
+            said = [says_fact(reply, fact) for fact in question.key_facts]
+            return round(sum(said) / len(said), 6), "key_facts"
+        return 0.0, "matching"
+
+    def accepts(self, score: float | None, by: ScoredBy) -> bool:
+        """Is an answer of this score right? A judge's from the threshold on, any other one when it is whole."""
+        return self.options.accepts(score) if by == "judge" else score == 1.0
+
+
+async def score(question: BundleQuestion, reply: str) -> tuple[float | None, ScoredBy]:
+    """As `AnswerScorer.score`, without a judge."""
+    return await AnswerScorer().score(question, reply)
+
+
+def open_scorer(
+    options: AnswerJudgeOptions, client: Client | None, model: str, meter: Meter, *, priority: int = 0
+) -> AnswerScorer:
+    """The scorer of a run, whose judge is asked by the run's own client: `model`, unless the options name another."""
+    if client is None or not (options.near_misses or options.free_answers):
+        return AnswerScorer(options=options)
+    judge = Judge(
+        client=client,
+        model=options.model or model,
+        max_tokens=options.max_tokens,
+        purpose="grade",
+        priority=priority,
+    )
+
+    async def ask(judged: Judged) -> float | None:
+        try:
+            return await judge.score(judged, meter)
+        except MalformedReply:
+            return None
+
+    return AnswerScorer(judge=ask, options=options)
+
+
+def chosen_options(reply: str, question: BundleQuestion) -> frozenset[str]:
+    """The letters that a reply names; of one without any, those of the options whose text it is."""
+    if letters := option_letters(reply):
+        return letters
+    parts = {normalize_answer(part) for part in (reply, *re.split(r"[;\n]", reply))} - {""}
+    return frozenset(
+        chr(ord("A") + number) for number, text in enumerate(question.options) if normalize_answer(text) in parts
+    )
+
+
+def says_fact(text: str, fact: str) -> bool:
+    """Does a text say a key fact, in one of its wordings: in these words, or with all of them somewhere?
+
+    Only words are looked at: a text that says the opposite in the same words is taken to say it.
+    """
+    wordings = [_even_out(wording) for wording in fact.split(_WORDINGS) if wording.strip()]
+    text = _even_out(text)
+    if any(states(text, wording) for wording in wordings):
+        return True
+    said = _stems(text)
+    return any((wanted := _stems(wording)) and wanted <= said for wording in wordings)
+
+
+def _even_out(text: str) -> str:
+    return _TIMES.sub(r"\1 times", text)
+
+
+def _stems(text: str) -> set[str]:
+    """Words that say something, without thousands' commas and endings."""
+    words = _WORD.findall(re.sub(r"(?<=\d),(?=\d{3})", "", text.casefold()))
+    return {_stem(word) for word in words if word not in _EMPTY_WORDS}
+
+
+def _stem(word: str) -> str:
+    stem = _ENDINGS.sub("", word)
+    return stem if len(stem) >= _SHORTEST_STEM else word

@@ -1,0 +1,234 @@
+"""Why a bundle's question is rejected by what a model answers: without documents, from all that it needs, from fewer.
+
+The cheapest is asked first, and asking stops once it is decided. Where a guess can be right, one right answer shows
+nothing: of options as many have to be right as a guesser rarely gets. A reply that was cut, or that the judge gave no
+verdict on, shows nothing either, and a question that hangs on one is not taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+from typing import Protocol
+
+from trailforge.filters.answers import AnswerScorer
+from trailforge.filters.bundles import FEWEST_CORRECT, MOST_CORRECT, judge_unread
+from trailforge.schemas import BundleInput, BundleQuestion, InvalidInput, SourceDocument, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleFilterConfig:
+    """What is asked of a bundle's question."""
+
+    closed_book_samples: int = 3
+    """Draws without documents at most; none: it is not asked."""
+    known_rate: float = 0.5
+    """Share of these draws, corrected for chance, from which the model knows the answer."""
+    most_chance: float = 0.02
+    """How often a guesser may pass for a reader of a question with options: so many right answers are asked for."""
+    right_reads: int = 2
+    """Right replies in a row, at least, by which a smaller set suffices: one may be a guess among what it names."""
+    leave_one_out: bool = False
+    """Also ask that all documents but one do not suffice. R-Search asks only that no single one does."""
+    since: str | None = None
+    """ISO date: every document has to be as young. None: any date."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` for shares of which nothing can be decided."""
+        for name in ("known_rate", "most_chance"):
+            if not 0 < getattr(self, name) <= 1:
+                raise InvalidInput(f"has to be above 0 and at most 1, got {getattr(self, name)}", field=name)
+        if self.closed_book_samples < 0:
+            raise InvalidInput("has to be 0 or more", field="closed_book_samples")
+        if self.right_reads < 1:
+            raise InvalidInput("has to be 1 or more", field="right_reads")
+
+
+class DocumentReader(Protocol):
+    """Answers from documents; without any, from what the model knows. It may say that it does not know."""
+
+    async def answer(self, row: BundleQuestion, documents: Sequence[SourceDocument], sample: int) -> str | None:
+        """`sample`: number of the draw. None when the reply was cut: it is no answer, right or wrong."""
+        ...
+
+
+async def judge_question(
+    row: BundleQuestion,
+    item: BundleInput,
+    reader: DocumentReader,
+    config: BundleFilterConfig,
+    scorer: AnswerScorer | None = None,
+) -> list[Verdict]:
+    """Verdicts up to the first that rejects among those that ask a model; all of those that do not.
+
+    The calls of a reader are made only for questions that are sound to look at. `scorer`: by default one without a
+    judge.
+    """
+    documents = {document.id: document for document in item.documents}
+    verdicts = judge_unread(row, item.bundle, documents, since=config.since)
+    used = [documents[name] for name in dict.fromkeys(hop.document_id for hop in row.hops) if name in documents]
+    asked = MeasuredQuestion(row=row, reader=reader, config=config, scorer=scorer or AnswerScorer())
+    for ask in (
+        lambda: closed_book(asked),
+        lambda: not_answerable(asked, used),
+        lambda: fewer_documents_suffice(asked, used),
+    ):
+        if not all(verdict.keep for verdict in verdicts):
+            break
+        verdicts.append(await ask())
+    return verdicts
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredReply:
+    """A reply and what it is worth."""
+
+    reply: str | None
+    score: float | None
+    """None when the reply was cut or the judge gave no verdict."""
+    is_right: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredQuestion:
+    """A question with all that it is measured by."""
+
+    row: BundleQuestion
+    reader: DocumentReader
+    config: BundleFilterConfig
+    scorer: AnswerScorer
+
+    async def draw(self, documents: Sequence[SourceDocument], sample: int) -> ScoredReply:
+        """One reply from these documents, scored."""
+        reply = await self.reader.answer(self.row, documents, sample)
+        if reply is None:
+            return ScoredReply(None, None, False)
+        score, by = await self.scorer.score(self.row, reply)
+        return ScoredReply(reply, score, self.scorer.accepts(score, by))
+
+    async def draws_until_wrong(self, documents: Sequence[SourceDocument], least: int = 1) -> list[ScoredReply]:
+        """Replies until one is not right: as many right ones as a guesser rarely gets show that the documents do.
+
+        `least`: so many at least.
+        """
+        draws: list[ScoredReply] = []
+        for sample in range(max(least, right_draws_needed(guess_rate(self.row), self.config.most_chance))):
+            draws.append(await self.draw(documents, sample))
+            if not draws[-1].is_right:
+                break
+        return draws
+
+
+async def closed_book(asked: MeasuredQuestion) -> Verdict:
+    """The model answers without any document (R-Search: such a question would not need a search).
+
+    Score: share of right draws, corrected for chance: (share - chance) / (1 - chance), 0 when negative. Known is what
+    has `known_rate` or more, with as many right draws as a guesser rarely gets.
+    """
+    config, chance = asked.config, guess_rate(asked.row)
+    needed = hits_needed(config.closed_book_samples, chance, config)
+    enough_misses = config.closed_book_samples - needed + 1
+    draws: list[ScoredReply] = []
+    hits = misses = 0
+    while hits < needed and misses < enough_misses and len(draws) < config.closed_book_samples:
+        # As many at once as it takes at least, whatever they say.
+        count = min(needed - hits, enough_misses - misses, config.closed_book_samples - len(draws))
+        samples = range(len(draws), len(draws) + count)
+        draws += await asyncio.gather(*(asked.draw((), sample) for sample in samples))
+        hits = sum(draw.is_right for draw in draws)
+        misses = sum(not draw.is_right and draw.score is not None for draw in draws)
+    share = hits / (hits + misses) if hits + misses else 0.0
+    detail = ""
+    if hits >= needed:
+        first = next(draw.reply for draw in draws if draw.is_right)
+        detail = f"{hits} of {len(draws)} draws know it, as {first!r}"
+    elif misses < enough_misses and config.closed_book_samples:
+        detail = f"no verdict: {len(draws) - hits - misses} of {len(draws)} draws were cut or not judged"
+    score = max(0.0, (share - chance) / (1 - chance))
+    return Verdict(keep=not detail, reason="closed_book", score=round(score, 6), detail=detail)
+
+
+async def not_answerable(asked: MeasuredQuestion, documents: Sequence[SourceDocument]) -> Verdict:
+    """All documents that the hops quote do not give the answer. Score: that of the worst reply, 0 to 1."""
+    draws = await asked.draws_until_wrong(documents)
+    last = draws[-1]
+    if last.is_right:
+        return Verdict(keep=True, reason="not_answerable", score=min(_score(draw) for draw in draws))
+    gold = ", ".join(asked.row.correct_options) if asked.row.options else asked.row.answer
+    given = f"all documents give {last.reply!r} and not {gold!r}"
+    detail = f"no verdict: {_why_none(last)} of all documents" if last.score is None else given
+    return Verdict(keep=False, reason="not_answerable", score=_score(last), detail=detail)
+
+
+async def fewer_documents_suffice(asked: MeasuredQuestion, documents: Sequence[SourceDocument]) -> Verdict:
+    """One document alone gives the answer; with `leave_one_out`, or all but one do.
+
+    Score: how right the best of these smaller sets is, 0 to 1: the mean score of its replies. The document of the last
+    hop is read first, as it most often gives the answer away; the first set that suffices, or was not read to an end,
+    ends it.
+    """
+    best = 0.0
+    for part in smaller_sets(tuple(reversed(documents)), leave_one_out=asked.config.leave_one_out):
+        draws = await asked.draws_until_wrong(part, asked.config.right_reads)
+        best = max(best, sum(_score(draw) for draw in draws) / len(draws))
+        names, last = " and ".join(document.id for document in part), draws[-1]
+        detail = f"{names} give it: {last.reply!r}" if last.is_right else ""
+        if last.score is None:
+            detail = f"no verdict: {_why_none(last)} of {names}"
+        if detail:
+            return Verdict(keep=False, reason="fewer_documents_suffice", score=round(best, 6), detail=detail)
+    return Verdict(keep=True, reason="fewer_documents_suffice", score=round(best, 6))
+
+
+def guess_rate(row: BundleQuestion) -> float:
+    """How often one is right who guesses and knows the form: one option, or one of the sets that may be correct.
+
+    0 for open questions.
+    """
+    count = len(row.options)
+    if not count:
+        return 0.0
+    if row.type == "single_choice":
+        return 1 / count
+    return 1 / sum(comb(count, right) for right in range(FEWEST_CORRECT, min(MOST_CORRECT, count - 1) + 1))
+
+
+def right_draws_needed(chance: float, most_chance: float) -> int:
+    """Right replies in a row that a guesser gives at most so often; 1 where nobody can guess."""
+    needed = 1
+    while chance**needed > most_chance:
+        needed += 1
+    return needed
+
+
+def hits_needed(samples: int, chance: float, config: BundleFilterConfig) -> int:
+    """Of so many draws, the right ones that show that a model knows the answer.
+
+    The fewest whose share, corrected for chance, is `known_rate`, and which a guesser has at most in `most_chance` of
+    all cases; all of them when no number is so rare.
+    """
+    for hits in range(1, samples + 1):
+        rate = (hits / samples - chance) / (1 - chance)
+        by_luck = sum(comb(samples, k) * chance**k * (1 - chance) ** (samples - k) for k in range(hits, samples + 1))
+        if rate >= config.known_rate and by_luck <= config.most_chance:
+            return hits
+    return max(samples, 1)
+
+
+def smaller_sets(
+    documents: Sequence[SourceDocument], *, leave_one_out: bool = False
+) -> list[tuple[SourceDocument, ...]]:
+    """Every single document, and with `leave_one_out` every set that lacks one: each once."""
+    sizes = dict.fromkeys((1, len(documents) - 1) if leave_one_out else (1,))
+    return [part for size in sizes for part in combinations(documents, size) if 0 < size < len(documents)]
+
+
+def _score(draw: ScoredReply) -> float:
+    return draw.score or 0.0
+
+
+def _why_none(draw: ScoredReply) -> str:
+    return "the reading was cut" if draw.reply is None else "the judge gave none on the reading"

@@ -1,0 +1,191 @@
+"""What the writing model replies, and a draft of it as a row: its plan, its options in an order by seed."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from trailforge.filters.answers import says_fact
+from trailforge.protocols.nl_dag import SearchPlan, render
+from trailforge.schemas import (
+    BundleHop,
+    BundleInput,
+    BundleQuestion,
+    PlanEdge,
+    PlanNode,
+    Provenance,
+    SourceDocument,
+    SourceKind,
+)
+from trailforge.schemas.text import restore_chat_tokens
+
+TOOLS: dict[SourceKind, str] = {"news": "News", "academic": "Academic", "general": "General"}
+"""Which tool of a plan finds documents of a kind."""
+TYPES = ("factual", "single_choice", "causal", "multiple_choice")
+_MOST = {"hops": 6, "needs": 5, "options": 7, "correct": 5, "aliases": 6, "key_facts": 4}
+"""Items of a list. A model that repeats itself fills any list that has no end."""
+_LETTERED = re.compile(r"\s*\(?([A-Ha-h])[.):]\s+")
+
+
+def reply_schema(count: int, *, is_bounded: bool = True) -> dict[str, Any]:
+    """The reply with up to `count` questions, its fields in the order in which they have to be thought of.
+
+    Not bounded: as replies are held against it by us, who cut lists that are too long (`cut_lists`) rather than ask
+    again.
+    """
+    text = {"type": "string"}
+
+    def items(name: str, of: dict[str, Any]) -> dict[str, Any]:
+        most = count if name == "questions" else _MOST[name]
+        return {"type": "array", "items": of, **({"maxItems": most} if is_bounded else {})}
+
+    number = {"type": "integer", "minimum": 1}
+    hop = {
+        "document": number,
+        "evidence": text,
+        "reasoning": text,
+        "query": text,
+        "needs": items("needs", number),
+    }
+    question = {
+        "type": {"type": "string", "enum": list(TYPES)},
+        "hops": items("hops", _object(hop)),
+        "question": text,
+        "options": items("options", text),
+        "correct": items("correct", text),
+        "answer": text,
+        "aliases": items("aliases", text),
+        "key_facts": items("key_facts", text),
+    }
+    optional = () if is_bounded else ("aliases", "key_facts")
+    return _object({"questions": items("questions", _object(question, optional))})
+
+
+def _object(properties: dict[str, Any], optional: Sequence[str] = ()) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in properties if name not in optional],
+        "additionalProperties": False,
+    }
+
+
+def cut_lists(reply: dict[str, Any], count: int) -> list[dict[str, Any]]:
+    """The drafts of a reply, `count` at most, with lists no longer than they may be."""
+    return [_cut(draft) for draft in reply["questions"][:count]]
+
+
+def _cut(fields: dict[str, Any]) -> dict[str, Any]:
+    cut = {name: value[: _MOST[name]] if name in _MOST else value for name, value in fields.items()}
+    if "hops" in cut:
+        cut["hops"] = [_cut(hop) for hop in cut["hops"]]
+    return cut
+
+
+def row_of(
+    draft: dict[str, Any],
+    number: int,
+    item: BundleInput,
+    *,
+    preset: str,
+    seed: int,
+    provenance: Provenance,
+) -> BundleQuestion:
+    """A draft of a bundle as a row; whether it makes sense is for the filters to say."""
+    documents = item.documents
+    nodes, edges = plan_of(draft["hops"], documents)
+    uid = hashlib.sha256(f"{item.id} {number} {draft['question']}".encode()).hexdigest()[:16]
+    answer = draft["answer"].strip()
+    options, correct = shuffle_options(draft["options"], draft["correct"], seed=f"{seed}:{uid}")
+    if set(correct) <= {chr(ord("A") + place) for place in range(len(options))} and correct:
+        answer = "; ".join(options[ord(letter) - ord("A")] for letter in correct)
+    return BundleQuestion(
+        uid=uid,
+        bundle_id=item.id,
+        question=draft["question"].strip(),
+        type=draft["type"],
+        answer=answer,
+        options=options,
+        correct_options=correct,
+        hops=tuple(
+            BundleHop(
+                document_id=_document_id(hop["document"], documents),
+                evidence=restore_chat_tokens(hop["evidence"]).strip(),  # prompts show them escaped, documents have them
+                reasoning=hop["reasoning"].strip(),
+            )
+            for hop in draft["hops"]
+        ),
+        dag_text=render(SearchPlan(nodes=nodes, edges=edges)),
+        dag_nodes=nodes,
+        dag_edges=edges,
+        filters=(),
+        complexity=0.0,
+        curriculum_stage=0,
+        preset=preset,
+        provenance=provenance,
+        aliases=() if options else _aliases(draft.get("aliases", ()), answer),
+        # What the gold answer does not say itself cannot be asked of others.
+        key_facts=tuple(fact.strip() for fact in draft.get("key_facts", ()) if says_fact(answer, fact))
+        if draft["type"] == "causal"
+        else (),
+        as_of=_youngest(draft["hops"], documents),
+    )
+
+
+def shuffle_options(
+    texts: Sequence[str], correct: Sequence[str], *, seed: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Options in an order by seed, and the letters of the correct ones in that order.
+
+    Models put correct options first, which an agent would learn. Letters that all texts begin with, in their order, are
+    taken off. Correct letters that no option has stay as they are, for the filters to see; so does the order then.
+    """
+    options = [text.strip() for text in texts]
+    letters = [chr(ord("A") + place) for place in range(len(options))]
+    found = [_LETTERED.match(option) for option in options]
+    if all(match and match[1].upper() == letter for match, letter in zip(found, letters, strict=True)):
+        options = [_LETTERED.sub("", option, count=1) for option in options]
+    chosen = [letter.strip().strip("().:").upper() for letter in correct]
+    if not set(chosen) <= set(letters):
+        return tuple(options), tuple(chosen)
+    order = list(range(len(options)))
+    random.Random(seed).shuffle(order)
+    places = {letters[old]: letters[new] for new, old in enumerate(order)}
+    return tuple(options[old] for old in order), tuple(sorted(places[letter] for letter in chosen))
+
+
+def plan_of(
+    hops: Sequence[dict[str, Any]], documents: Sequence[SourceDocument]
+) -> tuple[tuple[PlanNode, ...], tuple[PlanEdge, ...]]:
+    """One search per hop, by the tool that finds such documents, and an edge for each finding that a hop needs."""
+    names = [chr(ord("A") + position) for position in range(len(hops))]
+    nodes = tuple(
+        PlanNode(node_id=name, query=hop["query"].strip(), tool=_tool(hop["document"], documents))
+        for name, hop in zip(names, hops, strict=True)
+    )
+    edges = tuple(
+        PlanEdge(src=names[need - 1] if need <= len(names) else f"N{need}", dst=name)
+        for name, hop in zip(names, hops, strict=True)
+        for need in dict.fromkeys(hop["needs"])
+    )
+    return nodes, edges
+
+
+def _aliases(texts: Sequence[str], answer: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text.strip() for text in texts if text.strip() and text.strip() != answer))
+
+
+def _youngest(hops: Sequence[dict[str, Any]], documents: Sequence[SourceDocument]) -> str:
+    quoted = [documents[hop["document"] - 1] for hop in hops if hop["document"] <= len(documents)]
+    return max(((document.published or "")[:10] for document in quoted), default="")
+
+
+def _document_id(number: int, documents: Sequence[SourceDocument]) -> str:
+    return documents[number - 1].id if number <= len(documents) else f"document {number}"
+
+
+def _tool(number: int, documents: Sequence[SourceDocument]) -> str:
+    return TOOLS[documents[number - 1].kind] if number <= len(documents) else "General"

@@ -1,0 +1,82 @@
+"""Rows of R-Search episodes: what follows from question and conversation, and what is trained on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from trailforge.generators.document_bundles.write import render_question
+from trailforge.generators.sft_rows import whole_conversation
+from trailforge.protocols import R_SEARCH, nl_dag, r_search
+from trailforge.protocols.base import estimate_tokens
+from trailforge.rewards import evidence_recall, score_answer, score_choice
+from trailforge.schemas import BundleQuestion, Message, PlannedSearch, SearchEpisode, SftRow
+
+
+def made_of(messages: Sequence[Message], row: BundleQuestion, score: float) -> Mapping[str, Any]:
+    """The fields of an episode that follow from its question, its conversation and the score of its answer.
+
+    Options are compared as the reward compares them, whatever the score: naming all of them pays nothing.
+    """
+    if row.options:
+        reward = r_search.score(messages, correct_options=row.correct_options, num_options=len(row.options))
+    else:
+        reward = r_search.score(messages, judge_score=score)
+    return {
+        "question_id": row.uid,
+        "question": render_question(row),
+        "type": row.type,
+        "answer": gold_answer(row),
+        "answer_aliases": () if row.options else row.aliases,
+        "options": row.options,
+        "correct_options": row.correct_options,
+        "final_answer": R_SEARCH.answer_of(messages),
+        "num_hops": len(row.hops),
+        "token_estimate": length_of(messages),
+        "reward": reward,
+    }
+
+
+def episode_sft_row(episode: SearchEpisode) -> SftRow:
+    """The whole conversation as one row; the loss is taken on the two assistant turns.
+
+    `reward.total` is the episode's reward; its other parts hold the final answer against the gold answer.
+    """
+    if episode.options:
+        reward = score_choice(episode.final_answer, episode.correct_options)
+    else:
+        reward = score_answer(episode.final_answer, (episode.answer, *episode.answer_aliases))
+    reward = replace(reward, total=episode.reward.total)
+    return whole_conversation(episode, data_source="episodes", protocol=R_SEARCH.name, reward=reward)
+
+
+def gold_answer(row: BundleQuestion) -> str:
+    """As an agent gives it: the letters of the correct options, or words."""
+    return ", ".join(sorted(row.correct_options)) if row.options else row.answer
+
+
+def uid_of(row: BundleQuestion, messages: Sequence[Message]) -> str:
+    """Of an episode: a hash of question and conversation."""
+    content = "\0".join([row.uid, *(message.content for message in messages)])
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def length_of(messages: Sequence[Message]) -> int:
+    """Of a conversation in tokens, by the rule of `estimate_tokens`."""
+    return sum(estimate_tokens(message.content) for message in messages)
+
+
+def found_evidence(row: BundleQuestion, results: Sequence[nl_dag.NodeResult]) -> float:
+    """Share of the hops whose evidence stands in a passage that any search brought."""
+    found = [passage for result in results for passage in result.passages]
+    return round(evidence_recall([hop.evidence for hop in row.hops], found), 6)
+
+
+def search_of(result: nl_dag.NodeResult) -> PlannedSearch:
+    """A node of a plan that was run, as a row holds it."""
+    node = result.node
+    return PlannedSearch(
+        node_id=node.node_id, query=node.query, tool=node.tool, status=result.status, passages=result.passages
+    )

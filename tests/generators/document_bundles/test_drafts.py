@@ -1,0 +1,155 @@
+"""Drafts as rows: options in an order by seed, lists with an end, plans side by side, aliases and key facts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.bundle_drafts import ITEM, SOUND, context, hop, work
+from tests.support.bundle_questions import PAPER, STREET, choice, question
+from tests.support.scripted import ScriptedModel, prompt_text
+from trailforge.generators.document_bundles.drafts import cut_lists, reply_schema, shuffle_options
+from trailforge.generators.document_bundles.write import CUT, BundleWork, cut_text, draft_row
+from trailforge.inference import Request
+from trailforge.schemas import BundleQuestion, MalformedReply, PlanEdge
+
+OPTIONS = ("Bergen", "Oslo", "Tartu", "Turku", "Lund", "Uppsala")
+
+
+def row(**changes: Any) -> BundleQuestion:
+    """Of the sound draft, changed."""
+    return draft_row(SOUND | changes, 0, ITEM, context(ScriptedModel(lambda _: "")))
+
+
+def test_fields_are_asked_for_in_the_order_in_which_they_are_thought_of() -> None:
+    fields = reply_schema(3)["properties"]["questions"]["items"]["properties"]
+    assert list(fields) == ["type", "hops", "question", "options", "correct", "answer", "aliases", "key_facts"]
+    assert list(fields["hops"]["items"]["properties"]) == ["document", "evidence", "reasoning", "query", "needs"]
+
+
+def test_every_list_that_is_asked_for_has_an_end() -> None:
+    def lists(schema: dict[str, Any]) -> list[dict[str, Any]]:
+        inner = [*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])]
+        return [schema] * (schema["type"] == "array") + [each for part in inner for each in lists(part)]
+
+    assert len(lists(reply_schema(3))) == 7 and all("maxItems" in each for each in lists(reply_schema(3)))
+    assert reply_schema(2)["properties"]["questions"]["maxItems"] == 2
+    assert not any("maxItems" in each for each in lists(reply_schema(3, is_bounded=False)))
+
+
+def test_lists_that_are_too_long_are_cut() -> None:
+    hops = [{**each, "needs": list(range(1, 10))} for each in SOUND["hops"] * 9]
+    draft = SOUND | {"hops": hops, "options": ["x"] * 9, "aliases": ["y"] * 9}
+    first, second = cut_lists({"questions": [draft] * 5}, 2)
+    assert first == second and len(first["hops"]) == 6 and len(first["hops"][0]["needs"]) == 5
+    assert len(first["options"]) == 7 and len(first["aliases"]) == 6 and first["answer"] == SOUND["answer"]
+
+
+async def test_more_questions_than_asked_for_are_no_reason_to_ask_again() -> None:
+    model = ScriptedModel(lambda _: json.dumps({"questions": [SOUND] * 5}))
+    rows = await BundleWork(item=ITEM, context=context(model)).write()
+    assert len(rows) == 3 and len(model.requests) == 1
+    assert json.loads(model.requests[0].json_schema or "") == reply_schema(3)
+
+
+async def test_a_draft_without_a_question_is_malformed() -> None:
+    with pytest.raises(MalformedReply):
+        await work({name: value for name, value in SOUND.items() if name != "question"}).write()
+
+
+@pytest.mark.parametrize("mark", ["{}. {}", "{}) {}", "({}) {}", "{}: {}", "{}"])
+def test_options_lose_their_letters_and_the_right_ones_are_found_again(mark: str) -> None:
+    texts = [mark.format(letter, text) if "{}. " in mark or mark != "{}" else text
+             for letter, text in zip("ABCDEF", OPTIONS, strict=True)]  # fmt: skip
+    options, correct = shuffle_options(texts, ["a", "C.", "(E)"], seed="1")
+    assert sorted(options) == sorted(OPTIONS) and list(correct) == sorted(correct)
+    assert {options[ord(letter) - ord("A")] for letter in correct} == {"Bergen", "Tartu", "Lund"}
+
+
+def test_a_letter_that_belongs_to_a_name_stays() -> None:
+    options, _ = shuffle_options(["A. Smith", "C. Jones", "D. Brown", "E. Young"], ["A"], seed="1")
+    assert set(options) == {"A. Smith", "C. Jones", "D. Brown", "E. Young"}
+
+
+def test_no_letter_is_right_more_often_than_others() -> None:
+    places = Counter(shuffle_options(OPTIONS[:4], ["A"], seed=str(n))[1] for n in range(400))
+    assert len(places) == 4 and min(places.values()) > 70
+    assert shuffle_options(OPTIONS, ["A"], seed="1") == shuffle_options(OPTIONS, ["A"], seed="1")
+
+
+def test_a_letter_that_no_option_has_is_left_for_the_filters() -> None:
+    assert shuffle_options(OPTIONS, ["A", "Z"], seed="1") == (OPTIONS, ("A", "Z"))
+
+
+def test_the_answer_of_a_choice_is_what_its_options_say_in_their_order() -> None:
+    made = row(type="multiple_choice", options=list(OPTIONS), correct=["A", "B", "C"], answer="see the letters")
+    chosen = [made.options[ord(letter) - ord("A")] for letter in made.correct_options]
+    assert made.answer == "; ".join(chosen) and set(chosen) == {"Bergen", "Oslo", "Tartu"}
+
+
+def test_searches_that_need_nothing_of_each_other_run_side_by_side() -> None:
+    third = {**SOUND["hops"][1], "needs": [1, 2]}
+    made = row(hops=[*hop(1, needs=[]), third])
+    assert made.dag_edges == (PlanEdge(src="A", dst="C"), PlanEdge(src="B", dst="C"))
+    assert made.dag_text.endswith("Edges:\nA -> C; B -> C")
+
+
+def test_aliases_are_other_words_and_key_facts_are_what_the_gold_answer_says() -> None:
+    made = row(aliases=["UiB", " ", "UiB", "University of Bergen"], key_facts=["Bergen"])
+    assert made.aliases == ("UiB",) and made.key_facts == ()
+    facts = ["slow water | still water", "in 1911", "blades"]
+    causal = row(type="causal", answer="The blades turn even in slow water", key_facts=facts)
+    assert causal.key_facts == ("slow water | still water", "blades")
+    assert row(type="multiple_choice", options=list(OPTIONS), correct=["A", "B", "C"], aliases=["x"]).aliases == ()
+    assert row().aliases == row().key_facts == ()
+
+
+def test_an_answer_holds_as_of_the_youngest_document_that_is_quoted() -> None:
+    assert row().as_of == "2025-05-02"
+    assert row(hops=hop(0, document=2)).as_of == "2025-04-20"
+    assert row(hops=hop(0, document=9)[:1]).as_of == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "longest", "shown"),
+    [
+        ("One ends here. Two goes on.", 40, "One ends here. Two goes on."),
+        ("One ends here. Two goes on.", 20, f"One ends here. {CUT}"),
+        ("One ends here. Two goes on.", 14, f"One ends {CUT}"),
+        ("One ends here. Two goes on.", 10, f"One ends {CUT}"),
+        ("Unbroken.", 4, f"Unbr {CUT}"),
+    ],
+)
+def test_a_long_document_ends_with_a_sentence_and_a_mark(text: str, longest: int, shown: str) -> None:
+    assert cut_text(text, longest) == shown
+
+
+async def test_each_draw_shows_options_in_another_order_and_answers_in_the_row_s_letters() -> None:
+    def reply(request: Request) -> str:
+        lines = prompt_text(request).splitlines()
+        return ", ".join(line[0] for line in lines if line[3:] in ("option 0", "option 2", "option 3"))
+
+    model = ScriptedModel(reply)
+    task = BundleWork(item=ITEM, context=context(model))
+    asked = choice("A", "C", "D")
+    assert {await task.answer(asked, [STREET, PAPER], sample) for sample in range(6)} == {"A, C, D"}
+    assert len({prompt_text(request).partition("Question: ")[2] for request in model.requests}) > 4
+
+
+async def test_a_reply_without_letters_stays_as_it_is() -> None:
+    task = BundleWork(item=ITEM, context=context(ScriptedModel(lambda _: "UNKNOWN\n")))
+    assert await task.answer(choice("A", "C", "D"), (), 1) == "UNKNOWN"
+    assert await task.answer(replace(question()), (), 1) == "UNKNOWN"
+
+
+async def test_a_reader_is_never_asked_for_a_guess() -> None:
+    model = ScriptedModel(lambda _: "UNKNOWN")
+    task = BundleWork(item=ITEM, context=context(model))
+    for documents in ([STREET, PAPER], []):
+        await task.answer(question(), documents, 0)
+    for request in model.requests:
+        assert "reply: UNKNOWN" in prompt_text(request) and "best guess" not in prompt_text(request)

@@ -1,0 +1,89 @@
+"""What is varied next: right rollouts are broken, failed ones mended, and neither for ever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trailforge.mcts.contrasts import Contrasts, Variation
+from trailforge.mcts.tree import Tree, TreeNode
+from trailforge.schemas import Passage, Plan, Rollout, Step, VariationKind
+
+PLAN = Plan(sub_questions=("Who directed Metropolis?", "Where was #1 born?"))
+FOUND = (Passage(id="p", title="", text="", score=1.0),)
+
+
+def leaf() -> TreeNode:
+    tree = Tree("Where was the director of Metropolis born?", decomposable=True, origin="policy")
+    return tree.add_child(tree.root, PLAN, (False, False), "policy")
+
+
+def rollout(node: TreeNode, *answers: str, reward: float, varied: Variation | None = None, index: int = 0) -> Rollout:
+    steps = tuple(
+        Step(index=i, sub_question=asked, query=asked, passages=FOUND, answer=answer)
+        for i, (asked, answer) in enumerate(zip(PLAN.sub_questions, answers, strict=True))
+    )
+    return Rollout(
+        index=index,
+        node=node.id,
+        variation=varied.kind if varied else "none",
+        varied_step=varied.step if varied else None,
+        steps=steps,
+        answer=answers[-1],
+        reward=reward,
+    )
+
+
+def is_supported(step: Step) -> bool:
+    """In this file an answer with a question mark has no support."""
+    return not step.answer.endswith("?")
+
+
+def tries(node: TreeNode, *, mend: bool) -> list[tuple[str, int | None]]:
+    """What is varied, in turn, where nothing ever comes of it."""
+    made = [rollout(node, "Lang?", "Vienna?", reward=float(not mend))]
+    found: list[tuple[str, int | None]] = []
+    while len(found) < 20:
+        contrasts = Contrasts(made, is_supported)
+        variation = contrasts.mend(node, len(made))
+        if variation is None:
+            break
+        found.append((variation.kind, variation.step))
+        made.append(replace(made[0], index=len(made), variation=variation.kind, varied_step=variation.step))
+    return found
+
+
+def test_the_first_answer_without_support_is_mended_for_what_follows_rests_on_it() -> None:
+    """Twice by other words, twice by another draw; then the plan is given up."""
+    expected = [("query", 0), ("query", 0), ("answer", 0), ("answer", 0)]
+    assert tries(leaf(), mend=True) == expected
+    assert tries(leaf(), mend=False) == expected, "a right rollout on a guess is mended as a wrong one is"
+
+
+def test_where_each_answer_has_support_one_is_drawn_again() -> None:
+    node = leaf()
+    wrong = rollout(node, "Lang", "Berlin", reward=0.0)
+    mended = Contrasts([wrong], is_supported).mend(node, 1)
+    assert mended is not None and (mended.kind, mended.step, mended.base) == ("answer", 1, wrong)
+
+
+def test_a_plan_is_unsupported_only_while_no_right_rollout_has_all_support() -> None:
+    node = leaf()
+    lucky, sound = rollout(node, "Lang?", "Vienna", reward=1.0), rollout(node, "Lang", "Vienna", reward=1.0, index=1)
+    wrong = rollout(node, "Lang?", "Berlin", reward=0.0)
+    assert Contrasts([lucky], is_supported).is_unsupported(node)
+    assert not Contrasts([lucky, sound], is_supported).is_unsupported(node)
+    assert not Contrasts([wrong], is_supported).is_unsupported(node), "it does not come through at all"
+
+
+def test_each_query_of_a_right_rollout_is_reworded_once_to_miss_and_each_answer_drawn_twice() -> None:
+    node = leaf()
+    kinds: tuple[tuple[VariationKind, int], ...] = (("query", 1), ("answer", 2))
+    for kind, times in kinds:
+        made = [rollout(node, "Lang", "Vienna", reward=1.0)]
+        steps = []
+        while (target := Contrasts(made, is_supported).break_right([node], kind)) is not None:
+            variation = target[1]
+            assert target[0] is node and variation.kind == kind and variation.misses == (kind == "query")
+            steps.append(variation.step)
+            made.append(rollout(node, "Lang", "Vienna", reward=1.0, varied=variation, index=len(made)))
+        assert steps == [1, 0] * times
