@@ -29,6 +29,7 @@ _BUNDLES = RunCommand(
     epilog="""Examples:\n
     trailforge document-bundles --preset demo --documents sample_data/documents.jsonl --out out/bundles\n
     trailforge document-bundles --documents news.jsonl.gz --documents arxiv.jsonl.gz --out out/spring\n
+    trailforge document-bundles --documents wire.jsonl:kind=news,source=wire --documents posts.csv:kind=general …\n
     trailforge document-bundles --bundles-only --documents news.jsonl.gz --out out/spring   no model, no questions\n
     trailforge document-bundles --documents posts.csv --columns text=body,published=date --source blog …\n
     trailforge document-bundles --benchmark musique.jsonl …     no question of that benchmark comes out\n
@@ -38,8 +39,12 @@ _BUNDLES = RunCommand(
 
 def _made_of(
     documents: Annotated[
-        list[Path],
-        typer.Option(help="Documents: JSONL, JSON, CSV, Parquet, RSS or Atom; .gz too. Repeatable."),
+        list[str],
+        typer.Option(
+            metavar="FILE[:kind=KIND,source=NAME]",
+            help="Documents: JSONL, JSON, CSV, Parquet, RSS or Atom; .gz too. What a file does not say of its "
+            "documents stands after it, as news.jsonl:kind=news. Repeatable.",
+        ),
     ],
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid documents.")] = None,
     columns: Annotated[
@@ -53,16 +58,18 @@ def _made_of(
     bundles_only: Annotated[bool, typer.Option("--bundles-only", help="Stop at the bundles; no model.")] = False,
 ) -> MadeOf:
     """Turn documents of several sources into bundles, and bundles into multi-hop questions with plans (R-Search)."""
-    from trailforge.pipelines.sources.columns import parse_column_map
+    from trailforge.pipelines.sources.columns import parse_column_map, parse_document_files
 
+    files, labels = parse_document_files(documents)
     options = {
         "column_map": parse_column_map(columns) if columns else None,
         "source": source,
         "kind": None if kind is None else kind.value,
+        "labels": labels,
         "benchmarks": benchmark,
         "bundles_only": bundles_only,
     }
-    return MadeOf(files=tuple(documents), limit=limit, options=options)
+    return MadeOf(files=files, limit=limit, options=options)
 
 
 FETCH_EPILOG = """Examples:\n

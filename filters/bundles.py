@@ -9,10 +9,10 @@ from itertools import combinations, dropwhile, permutations
 from typing import TYPE_CHECKING
 
 from trailforge.filters.base import count_faults
-from trailforge.filters.thoughts import COMMON_WORDS
 from trailforge.protocols.nl_dag import SearchPlan, validate
 from trailforge.retrieval import split_sentences
 from trailforge.retrieval.english import MONTHS
+from trailforge.retrieval.words import COMMON_WORDS
 from trailforge.rewards import cover_exact_match, evidence_recall, f1, mentions, normalize_answer
 from trailforge.schemas import Bundle, BundleHop, BundleQuestion, Passage, SourceDocument, Verdict
 
@@ -81,7 +81,7 @@ def single_source(row: BundleQuestion, documents: Mapping[str, SourceDocument]) 
     `too_few_documents` to reject.
     """
     quoted = [documents[name] for name in {hop.document_id for hop in row.hops} if name in documents]
-    sources = {document.source for document in quoted}
+    sources = {document.origin for document in quoted}
     keep = len(sources) > 1 or len(quoted) < 2
     detail = "" if keep else f"all evidence is of {quoted[0].source}"
     return Verdict(keep=keep, reason="single_source", score=float(len(sources)), detail=detail)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.resources import files
 from itertools import pairwise
 
 from trailforge.filters.base import count_faults, is_never_quoted
 from trailforge.protocols import REACT
+from trailforge.retrieval.words import COMMON_WORDS
 from trailforge.rewards import mentions
 from trailforge.schemas import MalformedReply, TextSpan, Trajectory, Verdict
 
@@ -46,8 +46,6 @@ _NUMBER_WORDS = (
     "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split(),
 )
 _WHAT_NAMES_DO = frozenset("is was are were has had did does became lies of".split())
-COMMON_WORDS = frozenset((files("trailforge.filters") / "common_words.txt").read_text(encoding="utf-8").split())
-"""Words that begin sentences of thoughts and are no names."""
 
 
 def unfounded_thoughts(row: Trajectory, *, max_words: int) -> Verdict:

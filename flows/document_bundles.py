@@ -11,12 +11,13 @@ from trailforge.flows.prefect_driver import PrefectDriver
 from trailforge.generators.document_bundles import NAME
 from trailforge.inference import Caps
 from trailforge.pipelines.engine.runners import LOCAL
+from trailforge.pipelines.sources.columns import parse_document_files
 from trailforge.schemas import Manifest, SourceKind
 
 
 @flow(name="document-bundles")
 def document_bundles(
-    documents: list[Path],
+    documents: list[str],
     out: Path,
     preset: str = "r-search",
     model: str | None = None,
@@ -37,19 +38,22 @@ def document_bundles(
 ) -> Manifest:
     """Make bundles of the documents in files, and questions of the bundles.
 
+    `documents`: paths, each perhaps with what is said of its documents, as `news.jsonl:kind=news`.
     `column_map`, `source`, `kind`: what the files do not say themselves. `benchmarks`: files of questions that must
     not come out. `bundles_only`: no questions, and so no model. The others are those of `RunRequest`.
     """
+    files, labels = parse_document_files(documents)
     return execute(
         RunRequest(
             dataset=NAME,
             out=out,
             preset=preset,
-            files=tuple(documents),
+            files=files,
             options={
                 "column_map": column_map,
                 "source": source,
                 "kind": kind,
+                "labels": labels,
                 "benchmarks": benchmarks,
                 "bundles_only": bundles_only,
             },

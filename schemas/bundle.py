@@ -37,6 +37,11 @@ class SourceDocument:
     licence: str = ""
 
     @property
+    def origin(self) -> str:
+        """What counts as one source: of academic papers each by itself, of all others the publisher or archive."""
+        return self.id if self.kind == "academic" else self.source
+
+    @property
     def document(self) -> Document:
         """As retrievers know it."""
         return Document(
@@ -61,11 +66,27 @@ class DocumentEmbedding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BundleLink:
+    """Why two documents are together."""
+
+    first: str
+    """Id of a document."""
+    second: str
+    cosine: float
+    """Of the documents' vectors, as embedded."""
+    names: tuple[str, ...] = ()
+    """Named entities of both, case-folded, the most telling first."""
+    days_apart: int | None = None
+    """Between their dates; None when one is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """Two to four documents that belong together, from at least two sources."""
+    """Two to four documents that belong together, of at least two origins (`SourceDocument.origin`)."""
 
     STORED_AS: ClassVar[str] = "Bundle"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}  # without `links`
 
     uid: str
     """Hash of the sorted document ids."""
@@ -76,6 +97,8 @@ class Bundle:
     """Mean cosine over all pairs."""
     theme: str
     """Words that its documents share and others rarely have, the most telling first."""
+    links: tuple[BundleLink, ...] = ()
+    """Each pair of documents once, in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +106,8 @@ class BundleInput:
     """A bundle with its documents: what questions are made of."""
 
     STORED_AS: ClassVar[str] = "BundleInput"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
 
     id: str
     """The bundle's uid."""

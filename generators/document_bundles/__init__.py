@@ -108,6 +108,6 @@ DATASET = DataSet(
     option="--documents",
     beside={
         "plots": r"(funnel|documents|bundles)\.png",
-        "work/bundling": r"(vectors|sources|days)\.npy|part-\d+\.json|made_of",
+        "work/bundling": r"(vectors|sources|days|names|weights)\.npy|part-\d+\.json|made_of",
     },
 )

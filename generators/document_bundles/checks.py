@@ -109,7 +109,7 @@ class BundleRowChecks(RowChecks):
         if not 2 <= len(bundle.document_ids) <= 4:
             yield f"{len(bundle.document_ids)} documents"
             return
-        if len(set(bundle.sources)) < 2:
+        if item is not None and len({document.origin for document in item.documents}) < 2:
             yield "one source"
         for document_id in bundle.document_ids:
             home = self._homes.setdefault(document_id, bundle.uid)

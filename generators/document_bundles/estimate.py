@@ -27,7 +27,7 @@ def estimate(inputs: RunInputs, config: BundleRunConfig) -> Estimate:
 
     Of bundles of 2 to 4 documents those count that take the most tokens.
     """
-    given = {name: inputs.options.get(name) for name in ("column_map", "source", "kind")}
+    given = {name: inputs.options.get(name) for name in ("column_map", "source", "kind", "labels")}
     rows = read_documents(inputs.files, **given)
     valid = (row for row in rows if isinstance(row, SourceDocument) and inputs.refused.row_of(row) is None)
     documents, total = sample(valid, inputs.limit, config.seed, inputs.files[0])

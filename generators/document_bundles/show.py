@@ -76,6 +76,10 @@ MEANINGS = {
     "contaminated": "cosine with the nearest question of a benchmark",
 }
 """Of the scores of bundle questions, by filter."""
+_REASONS = {
+    "both speak of": "named entities of both documents, the rarest first",
+    "cosine": "how alike they are to bundling: with `is_centred`, less what their archives have in common",
+}
 _HOP_COLOURS = 4
 _TOOLS = {"News": "hop2", "Academic": "hop1", "General": "hop0"}
 _STATUS = {
@@ -176,7 +180,22 @@ def _bundle_head(row: Bundle) -> Parts:
         StyledText(f"cohesion {row.cohesion:.3f}", "", "mean cosine over all pairs of its documents"),
         StyledText(" · ".join(dict.fromkeys(row.sources))),
     ]
-    return [Title(row.theme), Chips(chips)]
+    return [Title(row.theme), Chips(chips), *_reasons(row)]
+
+
+def _reasons(row: Bundle) -> Parts:
+    """Why its documents are together, pair by pair, in words."""
+    place = {id: number for number, id in enumerate(row.document_ids, start=1)}
+    pairs = [
+        {
+            "documents": f"{place.get(link.first, '?')} and {place.get(link.second, '?')}",
+            "both speak of": ", ".join(link.names) or "no name in common",
+            "cosine": round(link.cosine, 3),
+            "days apart": "unknown" if link.days_apart is None else str(link.days_apart),
+        }
+        for link in row.links
+    ]
+    return [Fold("Why they are together", [DataTable(pairs, _REASONS)], is_open=True)] if pairs else []
 
 
 def _asked(row: BundleQuestion) -> Parts:

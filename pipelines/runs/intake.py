@@ -115,11 +115,11 @@ def take_in_questions(
 def take_in_documents(inputs: RunInputs, folder: Path, config: RunConfig, *, shard_size: int = SHARD_SIZE) -> Settings:
     """The documents of all files, as `take_in_questions` does it.
 
-    Options of the run, `column_map`, `source` and `kind`, are those of `read_documents`.
+    Options of the run, `column_map`, `source`, `kind` and `labels`, are those of `read_documents`.
     """
     from trailforge.pipelines.sources.documents import documents_by_file  # and with it an HTTP client
 
-    of_readers = {name: inputs.options.get(name) for name in ("column_map", "source", "kind")}
+    of_readers = {name: inputs.options.get(name) for name in ("column_map", "source", "kind", "labels")}
     rows = documents_by_file(inputs.files, **of_readers)
     intake = _Intake(inputs, inputs.files, folder, SourceDocument, "documents", config)
     return intake.take_in(rows, shard_size, inputs.limit)

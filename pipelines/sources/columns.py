@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast, get_args
+from pathlib import Path
+from typing import Any, NamedTuple, cast, get_args
 
 from trailforge.pipelines.sources.fields import Fields, expect, iso_date
 from trailforge.schemas import InvalidInput, SourceDocument, SourceKind
@@ -14,7 +15,7 @@ from trailforge.schemas import InvalidInput, SourceDocument, SourceKind
 USUAL: dict[str, tuple[str, ...]] = {
     "id": ("id", "guid", "uuid", "docid", "documentid"),
     "title": ("title", "headline", "name"),
-    "text": ("text", "body", "content", "contents", "article", "fulltext", "abstract"),
+    "text": ("text", "body", "content", "contents", "article", "fulltext", "abstract", "facts"),
     "url": ("url", "link", "permalink", "sourceurl"),
     "published": ("published", "date", "publishedat", "publisheddate", "publicationdate", "pubdate"),
     "authors": ("authors", "author", "byline", "creator"),
@@ -28,6 +29,7 @@ USUAL: dict[str, tuple[str, ...]] = {
 _REQUIRED = ("title", "text")
 _MARKS = re.compile(r"[^a-z0-9]")
 _LANGUAGE = re.compile(r"([a-z]{2})(?:[-_].*)?", re.IGNORECASE)
+_LABELLED = re.compile(r"(.+?):(\w+=.*)")
 _KINDS: tuple[str, ...] = get_args(SourceKind)
 
 
@@ -43,6 +45,41 @@ def parse_column_map(text: str) -> dict[str, str]:
             raise InvalidInput(f"column map: expected field=column once per field, found {part!r}")
         column_map[field] = column
     return check_column_map(column_map)
+
+
+class FileLabels(NamedTuple):
+    """What is said of all documents of a file, over what the file says."""
+
+    source: str | None = None
+    kind: SourceKind | None = None
+
+
+def parse_document_files(texts: Iterable[str]) -> tuple[tuple[Path, ...], dict[str, FileLabels]]:
+    """`news.jsonl:kind=news,source=wire` as a path, and the labels by path; `news.jsonl` has none.
+
+    Raises `InvalidInput` for a label that files do not have, and a kind that there is not.
+    """
+    paths: list[Path] = []
+    labels: dict[str, FileLabels] = {}
+    for text in texts:
+        match = None if Path(text).exists() else _LABELLED.fullmatch(text)
+        path = match[1] if match else text
+        paths.append(Path(path))
+        if match:
+            labels[str(paths[-1])] = _labels(path, match[2])
+    return tuple(paths), labels
+
+
+def _labels(path: str, text: str) -> FileLabels:
+    given: dict[str, Any] = {}
+    for part in text.split(","):
+        name, mark, value = (piece.strip() for piece in part.partition("="))
+        if name not in FileLabels._fields or not mark or not value or name in given:
+            raise InvalidInput(f"expected FILE:kind=KIND,source=NAME, each once; found {part!r}", file=path)
+        if name == "kind" and value not in _KINDS:
+            raise InvalidInput(f"expected one of {', '.join(_KINDS)}, found {value[:40]!r}", file=path, field="kind")
+        given[name] = value
+    return FileLabels(**given)
 
 
 def check_column_map(column_map: Mapping[str, str]) -> dict[str, str]:
@@ -80,18 +117,20 @@ def columns_of(names: Sequence[str], column_map: Mapping[str, str], *, is_row: b
 def read_row(row: Fields, columns: Mapping[str, str]) -> SourceDocument:
     """A row as a document whose `id` is the row's own; `source` is empty when the row names none.
 
-    Without an id, the URL is one; without both, a hash of title and text. Raises `InvalidInput` naming the column.
+    Without an id, the URL is one; without both, a hash of title and text. Without a kind, what a publisher dates is
+    news, all else general. A text may be a list of texts. Raises `InvalidInput` naming the column.
     """
     title = one_line(_optional_text(row, columns, "title"))
-    text = tidy(row.filled_text(columns["text"]))
+    text = _text(row, columns["text"])
     url = _optional_text(row, columns, "url")
     published = _optional_text(row, columns, "published")
-    kind = _optional_text(row, columns, "kind") or "general"
+    source = _optional_text(row, columns, "source")
+    kind = _optional_text(row, columns, "kind") or ("news" if source and published else "general")
     if kind not in _KINDS:
         raise InvalidInput(f"expected one of {', '.join(_KINDS)}, found {kind[:40]!r}", field=columns["kind"])
     return SourceDocument(
         id=_native_id(row, columns) or url or _content_hash(title, text),
-        source=_optional_text(row, columns, "source"),
+        source=source,
         kind=cast(SourceKind, kind),
         title=title,
         text=text,
@@ -101,6 +140,16 @@ def read_row(row: Fields, columns: Mapping[str, str]) -> SourceDocument:
         authors=authors_of(row, columns["authors"]) if "authors" in columns else (),
         licence=_optional_text(row, columns, "licence"),
     )
+
+
+def _text(row: Fields, column: str) -> str:
+    """The text; a list of texts, as MultiHop-RAG's `facts`, with each on a line."""
+    if not isinstance(row.values.get(column), list):
+        return tidy(row.filled_text(column))
+    text = "\n".join(filter(None, map(tidy, row.texts(column))))
+    if not text:
+        raise InvalidInput("empty", field=row.name(column))
+    return text
 
 
 def with_full_id(document: SourceDocument) -> SourceDocument:

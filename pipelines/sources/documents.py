@@ -9,12 +9,12 @@ from __future__ import annotations
 import codecs
 import gzip
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from trailforge.pipelines.sources import arxiv, news
-from trailforge.pipelines.sources.columns import check_column_map, columns_of, read_row, with_full_id
+from trailforge.pipelines.sources.columns import FileLabels, check_column_map, columns_of, read_row, with_full_id
 from trailforge.pipelines.sources.fields import Fields
 from trailforge.pipelines.sources.rows import InvalidRow, JsonRow, check_text, json_rows, open_file
 from trailforge.pipelines.sources.tables import csv_rows, parquet_rows
@@ -50,15 +50,17 @@ def read_documents(
     column_map: Mapping[str, str] | None = None,
     source: str | None = None,
     kind: SourceKind | None = None,
+    labels: Mapping[str, FileLabels] | None = None,
 ) -> Iterator[SourceDocument | InvalidRow]:
     """The documents of all files in their order, and the rows that are none.
 
     `column_map` says which column holds which field (`parse_column_map`), and that the rows are of no known source;
-    entries of feeds have no columns. `source` and `kind` replace what the rows say. Without either, `source` is that of
-    the row, the feed's site or the file's name, and `kind` is general. Two documents never have the same id: the second
-    is an invalid row. Raises `InvalidInput` for a file that is missing, cannot be read to its end, or lacks a column.
+    entries of feeds have no columns. `source` and `kind` replace what the rows say, and `labels`, by path, both of one
+    file. Without them, `source` is that of the row, the feed's site or the file's name, and `kind` is news where the
+    row has a publisher and a date, else general. Two documents never have the same id: the second is an invalid row.
+    Raises `InvalidInput` for a file that is missing, cannot be read to its end, or lacks a column.
     """
-    for documents in documents_by_file(paths, column_map=column_map, source=source, kind=kind):
+    for documents in documents_by_file(paths, column_map=column_map, source=source, kind=kind, labels=labels):
         yield from documents
 
 
@@ -68,11 +70,13 @@ def documents_by_file(
     column_map: Mapping[str, str] | None = None,
     source: str | None = None,
     kind: SourceKind | None = None,
+    labels: Mapping[str, FileLabels] | None = None,
 ) -> Iterator[Iterator[SourceDocument | InvalidRow]]:
     """`read_documents`, file by file; each is to be read before the next."""
-    reading = _Reading(check_column_map(column_map or {}), source, kind)
+    common, seen = check_column_map(column_map or {}), set[str]()
     for path in paths:
-        yield reading.documents(path)
+        own = (labels or {}).get(str(path), FileLabels())
+        yield _Reading(common, own.source or source, own.kind or kind, seen).documents(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ class _Reading:
     column_map: dict[str, str]
     source: str | None
     kind: SourceKind | None
-    seen: set[str] = field(default_factory=set)
+    seen: set[str]
 
     def documents(self, path: Path) -> Iterator[SourceDocument | InvalidRow]:
         """The documents of one file."""

@@ -67,10 +67,12 @@ def test_hops_join_two_documents_of_the_bundle() -> None:
 
 
 def test_hops_join_two_sources() -> None:
-    of_one = DOCUMENTS | {"arxiv:2": replace(PAPER, source="news")}
+    of_one = DOCUMENTS | {"arxiv:2": replace(PAPER, source="news", kind="news")}
     verdict = single_source(question(), of_one)
     assert (verdict.keep, verdict.score, verdict.detail) == (False, 1.0, "all evidence is of news")
     assert single_source(question(), DOCUMENTS).score == 2.0
+    papers = {id: replace(document, source="arxiv", kind="academic") for id, document in DOCUMENTS.items()}
+    assert single_source(question(), papers).score == 2.0  # a paper is a source by itself
     assert single_source(quoting(("news:1", "a"), ("news:1", "b")), DOCUMENTS).keep
 
 

@@ -63,7 +63,7 @@ async def test_each_flaw_is_rejected_for_itself_alone(draft: dict[str, Any], how
 async def test_evidence_of_one_source_is_rejected_for_that_alone() -> None:
     task = work(SOUND)
     (row,) = await task.write()
-    item = replace(ITEM, documents=tuple(replace(document, source="news") for document in ITEM.documents))
+    item = replace(ITEM, documents=tuple(replace(document, source="news", kind="news") for document in ITEM.documents))
     verdicts = await judge_question(row, item, task, BundleFilterConfig())
     assert [v.reason for v in verdicts if not v.keep] == ["single_source"]
     assert task.meter.calls == 1  # no model is asked about it

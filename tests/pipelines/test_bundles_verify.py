@@ -171,7 +171,7 @@ def test_a_vector_of_another_length_or_place_is_found(finished_bundles: Finished
     [
         (first(cohesion=0.99), "cohesion 0.99, its vectors say"),
         (first(theme="gold"), "its documents are not what questions were made of"),
-        (first(sources=("sample_news",) * 4), "one source"),
+        (first(sources=("sample_news",) * 4), "its documents are not what questions were made of"),
         (lambda rows: [replace(rows[0], document_ids=rows[0].document_ids[:1]), *rows[1:]], "1 documents"),
         (lambda rows: [replace(rows[0], document_ids=("x:1", "y:2")), *rows[1:]], "document x:1 has no vector"),
         (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -19,8 +19,9 @@ import numpy as np
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Group, Leftover, Method
 from trailforge.generators.document_bundles.bundling.determinism import one_thread
 from trailforge.generators.document_bundles.bundling.merging import complete, explain, greedy_groups
+from trailforge.generators.document_bundles.bundling.names import name_arrays
 from trailforge.generators.document_bundles.bundling.recipe import hdbscan_groups, recipe_groups
-from trailforge.generators.document_bundles.bundling.units import Documents, partition
+from trailforge.generators.document_bundles.bundling.units import Documents, partition, without_source
 from trailforge.schemas import InvalidInput, install_hint
 
 _MODULES: dict[Method, tuple[str, ...]] = {
@@ -65,14 +66,17 @@ def bundle_documents(
     config: BundleConfig,
     seed: int,
     published: Sequence[str | None] | None = None,
+    archives: Sequence[str] | None = None,
+    names: Sequence[Mapping[str, float]] | None = None,
 ) -> Bundling:
     """Each document in one bundle or left over with a reason.
 
     `vectors`: (n, d), any length; `sources`: n names; `published`: n ISO 8601 dates, None where unknown, for
-    `config.window_days`. It is `plan`, `bundle_part` for each part, `join`. Memory beside the given vectors: three
-    times theirs and about 100 MB; 8 n² bytes more for `recipe`. `partitioned` takes time linear in n.
+    `config.window_days`; `archives`: for `config.is_centred`, by default the sources; `names`: of each document, with
+    weights, for `config.min_shared`. It is `plan`, `bundle_part` for each part, `join`. Memory beside the given
+    vectors: three times theirs and about 100 MB; 8 n² bytes more for `recipe`. `partitioned` takes time linear in n.
     """
-    planned = plan(vectors, sources, config, seed, published)
+    planned = plan(vectors, sources, config, seed, published, archives, names)
     done = [bundle_part(planned.part(number), config, seed) for number in range(len(planned.parts))]
     return join(planned, done, config)
 
@@ -83,15 +87,24 @@ def plan(
     config: BundleConfig,
     seed: int,
     published: Sequence[str | None] | None = None,
+    archives: Sequence[str] | None = None,
+    names: Sequence[Mapping[str, float]] | None = None,
 ) -> ClusterPlan:
     """The documents in their order, and in parts when `config.method` is `partitioned`; else all are one part."""
     vectors = _unit_length(vectors, len(sources))
     dates = [day or "" for day in published or [""] * len(sources)]
     order = _order(vectors, sources, dates)
-    names = {name: number for number, name in enumerate(sorted(set(sources)))}
+    numbers = {source: number for number, source in enumerate(sorted(set(sources)))}
     days = [date.fromisoformat(day).toordinal() if day else np.nan for day in dates]
+    if config.is_centred:
+        vectors = np.ascontiguousarray(without_source(vectors, np.array(archives or sources, str)), np.float32)
+    numbered, weights = name_arrays(names or [{}] * len(sources))
     given = Documents(
-        vectors=vectors, sources=np.array([names[source] for source in sources], int), days=np.array(days)
+        vectors=vectors,
+        sources=np.array([numbers[source] for source in sources], int),
+        days=np.array(days),
+        names=numbered,
+        weights=weights,
     )
     documents = given.take(order)
     if config.method == "partitioned":

@@ -18,14 +18,29 @@ TOO_LONG = "too_long"
 MARKUP = "markup"
 FEW_LETTERS = "few_letters"
 OTHER_LANGUAGE = "other_language"
+JUNK = "junk"
 
 _MARKUP = re.compile(r"<[a-zA-Z/!][^<>]{0,500}>|&#?\w{1,10};|\{\{[^{}]{0,500}\}\}|\[\[|\]\]|https?://\S+|[{}|<>]")
 """Tags, entities, templates, links, addresses, and the characters that code and tables are made of."""
 
 
+_JUNK_TITLE = re.compile(
+    r"(?:this is (?:just )?a )?test(?:ing)?(?: (?:page|post|article|document|entry|story))?(?: \d+)?"
+    r"|(?:untitled|sandbox|main page|placeholder|page not found|404(?: not found)?|access denied|just a moment"
+    r"|subscribe to read|are you a robot|coming soon|under construction)(?: \d+)?",
+    re.IGNORECASE,
+)
+"""Whole titles of pages that say nothing."""
+_JUNK_BEGINNING = re.compile(
+    r"\W*(?:this is (?:just )?a test\b|test page\b|page not found\b|please enable (?:javascript|cookies)\b"
+    r"|checking your browser\b|verify you are (?:a )?human\b)",
+    re.IGNORECASE,
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentConfig:
-    """What is asked of a document's cleaned text (the title is not counted)."""
+    """What is asked of a document's cleaned text (its title is not counted)."""
 
     min_words: int = 50
     """Below, a text holds hardly a fact that a question could need; an arXiv abstract has 100 to 250."""
@@ -60,7 +75,14 @@ def judge_content(document: SourceDocument, config: ContentConfig) -> list[Verdi
         check_markup(document.text, config),
         check_letters(document.text, config),
         check_language(words, config),
+        check_junk(document.title, document.text),
     ]
+
+
+def check_junk(title: str, text: str) -> Verdict:
+    """A test page, a filler or a refusal and no document. Score: 1 for one."""
+    found = _JUNK_TITLE.fullmatch(title.strip(" .!-–—:")) or _JUNK_BEGINNING.match(text)
+    return _verdict(not found, JUNK, float(bool(found)), f"a page without content: {title[:60]!r}")
 
 
 def check_short(text: str, words: int, config: ContentConfig) -> Verdict:

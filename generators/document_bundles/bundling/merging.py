@@ -5,12 +5,28 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
-from trailforge.generators.document_bundles.bundling.config import LARGEST, BundleConfig, Group, Leftover
-from trailforge.generators.document_bundles.bundling.units import Documents, Units, has_two, in_window, nearest
+from trailforge.generators.document_bundles.bundling.config import (
+    LARGEST,
+    BundleConfig,
+    Group,
+    Leftover,
+    LeftoverReason,
+)
+from trailforge.generators.document_bundles.bundling.units import (
+    Documents,
+    SharedNames,
+    Units,
+    has_two,
+    in_window,
+    nearest,
+)
 
+Mask: TypeAlias = Callable[[slice], np.ndarray]
 _NEIGHBOURS = 10
 """Looked at per document and round."""
 
@@ -46,21 +62,27 @@ def complete(documents: Documents, groups: list[Group], config: BundleConfig) ->
 def explain(documents: Documents, rest: Group, config: BundleConfig) -> list[Leftover]:
     """Why each of these rows is in no bundle, among these rows alone."""
     left = documents.take(rest)
+    shared = SharedNames(left, config.min_shared).between(np.arange(len(rest)), np.arange(len(rest)))
+    days = Units(left, ([place] for place in range(len(rest))), config).day_spans()
 
-    def accompanied(same_source: bool) -> set[int]:
+    def accompanied(same_source: bool, *, timely: bool = False, sharing: bool = False) -> set[int]:
         def company(block: slice) -> np.ndarray:
             mask = (left.sources[block, None] == left.sources) == same_source
-            places = np.arange(len(rest))
-            return mask & (places[block, None] != places)
+            mask &= np.arange(len(rest))[block, None] != np.arange(len(rest))
+            if timely:
+                mask &= in_window(days[block], days, config.window_days)
+            return mask & shared(block) if sharing else mask
 
         found = nearest(left.vectors, left.vectors, company, count=1, min_cosine=config.min_cosine)
         return {place for place, _, _ in found}
 
-    by_own, by_others = accompanied(True), accompanied(False) if config.window_days else set()
-    return [
-        Leftover(row, "single_source" if place in by_own else "other_time" if place in by_others else "alone")
-        for place, row in enumerate(rest)
-    ]
+    reasons: dict[int, LeftoverReason] = {}
+    if config.min_shared:
+        reasons |= dict.fromkeys(accompanied(False, timely=True), "no_shared_name")
+    if config.window_days:
+        reasons |= dict.fromkeys(accompanied(False, sharing=True), "other_time")
+    reasons |= dict.fromkeys(accompanied(True, sharing=True), "single_source")
+    return [Leftover(row, reasons.get(place, "alone")) for place, row in enumerate(rest)]
 
 
 def merge_nearest(units: Units, config: BundleConfig) -> None:
@@ -131,12 +153,15 @@ def _links(units: Units, config: BundleConfig) -> list[tuple[int, int]]:
         if len(np.unique(units.sources[seeking])) < 2 and unfinished[room].all():
             continue  # only documents of one source: spares a search of all against all
 
-        def allowed(block: slice, room: np.ndarray = room) -> np.ndarray:
+        sharing = units.shared.between(seeking, room)
+
+        def allowed(block: slice, room: np.ndarray = room, sharing: Mask = sharing) -> np.ndarray:
             rows = seeking[block, None]
             fits = sizes[rows] + sizes[room] <= LARGEST
             other = units.unit_of[rows] != units.unit_of[room]
             useful = ~unfinished[room] | (units.sources[rows] != units.sources[room])
-            return fits & other & useful & in_window(spans[seeking[block]], spans[room], config.window_days)
+            timely = in_window(spans[seeking[block]], spans[room], config.window_days)
+            return fits & other & useful & timely & sharing(block)
 
         found = nearest(
             units.vectors[seeking], units.vectors[room], allowed, count=_NEIGHBOURS, min_cosine=config.min_cosine
@@ -177,11 +202,11 @@ def _offers(units: Units, config: BundleConfig) -> list[tuple[float, int, int]]:
     if not takers or not len(spare):
         return []
     own = np.array([units.members[unit][0] for unit in takers])
-    spans, days = units.spans(), units.day_spans()
+    spans, days, sharing = units.spans(), units.day_spans(), units.shared.between(own, spare)
 
     def allowed(block: slice) -> np.ndarray:
         other = units.sources[own[block, None]] != units.sources[spare]
-        return other & in_window(spans[own[block]], days[spare], config.window_days)
+        return other & in_window(spans[own[block]], days[spare], config.window_days) & sharing(block)
 
     found = nearest(
         np.stack([units.centre(unit) for unit in takers]),

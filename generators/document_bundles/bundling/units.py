@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trailforge.generators.document_bundles.bundling.config import LARGEST, BundleConfig, Group
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 _BLOCK_CELLS = 2**22
 """Similarities held at once: 16 MB, and as much for the mask."""
@@ -25,10 +29,14 @@ class Documents:
     """(n,), a number for each source."""
     days: np.ndarray
     """(n,), float: of publication, counted from any day; NaN when unknown."""
+    names: np.ndarray
+    """(n, k), a number for each name that the document shares with others; -1 where it has fewer."""
+    weights: np.ndarray
+    """(n, k), float32: of these names; two documents share the sum of the products. 0 where there is none."""
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Documents:
         """These rows, in this order."""
-        return Documents(vectors=self.vectors[rows], sources=self.sources[rows], days=self.days[rows])
+        return Documents(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
 
 
 class Units:
@@ -42,6 +50,7 @@ class Units:
         self.members: dict[int, Group] = {}
         self.unit_of = np.full(len(self.vectors), -1)
         self._days, self._config = documents.days, config
+        self.shared = SharedNames(documents, config.min_shared)
         self._sums: dict[int, np.ndarray] = {}
         self._next = 0
         for group in groups:
@@ -80,8 +89,9 @@ class Units:
     def outsider(self, rows: Group) -> int | None:
         """The row that has to leave these before they may be together; None when all may stay.
 
-        Of documents too far apart in time the first or the last, whichever is less like the others; else the one that
-        is least like them, when that is too little.
+        Of documents too far apart in time the first or the last, whichever is less like the others; else one that
+        shares no names with half of the others, the least first; else the one that is least like them, when that is too
+        little.
         """
         if len(rows) < 2:
             return None
@@ -90,6 +100,11 @@ class Units:
         ends = sorted(dated, key=lambda row: (self._days[row], row))
         if self._config.window_days and dated and self._days[ends[-1]] - self._days[ends[0]] > self._config.window_days:
             return min(ends[0], ends[-1], key=lambda row: (links[rows.index(row)], row))
+        if self._config.min_shared:
+            near = self.vectors[rows] @ self.vectors[rows].T >= self._config.min_cosine - _ROUNDING
+            joined = (near & self.shared.among(rows)).sum(axis=1)
+            if 2 * joined.min() < len(rows) - 1:
+                return min(rows, key=lambda row: (joined[rows.index(row)], links[rows.index(row)], row))
         place = int(links.argmin())
         return rows[place] if links[place] < self._config.min_cosine - _ROUNDING else None
 
@@ -128,6 +143,37 @@ class Units:
         for rows in self.members.values():
             spans[rows] = (spans[rows, 0].min(), spans[rows, 1].max())
         return spans
+
+
+class SharedNames:
+    """Which documents share names enough, by `min_shared`; all when that is 0."""
+
+    def __init__(self, documents: Documents, min_shared: float) -> None:
+        self._names, self._weights = documents.names, documents.weights
+        self._least = min_shared - _ROUNDING if min_shared else 0.0
+
+    def among(self, rows: Sequence[int]) -> np.ndarray:
+        """(k, k): for a few rows, each with each other; a row does not share with itself."""
+        names, weights = self._names[rows], self._weights[rows]
+        same = (names[:, None, :, None] == names[None, :, None, :]) & (names >= 0)[:, None, :, None]
+        shared = np.einsum("abij,ai,bj->ab", same, weights, weights) >= self._least
+        np.fill_diagonal(shared, False)
+        return shared
+
+    def between(self, first: np.ndarray, second: np.ndarray) -> Callable[[slice], np.ndarray]:
+        """For a block of the first rows a mask of shape (block, second)."""
+        if not self._least:
+            return lambda block: np.ones((len(first[block]), len(second)), bool)
+        ours, theirs = self._sparse(first), self._sparse(second).T.tocsr()
+        return lambda block: (ours[block] @ theirs).toarray() >= self._least
+
+    def _sparse(self, rows: np.ndarray) -> csr_matrix:
+        from scipy.sparse import csr_matrix
+
+        given = self._names[rows] >= 0
+        ends = np.concatenate([[0], given.sum(axis=1).cumsum()])
+        width = int(self._names.max(initial=0)) + 1
+        return csr_matrix((self._weights[rows][given], self._names[rows][given], ends), shape=(len(rows), width))
 
 
 def own_links(vectors: np.ndarray) -> np.ndarray:
@@ -201,10 +247,12 @@ def partition(documents: Documents, part_size: int, seed: int) -> list[Group]:
 
 def without_source(vectors: np.ndarray, sources: np.ndarray) -> np.ndarray:
     """Vectors of length 1, shape (n, d), less the mean of their source, as if it had ten more at the origin."""
-    vectors = vectors.copy()
-    for source in np.unique(sources):
-        own = sources == source
-        vectors[own] -= vectors[own].sum(axis=0) / (own.sum() + _MORE)
+    _, place = np.unique(sources, return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    starts = np.flatnonzero(np.diff(place[order], prepend=-1))
+    counts = np.bincount(place)[:, None]
+    means = np.add.reduceat(vectors[order], starts, axis=0) / (counts + _MORE) if len(vectors) else vectors
+    vectors = vectors - means[place]
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(lengths, lengths, 1)
 

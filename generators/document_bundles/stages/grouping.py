@@ -9,6 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from datetime import date
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +25,9 @@ from trailforge.generators.document_bundles.bundling.clustering import (
     join,
     plan,
 )
-from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling
+from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, LeftoverReason
 from trailforge.generators.document_bundles.bundling.measures import cohesion, document_frequencies, theme_words
+from trailforge.generators.document_bundles.bundling.names import name_weights, shared_names
 from trailforge.generators.document_bundles.bundling.plots import bundle_sizes, map_of_documents
 from trailforge.generators.document_bundles.stages.embedding import TABLE as EMBEDDINGS
 from trailforge.inference import Usage
@@ -32,9 +35,11 @@ from trailforge.pipelines.cards.plots import write_figure
 from trailforge.pipelines.engine.files import output_errors, plain_files, unfinished_name, write_text
 from trailforge.pipelines.engine.shards import Receipt, Shard, file_entry, missing_shards, write_receipt, write_table
 from trailforge.pipelines.runs.accounting import stage
+from trailforge.retrieval.entities import CaseCounts, merge_short_names, names_of
 from trailforge.schemas import (
     Bundle,
     BundleInput,
+    BundleLink,
     DocumentEmbedding,
     FileEntry,
     NothingLeft,
@@ -55,6 +60,13 @@ WORK, MADE_OF = "work/bundling", "made_of"
 WORK_FILES = DATASET.beside[WORK]
 """What the names of the files there match."""
 _THEME_WORDS = 5
+_MOST_LINK_NAMES = 8
+_WHY_LEFT: dict[LeftoverReason, str] = {
+    "alone": "in no bundle: no document that is left is near it",
+    "single_source": "in no bundle: what would go with it is of its own source",
+    "other_time": "in no bundle: what would go with it is out of the window of days",
+    "no_shared_name": "in no bundle: what is near it speaks of none of the names that it speaks of",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +75,10 @@ class _Meta:
 
     ids: list[str]
     sources: list[str]
+    origins: list[str]
     published: list[str | None]
+    names: list[dict[str, float]]
+    """See `name_weights`."""
     files: list[tuple[str, int]]
     """Path and row of each."""
 
@@ -86,17 +101,18 @@ def group(
     """Write `bundles/`, `bundle_inputs/` and who is left over, unless that is done. Raises as `beam_pipeline`.
 
     `documents`: the shards that were embedded. `made_of`: as of the stage's only shard. Memory on the driver: the
-    vectors twice, no texts but of one shard.
+    vectors two or three times, the names of all documents, no texts but of one shard.
     """
     shard = only_shard(documents, made_of)
     if not missing_shards(folder, [shard]):
         return
     check_packages()
-    meta = _meta(folder, documents)
-    planned = plan(_vectors(folder, documents), meta.sources, config, seed, meta.published)
+    meta = _meta(folder, documents, config)
+    vectors = _vectors(folder, documents)
+    planned = plan(vectors, meta.origins, config, seed, meta.published, meta.sources, meta.names)
     done = _bundle_parts(folder, planned, config, seed, beam_options, made_of)
     bundling = join(planned, done, config)
-    bundles = list(_records(folder, bundling, meta, planned))
+    bundles = list(_records(folder, bundling, meta, planned, vectors))
     files, shards = _write(folder, bundles, bundles_per_shard)
     plots = _plots(folder, bundling, meta, planned, [item.bundle.theme for item in bundles], seed)
     left = _leftovers(folder, bundling, meta)
@@ -140,15 +156,22 @@ def _embedding_rows(folder: Path, shards: Sequence[Shard]) -> Iterator[DocumentE
             yield from batch
 
 
-def _meta(folder: Path, shards: Sequence[Shard]) -> _Meta:
-    meta = _Meta([], [], [], [])
-    for shard in shards:
-        for row, document in enumerate(read_parquet(folder / shard.input, SourceDocument)):
-            meta.ids.append(document.id)
-            meta.sources.append(document.source)
-            meta.published.append(document.published)
-            meta.files.append((shard.input, row))
-    return meta
+def _meta(folder: Path, shards: Sequence[Shard], config: BundleConfig) -> _Meta:
+    def documents() -> Iterator[SourceDocument]:
+        for shard in shards:
+            yield from read_parquet(folder / shard.input, SourceDocument)
+
+    counts = CaseCounts.of(document.text for document in documents())
+    names = merge_short_names([names_of(document.title, document.text, counts) for document in documents()])
+    known = [(d.id, d.source, d.origin, d.published) for d in documents()]
+    return _Meta(
+        ids=[id for id, _, _, _ in known],
+        sources=[source for _, source, _, _ in known],
+        origins=[origin for _, _, origin, _ in known],
+        published=[published for _, _, _, published in known],
+        names=name_weights(names, config),
+        files=[(shard.input, row) for shard in shards for row in range(shard.rows)],
+    )
 
 
 def _bundle_parts(
@@ -206,8 +229,10 @@ def _read_result(work: Path, number: int) -> PartBundles:
         raise OutputError(f"{path} is damaged; remove it and run the same command again") from error
 
 
-def _records(folder: Path, bundling: Bundling, meta: _Meta, planned: ClusterPlan) -> Iterator[BundleInput]:
-    """Bundles with their documents, in the order of their first."""
+def _records(
+    folder: Path, bundling: Bundling, meta: _Meta, planned: ClusterPlan, vectors: np.ndarray
+) -> Iterator[BundleInput]:
+    """Bundles with their documents, in the order of their first. `vectors`: as embedded."""
     place = {int(given): row for row, given in enumerate(planned.order)}
     frequencies = Counter[str]()
     for path in dict.fromkeys(path for path, _ in meta.files):
@@ -215,15 +240,31 @@ def _records(folder: Path, bundling: Bundling, meta: _Meta, planned: ClusterPlan
     texts = _Texts(folder)
     for rows in bundling.bundles:
         documents = tuple(texts.document(*meta.files[row]) for row in rows)
-        vectors = planned.documents.vectors[[place[row] for row in rows]]
         bundle = Bundle(
             uid=hashlib.sha256("\n".join(sorted(d.id for d in documents)).encode()).hexdigest()[:16],
             document_ids=tuple(document.id for document in documents),
             sources=tuple(document.source for document in documents),
-            cohesion=round(cohesion(vectors), 6),
+            cohesion=round(cohesion(vectors[list(rows)]), 6),
             theme=" ".join(theme_words([d.text for d in documents], frequencies, len(meta.ids), _THEME_WORDS)),
+            links=tuple(_links(rows, documents, meta, planned.documents.vectors[[place[row] for row in rows]])),
         )
         yield BundleInput(id=bundle.uid, bundle=bundle, documents=documents)
+
+
+def _links(
+    rows: Sequence[int], documents: Sequence[SourceDocument], meta: _Meta, vectors: np.ndarray
+) -> Iterator[BundleLink]:
+    """Why these documents are together, pair by pair. `vectors`: as bundling compares them."""
+    for one, other in combinations(range(len(rows)), 2):
+        days = [date.fromisoformat(day) for at in (one, other) if (day := documents[at].published)]
+        shared = shared_names(meta.names[rows[one]], meta.names[rows[other]])
+        yield BundleLink(
+            first=documents[one].id,
+            second=documents[other].id,
+            cosine=round(float(vectors[one] @ vectors[other]), 6),
+            names=tuple(name for name, _ in shared[:_MOST_LINK_NAMES]),
+            days_apart=abs((days[0] - days[1]).days) if len(days) == 2 else None,
+        )
 
 
 class _Texts:
@@ -284,7 +325,7 @@ def _leftovers(folder: Path, bundling: Bundling, meta: _Meta) -> list[RejectedRo
             stage=NAME,
             reason=left.reason,
             score=0.0,
-            detail="in no bundle",
+            detail=_WHY_LEFT[left.reason],
             payload=json.dumps(to_dict(texts.document(*meta.files[left.index])), ensure_ascii=False),
         )
         for left in bundling.leftovers

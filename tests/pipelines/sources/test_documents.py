@@ -18,7 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trailforge.pipelines.sources import InvalidRow
-from trailforge.pipelines.sources.columns import language_code, one_line, parse_column_map, tidy
+from trailforge.pipelines.sources.columns import (
+    FileLabels,
+    language_code,
+    one_line,
+    parse_column_map,
+    parse_document_files,
+    tidy,
+)
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.pipelines.sources.fields import iso_date
 from trailforge.schemas import InvalidInput, SourceDocument, SourceKind, to_dict
@@ -200,7 +207,7 @@ def test_usual_names_of_columns(tmp_path: Path, content: bytes, pack: Any) -> No
     assert document(written(tmp_path / "x", pack(content))) == SourceDocument(
         id="P:7",
         source="P",
-        kind="general",
+        kind="news",
         title="T",
         text="x",
         url="https://a.b/c",
@@ -326,7 +333,7 @@ BAD_ROWS: list[tuple[dict[str, Any], str | None, str]] = [
     ({**PLAIN, "text": "  "}, "text", "empty"),
     ({**PLAIN, "text": None}, "text", "expected a text, found null"),
     ({**PLAIN, "text": 3}, "text", "expected a text, found a whole number"),
-    ({**PLAIN, "text": ["a"]}, "text", "expected a text, found a list"),
+    ({**PLAIN, "text": ["a", 1]}, "text[1]", "expected a text, found a whole number"),
     ({**PLAIN, "id": 1.5}, "id", "expected a text, found a number"),
     ({**PLAIN, "id": True}, "id", "expected a text, found true or false"),
     ({**PLAIN, "date": 20240531}, "date", "expected a text, found a whole number"),
@@ -476,3 +483,53 @@ def test_real_articles_without_text_are_invalid(data_dir: Path) -> None:
     assert {(row.field, row.problem.partition(";")[0]) for row in rows if isinstance(row, InvalidRow)} == {
         ("text", "no column for the text")
     }
+
+
+def test_labels_stand_after_a_file_and_hold_for_it_alone(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    first.write_text(json.dumps(PLAIN), encoding="utf-8")
+    second.write_text(json.dumps(PLAIN | {"id": "b"}), encoding="utf-8")
+    paths, labels = parse_document_files([f"{first}:kind=news,source=wire", str(second)])
+    assert paths == (first, second) and labels == {str(first): FileLabels(source="wire", kind="news")}
+    documents = [row for row in read_documents(paths, labels=labels) if isinstance(row, SourceDocument)]
+    assert [(row.id, row.source, row.kind) for row in documents] == [
+        ("wire:a", "wire", "news"),
+        ("b:b", "b", "general"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a.jsonl:kind=blog", "a.jsonl, field 'kind': expected one of news, academic, general, found 'blog'"),
+        ("a.jsonl:sort=news", "expected FILE:kind=KIND,source=NAME, each once; found 'sort=news'"),
+        ("a.jsonl:kind=news,kind=news", "each once; found 'kind=news'"),
+        ("a.jsonl:kind=news,source=", "found 'source='"),
+    ],
+)
+def test_labels_that_files_do_not_have_are_refused(text: str, problem: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_document_files([text])
+    assert problem in str(caught.value)
+
+
+def test_a_file_whose_name_looks_like_a_label_is_that_file(tmp_path: Path) -> None:
+    path = tmp_path / "a:kind=news"
+    path.write_text(json.dumps(PLAIN), encoding="utf-8")
+    assert parse_document_files([str(path)]) == ((path,), {})
+
+
+def test_a_list_of_facts_is_a_text_and_what_a_publisher_dates_is_news(tmp_path: Path) -> None:
+    row = {
+        "url": "u",
+        "title": "T",
+        "source": "Fortune",
+        "published_at": "2023-10-06T20:05:26+00:00",
+        "facts": ["One.", "Two."],
+    }
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, [row, row | {"url": "v", "facts": []}])), encoding="utf-8")
+    document, empty = read_documents([path])
+    assert isinstance(document, SourceDocument) and isinstance(empty, InvalidRow)
+    assert (document.text, document.kind, document.published) == ("One.\nTwo.", "news", "2023-10-06")
+    assert (empty.field, empty.problem) == ("facts", "empty")

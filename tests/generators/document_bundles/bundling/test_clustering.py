@@ -66,6 +66,11 @@ def check(bundling: Bundling, sources: list[str]) -> None:
     assert {left.reason for left in bundling.leftovers} <= {"alone", "single_source", "other_time"}
 
 
+def nameless(count: int) -> dict[str, Any]:
+    """So many documents that share no names."""
+    return {"names": np.full((count, 0), -1, np.int32), "weights": np.zeros((count, 0), np.float32)}
+
+
 def days_apart(published: list[str | None], rows: Sequence[int]) -> int:
     """Between the first and the last of those with a date."""
     days = [date.fromisoformat(day).toordinal() for row in rows if (day := published[row])]
@@ -207,7 +212,7 @@ def mended(
 ) -> tuple[set[tuple[int, ...]], dict[int, str]]:
     """Bundles and leftovers."""
     codes, when = np.array([ord(source) for source in sources]), np.array(days or [np.nan] * len(sources))
-    circle = Documents(vectors=at(*degrees), sources=codes, days=when)
+    circle = Documents(vectors=at(*degrees), sources=codes, days=when, **nameless(len(sources)))
     found, rest = complete(circle, groups, config)
     return {tuple(sorted(rows)) for rows in found}, dict(explain(circle, rest, config))
 
@@ -294,7 +299,12 @@ def test_parts_are_not_much_too_large() -> None:
 
 def of_one_source(vectors: np.ndarray) -> Documents:
     """Without dates."""
-    return Documents(vectors=vectors, sources=np.zeros(len(vectors), int), days=np.full(len(vectors), np.nan))
+    return Documents(
+        vectors=vectors,
+        sources=np.zeros(len(vectors), int),
+        days=np.full(len(vectors), np.nan),
+        **nameless(len(vectors)),
+    )
 
 
 def test_parts_are_not_sources() -> None:
@@ -303,7 +313,8 @@ def test_parts_are_not_sources() -> None:
     subject, source = rng.integers(8, size=800), rng.integers(2, size=800)
     vectors = np.eye(16)[subject] + 3 * np.eye(16)[8 + source] + rng.normal(size=(800, 16)) * 0.05
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    parts = partition(Documents(vectors=vectors, sources=source, days=np.full(800, np.nan)), 100, seed=0)
+    undated = np.full(800, np.nan)
+    parts = partition(Documents(vectors=vectors, sources=source, days=undated, **nameless(800)), 100, seed=0)
     assert len(parts) > 4
     for part in parts:
         assert len(np.unique(source[part])) == 2

@@ -57,6 +57,22 @@ def test_other_languages() -> None:
         ContentConfig(languages=("en", "tlh"))
 
 
+@pytest.mark.parametrize(
+    ("title", "text", "reason"),
+    [
+        ("TEST PAGE", ENGLISH, "junk"),
+        ("Untitled 2", ENGLISH, "junk"),
+        ("Bridge", f"Please enable JavaScript. {ENGLISH}", "junk"),
+        ("Test of the bridge is passed", ENGLISH, None),
+        ("Testing times", ENGLISH, None),
+    ],
+)
+def test_pages_without_content_are_junk_and_news_of_tests_is_not(title: str, text: str, reason: str | None) -> None:
+    document = SourceDocument(id="a:1", source="a", kind="news", title=title, text=text)
+    verdict = first_rejection(judge_content(document, ContentConfig()))
+    assert (verdict.reason if verdict else None) == reason
+
+
 def test_what_was_measured() -> None:
     """A verdict has its score either way, and a line for a person when it rejects."""
     document = SourceDocument(id="a:1", source="a", kind="news", title="", text="Just four words here")

@@ -219,3 +219,21 @@ def test_documents_of_one_source_give_no_bundle_and_no_shard(tmp_path: Path) -> 
     assert receipt.shards == () and [line.accepted for line in receipt.stages] == [0]
     assert not (tmp_path / "bundles").exists()
     assert len(rows(tmp_path, "rejected", RejectedRow)) == 4
+
+
+def test_a_bundle_says_pair_by_pair_why_its_documents_are_together(tmp_path: Path) -> None:
+    documents, vectors = documents_near([0, 0, 1, 1])
+    trial = "The trial of Ada Quill goes on. They say that Ada Quill was there."
+    documents = [
+        *(replace(d, text=trial, published=f"2025-04-0{day}") for d, day in zip(documents[:2], (1, 5), strict=True)),
+        *documents[2:],
+    ]
+    shards = embedded(tmp_path, documents, vectors)
+    group(tmp_path, shards, replace(CONFIG, min_shared=0.5, max_name_share=1.0), 0, 2, IN_PROCESS)
+    (bundle,) = rows(tmp_path, "bundles", Bundle)
+    (link,) = bundle.links
+    assert (link.first, link.second, link.names, link.days_apart) == ("post:00", "journal:01", ("ada quill",), 4)
+    assert link.cosine == pytest.approx(float(vectors[0] @ vectors[1]), abs=1e-5)
+    left = rows(tmp_path, "rejected", RejectedRow)
+    assert {(row.uid, row.reason) for row in left} == {("wire:02", "no_shared_name"), ("post:03", "no_shared_name")}
+    assert all("names" in row.detail for row in left)
