@@ -16,12 +16,8 @@ from tests.support.kg_episodes import BORN, DIED, DIRECTOR, agent, context, stor
 from tests.support.rows import QUESTION, trajectory
 from tests.support.scripted import ScriptedModel
 from tests.support.transcripts import PRESETS, cases
-from trailforge.generators.document_bundles.episodes import (
-    EpisodeContext,
-    PlannedEpisodeConfig,
-    episode_sft_row,
-    make_episodes,
-)
+from trailforge.generators.document_bundles.episode_rows import episode_sft_row
+from trailforge.generators.document_bundles.episodes import EpisodeContext, PlannedEpisodeConfig, make_episodes
 from trailforge.generators.kg_trajectories.generate import KgGeneratorConfig, generate
 from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.mcts_trajectories.story import sft_row
@@ -59,7 +55,8 @@ async def search_rows() -> list[SearchEpisode]:
     common: dict[str, Any] = {"run_id": "r", "seed": 7, "tools": tools, "model": "m"}
     gold = EpisodeContext(config=PlannedEpisodeConfig(), **common)
     drawn = EpisodeContext(config=PlannedEpisodeConfig(plan="sampled"), client=ScriptedModel(script), **common)
-    return [*await make_episodes(CHURCH, gold, Meter()), *await make_episodes(ISLAND, drawn, Meter())]
+    made = [*await make_episodes(CHURCH, gold, Meter()), *await make_episodes(ISLAND, drawn, Meter())]
+    return [candidate.episode for candidate in made]
 
 
 async def test_rows_of_the_knowledge_graph_are_paid_what_they_say(tmp_path: Path) -> None:

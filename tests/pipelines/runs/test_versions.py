@@ -13,6 +13,7 @@ from tests.pipelines.support import FinishedRun
 from trailforge.pipelines.runs import doctor
 from trailforge.pipelines.runs.verify import verify_run
 from trailforge.pipelines.runs.versions import other_versions, run_folders
+from trailforge.schemas import SearchTree, version_of
 
 
 def as_version(path: Path, version: str) -> None:
@@ -58,7 +59,7 @@ def test_the_manifest_of_a_run_of_the_version_before_verifies(
     manifest = finished_run.folder / "manifest.json"
     content = json.loads(manifest.read_text())
     (trees,) = (each for each in content["schema_versions"] if each["table"] == "trees")
-    assert trees["version"] == "1.1"
+    assert trees["version"] == version_of(SearchTree)
     trees["version"] = version
     manifest.write_text(json.dumps(content, indent=1))
     problems = verify_run(finished_run.folder).problems
