@@ -69,7 +69,7 @@ def test_the_run_has_a_row_for_every_reason_and_verifies(original_bundles: Finis
     assert reasons == {
         *("invalid_input", "markup", "other_language", "too_short", "exact_duplicate", "near_duplicate", "alone"),
         *("no_question", "malformed_reply", *FLAWS.values()),
-        *("single_source", "unrelated_hops", "contaminated", "duplicate_question", "evidence_not_found"),
+        *("single_source", "contaminated", "duplicate_question", "evidence_not_found"),
     }
     assert {row.type for row in rows_of(original_bundles, "candidates")} == {
         *("factual", "causal", "single_choice", "multiple_choice")
@@ -126,11 +126,11 @@ def test_a_changed_and_a_missing_picture_are_found(finished_bundles: FinishedBun
         ("embeddings", "stage embed: 29 accepted, 28 rows found"),
         ("bundles", "stage bundle: 28 accepted, 24 rows found"),
         ("bundle_inputs", "its documents are not what questions were made of"),
-        ("candidates", "stage filter: 11 accepted, 10 rows found"),
-        ("bundle_questions", "stage select: 7 accepted, 6 rows found"),
+        ("candidates", "stage filter: 12 accepted, 11 rows found"),
+        ("bundle_questions", "stage select: 8 accepted, 7 rows found"),
         ("episodes", "stage episode: 6 accepted, 5 rows found"),
         ("sft", "this SFT row of an episode is missing"),
-        ("rejected", "x evidence_not_found, 0 rows in rejected/"),
+        ("rejected", "2 x evidence_not_found, 1 rows in rejected/"),
     ],
 )
 def test_a_row_dropped_with_hash_and_count_made_to_fit_is_found(

@@ -125,7 +125,7 @@ def test_atom(tmp_path: Path) -> None:
     assert first == SourceDocument(
         id="blatt.example:tag:blatt.example,2024:1",
         source="blatt.example",
-        kind="general",
+        kind="news",
         title="Wind <stark>",
         text="One two.\n\n3 < 4",
         url="https://blatt.example/1",
