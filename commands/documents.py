@@ -43,7 +43,7 @@ def _made_of(
         typer.Option(
             metavar="FILE[:kind=KIND,source=NAME]",
             help="Documents: JSONL, JSON, CSV, Parquet, RSS or Atom; .gz too. What a file does not say of its "
-            "documents stands after it, as news.jsonl:kind=news. Repeatable.",
+            "documents stands after it, as news.jsonl:kind=news; source=each: each is a source by itself. Repeatable.",
         ),
     ],
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid documents.")] = None,

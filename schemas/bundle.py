@@ -19,7 +19,8 @@ class SourceDocument:
     """A document as a source gave it, normalised. The table `documents`."""
 
     STORED_AS: ClassVar[str] = "SourceDocument"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}  # without `is_own_source`
 
     id: str
     """`source:native id`; unique over all sources."""
@@ -35,11 +36,13 @@ class SourceDocument:
     """ISO 639-1 code; None when unknown."""
     authors: tuple[str, ...] = ()
     licence: str = ""
+    is_own_source: bool = False
+    """It is independent of the others of its `source`: one archive holds what many report."""
 
     @property
     def origin(self) -> str:
-        """What counts as one source: of academic papers each by itself, of all others the publisher or archive."""
-        return self.id if self.kind == "academic" else self.source
+        """What counts as one source: of all but papers and what is `is_own_source` the publisher or archive."""
+        return self.id if self.is_own_source or self.kind == "academic" else self.source
 
     @property
     def document(self) -> Document:
@@ -106,8 +109,8 @@ class BundleInput:
     """A bundle with its documents: what questions are made of."""
 
     STORED_AS: ClassVar[str] = "BundleInput"
-    SCHEMA_VERSION: ClassVar[str] = "1.1"
-    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
+    SCHEMA_VERSION: ClassVar[str] = "1.2"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration(), "1.1": migration()}
 
     id: str
     """The bundle's uid."""

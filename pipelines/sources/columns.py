@@ -30,6 +30,9 @@ _REQUIRED = ("title", "text")
 _MARKS = re.compile(r"[^a-z0-9]")
 _LANGUAGE = re.compile(r"([a-z]{2})(?:[-_].*)?", re.IGNORECASE)
 _LABELLED = re.compile(r"(.+?):(\w+=.*)")
+EACH = "each"
+"""In place of a source's name: each document of the file is a source by itself, as papers are."""
+_FORM = f"FILE:kind=KIND,source=NAME (or source={EACH}: each document is a source by itself)"
 _KINDS: tuple[str, ...] = get_args(SourceKind)
 
 
@@ -51,6 +54,7 @@ class FileLabels(NamedTuple):
     """What is said of all documents of a file, over what the file says."""
 
     source: str | None = None
+    """A name, or `EACH`."""
     kind: SourceKind | None = None
 
 
@@ -75,7 +79,7 @@ def _labels(path: str, text: str) -> FileLabels:
     for part in text.split(","):
         name, mark, value = (piece.strip() for piece in part.partition("="))
         if name not in FileLabels._fields or not mark or not value or name in given:
-            raise InvalidInput(f"expected FILE:kind=KIND,source=NAME, each once; found {part!r}", file=path)
+            raise InvalidInput(f"expected {_FORM}, each label once; found {part!r}", file=path)
         if name == "kind" and value not in _KINDS:
             raise InvalidInput(f"expected one of {', '.join(_KINDS)}, found {value[:40]!r}", file=path, field="kind")
         given[name] = value

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trailforge.pipelines.sources import arxiv, news
-from trailforge.pipelines.sources.columns import FileLabels, check_column_map, columns_of, read_row, with_full_id
+from trailforge.pipelines.sources.columns import EACH, FileLabels, check_column_map, columns_of, read_row, with_full_id
 from trailforge.pipelines.sources.fields import Fields
 from trailforge.pipelines.sources.rows import InvalidRow, JsonRow, check_text, json_rows, open_file
 from trailforge.pipelines.sources.tables import csv_rows, parquet_rows
@@ -56,8 +56,9 @@ def read_documents(
 
     `column_map` says which column holds which field (`parse_column_map`), and that the rows are of no known source;
     entries of feeds have no columns. `source` and `kind` replace what the rows say, and `labels`, by path, both of one
-    file. Without them, `source` is that of the row, the feed's site or the file's name, and `kind` is news where the
-    row has a publisher and a date, else general. Two documents never have the same id: the second is an invalid row.
+    file, whose source may be `EACH`. Without them, `source` is that of the row, the feed's site or the file's name, and
+    `kind` is news where the row has a publisher and a date, else general. Two documents never have the same id: the
+    second is an invalid row.
     Raises `InvalidInput` for a file that is missing, cannot be read to its end, or lacks a column.
     """
     for documents in documents_by_file(paths, column_map=column_map, source=source, kind=kind, labels=labels):
@@ -76,7 +77,9 @@ def documents_by_file(
     common, seen = check_column_map(column_map or {}), set[str]()
     for path in paths:
         own = (labels or {}).get(str(path), FileLabels())
-        yield _Reading(common, own.source or source, own.kind or kind, seen).documents(path)
+        is_each = own.source == EACH
+        name = source if is_each else own.source or source
+        yield _Reading(common, name, own.kind or kind, is_each, seen).documents(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ class _Reading:
     column_map: dict[str, str]
     source: str | None
     kind: SourceKind | None
+    is_each: bool
+    """Whether each document is a source by itself."""
     seen: set[str]
 
     def documents(self, path: Path) -> Iterator[SourceDocument | InvalidRow]:
@@ -153,4 +158,5 @@ class _Reading:
     def _labelled(self, document: SourceDocument, path: Path) -> SourceDocument:
         """With source, kind and full id."""
         source = self.source or document.source or path.name.partition(".")[0]
-        return with_full_id(replace(document, source=source, kind=self.kind or document.kind))
+        kind = self.kind or document.kind
+        return with_full_id(replace(document, source=source, kind=kind, is_own_source=self.is_each))

@@ -20,6 +20,7 @@ from trailforge.schemas import (
     SearchEpisode,
     SearchTree,
     SftRow,
+    SourceDocument,
     Trajectory,
     from_stored,
     from_table,
@@ -177,12 +178,13 @@ def test_renaming_a_class_changes_no_file(tmp_path: Path) -> None:
         ("searchtree", SearchTree, {}),
         ("sftrow", SftRow, {"spans": ()}),
         ("bundlequestion", BundleQuestion, {"aliases": (), "key_facts": (), "as_of": ""}),
+        ("sourcedocument", SourceDocument, {"is_own_source": False}),
     ],
 )
 def test_rows_of_runs_before_are_read_with_what_they_did_not_say(
     name: str, record: type, added: dict[str, object]
 ) -> None:
-    (row,) = read_parquet(BEFORE / f"{name}-1.0.parquet", record)
+    row = read_parquet(BEFORE / f"{name}-1.0.parquet", record)[0]
     assert getattr(row, "schema_version", version_of(record)) == version_of(record)
     assert {field: getattr(row, field) for field in added} == added
 

@@ -498,12 +498,33 @@ def test_labels_stand_after_a_file_and_hold_for_it_alone(tmp_path: Path) -> None
     ]
 
 
+def test_each_document_of_a_file_is_a_source_by_itself_where_its_label_says_so(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    for path in (first, second):
+        rows = [PLAIN | {"id": f"{path.stem}{number}", "publisher": "wire"} for number in range(2)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    paths, labels = parse_document_files([f"{first}:source=each,kind=news", str(second)])
+    documents = [row for row in read_documents(paths, labels=labels) if isinstance(row, SourceDocument)]
+    assert [(row.id, row.source, row.origin) for row in documents] == [
+        ("wire:a0", "wire", "wire:a0"),
+        ("wire:a1", "wire", "wire:a1"),
+        ("wire:b0", "wire", "wire"),
+        ("wire:b1", "wire", "wire"),
+    ]
+    named = [row for row in read_documents(paths, labels=labels, source="w") if isinstance(row, SourceDocument)]
+    assert [row.origin for row in named] == ["w:a0", "w:a1", "w", "w"]
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("a.jsonl:kind=blog", "a.jsonl, field 'kind': expected one of news, academic, general, found 'blog'"),
-        ("a.jsonl:sort=news", "expected FILE:kind=KIND,source=NAME, each once; found 'sort=news'"),
-        ("a.jsonl:kind=news,kind=news", "each once; found 'kind=news'"),
+        (
+            "a.jsonl:sort=news",
+            "expected FILE:kind=KIND,source=NAME (or source=each: each document is a source by itself), "
+            "each label once; found 'sort=news'",
+        ),
+        ("a.jsonl:kind=news,kind=news", "each label once; found 'kind=news'"),
         ("a.jsonl:kind=news,source=", "found 'source='"),
     ],
 )

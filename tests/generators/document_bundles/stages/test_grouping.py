@@ -219,6 +219,10 @@ def test_documents_of_one_source_give_no_bundle_and_no_shard(tmp_path: Path) -> 
     assert receipt.shards == () and [line.accepted for line in receipt.stages] == [0]
     assert not (tmp_path / "bundles").exists()
     assert len(rows(tmp_path, "rejected", RejectedRow)) == 4
+    each = [replace(document, is_own_source=True) for document in same]
+    group(tmp_path / "each", embedded(tmp_path / "each", each, vectors), CONFIG, 0, 2, IN_PROCESS)
+    (bundle,) = rows(tmp_path / "each", "bundles", Bundle)
+    assert set(bundle.document_ids) == {document.id for document in each} and set(bundle.sources) == {"post"}
 
 
 def test_a_bundle_says_pair_by_pair_why_its_documents_are_together(tmp_path: Path) -> None:
