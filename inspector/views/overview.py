@@ -110,7 +110,7 @@ def _show_kinds(run: OpenRun, table: str, kinds: Sequence[str]) -> None:
             st.caption(name.replace("_", " "))
             parts: dict[str, tuple[str, Mapping[str, int]]] = {"kept": (charts.KEPT, kept)}
             if 0 < run.size("rejected") <= _MOST_PAYLOADS:
-                parts["rejected"] = (charts.GONE, run.count_json("rejected", "payload", name))
+                parts["rejected"] = (charts.GONE, run.count_rejected(table, name))
             st.plotly_chart(charts.draw_stacked(parts), config=_CONFIG, key=f"kind.{name}")
 
 

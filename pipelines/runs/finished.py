@@ -128,9 +128,19 @@ class OpenRun:
                     self._read.setdefault(("counts", name, column), Counter(dict(count.most_common())))
         return {column: self._read["counts", name, column] for column in columns}
 
-    def count_json(self, name: str, column: str, field: str) -> Counter[str]:
-        """How many rows have which text in a field of the objects that a column holds as JSON."""
-        return self.once(("count_json", name, column, field), lambda: self.table(name).count_json(column, field))
+    def count_rejected(self, name: str, column: str) -> Counter[str]:
+        """How many rejected rows are rows of a table but for that, by the value of a text column of it.
+
+        Rejected rows of other tables are none, nor are rows that the table has and a later stage could not use.
+        """
+
+        def read() -> Counter[str]:
+            key, known = self.key_of(name), frozenset(self.table(name).schema.names)
+            found = self.table("rejected").json_texts("payload", (key, column), among=known)
+            kept = self.places(name, {uid for uid, _ in found})
+            return Counter(value for uid, value in found if uid not in kept)
+
+        return self.once(("count_rejected", name, column), read)
 
     def matching(self, name: str, column: str, value: str) -> Sequence[int]:
         """Numbers of the rows with a value."""

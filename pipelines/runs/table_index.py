@@ -154,16 +154,20 @@ class TableIndex:
             del each[None]
         return total
 
-    def count_json(self, column: str, field: str) -> Counter[str]:
-        """How many rows have which text in a field of the objects that a text column holds as JSON."""
+    def json_texts(self, column: str, fields: Sequence[str], *, among: Set[str]) -> list[tuple[str, ...]]:
+        """Some fields of the objects that a text column holds as JSON and that have no fields but `among`.
+
+        Objects of which one of the fields is no text are left out.
+        """
         self._check_column(column)
-        total: Counter[str] = Counter()
+        found: list[tuple[str, ...]] = []
         for _, batch in self._batches([column]):
             for text in batch.column(0).to_pylist():
-                value = _object(text).get(field)
-                if isinstance(value, str):
-                    total[value] += 1
-        return total
+                value = _object(text)
+                texts = tuple(each for field in fields if isinstance(each := value.get(field), str))
+                if len(texts) == len(fields) and value.keys() <= among:
+                    found.append(texts)
+        return found
 
     def matching(self, column: str, value: str) -> list[int]:
         """Rows of which a text column has this value, e.g. `kind`, `reason`; or that have it in a column of lists."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
-from tests.inspector.bundle_run import ALONE, KEPT, REJECTED, opened, rejected, write_bundles, write_questions
+from tests.inspector.bundle_run import ALONE, KEPT, REJECTED, opened, rejected, write, write_bundles, write_questions
+from tests.schemas.test_versions import BEFORE
 from tests.support.bundle_questions import PAPER, STREET
 from trailforge.generators.document_bundles.bundle_rows import documents_of, question_in, questions_of, rejections_of
+from trailforge.schemas import BundleQuestion, RejectedRow, SearchEpisode, read_parquet, to_dict
 
 
 def test_each_question_comes_once_with_its_fate(tmp_path: Path) -> None:
@@ -26,6 +30,18 @@ def test_a_bundle_may_be_rejected_itself(tmp_path: Path) -> None:
     run = opened(tmp_path)
     assert questions_of(run, "alone") == []
     assert [each.reason for each in rejections_of(run, "alone")] == ["no_question"]
+
+
+def test_lost_questions_are_counted_by_type_and_neither_draws_nor_what_got_no_episode(tmp_path: Path) -> None:
+    write_bundles(tmp_path)
+    write(tmp_path, "bundle_questions", BundleQuestion, [KEPT])
+    draw = read_parquet(BEFORE / "searchepisode-1.0.parquet", SearchEpisode)[0]
+    assert draw.type and KEPT.type == "factual"
+    causal, lost = replace(REJECTED, type="causal"), replace(rejected(KEPT, "low_reward"), stage="episode")
+    drawn = replace(lost, uid=draw.uid, stage="draw", payload=json.dumps(to_dict(draw)))
+    rows = [rejected(causal, "not_answerable"), rejected(ALONE, "no_question"), lost, drawn]
+    write(tmp_path, "rejected", RejectedRow, rows)
+    assert opened(tmp_path).count_rejected("bundle_questions", "type") == {"causal": 1}
 
 
 def test_a_run_of_bundles_alone_has_no_questions(tmp_path: Path) -> None:

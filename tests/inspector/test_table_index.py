@@ -164,12 +164,14 @@ def test_many_uids_are_found_in_one_reading(folder: Path) -> None:
 def test_values_are_counted(tmp_path: Path) -> None:
     rows = [
         RejectedRow(uid=str(n), stage="s", reason="ab"[n % 2], score=0.0, detail="", payload=payload)
-        for n, payload in enumerate(['{"kind": "x"}', '{"kind": "x", "y": 1}', '{"kind": null}', "[1]", "no JSON"])
+        for n, payload in enumerate(['{"kind": "x"}', '{"kind": "x", "y": "z"}', '{"kind": null}', "[1]", "no JSON"])
     ]
     write(tmp_path, "rejected", RejectedRow, rows[:2], rows[2:])
     index = TableIndex(tmp_path, "rejected")
     assert index.counts(["stage", "reason"])["reason"] == {"a": 3, "b": 2}
-    assert index.count_json("payload", "kind") == {"x": 2}
+    assert index.json_texts("payload", ["kind"], among={"kind", "y"}) == [("x",), ("x",)]
+    assert index.json_texts("payload", ["kind", "y"], among={"kind", "y"}) == [("x", "z")]
+    assert index.json_texts("payload", ["kind"], among={"kind"}) == [("x",)]
     assert index.numbers() == ["score"]
 
 
