@@ -1,10 +1,11 @@
 """What bundling costs from 1k to 100k documents, in seconds and memory, and how its variants compare with the paper's.
 
 Every size and variant runs in a process of its own, on one core, after a small warm-up that loads and compiles.
-Vectors are made up, clustered in themes and events, unless a file gives real ones; `--embed` makes such a file from the
-news and abstracts under $TRAILFORGE_DATA with the packaged encoder. Agreement is the mean adjusted Rand index with runs
-of the recipe under several seeds; in the recipe's own line it is that of these runs with each other, which no other
-method can be asked to surpass.
+Documents are made up, with vectors, names and dates in themes and events, half of them of an event that no other one
+tells, unless a file gives real ones; `--embed` makes such a file from the news and abstracts under $TRAILFORGE_DATA
+with the packaged encoder. Window, names and centring are those of the preset `r-search`. Agreement is the mean adjusted
+Rand index with runs of the recipe under several seeds; in the recipe's own line it is that of these runs with each
+other, which no other method can be asked to surpass.
 
     make bench B=bundling
     make bench B=bundling ARGS="--sizes 1000,3500 --compare 1000 --seeds 0,1"
@@ -23,10 +24,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,20 +41,51 @@ from trailforge.generators.document_bundles.bundling.measures import (
     size_counts,
     source_counts,
 )
+from trailforge.generators.document_bundles.bundling.names import name_weights
+from trailforge.retrieval.entities import CaseCounts, Name, merge_short_names, names_of
 
+_PRESET = BundleConfig(is_centred=True, min_shared=4.0, window_days=92)
 VARIANTS = {
-    "recipe": BundleConfig(method="recipe"),
-    "recipe-pca": BundleConfig(method="recipe", reduction="pca"),
-    "hdbscan": BundleConfig(method="hdbscan"),
-    "greedy": BundleConfig(method="greedy"),
-    "parts-recipe": BundleConfig(within="recipe", reduction="pca"),
-    "parts-greedy": BundleConfig(),
+    "recipe": replace(_PRESET, method="recipe"),
+    "recipe-pca": replace(_PRESET, method="recipe", reduction="pca"),
+    "hdbscan": replace(_PRESET, method="hdbscan"),
+    "greedy": replace(_PRESET, method="greedy"),
+    "parts-recipe": replace(_PRESET, within="recipe", reduction="pca"),
+    "parts-greedy": _PRESET,
 }
 CURVE = ("recipe", "parts-recipe", "parts-greedy")
 _WARM_UP = 300
 _DIMENSIONS = 384
 _SOURCES = 40
 _CHARACTERS = 1000  # of a text, beside its title; the encoder reads 256 tokens
+_YEARS_OF_DAYS = 5 * 365
+_ALONE = 0.5  # of the documents
+_THEME_NAMES, _EVENT_NAMES = 30, 3
+_ALL_THEME_NAMES = 300  # themes share them, so that they are as usual in many documents as in few
+_PER_DOCUMENT = 3  # names of its theme, beside those of its event; of real ones 5.8 stand in two documents or more
+
+
+@dataclass(frozen=True)
+class _Archive:
+    """Documents as bundling is given them."""
+
+    vectors: np.ndarray
+    """Of length 1."""
+    sources: list[str]
+    published: list[str]
+    names: list[list[Name]]
+
+    def bundle(self, config: BundleConfig, seed: int) -> Bundling:
+        names = name_weights(self.names, config)
+        return bundle_documents(self.vectors, self.sources, config, seed, self.published, names=names)
+
+    def take(self, rows: list[int]) -> _Archive:
+        return _Archive(
+            self.vectors[rows],
+            [self.sources[row] for row in rows],
+            [self.published[row] for row in rows],
+            [self.names[row] for row in rows],
+        )
 
 
 def main() -> None:
@@ -81,7 +114,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--compare", type=int, default=3500, help="documents of the comparison; 0: none")
     parser.add_argument("--seeds", type=_numbers, default=[0, 1, 2], help="of the recipe's runs in the comparison")
     parser.add_argument("--min-cosine", type=float, default=BundleConfig().min_cosine)
-    parser.add_argument("--vectors", type=Path, help="npz with `vectors` and `sources`; larger sizes are made up")
+    parser.add_argument("--vectors", type=Path, help="npz of `--embed`; larger sizes are made up")
     parser.add_argument("--embed", type=Path, help="make that file and end")
     parser.add_argument("--out", type=Path, default=Path("datasets_out/benchmarks"))
     parser.add_argument("--child", choices=VARIANTS, help=argparse.SUPPRESS)
@@ -99,12 +132,12 @@ def _numbers(text: str) -> list[int]:
 
 
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
-    vectors, sources = _documents(options.size, options.vectors)
+    documents = _documents(options.size, options.vectors)
     config = replace(VARIANTS[options.child], min_cosine=options.min_cosine)
-    bundle_documents(vectors[:_WARM_UP], sources[:_WARM_UP], config, options.seed)
+    documents.take(list(range(min(_WARM_UP, options.size)))).bundle(config, options.seed)
     before = _forget_peak()
     started, cpu = time.perf_counter(), time.process_time()
-    bundling = bundle_documents(vectors, sources, config, options.seed)
+    bundling = documents.bundle(config, options.seed)
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
     if options.bundling:
         options.bundling.write_text(json.dumps([bundling.bundles, bundling.leftovers]))
@@ -115,10 +148,10 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
         "cpu_seconds": cpu,
         "peak_mb": _peak_mb(),
         "added_mb": _peak_mb() - before,
-        "cohesion": mean_cohesion(vectors, bundling),
+        "cohesion": mean_cohesion(documents.vectors, bundling),
         "left_over": leftover_share(bundling),
         "sizes": size_counts(bundling),
-        "sources": source_counts(bundling, sources),
+        "sources": source_counts(bundling, documents.sources),
     }
 
 
@@ -134,26 +167,43 @@ def _peak_mb() -> float:
     return int(line.split()[1]) / 1024
 
 
-def _documents(count: int, file: Path | None) -> tuple[np.ndarray, list[str]]:
-    """Vectors of length 1 and sources: of the file when it holds enough, drawn at random; else made up."""
+def _documents(count: int, file: Path | None) -> _Archive:
+    """Those of the file when it holds enough, drawn at random; else made up."""
     rng = np.random.default_rng(0)
     if file:
-        real = np.load(file)
-        if len(real["vectors"]) >= count:
-            rows = rng.choice(len(real["vectors"]), count, replace=False)
-            return real["vectors"][rows], real["sources"][rows].tolist()
+        real = _read(file)
+        if len(real.sources) >= count:
+            return real.take(rng.choice(len(real.sources), count, replace=False).tolist())
     themes, events = -(-count // 100), -(-count // 4)
+    event_of = rng.integers(events, size=count)
+    alone = np.flatnonzero(rng.random(count) < _ALONE)
+    event_of[alone] = events + np.arange(len(alone))
+    events += len(alone)
     theme_of = rng.integers(themes, size=events)
     centres = (
         rng.normal(size=(themes, _DIMENSIONS)).astype(np.float32)[theme_of]
         + rng.normal(size=(events, _DIMENSIONS)).astype(np.float32) * 0.7
     )
-    event_of = rng.integers(events, size=count)
     vectors = centres[event_of] + rng.normal(size=(count, _DIMENSIONS)).astype(np.float32) * 0.5
     # A theme is told by a few sources more than by the others, as real ones are.
     habits = rng.dirichlet(np.full(_SOURCES, 0.3), size=themes).cumsum(axis=1)
     chosen = (rng.random((count, 1)) > habits[theme_of[event_of]]).sum(axis=1)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), [f"source{number}" for number in chosen]
+    days = rng.integers(_YEARS_OF_DAYS, size=events)[event_of] + rng.integers(20, size=count)
+    return _Archive(
+        vectors / np.linalg.norm(vectors, axis=1, keepdims=True),
+        [f"source{number}" for number in chosen],
+        [str(date(2019, 1, 1) + timedelta(int(day))) for day in days],
+        [list(_made_up_names(rng, int(event), int(theme_of[event]))) for event in event_of],
+    )
+
+
+def _made_up_names(rng: np.random.Generator, event: int, theme: int) -> Iterator[Name]:
+    """Each name of the event with three chances in four, and a few of the theme's, some much more often than others."""
+    for number in np.flatnonzero(rng.random(_EVENT_NAMES) < 0.75):
+        yield Name(f"event {event} {number}", "", 2, is_in_title=False)
+    for number in np.unique((_THEME_NAMES * rng.random(_PER_DOCUMENT) ** 3).astype(int)):
+        name = (theme * _THEME_NAMES // 3 + number) % _ALL_THEME_NAMES
+        yield Name(f"theme {name}", "", 1 + int(rng.integers(2)), is_in_title=False)
 
 
 def _run(variant: str, size: int, options: argparse.Namespace, seed: int = 0, keep: Path | None = None) -> dict:
@@ -184,14 +234,15 @@ def _curve(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 _CURVE_HEAD = (
-    "| variant | documents | seconds | ms a document | peak MB | of it bundling | cohesion | left over |\n"
+    "| variant | documents | CPU seconds | ms a document | peak MB | of it bundling | cohesion | left over |\n"
     "|---|---|---|---|---|---|---|---|"
 )
 
 
 def _curve_line(r: dict[str, Any]) -> str:
     return (
-        f"| {r['variant']} | {r['documents']:,} | {r['seconds']:.2f} | {r['seconds'] / r['documents'] * 1000:.2f} "
+        f"| {r['variant']} | {r['documents']:,} | {r['cpu_seconds']:.2f} "
+        f"| {r['cpu_seconds'] / r['documents'] * 1000:.2f} "
         f"| {r['peak_mb']:.0f} | {r['added_mb']:.0f} | {r['cohesion']:.3f} | {r['left_over']:.1%} |"
     )
 
@@ -208,7 +259,7 @@ def _plot(results: list[dict[str, Any]], file: Path) -> None:
 
     plt.rcParams["svg.hashsalt"] = "trailforge"  # the same figures give the same file
     figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    for panel, key, label in zip(panels, ("seconds", "peak_mb"), ("seconds, one core", "peak memory, MB"), strict=True):
+    for panel, key, label in zip(panels, ("cpu_seconds", "peak_mb"), ("CPU seconds", "peak memory, MB"), strict=True):
         for variant in CURVE:
             points = [(r["documents"], r[key]) for r in results if r["variant"] == variant]
             panel.plot(*zip(*points, strict=True), marker="o", label=variant) if points else None
@@ -239,7 +290,7 @@ def _comparison(options: argparse.Namespace) -> str:
     head = (
         f"{options.compare:,} documents, {len(options.seeds)} runs of the recipe\n\n"
         "| variant | cohesion | left over | bundles of 2, 3, 4 | of 2, 3, 4 sources | agreement with the recipe "
-        "| seconds |\n|---|---|---|---|---|---|---|"
+        "| CPU seconds |\n|---|---|---|---|---|---|---|"
     )
     table = "\n".join([head, *lines])
     print(f"\n{table}")
@@ -257,7 +308,7 @@ def _comparison_line(r: dict[str, Any], agreement: str) -> str:
     sizes, sources = ([str(r[key].get(number, 0)) for number in "234"] for key in ("sizes", "sources"))
     return (
         f"| {r['variant']} | {r['cohesion']:.3f} | {r['left_over']:.1%} | {', '.join(sizes)} | {', '.join(sources)} "
-        f"|{f' {agreement} ' if agreement else ''}| {r['seconds']:.1f} |"
+        f"|{f' {agreement} ' if agreement else ''}| {r['cpu_seconds']:.1f} |"
     )
 
 
@@ -265,20 +316,42 @@ def _mean(values: list[float]) -> str:
     return f"{sum(values) / len(values):.3f}" if values else "one run only"
 
 
-# Real vectors
+# Real documents
 
 
 def _embed(file: Path) -> None:
-    """MiniLM's vectors of all news articles and abstracts: about two minutes on two cores."""
+    """MiniLM's vectors and the names of all news articles and abstracts: about two minutes on two cores."""
     from trailforge.retrieval.encoder import Encoder
 
-    texts, sources = zip(*_articles(Path(os.environ["TRAILFORGE_DATA"])), strict=True)
-    np.savez(file, vectors=Encoder().encode_documents(texts), sources=np.array(sources))
-    print(f"{len(texts)} documents in {file}")
+    articles = list(_articles(Path(os.environ["TRAILFORGE_DATA"])))
+    counts = CaseCounts.of(article.text for article in articles)
+    names = merge_short_names([names_of(article.title, article.text, counts) for article in articles])
+    vectors = Encoder().encode_documents([f"{each.title}. {each.text[:_CHARACTERS]}" for each in articles])
+    np.savez(
+        file,
+        vectors=vectors,
+        sources=np.array([each.source for each in articles]),
+        published=np.array([each.published for each in articles]),
+        names=np.array(json.dumps(names)),
+    )
+    print(f"{len(articles)} documents in {file}")
 
 
-def _articles(folder: Path) -> Iterator[tuple[str, str]]:
-    """(text, source); the subject's archive is an abstract's source, since all come from arXiv."""
+def _read(file: Path) -> _Archive:
+    held = np.load(file)
+    names = [[Name(*name) for name in each] for each in json.loads(str(held["names"]))]
+    return _Archive(held["vectors"], held["sources"].tolist(), held["published"].tolist(), names)
+
+
+class _Article(NamedTuple):
+    title: str
+    text: str
+    source: str
+    published: str
+
+
+def _articles(folder: Path) -> Iterator[_Article]:
+    """The subject's archive is an abstract's source, since all come from arXiv."""
     for path in sorted(
         [*folder.glob("news/digitalgov*.gz"), *folder.glob("news/wikinews*.gz"), *folder.glob("arxiv/*.gz")]
     ):
@@ -286,7 +359,7 @@ def _articles(folder: Path) -> Iterator[tuple[str, str]]:
             for row in map(json.loads, lines):
                 text = row.get("text") or row.get("abstract") or ""
                 source = row.get("source") or f"arxiv {row['primary_category'].partition('.')[0]}"
-                yield f"{row['title']}. {text[:_CHARACTERS]}", source
+                yield _Article(row["title"], text, source, row.get("date") or row["listed_date"])
 
 
 if __name__ == "__main__":

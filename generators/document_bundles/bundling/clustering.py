@@ -31,8 +31,10 @@ _MODULES: dict[Method, tuple[str, ...]] = {
 }
 """Which each method uses, beside numpy, that have numeric libraries of their own."""
 
-_MOST_PAIRS = 400_000_000
-"""Compared at once after the parts: all of 20,000 documents. It takes about ten rounds, of five seconds each."""
+_MOST_PAIRS = 4_000_000
+"""Leftovers times documents, compared at once after the parts: all of 2,000 documents, as in the largest part."""
+_OTHER_PARTS = 2
+"""Partitions in which more leftovers than that have another chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +128,7 @@ def join(plan: ClusterPlan, done: Sequence[PartBundles], config: BundleConfig) -
     """The bundles of all parts, after what is left over in any of them had another chance; in given rows.
 
     `done`: what `bundle_part` made of each part of the plan, in the plan's order. The second chance is among all
-    documents, or in other parts when that would be too many pairs.
+    documents, or in other parts, with their bundles, when that would be too many pairs.
     """
     bundles, rest = list[Group](), Group()
     for part, result in zip(plan.parts, done, strict=True):
@@ -150,15 +152,19 @@ def _second_chance(
     plan: ClusterPlan, bundles: list[Group], rest: Group, config: BundleConfig
 ) -> tuple[list[Group], Group]:
     documents = plan.documents
-    if len(rest) * len(documents.sources) <= _MOST_PAIRS:
-        return complete(documents, bundles + [[row] for row in rest], config)
-    still: Group = []
-    for places in partition(documents.take(rest), config.part_size, plan.seed):
-        part = [rest[place] for place in places]
-        found, left = complete(documents.take(part), [[row] for row in range(len(part))], config)
-        bundles = bundles + _of(part, found)
-        still += [part[row] for row in left]
-    return bundles, still
+    for turn in range(1, _OTHER_PARTS + 1):
+        if len(rest) * len(documents.sources) <= _MOST_PAIRS:
+            return complete(documents, bundles + [[row] for row in rest], config)
+        groups, bundles, rest = bundles + [[row] for row in rest], [], []
+        # One document stands for its bundle: what is left finds it in the parts, with the bundles that have room.
+        for places in partition(documents.take([rows[0] for rows in groups]), config.part_size, plan.seed + turn):
+            part = [row for place in places for row in groups[place]]
+            at = {row: place for place, row in enumerate(part)}
+            near = [[at[row] for row in groups[place]] for place in places]
+            found, left = complete(documents.take(part), near, config)
+            bundles += _of(part, found)
+            rest += [part[row] for row in left]
+    return bundles, rest
 
 
 def _of(part: Group, groups: Iterable[Group]) -> list[Group]:

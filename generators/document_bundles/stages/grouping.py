@@ -236,7 +236,7 @@ def _records(
     place = {int(given): row for row, given in enumerate(planned.order)}
     frequencies = Counter[str]()
     for path in dict.fromkeys(path for path, _ in meta.files):
-        frequencies += document_frequencies(d.text for d in read_parquet(folder / path, SourceDocument))
+        frequencies.update(document_frequencies(d.text for d in read_parquet(folder / path, SourceDocument)))
     texts = _Texts(folder)
     for rows in bundling.bundles:
         documents = tuple(texts.document(*meta.files[row]) for row in rows)

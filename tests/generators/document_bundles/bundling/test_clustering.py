@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.generators.document_bundles.bundling.support import LAX, at, check, documents, nameless
 from trailforge.generators.document_bundles.bundling.clustering import (
     bundle_documents,
     bundle_part,
@@ -20,14 +21,12 @@ from trailforge.generators.document_bundles.bundling.clustering import (
     join,
     plan,
 )
-from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Leftover
-from trailforge.generators.document_bundles.bundling.measures import mean_cohesion
+from trailforge.generators.document_bundles.bundling.config import BundleConfig, Leftover
 from trailforge.generators.document_bundles.bundling.merging import complete, explain
 from trailforge.generators.document_bundles.bundling.recipe import cut
-from trailforge.generators.document_bundles.bundling.units import Documents, partition
+from trailforge.generators.document_bundles.bundling.units import Documents
 from trailforge.schemas import InvalidInput
 
-LAX: dict[str, Any] = {"min_cosine": 0.0}
 CONFIGS = [
     BundleConfig(method="recipe", reduction="pca", dimensions=5, theme_size=12, **LAX),
     BundleConfig(method="recipe", reduction="pca", dimensions=5, theme_size=12, min_cosine=0.5, window_days=20),
@@ -41,34 +40,11 @@ CONFIGS = [
 NAMES = [f"{c.method}-{c.within}-{c.min_cosine}-{c.window_days}" for c in CONFIGS]
 
 
-def documents(count: int, sources: int, seed: int, dimensions: int = 12) -> tuple[np.ndarray, list[str]]:
-    """Vectors in clumps, and a source for each; a few sources have most of the documents."""
-    rng = np.random.default_rng(seed)
-    events = rng.normal(size=(max(1, count // 4), dimensions))
-    vectors = events[rng.integers(len(events), size=count)] + rng.normal(size=(count, dimensions)) * 0.4
-    chosen = np.minimum(rng.geometric(0.5, size=count), sources)
-    return vectors.astype(np.float32), [f"source{number}" for number in chosen]
-
-
 def dates(count: int, seed: int) -> list[str | None]:
     """Over four months; of a few documents unknown."""
     rng = np.random.default_rng(seed)
     days = [(date(2025, 1, 1) + timedelta(int(day))).isoformat() for day in rng.integers(120, size=count)]
     return [None if hidden else day for day, hidden in zip(days, rng.random(count) < 0.15, strict=True)]
-
-
-def check(bundling: Bundling, sources: list[str]) -> None:
-    """Each document in one place; bundles of two to four documents from at least two sources."""
-    rows = [row for rows in bundling.bundles for row in rows] + [left.index for left in bundling.leftovers]
-    assert sorted(rows) == list(range(len(sources)))
-    assert all(2 <= len(rows) <= 4 for rows in bundling.bundles)
-    assert all(len({sources[row] for row in rows}) >= 2 for rows in bundling.bundles)
-    assert {left.reason for left in bundling.leftovers} <= {"alone", "single_source", "other_time"}
-
-
-def nameless(count: int) -> dict[str, Any]:
-    """So many documents that share no names."""
-    return {"names": np.full((count, 0), -1, np.int32), "weights": np.zeros((count, 0), np.float32)}
 
 
 def days_apart(published: list[str | None], rows: Sequence[int]) -> int:
@@ -174,12 +150,6 @@ def test_methods_find_the_same_clumps() -> None:
 # Mending
 
 
-def at(*degrees: float) -> np.ndarray:
-    """Vectors of length 1 in the plane."""
-    angle = np.radians(degrees)
-    return np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
-
-
 @pytest.mark.parametrize(
     ("degrees", "sources", "groups", "bundles", "leftovers"),
     [
@@ -280,78 +250,6 @@ def test_min_cosine() -> None:
     bundling = bundle_documents(vectors, sources, BundleConfig(method="greedy", min_cosine=0.5), seed=0)
     assert bundling.bundles == ((0, 1),)
     assert bundling.leftovers == (Leftover(2, "alone"), Leftover(3, "single_source"), Leftover(4, "single_source"))
-
-
-# Parts
-
-
-def test_parts_are_not_much_too_large() -> None:
-    """Every row once, no part of more than twice the size, and parts hold what is near."""
-    vectors, _ = documents(600, 2, seed=4)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    parts = partition(of_one_source(vectors), 50, seed=0)
-    assert sorted(row for part in parts for row in part) == list(range(600))
-    assert max(map(len, parts)) <= 100
-    within = np.mean([(vectors[part] @ vectors[part].T).mean() for part in parts])
-    assert within > (vectors @ vectors.T).mean() + 0.2
-    assert [len(part) for part in partition(of_one_source(np.ones((500, 4), np.float32)), 50, seed=0)] == [50] * 10
-
-
-def of_one_source(vectors: np.ndarray) -> Documents:
-    """Without dates."""
-    return Documents(
-        vectors=vectors,
-        sources=np.zeros(len(vectors), int),
-        days=np.full(len(vectors), np.nan),
-        **nameless(len(vectors)),
-    )
-
-
-def test_parts_are_not_sources() -> None:
-    """Two sources with a manner each, stronger than what they speak of: the parts hold both sources and one subject."""
-    rng = np.random.default_rng(0)
-    subject, source = rng.integers(8, size=800), rng.integers(2, size=800)
-    vectors = np.eye(16)[subject] + 3 * np.eye(16)[8 + source] + rng.normal(size=(800, 16)) * 0.05
-    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    undated = np.full(800, np.nan)
-    parts = partition(Documents(vectors=vectors, sources=source, days=undated, **nameless(800)), 100, seed=0)
-    assert len(parts) > 4
-    for part in parts:
-        assert len(np.unique(source[part])) == 2
-        assert len(np.unique(subject[part])) <= 2
-
-
-def test_what_parts_leave_over_is_mended_across_them() -> None:
-    """Two far clumps, each of one source: only documents of different parts can make bundles."""
-    vectors = np.concatenate([at(*np.linspace(0, 8, 30)), at(*np.linspace(60, 68, 30))])
-    sources = ["a"] * 30 + ["b"] * 30
-    bundling = bundle_documents(vectors, sources, BundleConfig(part_size=15, **LAX), seed=0)
-    check(bundling, sources)
-    assert not bundling.leftovers
-
-
-def test_much_is_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too much to compare with all: it has its second chance in other parts, and more is bundled than by the first."""
-    vectors, sources = documents(600, 4, seed=6)
-    config = BundleConfig(part_size=40, min_cosine=0.75)
-    planned = plan(vectors, sources, config, 0)
-    done = [bundle_part(planned.part(number), config, 0) for number in range(len(planned.parts))]
-    among_all = join(planned, done, config)
-    monkeypatch.setattr("trailforge.generators.document_bundles.bundling.clustering._MOST_PAIRS", 0)
-    in_parts = join(planned, done, config)
-    check(in_parts, sources)
-    assert sum(len(part.rest) for part in done) > len(in_parts.leftovers) >= len(among_all.leftovers)
-
-
-def test_parts_cost_little() -> None:
-    """In cohesion, against the same without parts, though these are small."""
-    vectors, sources = documents(600, 5, seed=2, dimensions=48)
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    whole, parts = (
-        mean_cohesion(unit, bundle_documents(vectors, sources, config, seed=0))
-        for config in (BundleConfig(method="greedy"), BundleConfig(part_size=100))
-    )
-    assert parts > 0.93 * whole
 
 
 def test_cut() -> None:
