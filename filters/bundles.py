@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
-from itertools import combinations, dropwhile, permutations
+from itertools import combinations, permutations, product
 from typing import TYPE_CHECKING
 
 from trailforge.filters.base import count_faults
 from trailforge.protocols.nl_dag import SearchPlan, validate
-from trailforge.retrieval import split_sentences
-from trailforge.retrieval.english import MONTHS
+from trailforge.retrieval.entities import CaseCounts, names_of
 from trailforge.retrieval.words import COMMON_WORDS
 from trailforge.rewards import cover_exact_match, evidence_recall, f1, mentions, normalize_answer
 from trailforge.schemas import Bundle, BundleHop, BundleQuestion, Passage, SourceDocument, Verdict
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
 
 _CAUSE_AGREES = 0.5
 """F1 from which two explanations are taken for the same: all that is asked here is whether two questions are twins."""
-_NAME = re.compile(r"\b[A-Z][\w'’.&-]*[\w](?: [A-Z][\w'’.&-]*[\w])*")
-_NO_NAMES = COMMON_WORDS | {*MONTHS.lower().split("|"), *"ceo us ai we our this these it i".split()}
 _TELLING = 4
 """Letters, at least, of a word that says what a text is about."""
 _SHORTEST_QUOTE = 3
@@ -90,14 +86,22 @@ def single_source(row: BundleQuestion, documents: Mapping[str, SourceDocument]) 
 def unrelated_hops(row: BundleQuestion, documents: Mapping[str, SourceDocument]) -> Verdict:
     """It is two questions in one: nothing joins some of its hops to the others. Score: how many groups they fall into.
 
-    Two hops are joined when they quote one document, when their documents share a name, or when the plan has an edge
-    between them that is used: the later document speaks of something that the earlier quote says.
+    Two hops are joined when they quote one document, when their documents share a name or how one begins (`Øresund
+    Bridge`, `Øresund`), or when the plan has an edge between them that is used: the later document speaks of something
+    that the earlier quote says.
     """
-    names = {node.node_id: number for number, node in enumerate(row.dag_nodes)}
-    edges = {(names[edge.src], names[edge.dst]) for edge in row.dag_edges if edge.src in names and edge.dst in names}
+    places = {node.node_id: number for number, node in enumerate(row.dag_nodes)}
+    edges = {
+        (places[edge.src], places[edge.dst]) for edge in row.dag_edges if edge.src in places and edge.dst in places
+    }
+    counts = CaseCounts.of(document.text for document in documents.values())
+    names = {
+        document.id: [name.key for name in names_of(document.title, document.text, counts)]
+        for document in documents.values()
+    }
     group = list(range(len(row.hops)))
     for one, other in combinations(range(len(row.hops)), 2):
-        if group[one] != group[other] and _is_linked(row.hops, one, other, edges, documents):
+        if group[one] != group[other] and _is_linked(row.hops, one, other, edges, documents, names):
             old, new = group[other], group[one]
             group = [new if each == old else each for each in group]
     count = len(set(group))
@@ -201,26 +205,21 @@ def _is_linked(
     other: int,
     edges: set[tuple[int, int]],
     documents: Mapping[str, SourceDocument],
+    names: Mapping[str, Collection[str]],
 ) -> bool:
     first, second = documents.get(hops[one].document_id), documents.get(hops[other].document_id)
     if first is None or second is None or first.id == second.id:
         return True
-    if _names_of(first) & _names_of(second):
+    if _shares_name(names[first.id], names[second.id]):
         return True
     found = _telling_words(hops[one].evidence) & _telling_words(f"{second.title} {second.text}")
     return (one, other) in edges and bool(found)
 
 
-def _names_of(document: SourceDocument) -> set[str]:
-    """Names, case-folded: words with capitals, but no times, common words, or single words that begin a sentence."""
-    found = set[str]()
-    for sentence in (f"in {document.title}", *split_sentences(document.text)):
-        for match in _NAME.finditer(sentence):
-            words = match[0].removesuffix("'s").removesuffix("’s").casefold().split(" ")
-            kept = list(dropwhile(_NO_NAMES.__contains__, words))
-            if len(kept) > 1 or (kept and (match.start() or len(words) > 1)):
-                found.add(" ".join(kept))
-    return found
+def _shares_name(names: Iterable[str], others: Iterable[str]) -> bool:
+    """Whether a name of one is a name of the other, or begins one in whole words."""
+    pairs = product((f"{name} " for name in names), [f"{name} " for name in others])
+    return any(one.startswith(other) or other.startswith(one) for one, other in pairs)
 
 
 def _telling_words(text: str) -> set[str]:

@@ -56,8 +56,8 @@ def system_prompt(top_k: int = TOP_K, holdings: Mapping[str, str] = HOLDINGS) ->
         "known yet by what the question says of it. "
         f"Each search brings the {top_k} best passages of its tool. "
         f"The tools are {', '.join(TOOLS)}. {held}. "
-        "What the searches find comes back between <result> and </result>. "
-        "Then write the answer, and nothing else, between <answer> and </answer>; "
+        "After </search> you stop: what the searches find comes back to you between <result> and </result>. "
+        "Then write the answer between <answer> and </answer>, and nothing before or after it, no second <think>; "
         "to a question with options, answer with the letters of all correct ones, as `A, C`."
     )
 

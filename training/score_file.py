@@ -301,6 +301,8 @@ def _episode(row: SearchEpisode) -> _Item:
             num_hops=row.num_hops or None,
         ),
         retrieved_titles=tuple(passage.title for search in row.searches for passage in search.passages),
+        # A judge or key facts, which the row does not have, may have scored it.
+        judge=None if row.scored_by in ("options", "words") else row.reward.answer,
         recorded=row.reward.total,
         recorded_kind=REWARD_PRESETS[R_SEARCH.reward].kind,
     )

@@ -203,7 +203,7 @@ def draft_row(draft: dict[str, Any], number: int, item: BundleInput, context: Bu
 def render_documents(documents: Sequence[SourceDocument], longest: int) -> str:
     """Documents as a prompt shows them, numbered from 1."""
     return "\n\n".join(
-        f"[{number}] {document.title} ({TOOLS[document.kind]}, {document.source}"
+        f"[{number}] {document.title} ({TOOLS[document.kind]}, {document.origin}"
         f"{', ' + document.published if document.published else ''})\n{cut_text(document.text, longest)}"
         for number, document in enumerate(documents, start=1)
     )

@@ -14,7 +14,7 @@ from trailforge.filters.gold_hops import follows_gold, misses_own_hop
 from trailforge.filters.grounding import is_grounded
 from trailforge.filters.trajectories import too_long
 from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, story_of
-from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, write_thoughts
+from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, unsupported_claim, write_thoughts
 from trailforge.inference import Client, Meter, Prices, Usage
 from trailforge.inference.asker import Asker
 from trailforge.inference.judge import Judge, Judged, JudgeOptions
@@ -168,31 +168,42 @@ async def retell(
     """The accepted rows of a question with the model's thoughts where these hold; the rows of which the model says that
     an accepted claim is not stated, with that verdict; and what the calls took.
 
-    A row that its thoughts would make too long keeps those it had. A row that is rejected here frees no place: those
-    over the cap of its kind, and its duplicates, have been turned away by then.
+    The first row is told before the others: those that rest on a claim that is not stated there are not told at all. A
+    row that its thoughts would make too long keeps those it had. A row that is rejected here frees no place: those over
+    the cap of its kind, and its duplicates, have been turned away by then.
     """
-    config = context.config
-    if config.thoughts.source == "templates":
+    if context.config.thoughts.source == "templates":
         return list(rows), [], Usage()
-    meters = [Meter() for _ in rows]
-    prompt = PROMPTS.text(config.prompts.thoughts)
-    written = await asyncio.gather(
-        *(
-            write_thoughts(
-                row, story_of(row, config.reasoning_rows), _asker(question, context, meter, 1), prompt, config.thoughts
-            )
-            for row, meter in zip(rows, meters, strict=True)
+    kept: list[Trajectory] = []
+    rejected: list[tuple[Trajectory, Verdict]] = []
+    unsupported: list[Step] = []
+    meters: list[Meter] = []
+    for told in (rows[:1], rows[1:]):
+        known = [(row, unsupported_claim(row, unsupported)) for row in told]
+        rejected += [(row, verdict) for row, verdict in known if not verdict.keep]
+        told = [row for row, verdict in known if verdict.keep]
+        own = [Meter() for _ in told]
+        written = await asyncio.gather(
+            *(_retell_one(question, row, context, meter) for row, meter in zip(told, own, strict=True))
         )
-    )
-    kept = [
-        new
-        if too_long(new, max_tokens=filters.max_tokens, max_tool_calls=filters.max_tool_calls).keep
-        else replace(row, provenance=new.provenance)
-        for row, (new, verdict) in zip(rows, written, strict=True)
-        if verdict.keep
-    ]
-    unsupported = [(row, verdict) for row, verdict in written if not verdict.keep]
-    return kept, unsupported, sum(meters, start=Meter()).usage(context.prices)
+        meters += own
+        for row, (new, steps) in zip(told, written, strict=True):
+            unsupported += steps
+            if not (verdict := unsupported_claim(row, steps)).keep:
+                rejected.append((new, verdict))
+            elif too_long(new, max_tokens=filters.max_tokens, max_tool_calls=filters.max_tool_calls).keep:
+                kept.append(new)
+            else:
+                kept.append(replace(row, provenance=new.provenance))
+    return kept, rejected, sum(meters, start=Meter()).usage(context.prices)
+
+
+async def _retell_one(
+    question: Question, row: Trajectory, context: Context, meter: Meter
+) -> tuple[Trajectory, list[Step]]:
+    config = context.config
+    story, prompt = story_of(row, config.reasoning_rows), PROMPTS.text(config.prompts.thoughts)
+    return await write_thoughts(row, story, _asker(question, context, meter, 1), prompt, config.thoughts)
 
 
 def _priority(question: Question, parallel: int) -> int:

@@ -9,7 +9,7 @@ no row (`unsupported_claim`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -30,7 +30,7 @@ from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.mcts.plan import resolve
 from trailforge.protocols.base import passage_lines
-from trailforge.rewards import states
+from trailforge.rewards import normalize_answer, states
 from trailforge.schemas import MalformedReply, Step, ThoughtSource, Trajectory, Verdict, estimate_tokens
 
 PURPOSE = "thoughts"
@@ -68,8 +68,8 @@ class _Field:
 
 async def write_thoughts(
     row: Trajectory, story: Story, asker: Asker, prompt: str, config: ThoughtsConfig
-) -> tuple[Trajectory, Verdict]:
-    """The row with the model's thoughts, and `unsupported_claim` of the reply.
+) -> tuple[Trajectory, list[Step]]:
+    """The row with the model's thoughts, and its `unsupported_steps` by the reply.
 
     The row is as it was where its thoughts do not hold, a claim is unsupported, or the model breaks the form, twice; a
     broken form says nothing about the claims. Either way the call is among those that the row rests on.
@@ -83,20 +83,29 @@ async def write_thoughts(
         reply = None
     keys = tuple(key for key in asker.meter.keys if key not in before)
     row = replace(row, provenance=replace(row.provenance, call_keys=(*row.provenance.call_keys, *keys)))
-    verdict = unsupported_claim(story, reply or {})
-    if reply is None or not verdict.keep:
-        return row, verdict
+    unsupported = unsupported_steps(story, reply or {})
+    if reply is None or unsupported:
+        return row, unsupported
     reworded = with_thoughts(row, story, reply)
-    return (row if thought_problem(reworded, story, reply, config.max_words) else reworded), verdict
+    return (row if thought_problem(reworded, story, reply, config.max_words) else reworded), []
 
 
-def unsupported_claim(story: Story, reply: ThoughtsReply) -> Verdict:
-    """By the model's own word, no passage states what an accepted step concludes. Score: how many steps' answers."""
-    steps = [
+def unsupported_steps(story: Story, reply: ThoughtsReply) -> list[Step]:
+    """The accepted steps of which the reply says that no passage states what they conclude."""
+    return [
         story.steps[field.part.step]
         for field in _fields(story)
         if field.holds == "stated" and reply.get(f"turn_{field.turn}", {}).get(field.name) is False
     ]
+
+
+def unsupported_claim(row: Trajectory, unsupported: Sequence[Step]) -> Verdict:
+    """By the model's own word, no passage states what an accepted step concludes. Score: how many steps' answers.
+
+    `unsupported`: steps of which that was said, of this row or of another one of its question.
+    """
+    known = {(step.query, normalize_answer(step.answer)) for step in unsupported}
+    steps = [s for s in row.steps if not s.is_mistake and (s.query, normalize_answer(s.answer)) in known]
     return count_faults(
         UNSUPPORTED, steps, lambda step: f"{step.query!r} is answered with {step.answer!r}, which is not stated"
     )

@@ -85,6 +85,8 @@ def apart(first: str, second: str, **changes: Any) -> Verdict:
 def test_hops_are_joined_by_a_name_that_their_documents_share() -> None:
     assert unrelated_hops(question(dag_edges=()), DOCUMENTS).keep, "Mara Lind"
     assert apart("It was built for the Orkney mill.", "We visit the Orkney mill.").keep
+    assert apart("It crosses the Øresund Bridge.", "We visit the Øresund link.").keep
+    assert not apart("It crosses the Øresund Bridge.", "We visit Bridge and Ores.").keep
     verdict = apart("It was built in May by CDC’s staff.", "We look at May and at June. They sank.")
     assert (verdict.keep, verdict.score, verdict.detail) == (False, 2.0, "nothing joins arxiv:2 to news:1")
 

@@ -134,6 +134,22 @@ def test_a_row_whose_claim_is_not_stated_by_the_models_own_word_is_rejected(
     assert rejected == replace(row, provenance=replace(row.provenance, call_keys=keys))
 
 
+def test_rows_that_rest_on_a_claim_that_is_not_stated_in_the_first_are_not_told() -> None:
+    row, other = ROWS["director"], ROWS["campuses"]
+    twin = replace(row, uid="twin")
+    reply = saying("director", ("turn_2", "stated", False))
+    replies = {row.question: reply, other.question: json.dumps(REPLIES["campuses"])}
+
+    def model_says(request: Request) -> str:
+        return next(text for asked, text in replies.items() if asked in prompt_text(request))
+
+    told, rejected, usage, model = check(model_says, row, twin, other)
+    assert [each.uid for each in told] == [other.uid] and told[0].thoughts == "model"
+    assert [each.uid for each, _ in rejected] == [row.uid, "twin"] and len({verdict for _, verdict in rejected}) == 1
+    assert usage.calls == len(model.requests) == 2
+    assert rejected[1][0] == twin, "no call was made for it"
+
+
 def test_a_claim_that_is_not_stated_rejects_whatever_the_gate_says() -> None:
     for stated, kept in ((True, 1), (False, 0)):
         reply = saying("director", ("turn_3", "stated", stated), ("turn_1", "next", "Boston is where I would begin."))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,12 @@ def _doubt(request: Request) -> str:
     return json.dumps({name: {field: said[kind["type"]] for field, kind in of.items()} for name, of in fields.items()})
 
 
+def _kind(row: RejectedRow) -> tuple[str, str]:
+    """Its question, and what its places are counted by."""
+    payload = json.loads(row.payload)
+    return payload["question_id"], payload["reflection_error"] or payload["kind"]
+
+
 def test_rows_whose_claims_are_not_stated_are_in_the_books_and_took_their_places(tmp_path: Path) -> None:
     generator = replace(
         support.CONFIG.generator,
@@ -89,11 +96,16 @@ def test_rows_whose_claims_are_not_stated_are_in_the_books_and_took_their_places
     run_pipeline(work, out, settings.shards, support.IN_PROCESS)
     manifest = finish_run(out, settings, DATASET, seconds=1.0)
     books = next(stage for stage in manifest.stages if stage.name == "filter")
-    assert (books.inputs, books.accepted) == (books.rejected[0].count, 0) and books.inputs > 0
-    assert [each.reason for each in books.rejected] == ["unsupported_claim"]
+    assert (books.accepted, sum(each.count for each in books.rejected)) == (0, books.inputs)
+    assert {each.reason for each in books.rejected} == {"unsupported_claim", "cap"}
     report = verify_run(out)
     assert report.problems == []
     rejected = list(read_rows(sorted((out / "rejected").glob("*.parquet")), RejectedRow))
+    kinds = {
+        reason: [_kind(row) for row in rejected if row.reason == reason] for reason in ("unsupported_claim", "cap")
+    }
+    assert set(kinds["cap"]) <= set(kinds["unsupported_claim"]), "a place in vain is a place all the same"
+    assert max(Counter(kinds["unsupported_claim"]).values()) == 1
     correct = [row for row in rejected if json.loads(row.payload)["kind"] == "correct"]
     assert f"| correct | {len(correct)} | 0 | unsupported_claim {len(correct)} |" in (out / "README.md").read_text()
     support.forge(out, "rejected", lambda rows: [*rows, replace(correct[0], reason="cap")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,15 @@ from trailforge.generators.mcts_trajectories.story import sft_row
 from trailforge.inference import Meter, Request
 from trailforge.retrieval import local_tools
 from trailforge.rewards import REWARD_PRESETS, RewardPreset
-from trailforge.schemas import InvalidInput, KgTrajectory, SearchEpisode, SftRow, Trajectory, write_parquet
+from trailforge.schemas import (
+    AnswerScoredBy,
+    InvalidInput,
+    KgTrajectory,
+    SearchEpisode,
+    SftRow,
+    Trajectory,
+    write_parquet,
+)
 from trailforge.training.score_file import score_file
 from trailforge.training.scoring import score_messages
 from trailforge.training.sets.sft_rows import segments
@@ -44,13 +52,14 @@ async def kg_rows(folder: Path) -> tuple[KgTrajectory, ...]:
 
 
 async def search_rows() -> list[SearchEpisode]:
-    """One by the gold plan, to a question with options, and four draws to one without."""
+    """One by the gold plan, to a question with options, and four draws to one without, of which the last is kept."""
     tools = local_tools(sample_documents())
-    found = "<think>x</think><search>\nNodes:\nA: bridge (News)\nEdges:\n</search>"
-    answers = ("<answer>more than 500</answer>", "<answer>500</answer>", "500")
+    plans = ("Nodes:\nA: bridge (News)\nEdges:", *[ISLAND.dag_text] * 3)
+    answers = ("", "500", "<answer>500</answer>", "<answer>more than 500</answer>")
 
     def script(request: Request) -> str:
-        return found if request.purpose == "plan" else answers[request.sample % 3]
+        planned = f"<think>x</think><search>\n{plans[request.sample]}\n</search>"
+        return planned if request.purpose == "plan" else answers[request.sample]
 
     common: dict[str, Any] = {"run_id": "r", "seed": 7, "tools": tools, "model": "m"}
     gold = EpisodeContext(config=PlannedEpisodeConfig(), **common)
@@ -80,6 +89,17 @@ async def test_rows_of_bundles_are_paid_what_they_say(tmp_path: Path) -> None:
     assert [each.reward.total for each in found] == pytest.approx([row.reward.total for row in rows], abs=1e-9)
     assert [each.recorded for each in found] == [row.reward.total for row in rows]
     assert found[0].reward.total == 1.0 and len({each.reward.total for each in found}) >= 3
+
+
+@pytest.mark.parametrize(("by", "paid"), [("judge", 0.9), ("matching", 0.9), ("words", 0.75)])
+async def test_a_free_answer_of_a_bundle_is_paid_by_what_scored_it_then(
+    tmp_path: Path, by: AnswerScoredBy, paid: float
+) -> None:
+    half = next(row for row in await search_rows() if row.final_answer == "500")
+    row = replace(half, scored_by=by, reward=replace(half.reward, answer=0.8, total=0.9))
+    write_parquet(tmp_path / "rows.parquet", SearchEpisode, [row])
+    (found,) = score_file(tmp_path / "rows.parquet", REWARD_PRESETS["r-search"])
+    assert found.reward.total == pytest.approx(paid), "the words have an F1 of one half"
 
 
 async def test_rows_for_trainers(tmp_path: Path) -> None:
