@@ -237,7 +237,7 @@ def complexity_of(row: BundleQuestion, documents: Sequence[SourceDocument], clos
     quoted = {hop.document_id for hop in row.hops}
     depth = len(levels(SearchPlan(nodes=row.dag_nodes, edges=row.dag_edges)))
     parts = (
-        _share(len({document.source for document in documents if document.id in quoted}), _MOST_SOURCES),
+        _share(len({document.origin for document in documents if document.id in quoted}), _MOST_SOURCES),
         _share(len(row.hops), _MOST_HOPS),
         _share(depth, _MOST_DEPTH),
         _TYPE_WEIGHT[row.type],
