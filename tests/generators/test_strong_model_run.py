@@ -7,20 +7,19 @@ rendered anew, and a call that was not made then, or one that is not made any mo
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.scripted import prompt_text
+from tests.support.strong_model import StrongModel, read_recording
 from trailforge.generators.mcts_trajectories.config import MctsRunConfig
 from trailforge.generators.mcts_trajectories.generate import Context
 from trailforge.generators.mcts_trajectories.work import search_question
-from trailforge.inference import Meter, Reply, Request
+from trailforge.inference import Request
 from trailforge.pipelines.engine.shards import ItemResult
 from trailforge.pipelines.runs.config import read_config
 from trailforge.pipelines.sources import read_questions
@@ -52,26 +51,6 @@ def what_is_asked(request: Request) -> str:
     return asked
 
 
-@dataclass
-class Recorded:
-    """A model that gives the recorded replies of one question, each as often as it is asked for."""
-
-    replies: dict[tuple[str, str, int], str]
-    used: set[tuple[str, str, int]] = field(default_factory=set)
-
-    async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
-        """As `ModelClient.complete`."""
-        key = (request.purpose, what_is_asked(request), request.sample)
-        assert key in self.replies, f"a call that was not made: {key}"
-        self.used.add(key)
-        reply = Reply(
-            text=self.replies[key], finish_reason="stop", prompt_tokens=0, completion_tokens=0, key=request.key
-        )
-        if meter is not None:
-            meter.add(reply)
-        return reply
-
-
 def production_config() -> MctsRunConfig:
     """The preset, but for the width, the budget and the tries of the recording."""
     config = read_config(MctsRunConfig, load_preset("msearcher", "mcts_trajectories"), source="msearcher")
@@ -80,7 +59,7 @@ def production_config() -> MctsRunConfig:
     return replace(config, generator=replace(config.generator, search=search, rollout=rollout))
 
 
-def context_of(config: MctsRunConfig, client: Recorded) -> Context:
+def context_of(config: MctsRunConfig, client: StrongModel) -> Context:
     return Context(
         run_id="r",
         model=config.model.name,
@@ -94,7 +73,7 @@ def context_of(config: MctsRunConfig, client: Recorded) -> Context:
 
 @pytest.fixture(scope="module")
 def recorded() -> dict[str, list[list]]:
-    return json.loads(gzip.decompress(RECORDING.read_bytes()))
+    return read_recording(RECORDING)
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +86,9 @@ async def test_the_rows_of_a_strong_model(questions: dict[str, Question], record
     config = production_config()
     kinds, calls, results = Counter[str](), 0, list[ItemResult]()
     for uid, replies in recorded.items():
-        model = Recorded({(purpose, asked, sample): reply for purpose, asked, sample, reply in replies})
+        model = StrongModel(replies, what_is_asked)
         result = await search_question(questions[uid], context_of(config, model), config)
-        assert model.used == set(model.replies), f"{uid}: calls that are not made any more"
-        calls += len(model.used)
+        calls += model.check_all_used().total()
         results.append(result)
         kinds.update(row.reflection_error or row.kind for row in result.rows["mcts_trajectories"])
     assert (calls, kinds) == (130, {"correct": 7, "reasoning": 3})

@@ -1,0 +1,163 @@
+"""Five bundles of arXiv abstracts with a strong model's replies: what the production prompts and filters make of them.
+
+The replies were given by somebody who saw the prompts alone, with the preset `r-search` at two questions a bundle and
+two draws of an episode. The bundles are those of 250 abstracts, which the episodes' plans search. Selection is left
+out: it wants an encoder, and it rejected none of the questions.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.strong_model import StrongModel, read_recording
+from trailforge.generators.document_bundles.config import BundleRunConfig
+from trailforge.generators.document_bundles.episodes import EpisodeContext, planner_of
+from trailforge.generators.document_bundles.stages.episodes import episode_of
+from trailforge.generators.document_bundles.stages.questions import questions_of
+from trailforge.generators.document_bundles.write import BundleContext
+from trailforge.inference import Request
+from trailforge.pipelines.engine.shards import ItemResult
+from trailforge.pipelines.runs.config import read_config
+from trailforge.presets import load_preset
+from trailforge.retrieval import open_tools
+from trailforge.schemas import Bundle, BundleInput, BundleQuestion, SourceDocument
+
+RECORDING = Path(__file__).parent / "strong_model_bundles.json.gz"
+"""{"documents": ids in the data set, "bundles": {uid: ids}, "questions" and "episodes": [[purpose, what was asked,
+number of the draw, reply, thoughts], …]}"""
+
+
+def what_is_asked(request: Request) -> str:
+    """What a prompt asks but for its fixed text: titles of the documents shown, the question, the plan, the answer."""
+    assert not isinstance(request.prompt, str)
+    turns = [turn.content for turn in request.prompt]
+    if request.purpose == "write":
+        return "\n".join(_titles(turns[0]))
+    if request.purpose == "read":
+        return "\n".join([*_titles(turns[0]), turns[0].rpartition("\nQuestion: ")[2]])
+    if request.purpose == "closed_book":
+        return turns[0].rpartition("\nQuestion: ")[2]
+    if request.purpose == "grade":
+        return "\n".join(re.findall(r"^(?:Question|Reference answer|Answer): .*$", turns[0], re.MULTILINE))
+    question = turns[1].partition(" Put the final answer")[0]
+    if request.purpose == "plan":
+        return question
+    return "\n".join([question, turns[2], *re.findall(r"^Title: .*$", turns[3], re.MULTILINE)])
+
+
+def _titles(shown: str) -> list[str]:
+    return re.findall(r"^\[\d+\] (.*) \(Academic, .*\)$", shown, re.MULTILINE)
+
+
+def production_config() -> BundleRunConfig:
+    """The preset, but for the questions of a bundle and the draws of the recording."""
+    config = read_config(BundleRunConfig, load_preset("r-search", "document_bundles"), source="r-search")
+    writer, episodes = replace(config.writer, questions_per_bundle=2), replace(config.episodes, samples=2)
+    return replace(config, writer=writer, episodes=episodes)
+
+
+@pytest.fixture(scope="module")
+def recording() -> dict[str, Any]:
+    return read_recording(RECORDING)
+
+
+@pytest.fixture(scope="module")
+def documents(data_dir: Path, recording: dict[str, Any]) -> dict[str, SourceDocument]:
+    """By id in the data set, in the order of the run."""
+    with gzip.open(data_dir / "arxiv" / "arxiv_2025_04_06.jsonl.gz", "rt", encoding="utf-8") as lines:
+        rows = {row["id"]: row for row in map(json.loads, lines)}
+    return {
+        name: SourceDocument(
+            id=f"{rows[name]['primary_category']}:{name}",
+            source=rows[name]["primary_category"],
+            kind="academic",
+            title=rows[name]["title"],
+            text=rows[name]["abstract"],
+            published=rows[name]["listed_date"],
+        )
+        for name in recording["documents"]
+    }
+
+
+def bundle_of(uid: str, documents: Sequence[SourceDocument]) -> BundleInput:
+    bundle = Bundle(
+        uid=uid,
+        document_ids=tuple(document.id for document in documents),
+        sources=tuple(document.source for document in documents),
+        cohesion=0.0,
+        theme="",
+    )
+    return BundleInput(id=uid, bundle=bundle, documents=tuple(documents))
+
+
+async def questions_by(
+    model: StrongModel, recording: dict[str, Any], documents: dict[str, SourceDocument]
+) -> list[ItemResult]:
+    config = production_config()
+    context = BundleContext(
+        run_id="r",
+        model=config.model.name,
+        preset="r-search",
+        seed=config.seed,
+        prices=config.model.prices,
+        config=config.writer,
+        client=model,
+        judge=config.judge,
+    )
+    bundles = [bundle_of(uid, [documents[name] for name in names]) for uid, names in recording["bundles"].items()]
+    return [await questions_of(bundle, context, config) for bundle in bundles]
+
+
+async def episodes_by(
+    model: StrongModel, questions: Sequence[BundleQuestion], documents: dict[str, SourceDocument]
+) -> list[ItemResult]:
+    config = production_config()
+    context = EpisodeContext(
+        run_id="r",
+        seed=config.seed,
+        config=config.episodes,
+        tools=open_tools(config.tools, list(documents.values())),
+        planner=planner_of(config.episodes, {"academic"}),
+        judge=config.judge,
+        model=config.model.name,
+        client=model,
+    )
+    return [await episode_of(question, context, config) for question in questions]
+
+
+def rows_of(results: Sequence[ItemResult], table: str) -> list[Any]:
+    return [row for result in results for row in result.rows[table]]
+
+
+async def test_the_questions_of_a_strong_model(recording: dict[str, Any], documents: dict[str, SourceDocument]) -> None:
+    model = StrongModel(recording["questions"], what_is_asked)
+    results = await questions_by(model, recording, documents)
+    assert model.check_all_used() == {"write": 5, "read": 17, "closed_book": 12, "grade": 7}
+    accepted, rejected = rows_of(results, "candidates"), rows_of(results, "rejected")
+    assert Counter(row.type for row in accepted) == {"factual": 2, "causal": 1, "single_choice": 1}
+    assert Counter((row.stage, row.reason) for row in rejected) == {
+        ("filter", "closed_book"): 1,  # two of three draws know why, from the names alone
+        ("write", "no_question"): 1,  # vision transformers for cells and for plants: nothing else joins them
+    }
+
+
+async def test_the_episodes_of_a_strong_model(recording: dict[str, Any], documents: dict[str, SourceDocument]) -> None:
+    written = await questions_by(StrongModel(recording["questions"], what_is_asked), recording, documents)
+    model = StrongModel(recording["episodes"], what_is_asked)
+    results = await episodes_by(model, rows_of(written, "candidates"), documents)
+    assert model.check_all_used() == {"plan": 7, "answer": 7, "grade": 3}
+    episodes, rejected = rows_of(results, "episodes"), rows_of(results, "rejected")
+    assert {(row.origin, row.thoughts, row.evidence_found, row.reward.total) for row in episodes} == {
+        ("policy", "model", 1.0, 1.0)
+    }
+    assert len(episodes) == 4
+    assert Counter(row.reason for row in rejected) == {"another_is_kept": 3}
