@@ -21,11 +21,6 @@ Fault = Literal["missed", "misread"]
 FindFault = Callable[[Step], Fault | None]
 """What is known to be wrong with a step, before anybody knows what comes of it."""
 
-_REWORDINGS_PER_STEP = 2
-"""A query that missed twice more is not what is wrong."""
-_DRAWS_PER_STEP = 2
-"""An answer that came out wrong twice more is not bad luck."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variation:
@@ -55,8 +50,9 @@ def whole_anew(node: TreeNode, sample: int) -> Variation:
 class Contrasts:
     """The rollouts of a search so far, asked for the next variation."""
 
-    def __init__(self, rollouts: Sequence[Rollout], find_fault: FindFault) -> None:
-        self._find_fault = find_fault
+    def __init__(self, rollouts: Sequence[Rollout], find_fault: FindFault, step_tries: int) -> None:
+        """`step_tries`: as in `mcts.bounds.SearchConfig`."""
+        self._find_fault, self._step_tries = find_fault, step_tries
         self._of: dict[int, list[Rollout]] = {}
         for rollout in rollouts:
             self._of.setdefault(rollout.node, []).append(rollout)
@@ -81,11 +77,11 @@ class Contrasts:
         faults = ((step.index, self._find_fault(step)) for step in base.steps if step.passages)
         place, fault = next(((place, fault) for place, fault in faults if fault), (None, None))
         if place is not None and fault == "missed":
-            is_left = self._varied(node, "query")[place] < _REWORDINGS_PER_STEP
+            is_left = self._varied(node, "query")[place] < self._step_tries
             return self._vary(node, base, "query", place, sample) if is_left else None
         read = [step.index for step in base.steps if step.passages] if place is None else [place]
         step = self._rarest_step(node, "answer", read or [0])
-        is_left = self._varied(node, "answer")[step] < _DRAWS_PER_STEP
+        is_left = self._varied(node, "answer")[step] < self._step_tries
         return self._vary(node, base, "answer", step, sample) if is_left else None
 
     def is_faulty(self, node: TreeNode) -> bool:
@@ -98,7 +94,7 @@ class Contrasts:
         A query is put in other words once: of several wordings one that loses the answer is searched, and where none
         does, others will not either.
         """
-        most = 1 if kind == "query" else _DRAWS_PER_STEP
+        most = 1 if kind == "query" else self._step_tries
         found = []
         for node in nodes:
             right, varied = self._right(node), self._varied(node, kind)

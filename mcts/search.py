@@ -209,7 +209,7 @@ class _Search:
         return max(len(node.plan) for node in self.tree.nodes)
 
     def contrasts(self) -> Contrasts:
-        return Contrasts(self.rollouts, self.find_fault)
+        return Contrasts(self.rollouts, self.find_fault, self.config.step_tries)
 
     def cost_of_repeat(self, node: TreeNode) -> int:
         steps = len(node.plan)

@@ -43,7 +43,7 @@ def tries(node: TreeNode, *answers: str, reward: float) -> list[tuple[str, int |
     made = [rollout(node, *answers, reward=reward)]
     found: list[tuple[str, int | None]] = []
     while len(found) < 20:
-        variation = Contrasts(made, find_fault).mend(node, len(made))
+        variation = Contrasts(made, find_fault, 2).mend(node, len(made))
         if variation is None:
             break
         found.append((variation.kind, variation.step))
@@ -67,9 +67,9 @@ def test_a_plan_is_faulty_only_while_no_right_rollout_has_answers_that_stand() -
     node = leaf()
     lucky, sound = rollout(node, "Lang?", "Vienna", reward=1.0), rollout(node, "Lang", "Vienna", reward=1.0, index=1)
     wrong = rollout(node, "Lang?", "Berlin", reward=0.0)
-    assert Contrasts([lucky], find_fault).is_faulty(node)
-    assert not Contrasts([lucky, sound], find_fault).is_faulty(node)
-    assert not Contrasts([wrong], find_fault).is_faulty(node), "it does not come through at all"
+    assert Contrasts([lucky], find_fault, 2).is_faulty(node)
+    assert not Contrasts([lucky, sound], find_fault, 2).is_faulty(node)
+    assert not Contrasts([wrong], find_fault, 2).is_faulty(node), "it does not come through at all"
 
 
 def test_each_query_of_a_right_rollout_is_reworded_once_to_miss_and_each_answer_drawn_twice() -> None:
@@ -78,7 +78,7 @@ def test_each_query_of_a_right_rollout_is_reworded_once_to_miss_and_each_answer_
     for kind, times in kinds:
         made = [rollout(node, "Lang", "Vienna", reward=1.0)]
         steps = []
-        while (target := Contrasts(made, find_fault).break_right([node], kind)) is not None:
+        while (target := Contrasts(made, find_fault, 2).break_right([node], kind)) is not None:
             variation = target[1]
             assert target[0] is node and variation.kind == kind and variation.misses == (kind == "query")
             steps.append(variation.step)
