@@ -17,7 +17,7 @@ from trailforge.schemas import Manifest, SourceKind
 
 @flow(name="document-bundles")
 def document_bundles(
-    documents: list[str],
+    documents: list[str | Path],
     out: Path,
     preset: str = "r-search",
     model: str | None = None,
@@ -42,7 +42,7 @@ def document_bundles(
     `column_map`, `source`, `kind`: what the files do not say themselves. `benchmarks`: files of questions that must
     not come out. `bundles_only`: no questions, and so no model. The others are those of `RunRequest`.
     """
-    files, labels = parse_document_files(documents)
+    files, labels = parse_document_files(list(map(str, documents)))
     return execute(
         RunRequest(
             dataset=NAME,

@@ -267,7 +267,7 @@ class _Making:
         """By the data set's own flow, which is called like it."""
         plan, means = self._plan, self._means
         if make.input == OF_DOCUMENTS:
-            inputs = {"documents": [self._folder / windows.DOCUMENTS], "limit": plan.most_documents}
+            inputs = {"documents": [str(self._folder / windows.DOCUMENTS)], "limit": plan.most_documents}
         else:
             inputs = {"questions": self._folder / windows.QUESTIONS, "limit": plan.most_questions}
         make_dataset = resolve(f"trailforge.flows.{make.dataset}:{make.dataset}")

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 IN_FLIGHT = 4
 KILLED, NEXT = "2026-11-20", "2026-11-21"
 """By the day of their windows."""
-BUNDLES = {KILLED: [0, 15], NEXT: [8]}
+BUNDLES = {KILLED: [9, 14], NEXT: [8]}
 """Of the samples, published the day before."""
 BANDS = "window: {questions: {most: 1}}\n"
 """The first window has two."""

@@ -36,8 +36,8 @@ PER_WORKER = 8
 IN_FLIGHT = PER_WORKER * cluster.POOLS
 MOMENTS = (0.05, 0.25, 0.4, 0.6, 0.8)
 """Of the kills, as shares of all calls."""
-STAYED_AWAY = 3
-"""The exit code when no model server answers."""
+STAYED_AWAY = (3, 4)
+"""Exit codes when no model server answers: while calls wait for it, or when a worker begins."""
 PRESET = f"""
 model: {{name: scripted, max_in_flight: {PER_WORKER}, stall_s: 8}}
 retrieval: {{kind: bm25}}
@@ -199,7 +199,7 @@ def test_driver_worker_and_model_server_are_killed(site: Site, tmp_path: Path) -
         site.has_asked(MOMENTS[4], process)
         site.model.kill()
         kills.append(finished_files(out))
-        assert process.wait(300) == STAYED_AWAY, site.log(out) + workers.log()
+        assert process.wait(300) in STAYED_AWAY, site.log(out) + workers.log()
 
         site.model.start()
         assert site.start(out, workers).wait(300) == 0, site.log(out) + workers.log()

@@ -89,7 +89,7 @@ def test_more_sources_hops_depth_and_options_are_more_complex() -> None:
     easy = question()
     wide = question(dag_edges=())
     assert complexity_of(wide, [STREET, PAPER], 0.0) < complexity_of(easy, [STREET, PAPER], 0.0)
-    of_one_source = [STREET, replace(PAPER, source=STREET.source)]
+    of_one_source = [STREET, replace(PAPER, source=STREET.source, kind=STREET.kind)]
     assert complexity_of(easy, of_one_source, 0.0) < complexity_of(easy, [STREET, PAPER], 0.0)
     unused = replace(PAPER, id="else:3", source="else")
     assert complexity_of(easy, [STREET, PAPER, unused], 0.0) == complexity_of(easy, [STREET, PAPER], 0.0)
