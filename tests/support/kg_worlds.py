@@ -15,7 +15,8 @@ NAMES = "Alba Brix Corun Delm Essa Fyrd Gond Haim Ilmo Jask Kerr Lund".split()
 RELATIONS = "likes helps follows fears".split()
 LAX = KgPathConfig(
     hops=(1, 2, 3, 4), intersections=0.5, max_degree=9, max_fan_out=4, min_functionality=0.0, min_triples=1,
-    open_ended=(), many_tails=(), one_head=tuple(RELATIONS), symmetric=(), max_attempts=40,
+    max_guess=1.0, many_tails=(), closed_lists=tuple(RELATIONS), closed_heads=tuple(RELATIONS),
+    one_head=tuple(RELATIONS), symmetric=(), max_per_found=99, max_shared=1.0, max_same=4, max_attempts=40,
 )  # fmt: skip
 """Takes every path that the graph bears out."""
 
