@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from trailforge.generators.kg_questions.filters import Objections
-from trailforge.generators.kg_questions.wording import PROMPTS, RELATIONS, Wording, compose
+from trailforge.generators.kg_questions.wording import PROMPTS, RELATIONS, UNKNOWN, Wording, compose, phrase_of
 from trailforge.inference import ChatTurn, Client, Meter, Prices, Request, Sampling, ask_json
 from trailforge.inference.asker import Style, fill
 from trailforge.rewards.answers import read_short_answer
@@ -146,7 +146,7 @@ class KgQuestionWork:
 def writer_prompt(chain: FactChain) -> str:
     """What the model is shown: bridges and answer as placeholders with their kinds, never by name."""
     texts = {start.id: start.label for start in chain.starts} | _placeholders(chain)
-    lines = [f"{texts[node.id]}: {_describe_kind(node)}" for node in (*chain.found, *chain.starts)]
+    lines = [f"{texts[node.id]}: {_describe_kind(chain, node)}" for node in (*chain.found, *chain.starts)]
     return fill(
         PROMPTS.text("kg_question"),
         order=", ".join(_placeholders(chain).values()),
@@ -257,8 +257,11 @@ def _placeholders(chain: FactChain) -> dict[str, str]:
     return {**bridges, chain.answer.id: "ANSWER"}
 
 
-def _describe_kind(node: KgNode) -> str:
-    return ", ".join(filter(None, (node.kind, node.role))) or "kind not known"
+def _describe_kind(chain: FactChain, node: KgNode) -> str:
+    """What it is; where the graph does not say, what tails of its relation are: a mother is a person."""
+    implied = (phrase_of(fact).kind for fact in chain.leading_to(node) if fact.is_forward)
+    kind = node.kind or next((kind for kind in implied if kind != UNKNOWN), "")
+    return ", ".join(filter(None, (kind, node.role))) or "kind not known"
 
 
 def _line(fact: KgFact, texts: dict[str, str]) -> str:

@@ -104,6 +104,13 @@ def test_the_writer_is_not_told_what_it_must_not_name() -> None:
     assert "in the order X1, ANSWER" in prompt
 
 
+def test_a_kind_that_the_graph_lacks_follows_from_the_relation() -> None:
+    bare = replace(
+        DUST, bridges=(replace(DUST.bridges[0], kind="", role=""),), starts=(replace(DUST.starts[0], kind=""),)
+    )
+    assert "X1: person\nANSWER: city\nRed Dust: kind not known" in writer_prompt(bare)
+
+
 async def test_rules_ask_no_model_and_say_so() -> None:
     task = KgQuestionWork(item=DUST, context=context())
     (row,) = await task.write()
