@@ -101,7 +101,7 @@ COMMANDS_OF = {
 
 SEARCH_ONLY = frozenset(
     {
-        *("mcts.plan", "mcts.relations", "mcts.tree", "mcts.bounds"),
+        *("mcts.plan", "mcts.tree", "mcts.bounds"),
         *("mcts.contrasts", "mcts.callables", "mcts.search", "mcts.reflection"),
     }
 )

@@ -14,8 +14,7 @@ import pytest
 
 from tests.pipelines.support import CONFIG, IN_PROCESS, ScriptedWork, make_run, questions_file
 from tests.support.files import contents
-from trailforge.flows.execute import Driver, RunRequest, StageToRun, at_work, execute
-from trailforge.flows.prepare import with_redo
+from trailforge.flows.execute import Driver, RunRequest, StageToRun, at_work, execute, with_redo
 from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.inference import Usage
 from trailforge.pipelines.engine.files import sha256_of
@@ -94,7 +93,7 @@ def test_a_second_redo_that_was_killed_while_rows_were_dropped(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-        patch.setattr(f"trailforge.flows.prepare.{killed_in}", killed)
+        patch.setattr(f"trailforge.flows.execute.{killed_in}", killed)
         start(out, patch, redo=True)
     assert not list(out.glob("shards/*.json"))
     manifest, times = start(out, monkeypatch, redo=goes_on_with_redo)

@@ -24,7 +24,8 @@ from trailforge.training.exports import export
 from trailforge.training.exports.verl import AGENT, rl_row
 from trailforge.training.masks import prompt_ids
 from trailforge.training.scoring import read_messages, score_messages
-from trailforge.training.sets import ViewConfig, make_training_set
+from trailforge.training.sets.build import make_training_set
+from trailforge.training.sets.config import ViewConfig
 
 pytest.importorskip("verl")
 agent_loop: Any = pytest.importorskip("verl.experimental.agent_loop.agent_loop")

@@ -26,9 +26,8 @@ from trailforge.schemas import (
     write_parquet,
 )
 from trailforge.training.masks import masked_tokens, prepare_tokenizer
-from trailforge.training.sets import Share, ViewConfig, make_training_set
-from trailforge.training.sets.build import check
-from trailforge.training.sets.config import TEXT_PROTOCOLS
+from trailforge.training.sets.build import check, make_training_set
+from trailforge.training.sets.config import TEXT_PROTOCOLS, Share, ViewConfig
 from trailforge.training.sets.files import TrainingSet, open_set
 from trailforge.training.sets.order import question_key
 
