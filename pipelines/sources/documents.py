@@ -1,7 +1,7 @@
 """Files of documents, told apart by content, read into `schemas.SourceDocument`.
 
-JSON Lines, JSON lists, CSV, Parquet, RSS 2.0 and Atom; all but Parquet also in gzip. arXiv's papers and the archives of
-news in `pipelines.sources.news` are known by their fields; of all others the columns are found by a map or their names.
+JSON Lines, JSON lists, CSV, Parquet, RSS 2.0 and Atom; all but Parquet also in gzip. The rows of
+`pipelines.sources.archives` are known by their fields; of all others the columns are found by a map or their names.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trailforge.pipelines.sources import arxiv, news
+from trailforge.pipelines.sources.archives import ARCHIVES
 from trailforge.pipelines.sources.columns import EACH, FileLabels, check_column_map, columns_of, read_row, with_full_id
 from trailforge.pipelines.sources.fields import Fields
 from trailforge.pipelines.sources.rows import InvalidRow, JsonRow, check_text, json_rows, open_file
@@ -34,22 +34,7 @@ _PARQUET = b"PAR1"
 _EXPECTED = "JSON, CSV, RSS, Atom or Parquet"
 
 
-class _Reader(Protocol):
-    """What the module of a known source has."""
-
-    COLUMNS: frozenset[str]
-
-    def recognises(self, values: dict[str, Any]) -> bool:
-        """Whether a row is one of its source."""
-        ...
-
-    def read(self, row: Fields) -> SourceDocument:
-        """A row as a document with the row's own id. Raises `InvalidInput` naming the field."""
-        ...
-
-
-_READERS: tuple[_Reader, ...] = (arxiv, news)
-_KNOWN_COLUMNS = frozenset[str]().union(*(reader.COLUMNS for reader in _READERS))
+_KNOWN_COLUMNS = frozenset[str]().union(*(archive.columns for archive in ARCHIVES))
 
 
 def read_documents(
@@ -158,9 +143,9 @@ class _Reading:
 
     def _read(self, row: Fields, column_map: dict[str, str]) -> SourceDocument:
         if not column_map:
-            reader = next((reader for reader in _READERS if reader.recognises(row.values)), None)
-            if reader is not None:
-                return reader.read(row)
+            archive = next((archive for archive in ARCHIVES if archive.recognises(row.values)), None)
+            if archive is not None:
+                return archive.read(row)
         return read_row(row, columns_of(tuple(row.values), self._asked(column_map), is_row=True))
 
     def _labelled(self, document: SourceDocument, path: Path) -> SourceDocument:

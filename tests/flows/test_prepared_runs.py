@@ -82,7 +82,7 @@ def test_a_finished_run_without_some_receipt_is_not_finished(out: Path, monkeypa
     assert times == 1 and verify_run(out).problems == []
 
 
-@pytest.mark.parametrize("killed_in", ["write_settings", "output_errors"])
+@pytest.mark.parametrize("killed_in", ["write_settings", "is_complete"])
 @pytest.mark.parametrize("goes_on_with_redo", [True, False])
 def test_a_second_redo_that_was_killed_while_rows_were_dropped(
     out: Path, monkeypatch: pytest.MonkeyPatch, killed_in: str, goes_on_with_redo: bool
@@ -99,7 +99,7 @@ def test_a_second_redo_that_was_killed_while_rows_were_dropped(
     manifest, times = start(out, monkeypatch, redo=goes_on_with_redo)
     settings = read_settings(out)
     assert settings is not None and times == 1 and manifest.run_id == settings.run_id
-    expected = 2 if goes_on_with_redo or killed_in == "output_errors" else 1
+    expected = 2 if goes_on_with_redo or killed_in == "is_complete" else 1
     assert config_of(settings)["redo"] == expected and verify_run(out).problems == []
 
 

@@ -330,7 +330,7 @@ def test_settings_out_of_range_are_refused(config: dict, problem: str) -> None:
         (replace(ALL, max_tokens=1), r"no rows are left \(too_long\)"),
         (replace(ALL, mix=(Share(dataset="kg_questions", weight=1),)), "no weight for mcts_trajectories"),
         (replace(ALL, tokenizer="/nowhere"), "no tokenizer there"),
-        (replace(ALL, benchmarks=("/nowhere.jsonl",)), "nowhere.jsonl: cannot be read"),
+        (replace(ALL, benchmarks=("/nowhere.jsonl",)), "nowhere.jsonl: no such file"),
     ],
 )
 def test_what_cannot_be_made_leaves_nothing(tmp_path: Path, mcts: Path, config: ViewConfig, problem: str) -> None:
