@@ -116,8 +116,10 @@ class Contrasts:
 
     def _first_fault(self, rollout: Rollout) -> tuple[int, Fault] | tuple[None, None]:
         """The first step that has one, among those that searched."""
-        faults = ((step.index, self._find_fault(step)) for step in rollout.steps if step.passages)
-        return next(((place, fault) for place, fault in faults if fault), (None, None))
+        for step in rollout.steps:
+            if step.passages and (fault := self._find_fault(step)):
+                return step.index, fault
+        return None, None
 
     def _sound_steps(self, rollout: Rollout) -> int:
         """How many steps come before the first fault."""
