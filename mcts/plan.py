@@ -22,6 +22,12 @@ _EMPTY_WORDS = set(
     "a an the who whom whose what which is are was were be been do does did has have had of in on at from "
     "to for by with as it its that this there".split()
 )
+_ASKED_BY = {
+    **dict.fromkeys("city town place location".split(), "where"),
+    **dict.fromkeys("year date".split(), "when"),
+    **dict.fromkeys("person people".split(), "who"),
+}
+"""The question word that asks for one of a kind, behind "which" or "what"."""
 _QUESTION_WORDS = frozenset("when where why how many much long far old".split())
 _PUNCTUATION = str.maketrans("", "", string.punctuation.replace("#", ""))
 
@@ -122,14 +128,22 @@ def plan_key(plan: Plan | Sequence[str]) -> tuple[str, ...]:
     """What makes two plans the same plan: what is asked at the end, then all that is asked, in a fixed order.
 
     Each reference stands for the sub-question that it refers to, so that neither the order of independent steps nor
-    their numbers matter; nor do case, punctuation and spacing.
+    their numbers matter; nor do case, punctuation, articles and the like, nor whether it says "which city" or "where".
     """
     sub_questions = _sub_questions(plan)
     written_out: dict[int, str] = {}
     for position, sub_question in enumerate(sub_questions, start=1):
-        written_out[position] = f"({resolve(normalized(sub_question), written_out)})"
+        written_out[position] = f"({resolve(_core(sub_question), written_out)})"
     last = sink(Plan(sub_questions=sub_questions)) + 1
     return (written_out[last], *sorted(written_out.values()))
+
+
+def _core(sub_question: str) -> str:
+    """What a sub-question asks: without articles and the like, "which city" as "where", "what year" as "when"."""
+    words = normalized(sub_question).split()
+    if words[:1] in (["which"], ["what"]) and len(words) > 1:
+        words = [_ASKED_BY.get(words[1], words[1]), *words[2:]]
+    return " ".join(word for word in words if word not in _EMPTY_WORDS) or " ".join(words)
 
 
 def same_meaning(left: Plan | Sequence[str], right: Plan | Sequence[str]) -> bool:
