@@ -73,7 +73,8 @@ class Contrasts:
         The first such answer is mended, for what follows rests on it: where it was missed, by other words of the query;
         where it was misread, by drawing it again. Where each answer stands, one of them is drawn again.
         """
-        base = self._faulty_right(node) or max(reversed(self._of[node.id]), key=self._sound_steps)
+        tried = self._of[node.id]
+        base = max(reversed([r for r in tried if r.reward > 0] or tried), key=self._sound_steps)
         place, fault = self._first_fault(base)
         if place is not None and fault == "missed":
             is_left = self._varied(node, "query")[place] < self._step_tries
@@ -85,7 +86,8 @@ class Contrasts:
 
     def is_faulty(self, node: TreeNode) -> bool:
         """Does the plan come through, but never by answers that can all stand?"""
-        return self._faulty_right(node) is not None
+        right = self._right(node)
+        return right is not None and self._first_fault(right)[0] is not None
 
     def break_right(self, nodes: Collection[TreeNode], kind: VariationKind) -> tuple[TreeNode, Variation] | None:
         """The step of a right rollout that was varied least so, of these the last; None when each was often enough.
@@ -109,10 +111,6 @@ class Contrasts:
         """The right rollout of a plan whose answers stand furthest; of several the first."""
         right = [r for r in self._of.get(node.id, ()) if r.reward > 0]
         return max(right, key=self._sound_steps, default=None)
-
-    def _faulty_right(self, node: TreeNode) -> Rollout | None:
-        right = self._right(node)
-        return right if right is not None and self._first_fault(right)[0] is not None else None
 
     def _first_fault(self, rollout: Rollout) -> tuple[int, Fault] | tuple[None, None]:
         """The first step that has one, among those that searched."""
