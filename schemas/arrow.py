@@ -51,14 +51,6 @@ def to_table(record: type[Record], rows: Sequence[Record]) -> pa.Table:
     return table
 
 
-def from_table(record: type[Record], table: pa.Table, *, source: object = "table") -> list[Record]:
-    """Arrow rows as records, those of the version before migrated.
-
-    Raises `InvalidInput` when the table is of another record, shape or version.
-    """
-    return _records(record, table, check_schema(record, table.schema, source=source), source)
-
-
 def check_schema(record: type, schema: pa.Schema, *, source: object) -> Migration | None:
     """Refuse a table that does not hold this record in a version that is read, exactly as that version has it.
 
