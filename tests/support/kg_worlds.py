@@ -23,7 +23,8 @@ LAX = KgPathConfig(
 FILMS = {
     "F1": ("Red Dust", "RD"), "F2": ("Blue Rain",), "F3": ("Grey Snow",), "A1": ("Ann Ash",), "A2": ("Bob Birch",),
     "D1": ("Cy Cedar", "C. Cedar"), "D2": ("Di Dogwood",), "T1": ("Elmton",), "T2": ("Firton",), "B1": ("Tall Trees",),
-    "W1": ("Gil Gum",), "film": ("film",), "human": ("human",), "year": ("year",), "Y1": ("1951",), "novel": ("novel",),
+    "W1": ("Gil Gum",), "film": ("film",), "human": ("human",), "year": ("year",), "Y1": ("1951",),
+    "Y2": ("1952",), "novel": ("novel",),
     "composer": ("composer",), "city": ("city",),
 }  # fmt: skip
 FACTS: list[Ids] = [
@@ -36,7 +37,8 @@ FACTS: list[Ids] = [
     ("F1", "cast member", "A1"), ("F2", "cast member", "A1"), ("F2", "cast member", "A2"), ("F3", "cast member", "A2"),
     ("D1", "place of birth", "T1"), ("D2", "place of birth", "T2"), ("A1", "place of birth", "T2"),
     ("F1", "based on", "B1"), ("B1", "author", "W1"), ("W1", "place of birth", "T1"),
-    ("F1", "year of publication", "Y1"), ("F2", "year of publication", "Y1"),
+    ("F1", "year of publication", "Y1"), ("F2", "year of publication", "Y1"), ("F3", "year of publication", "Y2"),
+    ("Y2", "instance of", "year"),
 ]  # fmt: skip
 
 
