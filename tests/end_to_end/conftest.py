@@ -32,8 +32,8 @@ def demo_trajectories(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(scope="package")
 def demo_bundles(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Of so few documents that their map needs no UMAP, which takes seconds to compile."""
-    return made(tmp_path_factory.mktemp("demo") / "run", "document-bundles")
+    """Of the first documents, whose bundles give two questions; so few need no UMAP, which takes seconds to compile."""
+    return made(tmp_path_factory.mktemp("demo") / "run", "document-bundles", "--limit", 20)
 
 
 @pytest.fixture(scope="package")
