@@ -63,6 +63,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     home = tmp_path_factory.mktemp("prefect")
     with prefect_server(home / "server.log", home=home) as environment:
         site = Site(home, environment)
-        site.prefect("work-pool", "create", POOL, "--type", "process")
+        site.ask("work_pools/", name=POOL, type="process")
         site.prefect("deploy", "--all")
         yield site
