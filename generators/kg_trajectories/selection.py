@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from trailforge.filters import first_rejection
 from trailforge.generators.kg_trajectories.filters import (
     KgEpisodeFilterConfig,
+    first_used,
     gold_titles,
     judge_kg_episode,
     leaking_turns,
@@ -190,7 +191,7 @@ def parts_for_the_better(good: KgTrajectory, bad: KgTrajectory, place: int) -> b
     number = sum(message.role == "assistant" for message in bad.messages[:place])
     if _is_better(good, bad, number):
         return True
-    if number in _faulty_turns(good) or (bad.final_answer and number == len(_turns(bad)) - 1):
+    if not _is_sound(good, number) or (bad.final_answer and number == len(_turns(bad)) - 1):
         return False
     if number >= len(good.steps):
         return True
@@ -201,7 +202,22 @@ def _is_better(good: KgTrajectory, bad: KgTrajectory, number: int) -> bool:
     """Is this turn a mistake of the bad one alone? Of two answers a wrong one is."""
     if number in _faulty_end(bad) and number >= len(good.steps) and mcts_reward(bad.final_answer, bad.golds):
         return False
-    return number in (_faulty_turns(bad) | _faulty_end(bad)) - _faulty_turns(good)
+    return number in _faulty_turns(bad) | _faulty_end(bad) and _is_sound(good, number)
+
+
+def _is_sound(good: KgTrajectory, number: int) -> bool:
+    """Is this turn free of faults, and if it searches, does it find what was not read before?
+
+    By its gold hops, whichever source says their answers; without any, by what the episode makes use of.
+    """
+    if number in _faulty_turns(good):
+        return False
+    if number >= len(good.steps):
+        return True
+    if not (good.gold_hops or good.supporting):
+        return bool(first_used(good)[number])
+    *before, now = ({name for _, name in _gold_in(step, good)} for step in good.steps[: number + 1])
+    return bool(now.difference(*before))
 
 
 def _follows(good: KgTrajectory, bad: KgTrajectory, number: int) -> bool:
@@ -219,8 +235,8 @@ def _follows(good: KgTrajectory, bad: KgTrajectory, number: int) -> bool:
     known = {name for name in said if any(mentions(text, name) for text in own)}
     if any(not any(mentions(text, name) for text in read) for name in known if not mentions(good.question, name)):
         return False
-    had = frozenset[tuple[str, str]]().union(*(_gold_in(step, good) for step in bad.steps[:number]))
-    return number >= len(good.steps) or bool(_gold_in(good.steps[number], good) - had)
+    had = {name for step in bad.steps[:number] for _, name in _gold_in(step, good)}
+    return number >= len(good.steps) or any(name not in had for _, name in _gold_in(good.steps[number], good))
 
 
 def _turns(row: KgTrajectory) -> list[int]:
