@@ -223,8 +223,8 @@ def _is_sound(good: KgTrajectory, number: int) -> bool:
 def _follows(good: KgTrajectory, bad: KgTrajectory, number: int) -> bool:
     """Could the good one's turns from this one on stand behind what the bad one did before?
 
-    They may speak of nothing that the good one alone has read, and search for nothing that the bad one has found. With
-    refused turns in between nothing is known.
+    They may rest on no gold and speak of nothing that the good one alone has read, and search for nothing that the bad
+    one has found. With refused turns in between nothing is known.
     """
     if len(_turns(good)) > len(good.steps) + 1 or len(_turns(bad)) > len(bad.steps) + 1:
         return False
@@ -235,8 +235,10 @@ def _follows(good: KgTrajectory, bad: KgTrajectory, number: int) -> bool:
     known = {name for name in said if any(mentions(text, name) for text in own)}
     if any(not any(mentions(text, name) for text in read) for name in known if not mentions(good.question, name)):
         return False
-    had = {name for step in bad.steps[:number] for _, name in _gold_in(step, good)}
-    return number >= len(good.steps) or any(name not in had for _, name in _gold_in(good.steps[number], good))
+    its, had = ({gold for step in row.steps[:number] for gold in _gold_in(step, good)} for row in (good, bad))
+    names = {name for _, name in had}
+    is_new = number >= len(good.steps) or any(name not in names for _, name in _gold_in(good.steps[number], good))
+    return its <= had and is_new
 
 
 def _turns(row: KgTrajectory) -> list[int]:
