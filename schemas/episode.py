@@ -268,6 +268,7 @@ class ContrastivePair:
     bad_uid: str
     """In `rejected/`."""
     good_messages: tuple[Message, ...]
+    """Up to `diverges_at` the bad one's, which differ from the good one's in words alone."""
     bad_messages: tuple[Message, ...]
     diverges_at: int
     """Index of the first message in which they differ, and in which the good one does better: all before it is a common
