@@ -206,18 +206,9 @@ def _is_better(good: KgTrajectory, bad: KgTrajectory, number: int) -> bool:
 
 
 def _is_sound(good: KgTrajectory, number: int) -> bool:
-    """Is this turn free of faults, and if it searches, does it find what was not read before?
-
-    By its gold hops, whichever source says their answers; without any, by what the episode makes use of.
-    """
-    if number in _faulty_turns(good):
-        return False
-    if number >= len(good.steps):
-        return True
-    if not (good.gold_hops or good.supporting):
-        return bool(first_used(good)[number])
-    *before, now = ({name for _, name in _gold_in(step, good)} for step in good.steps[: number + 1])
-    return bool(now.difference(*before))
+    """Is this turn free of faults, and if it searches, is what it finds of use?"""
+    is_of_use = number >= len(good.steps) or bool(first_used(good)[number])
+    return is_of_use and number not in _faulty_turns(good)
 
 
 def _follows(good: KgTrajectory, bad: KgTrajectory, number: int) -> bool:

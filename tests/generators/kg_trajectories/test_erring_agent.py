@@ -57,8 +57,9 @@ class ErringAgent:
         read = "\n".join(messages[3::2])
         asked = re.findall(r'"query": "What is the (\w+) of (\w+)\?"', "\n".join(messages[2:]))
         thought, kind = rng.choice(THOUGHTS), "right"
+        errors = ["amiss", "early", "malformed", *(["again"] if asked else [])]
         if rng.random() < ERRS:
-            kind = rng.choice(["amiss", "early", "malformed", *(["again"] if asked else [])])
+            kind = rng.choice(errors)
         self.kinds[kind] += 1
         missing = needed(self.question, read)
         match kind:
