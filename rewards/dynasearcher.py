@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from trailforge.rewards.answers import is_yes_and_no
 from trailforge.rewards.text import cover_exact_match, f1, normalize_answer
 
 
@@ -33,7 +34,7 @@ Same = Callable[[Any, Any], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynaSearcherConstants:
-    """The constants of the equations; all but `require_search` have the paper's values."""
+    """The constants of the equations; all but the last two have the paper's values."""
 
     format_floor: float = 0.1
     """What a wrong answer in the right format is paid (eq. 1)."""
@@ -47,6 +48,9 @@ class DynaSearcherConstants:
     """Gamma of eq. 5."""
     require_search: bool = True
     """Pay the gain only to an episode that searched. The paper does not ask for it."""
+    cover_characters: bool = False
+    """Whether an answer covers a gold one by characters, as the published evaluators have it: "1944" covers "4", and
+    "yes no" both. False: by whole words, and yes and no at once are no answer."""
 
 
 PAPER = DynaSearcherConstants(
@@ -56,11 +60,12 @@ PAPER = DynaSearcherConstants(
     penalty_floor=-0.2,
     penalty_decay=0.9,
     require_search=False,
+    cover_characters=True,
 )
 """The paper's literal values, hole included."""
 
 DEFAULT = DynaSearcherConstants()
-"""The paper's, for episodes that searched."""
+"""The paper's, for episodes that searched, and answers in whole words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,12 +88,16 @@ class DynaSearcherReward:
 
 def r_ans(prediction: str, golds: Sequence[str], constants: DynaSearcherConstants = DEFAULT) -> float:
     """How right the answer is (eq. 2), in [0, 1]: F1 if it has at least n times the gold's words, else cover-EM."""
-    return max((_r_ans(prediction, gold, constants.length_ratio) for gold in golds), default=0.0)
+    if is_yes_and_no(prediction) and not constants.cover_characters:
+        return 0.0
+    return max((_r_ans(prediction, gold, constants) for gold in golds), default=0.0)
 
 
-def _r_ans(prediction: str, gold: str, ratio: float) -> float:
+def _r_ans(prediction: str, gold: str, constants: DynaSearcherConstants) -> float:
     words, gold_words = (len(normalize_answer(text).split()) for text in (prediction, gold))
-    return f1(prediction, (gold,)) if words >= ratio * gold_words else cover_exact_match(prediction, (gold,))
+    if words >= constants.length_ratio * gold_words:
+        return f1(prediction, (gold,))
+    return cover_exact_match(prediction, (gold,), word_boundary=not constants.cover_characters)
 
 
 def r_acc(answer: float, *, format_holds: bool, constants: DynaSearcherConstants = DEFAULT) -> float:

@@ -13,7 +13,7 @@ from trailforge.schemas.provenance import Provenance
 from trailforge.schemas.question import Hop
 from trailforge.schemas.rollout import Origin
 from trailforge.schemas.trajectory import Message, ThoughtSource
-from trailforge.schemas.versions import Earlier, Row
+from trailforge.schemas.versions import Earlier, Row, migration
 
 AnswerScoredBy = Literal["options", "matching", "judge", "key_facts", "words"]
 """What said how right an answer is; `words`: the F1 of its words, in rows of earlier versions."""
@@ -205,7 +205,8 @@ class KgTrajectory:
     """An episode of the protocol `kg_search`: one row of `kg_trajectories/`."""
 
     STORED_AS: ClassVar[str] = "KgTrajectory"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
 
     uid: str
     """Hash of question id, draw and conversation: the same episode has the same uid in every run."""
@@ -213,6 +214,7 @@ class KgTrajectory:
     question: str
     answer: str
     answer_aliases: tuple[str, ...]
+    """Those of the question, then the graph's names of the answer's entity."""
     kind: KgTrajectoryKind
     origin: Origin
     """`oracle`: the searches follow the gold decomposition. `policy`: the model searched as it would."""
@@ -237,8 +239,10 @@ class KgTrajectory:
     reward: KgReward
     flags: tuple[KgFlag, ...]
     conflicts: tuple[KgConflict, ...]
-    """What `stale_or_conflicting` rests on."""
+    """What `stale_or_conflicting` rests on; of selected episodes alone, as others are not held against themselves."""
     provenance: Provenance
+    judge_score: float | None = None
+    """The judge's verdict on the final answer, in [0, 1]; None when the matcher alone decided."""
     schema_version: str = SCHEMA_VERSION
 
     @property
@@ -264,6 +268,7 @@ class ContrastivePair:
     bad_uid: str
     """In `rejected/`."""
     good_messages: tuple[Message, ...]
+    """Up to `diverges_at` the bad one's, which differ from the good one's in words alone."""
     bad_messages: tuple[Message, ...]
     diverges_at: int
     """Index of the first message in which they differ, and in which the good one does better: all before it is a common

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from trailforge.schemas.versions import Earlier, migration
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
@@ -68,7 +70,8 @@ class Question:
     """A question with its gold answer and, where the data set gives them, decomposition and paragraphs."""
 
     STORED_AS: ClassVar[str] = "Question"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
 
     id: str
     question: str
@@ -80,6 +83,8 @@ class Question:
     paragraphs: tuple[Document, ...] = ()
     """The question's own retrieval scope; empty for questions over a corpus."""
     dataset: str = ""
+    answer_id: str | None = None
+    """Id of the answer's entity in Wikidata (`Q142`); None when the data set does not name it."""
 
     @property
     def golds(self) -> tuple[str, ...]:

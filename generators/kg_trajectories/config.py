@@ -9,12 +9,14 @@ from typing import Literal
 
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig
 from trailforge.inference import Client, Prices
+from trailforge.inference.judge import JudgeOptions
 from trailforge.inference.prompts import Prompts
 from trailforge.pipelines.runs.graph import GraphRunConfig
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.protocols import kg_search
 from trailforge.protocols.environment import KgFilter
 from trailforge.protocols.episodes import EpisodeConfig
+from trailforge.protocols.grammar import Grammar
 from trailforge.retrieval import Retrieval, RetrievalConfig, check_retrieval
 from trailforge.retrieval.kg import CountTokens, KgStore, KgToolConfig
 from trailforge.rewards import DynaSearcherConstants
@@ -25,7 +27,8 @@ from trailforge.schemas.plugins import check_plugin
 Reader = Literal["passages", "sentences"]
 SelfCheck = Literal["off", "reading", "absent"]
 """When graph and documents are said to conflict. `reading`: the model reads something else in the documents than the
-graph has. `absent`: besides, no document mentions what the graph has; for models whose reading is not to be relied on.
+graph has. `absent`: it is asked only where no document mentions what the graph has, numbers and dates aside; for models
+whose reading is not to be relied on, and fewer calls.
 """
 PROMPTS = Prompts("trailforge.generators.kg_trajectories", "trailforge.generators")
 LEADERS = "trailforge.leaders"
@@ -39,7 +42,9 @@ class KgPromptNames:
     """Prompts in use."""
 
     answer: str = "answer"
-    """Reads what was found: the self-check's documents, and what a guided episode reads."""
+    """Reads what a guided episode's search found."""
+    self_check: str = "self_check"
+    """Reads what documents say of a fact of the graph."""
     entity: str = "embedded_kg_entity"
     relation: str = "embedded_kg_relation"
 
@@ -73,6 +78,8 @@ class ReadingConfig:
     """What the model sees of the passages: all, or the sentences nearest to the query."""
     num_sentences: int = 3
     """For `sentences`: how many."""
+    order: Literal["best_first", "best_last"] = "best_first"
+    """Of passages and triples. `best_last` is for a small model, which heeds what stands last."""
     num_triples: int = 5
     """Of those kept."""
     max_tokens: int = 8192
@@ -99,7 +106,10 @@ class KgGeneratorConfig:
     kg_filter: KgFilter = "model"
     filter_max_tokens: int = 2048
     self_check: SelfCheck = "reading"
-    """Hold what the graph says of each search against what the documents say: one call more for each such search."""
+    """Hold what the graph says in selected episodes against what the documents say: a call for each fact that was asked
+    for and of which a document may speak."""
+    judge: JudgeOptions = field(default_factory=JudgeOptions)
+    """Of final answers that the matcher calls wrong: may they be right in other words?"""
     guided: GuidedConfig = field(default_factory=GuidedConfig)
     reading: ReadingConfig = field(default_factory=ReadingConfig)
     reward: Literal["default", "paper"] = "default"
@@ -118,6 +128,11 @@ class KgGeneratorConfig:
     def is_led(self) -> bool:
         """Whether episodes follow the gold decomposition."""
         return self.style != "free"
+
+    @property
+    def grammar(self) -> Grammar:
+        """The protocol, as agents are told it."""
+        return kg_search.with_turns(self.episode.max_turns)
 
     @property
     def constants(self) -> DynaSearcherConstants:
@@ -168,11 +183,14 @@ class KgRunConfig(GraphRunConfig):
     def reply_limits(self) -> dict[str, int]:
         """The most tokens of a reply, by setting."""
         generator, episode = self.generator, self.generator.episode
-        return {
+        limits = {
             "generator.episode.max_tokens": episode.max_tokens + episode.thought_tokens,
             "generator.filter_max_tokens": generator.filter_max_tokens,
             "generator.reading.max_tokens": generator.reading.max_tokens,
         }
+        return limits | (
+            {"generator.judge.max_tokens": generator.judge.max_tokens} if generator.judge.near_misses else {}
+        )
 
     @property
     def thought_settings(self) -> tuple[str, ...]:

@@ -55,6 +55,7 @@ def read(row: Fields) -> Question:
         decomposition=_hops(_triples(row), answer, _supporting(row, paragraphs)),
         paragraphs=paragraphs,
         dataset=NAME,
+        answer_id=row.text_or_empty("answer_id") or None,
     )
 
 

@@ -184,7 +184,7 @@ class GuidedEpisode:
         than an episode may have.
         """
         question, config = self.tool.question, self.tool.context.config
-        self._messages += KG_SEARCH.opening(question.question)
+        self._messages += config.grammar.opening(question.question)
         # One seed for all draws: they read the same while they decide the same, so pairs differ where it counts.
         thoughts = Thoughts(f"{self.tool.context.seed}:{question.id}")
         answers: dict[int, str] = {}

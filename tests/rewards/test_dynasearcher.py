@@ -45,10 +45,11 @@ def test_the_presets() -> None:
             penalty_floor=-0.2,
             penalty_decay=0.9,
             require_search=False,
+            cover_characters=True,
         )
         == PAPER
     )
-    assert DEFAULT.require_search
+    assert DEFAULT.require_search and not DEFAULT.cover_characters
 
 
 # Eq. 2
@@ -72,6 +73,23 @@ def test_the_presets() -> None:
 )
 def test_short_answers_are_covered_and_long_ones_weighed(prediction: str, golds: list[str], expected: float) -> None:
     assert r_ans(prediction, golds) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold", "by_words", "by_characters"),
+    [
+        ("1944", "4", 0.0, 1.0),
+        ("in Berlin", "in", 1.0, 1.0),
+        ("Berlin", "in", 0.0, 1.0),
+        ("yes no", "yes", 0.0, 1.0),
+        ("yes no", "no", 0.0, 1.0),
+        ("yes", "yes", 1.0, 1.0),
+    ],
+)
+def test_characters_cover_only_in_the_papers_own_reward(
+    prediction: str, gold: str, by_words: float, by_characters: float
+) -> None:
+    assert (r_ans(prediction, [gold]), r_ans(prediction, [gold], PAPER)) == (by_words, by_characters)
 
 
 def test_the_ratio_can_be_set() -> None:
