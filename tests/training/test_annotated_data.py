@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.kg_episodes import agent, context, store, turn
+from tests.support.truths import score_messages
 from trailforge.generators.kg_trajectories.generate import KgGeneratorConfig, generate
 from trailforge.pipelines.sources import read_questions
 from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import reward_preset
 from trailforge.rewards.dynasearcher import PAPER
 from trailforge.schemas import KgTrajectory, Question
-from trailforge.training.scoring import score_messages
 from trailforge.training.sets.rl_rows import ground_truth
 
 FILES = {
