@@ -24,7 +24,15 @@ from trailforge.generators.kg_trajectories.config import (
     SelfCheck,
 )
 from trailforge.generators.kg_trajectories.reading import Offer, Reading, find_conflicts
-from trailforge.generators.kg_trajectories.rows import holds_format, made_of, reward_of, row_of, tells_its_steps
+from trailforge.generators.kg_trajectories.rows import (
+    holds_format,
+    made_of,
+    reward_of,
+    row_of,
+    steps_of,
+    support_texts,
+    tells_its_steps,
+)
 from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.inference import Meter
 from trailforge.inference.asker import Asker
@@ -141,7 +149,7 @@ def _asker(question: Question, context: KgContext, meter: Meter) -> Asker:
         style=context.config.episode.style,
         seed=context.seed,
         meter=meter,
-        priority=2 * len(question.decomposition),
+        priority=2 * (question.hop_count or 0),
     )
 
 
@@ -166,7 +174,8 @@ class _Work:
     async def _episode(self, sample: int, meter: Meter) -> KgTrajectory:
         asker = _asker(self.question, self.context, meter)
         run = await (self.leader.lead(self.tool, asker, sample) if self.leader else self._free(asker, sample))
-        row = row_of(self.question, run, self.context, sample=sample, call_keys=())
+        nearest = await self._nearest(run)
+        row = row_of(self.question, run, self.context, sample=sample, call_keys=(), nearest=nearest)
         score = await self._judged(row, asker)
         provenance = replace(row.provenance, call_keys=meter.keys)
         row = replace(row, judge_score=score, provenance=provenance)
@@ -210,3 +219,9 @@ class _Work:
             sample=sample,
             priority=asker.priority,
         )
+
+    async def _nearest(self, run: EpisodeRun) -> Sequence[float | None]:
+        """How near the searches came to each supporting document."""
+        threshold = self.context.config.recall_similarity
+        found = [document for step in steps_of(run) for document in step.documents]
+        return await self.context.retrieval.measure_nearest(support_texts(self.question), found, threshold)
