@@ -21,7 +21,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from trailforge.protocols.base import NOTHING_FOUND, one_line, passage_lines, passage_titles, tags_in
+from trailforge.protocols.base import NOTHING_FOUND, one_line, passage_lines, passages_of_result, tags_in
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.repair import Repair, Value, read_object
 from trailforge.protocols.turns import Observation, Search
@@ -155,9 +155,9 @@ def write_result(observation: Observation) -> str:
     return "\n".join(lines or [NOTHING_FOUND])
 
 
-def read_titles(result: str) -> list[str]:
-    """The titles of the documents that `write_result` wrote."""
-    return passage_titles(result.partition("\nTriples:\n")[0])
+def read_passages(result: str) -> list[tuple[str, str]]:
+    """Title and text of each document that `write_result` wrote."""
+    return passages_of_result(result.partition("\nTriples:\n")[0])
 
 
 KG_SEARCH = Grammar(
@@ -174,5 +174,5 @@ KG_SEARCH = Grammar(
     read_answer=read_answer,
     write_answer=write_answer,
     write_result=write_result,
-    read_titles=read_titles,
+    read_passages=read_passages,
 )

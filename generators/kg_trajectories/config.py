@@ -42,6 +42,7 @@ class KgPromptNames:
     """Reads what was found: the self-check's documents, and what a guided episode reads."""
     entity: str = "embedded_kg_entity"
     relation: str = "embedded_kg_relation"
+    comparison: str = "embedded_kg_comparison"
 
     @property
     def version(self) -> str:
@@ -104,12 +105,17 @@ class KgGeneratorConfig:
     reading: ReadingConfig = field(default_factory=ReadingConfig)
     reward: Literal["default", "paper"] = "default"
     """`paper`: as printed, with its gain for an episode that never searches."""
+    recall_similarity: float = 1.0
+    """See `DynaSearcherConstants.recall_similarity`. The encoder is that of `retrieval`; without one, words alone are
+    compared."""
     max_pairs: int = 4
     """Contrastive pairs of a question."""
     prompts: KgPromptNames = field(default_factory=KgPromptNames)
 
     def __post_init__(self) -> None:
         check_plugin(LEADERS, self.style, field="style", built_in=("free",))
+        if not 0.0 < self.recall_similarity <= 1.0:
+            raise InvalidInput(f"expected above 0 to 1, got {self.recall_similarity}", field="recall_similarity")
         for name in ("episodes", "top_k"):
             if getattr(self, name) < 1:
                 raise InvalidInput("must be 1 or more", field=name)
@@ -122,7 +128,8 @@ class KgGeneratorConfig:
     @property
     def constants(self) -> DynaSearcherConstants:
         """Of the reward."""
-        return PAPER if self.reward == "paper" else DEFAULT
+        printed = PAPER if self.reward == "paper" else DEFAULT
+        return replace(printed, recall_similarity=self.recall_similarity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,5 +72,5 @@ def _guided(
 
 
 def _hops(questions: list[Question]) -> float:
-    """That a gold decomposition has."""
-    return fmean(len(question.decomposition) for question in questions)
+    """That are searched for in a gold decomposition."""
+    return fmean(min(len(question.decomposition), question.hop_count or 0) for question in questions)

@@ -23,7 +23,14 @@ from trailforge.generators.kg_trajectories.config import (
     SelfCheck,
 )
 from trailforge.generators.kg_trajectories.reading import Offer, Reading, find_conflicts
-from trailforge.generators.kg_trajectories.rows import made_of, reward_of, row_of, steps_of, tells_its_steps
+from trailforge.generators.kg_trajectories.rows import (
+    made_of,
+    reward_of,
+    row_of,
+    steps_of,
+    support_texts,
+    tells_its_steps,
+)
 from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.inference import Meter, Usage
 from trailforge.inference.asker import Asker
@@ -128,11 +135,19 @@ class _Work:
             style=self.context.config.episode.style,
             seed=self.context.seed,
             meter=meter,
-            priority=2 * len(self.question.decomposition),
+            priority=2 * (self.question.hop_count or 0),
         )
         run = await (self.leader.lead(self.tool, asker, sample) if self.leader else self._free(asker, sample))
-        conflicts = await self._conflicts(run, asker)
-        return row_of(self.question, run, self.context, sample=sample, call_keys=meter.keys, conflicts=conflicts)
+        conflicts, nearest = await self._conflicts(run, asker), await self._nearest(run)
+        return row_of(
+            self.question,
+            run,
+            self.context,
+            sample=sample,
+            call_keys=meter.keys,
+            conflicts=conflicts,
+            nearest=nearest,
+        )
 
     async def _free(self, asker: Asker, sample: int) -> EpisodeRun:
         context = self.context
@@ -152,6 +167,12 @@ class _Work:
             sample=sample,
             priority=asker.priority,
         )
+
+    async def _nearest(self, run: EpisodeRun) -> Sequence[float | None]:
+        """How near the searches came to each supporting document."""
+        threshold = self.context.config.recall_similarity
+        found = [document for step in steps_of(run) for document in step.documents]
+        return await self.context.retrieval.measure_nearest(support_texts(self.question), found, threshold)
 
     async def _conflicts(self, run: EpisodeRun, asker: Asker) -> Sequence[KgConflict]:
         """What graph and documents say differently; read plainly, so that episodes with one search share the call."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig
@@ -24,7 +24,7 @@ from trailforge.schemas import (
     Provenance,
     Question,
     SftRow,
-    SupportingDocument,
+    SoughtDocument,
 )
 
 
@@ -36,8 +36,12 @@ def row_of(
     sample: int,
     call_keys: Sequence[str],
     conflicts: Sequence[KgConflict] = (),
+    nearest: Sequence[float | None] = (),
 ) -> KgTrajectory:
-    """The row of an episode, as it came; `steps_of(run)` are its searches."""
+    """The row of an episode, as it came; `steps_of(run)` are its searches.
+
+    `nearest`: how near they came to each of the question's supporting documents, where that was measured.
+    """
     row = KgTrajectory(
         uid="",
         question_id=question.id,
@@ -56,7 +60,7 @@ def row_of(
         num_hops=0,
         token_estimate=0,
         gold_hops=(),
-        supporting=(),
+        supporting=_sought(question, nearest),
         reward=KgReward(total=0.0, r_acc=0.0, r_ans=0.0, r_recall=None, r_penalty=None, r_gain=0.0),
         flags=(),
         conflicts=tuple(conflicts),
@@ -73,7 +77,7 @@ def row_of(
 
 
 def made_of(row: KgTrajectory, question: Question, config: KgGeneratorConfig) -> dict[str, Any]:
-    """The fields of a row that follow from its question, its conversation and its steps."""
+    """The fields of a row that follow from its question, its conversation and its steps, and what was measured."""
     is_guided = config.is_led
     content = "\0".join([question.id, str(row.sample), *(message.content for message in row.messages)])
     is_right = score_answer(row.final_answer, question.golds).total > 0
@@ -86,10 +90,10 @@ def made_of(row: KgTrajectory, question: Question, config: KgGeneratorConfig) ->
         "origin": "oracle" if is_guided else "policy",
         "plan": tuple(hop.question for hop in question.decomposition) if is_guided else (),
         "num_tool_calls": len(row.steps),
-        "num_hops": len(question.decomposition),
+        "num_hops": question.hop_count or 0,
         "token_estimate": sum(estimate_tokens(message.content) for message in row.messages),
         "gold_hops": question.decomposition,
-        "supporting": supporting_documents(question),
+        "supporting": _sought(question, [document.similarity for document in row.supporting]),
         "flags": ("stale_or_conflicting",) if row.conflicts else (),
     }
     return fields | {"reward": reward_of(replace(row, **fields), config.constants)}
@@ -123,7 +127,12 @@ def reward_of(row: KgTrajectory, constants: DynaSearcherConstants) -> KgReward:
         prediction=row.final_answer,
         golds=row.golds,
         format_holds=holds_format(row.messages),
-        recall=r_recall(row.supporting, [document for step in row.steps for document in step.documents]),
+        recall=r_recall(
+            row.supporting,
+            [document for step in row.steps for document in step.documents],
+            nearest=[document.similarity for document in row.supporting],
+            threshold=constants.recall_similarity,
+        ),
         searches=row.num_tool_calls,
         hops=row.num_hops or None,
         constants=constants,
@@ -143,11 +152,27 @@ def steps_of(run: EpisodeRun) -> tuple[KgStep, ...]:
     return tuple(replace(step, index=index) for index, step in enumerate(steps))
 
 
-def supporting_documents(question: Question) -> tuple[SupportingDocument, ...]:
-    """Of the gold hops, as far as the question has the paragraphs."""
-    titles = {document.id: document.title for document in question.paragraphs}
-    ids = dict.fromkeys(hop.support_id for hop in question.decomposition if hop.support_id in titles)
-    return tuple(SupportingDocument(id=key, title=titles[key]) for key in ids if key is not None)
+@dataclass(frozen=True, slots=True)
+class SupportText:
+    """A supporting document and its text."""
+
+    title: str
+    text: str
+
+
+def support_texts(question: Question) -> list[SupportText]:
+    """The question's supporting documents, in their order; their texts as far as they are known."""
+    return [SupportText(each.title, question.support_text(each)) for each in question.supporting_documents]
+
+
+def _sought(question: Question, nearest: Sequence[float | None]) -> tuple[SoughtDocument, ...]:
+    """The question's supporting documents; `nearest` is not heeded when it is of other documents."""
+    documents = question.supporting_documents
+    measured = nearest if len(nearest) == len(documents) else [None] * len(documents)
+    return tuple(
+        SoughtDocument(id=document.id, title=document.title, similarity=near)
+        for document, near in zip(documents, measured, strict=True)
+    )
 
 
 def kg_sft_row(row: KgTrajectory) -> SftRow:
