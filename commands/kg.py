@@ -149,7 +149,7 @@ WORLD_EPILOG = """Examples:\n
     trailforge world --kg kgs/sample --out worlds/apart --questions 600 --test-questions 420 --look-alikes 0.5\n
     trailforge kg-trajectories --questions worlds/first/questions.jsonl --documents worlds/first/corpus.jsonl …\n
     The folder: corpus.jsonl, questions.jsonl, test.jsonl, searches.jsonl (each hop with its document, its rank and\n
-    the query that finds it), retrieval.yaml (lines for a preset), world.json (what was asked for and measured)."""
+    the query that finds it), kg/ (what is stated, for `kg build`), retrieval.yaml (for a preset), world.json."""
 
 
 def world(

@@ -30,10 +30,11 @@ from trailforge.pipelines.engine.files import new_folder, sha256_of
 from trailforge.retrieval.bm25 import Bm25Retriever
 from trailforge.retrieval.kg import KgStore
 from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
-from trailforge.schemas import Hop, InvalidInput, Question, to_dict
+from trailforge.schemas import Hop, InvalidInput, Question, SupportingDocument, to_dict
 
 __all__ = ["WorldConfig", "make_world"]
 
+_KIND = "instance of"
 NAME = "world"
 """`Question.dataset` of a world's questions."""
 _SPARES = (3, 3, 4)
@@ -50,34 +51,49 @@ def make_world(kg: Path, out: Path, config: WorldConfig, *, shows_progress: bool
     store = KgStore.open(kg)
     store.check_once()
     with new_folder(out) as folder:
-        names = WorldNames(store, config.names, config.seed)
-        sources = _sources(store, names, config)
-        candidates: list[WorldQuestion] = []
-        for spare in _SPARES:
-            total = spare * sum(source.wanted for source in sources)
-            candidates += _watched(_drawn(sources, spare), "sample", total, shows_progress)
-            corpus = CorpusWriter(store, names, config).write(candidates)
-            retriever = Bm25Retriever(corpus.documents)
-            watched = _watched(candidates, "search", len(candidates), shows_progress)
-            measured = [each for each in measure(watched, corpus, retriever, config.passages) if each is not None]
-            chooser = Chooser(config)
-            chooser.choose(measured)
-            if not chooser.is_short:
-                break
+        chooser, corpus = _chosen(store, config, shows_progress)
         if missing := chooser.missing():
             raise InvalidInput(_shortage(missing, chooser, config), file=kg)
         figures = figures_of(chooser.chosen, corpus, config)
         for split, chosen in chooser.chosen.items():
-            _write_lines(folder / f"{split}.jsonl", (to_dict(_record(each, corpus)) for each in chosen))
-        _write_lines(
-            folder / "corpus.jsonl", ({"id": d.id, "title": d.title, "text": d.text} for d in corpus.documents)
-        )
+            _write_lines(folder / f"{split}.jsonl", (to_dict(_record(each)) for each in chosen))
+        documents = ({"id": each.id, "title": each.title, "text": each.text} for each in corpus.documents)
+        _write_lines(folder / "corpus.jsonl", documents)
         searches = (search for chosen in chooser.chosen.values() for each in chosen for search in each.searches)
         _write_lines(folder / "searches.jsonl", map(asdict, searches))
+        _write_graph(folder / "kg", corpus)
         (folder / "retrieval.yaml").write_text(_retrieval(out), encoding="utf-8")
         about = {"config": asdict(config), "kg": sha256_of(kg / STORE_MANIFEST), "figures": figures}
         (folder / "world.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return figures
+
+
+def _chosen(store: KgStore, config: WorldConfig, shows_progress: bool) -> tuple[Chooser, Corpus]:
+    """The questions that are kept, and the documents among which they were searched for.
+
+    Documents of candidates that are not kept stay among the others: without them the ranks would not be those measured.
+    """
+    names = WorldNames(store, config.names, config.seed)
+    sources = _sources(store, names, config)
+    chooser, corpus = (
+        Chooser(config),
+        Corpus(documents=(), of_entity={}, sentences={}, look_alikes={}, triples=(), kinds={}),
+    )
+    chooser.choose([])
+    candidates: list[WorldQuestion] = []
+    for spare in _SPARES:
+        total = spare * sum(source.wanted for source in sources)
+        more = list(_watched(_drawn(sources, spare), "sample", total, shows_progress))
+        if not more:
+            break
+        candidates += more
+        corpus = CorpusWriter(store, names, config).write(candidates)
+        watched = _watched(candidates, "search", len(candidates), shows_progress)
+        measured = measure(watched, corpus, Bm25Retriever(corpus.documents), config.passages)
+        chooser.choose([each for each in measured if each is not None])
+        if not chooser.is_short:
+            break
+    return chooser, corpus
 
 
 @dataclass(slots=True)
@@ -122,7 +138,7 @@ def _watched(items: Iterable[Item], what: str, total: int, shows_progress: bool)
     yield from track(items, description=f"{what}:", total=total, console=Console(stderr=True))
 
 
-def _record(each: SearchedQuestion, corpus: Corpus) -> Question:
+def _record(each: SearchedQuestion) -> Question:
     """As all readers of questions take it."""
     question = each.question
     return Question(
@@ -130,21 +146,31 @@ def _record(each: SearchedQuestion, corpus: Corpus) -> Question:
         question=question.question,
         answer=question.answer.label,
         answer_aliases=question.answer.aliases,
-        decomposition=tuple(
-            Hop(
-                question=hop.question,
-                answer=hop.answer.label,
-                support_id=corpus.of_entity[hop.about.id] if hop.about else None,
-            )
-            for hop in question.hops
-        ),
+        decomposition=tuple(Hop(question=hop.question, answer=hop.answer.label) for hop in question.hops),
         dataset=NAME,
+        num_hops=len(each.searches),
+        supporting=tuple(SupportingDocument(title=search.title, facts=search.sentences) for search in each.searches),
     )
 
 
 def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _write_graph(folder: Path, corpus: Corpus) -> None:
+    """All that the documents state, as tables that `trailforge kg build` takes."""
+    folder.mkdir()
+    kinds = {f"kind {kind}": kind for kind in sorted(set(corpus.kinds.values()))}
+    triples = [(each.head, each.relation, each.tail) for each in corpus.triples]
+    triples += [(entity, _KIND, f"kind {kind}") for entity, kind in sorted(corpus.kinds.items())]
+    entities, relations = dict(kinds), {_KIND: _KIND}
+    for each in corpus.triples:
+        entities |= {each.head: each.head_label, each.tail: each.tail_label}
+        relations[each.relation] = each.relation_label
+    for name, rows in (("triples", triples), ("entities", entities.items()), ("relations", relations.items())):
+        text = "".join("\t".join(row) + "\n" for row in rows)
+        (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
 
 
 def _retrieval(out: Path) -> str:

@@ -20,7 +20,7 @@ from trailforge.generators.kg_questions.worlds.questions import YEAR, WorldHop, 
 from trailforge.generators.kg_questions.worlds.statements import Statement, statements_of
 from trailforge.retrieval.kg import KgStore
 from trailforge.retrieval.words import words_of
-from trailforge.schemas import Document, KgFact, KgNode
+from trailforge.schemas import Document, KgFact, KgNode, KgTriple
 
 FactKey = tuple[str, str, str]
 """Head, relation, tail by id."""
@@ -73,6 +73,10 @@ class Corpus:
     """By entity and fact: the sentence of its document that states it."""
     look_alikes: dict[str, LookAlike]
     """By the entity that they are like."""
+    triples: tuple[KgTriple, ...]
+    """All that is stated."""
+    kinds: dict[str, str]
+    """What the entities with documents are, where it is known."""
 
 
 def key_of(fact: KgFact) -> FactKey:
@@ -93,6 +97,7 @@ class CorpusWriter:
         self._drafts: dict[str, _Draft] = {}
         self._alike: dict[str, _Draft] = {}
         self._made_up: dict[str, _Draft] = {}
+        self._stated: dict[FactKey, KgTriple] = {}
         self._false: dict[str, dict[str, str]] = {}
         self._gold: set[FactKey] = set()
         self._led: set[tuple[str, str, bool]] = set()
@@ -299,7 +304,8 @@ class CorpusWriter:
         sentences: dict[tuple[str, FactKey], str] = {}
         written: list[tuple[str, str, str]] = []
         alike = {like.node.id: like for like in self._alike.values()}
-        for key, draft in (self._drafts | self._made_up | alike).items():
+        drafts = self._drafts | self._made_up | alike
+        for key, draft in drafts.items():
             draw = random.Random(f"{self._config.seed} document {key}")
             lines = self._lines(draft, draw)
             sentences |= {(key, fact): line for facts, line in lines for fact in facts}
@@ -319,12 +325,15 @@ class CorpusWriter:
                 )
                 for key, like in self._alike.items()
             },
+            triples=tuple(self._stated[key] for key in sorted(self._stated)),
+            kinds={each.node.id: each.node.kind for each in drafts.values() if each.node.kind},
         )
 
     def _lines(self, draft: _Draft, draw: random.Random) -> list[tuple[list[FactKey], str]]:
         """Its sentences, each with the facts that it has to state."""
         told: list[tuple[FactKey, Statement]] = []
         for key, (fact, other) in draft.facts.items():
+            self._stated[key] = fact.triple
             told.append((key, draft.chosen.get(key) or self._unlike(told, fact, draft.node, other, draw)))
         room = self._config.max_facts - len(told)
         if not draft.is_loud and draft.row is not None and room > 0:
@@ -332,6 +341,7 @@ class CorpusWriter:
             for relation, tail in draw.sample(fillers, min(room, len(fillers))):
                 fact = self._names.fact(draft.row, relation, tail)
                 if key_of(fact) not in draft.facts:
+                    self._stated[key_of(fact)] = fact.triple
                     told.append((key_of(fact), self._unlike(told, fact, draft.node, self._names.node(tail), draw)))
         draw.shuffle(told)
         intro = _intro(draft.node, is_past=draft.row is not None and self._names.is_past(draft.row))

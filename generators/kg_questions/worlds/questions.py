@@ -22,7 +22,7 @@ from trailforge.generators.kg_questions.worlds.config import WorldConfig
 from trailforge.generators.kg_questions.worlds.names import WorldNames
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import mentions
-from trailforge.schemas import FactChain, KgFact, KgNode
+from trailforge.schemas import FactChain, KgFact, KgNode, word_comparison
 
 WorldForm = Literal["chain", "intersection", "comparison"]
 YEAR = re.compile(r"\d{3,4}")
@@ -199,7 +199,7 @@ def _comparison(store: KgStore, names: WorldNames, relation: int, rows: tuple[in
         hops.append(WorldHop(question=text, query=text, answer=year, facts=(fact,), about=about))
     nodes = [hop.about for hop in hops if hop.about is not None]
     question = _earlier(hops[0].facts[0], nodes)
-    last = f"Which is earlier, #1 ({nodes[0].label}) or #2 ({nodes[1].label})?"
+    last = word_comparison(question, {node.label: [number] for number, node in enumerate(nodes, start=1)})
     winner = nodes[rows.index(first)]
     hops.append(WorldHop(question=last, query=last, answer=winner, facts=(), about=None))
     return WorldQuestion(

@@ -30,6 +30,8 @@ class WorldSearch:
     """One hop as it is searched: a line of `searches.jsonl`."""
 
     question_id: str
+    kind: str
+    """Of the question: `1 hop`, `2 hops`, `comparison`. Two facts that meet are two hops, and one search."""
     hop: int
     """From 1."""
     query: str
@@ -127,6 +129,7 @@ class _Searcher:
             reworded = better
         return WorldSearch(
             question_id=question.id,
+            kind=kind_of(question),
             hop=place + 1,
             query=hop.query,
             answer=hop.answer.label,
@@ -186,6 +189,7 @@ class Chooser:
         """First with the wanted share of misled ones; then, where one sort is short, with the other."""
         self.chosen = {split: [] for split in self._sizes()}
         self._answers = {split: Counter() for split in self._sizes()}
+        self._owner = {}
         self._quotas = {split: _quotas(size, self.config) for split, size in self._sizes().items()}
         left = [each for each in candidates if not self._take(each, is_strict=True)]
         self.is_short = any(quota.left for quotas in self._quotas.values() for quota in quotas.values())
@@ -252,8 +256,11 @@ def _quotas(size: int, config: WorldConfig) -> dict[str, _Quota]:
         share = (size - compared) // len(config.hops) + (place < (size - compared) % len(config.hops))
         counts[f"{hops} hop{'s' if hops > 1 else ''}"] = share
     quotas: dict[str, _Quota] = {}
+    before = 0
     for kind, count in counts.items():
-        misled = round(count * config.look_alikes)
+        # Rounded together, so that two odd kinds do not lose a question each.
+        misled = round((before + count) * config.look_alikes) - round(before * config.look_alikes)
+        before += count
         is_free = kind in ("comparison", "1 hop")
         at_once = count if is_free else int(count * config.found_at_once)
         quotas[kind] = _Quota(misled=misled, clean=count - misled, at_once=at_once)
