@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trailforge.generators.kg_questions.paths.config import KgPathConfig
 from trailforge.generators.kg_questions.paths.graph import Graph, relations_named
@@ -26,6 +26,10 @@ FactKey = tuple[str, str, str]
 """Head, relation, tail by id."""
 _FEW = 3
 """What a false value may lead on to."""
+_NEAR = 40
+"""Years between a false year and the right one, at most."""
+_SOURCES = 10
+"""Entities among which one of the same kind is looked for."""
 _TRIES = 40
 """Values that are tried for a look-alike."""
 _SPARE = 1.1
@@ -165,8 +169,7 @@ class CorpusWriter:
         kept_out = self._one_head | self._graph.symmetric | self._years
         fillers = [relation for relation, _ in self._fillers(like.row) if relation not in kept_out]
         for relation in draw.sample(fillers, min(draw.choice((0, 1, 1, 2)), len(fillers))):
-            source = int(draw.choice(self._graph.sources(relation, is_forward=True)))
-            row = int(draw.choice(self._graph.reached(source, relation, is_forward=True)))
+            source, row = self._any_triple(relation, True, like.node.kind, draw)
             tail, label = self._names.node(row), self._store.relation_id(relation)
             if (tail.id, label, False) in self._led:
                 continue
@@ -176,24 +179,11 @@ class CorpusWriter:
                 self._led.add((tail.id, label, False))
 
     def _false_fact(self, fact: KgFact, like: KgNode, value: KgNode) -> KgFact:
-        """The same relation of a look-alike."""
+        """The same relation between others, `like` in place of what is known."""
         head, tail = (like, value) if fact.is_forward else (value, like)
-        triple = type(fact.triple)(
-            head=head.id,
-            relation=fact.triple.relation,
-            tail=tail.id,
-            head_label=head.label,
-            relation_label=fact.triple.relation_label,
-            tail_label=tail.label,
-        )
-        return KgFact(
-            triple=triple,
-            known=like.id,
-            found=value.id,
-            relation_aliases=fact.relation_aliases,
-            fan_out=1,
-            left_without=1,
-        )
+        labels = {"head_label": head.label, "tail_label": tail.label}
+        triple = replace(fact.triple, head=head.id, tail=tail.id, **labels)
+        return replace(fact, triple=triple, known=like.id, found=value.id)
 
     def _false_value(
         self, question: WorldQuestion, place: int, hop: WorldHop, draw: random.Random
@@ -211,7 +201,8 @@ class CorpusWriter:
             return value, self._made_up_end(question, place + 1, value, draw) if onward else value.label
         spare: KgNode | None = None
         for _ in range(_TRIES):
-            row = self._any_end(fact, draw)
+            kind = hop.about.kind if hop.about else ""
+            _, row = self._any_triple(relation, fact.is_forward, kind, draw)
             node = self._names.node(row)
             if not self._may_be_false(question, hop, node, row):
                 continue
@@ -222,16 +213,19 @@ class CorpusWriter:
                 return node, end
         return spare, ""
 
-    def _any_end(self, fact: KgFact, draw: random.Random) -> int:
-        """What a fact's relation leads to somewhere in the graph."""
-        relation = self._store.relation_row(fact.triple.relation)
-        source = int(draw.choice(self._graph.sources(relation, fact.is_forward)))
-        return int(draw.choice(self._graph.reached(source, relation, fact.is_forward)))
+    def _any_triple(self, relation: int, is_forward: bool, kind: str, draw: random.Random) -> tuple[int, int]:
+        """What a relation leads from and to somewhere in the graph: from something of this kind, if that is found."""
+        sources = self._graph.sources(relation, is_forward)
+        some = [int(draw.choice(sources)) for _ in range(_SOURCES)]
+        source = next((each for each in some if self._names.node(each).kind == kind), some[0])
+        return source, int(draw.choice(self._graph.reached(source, relation, is_forward)))
 
     def _may_be_false(self, question: WorldQuestion, hop: WorldHop, node: KgNode, row: int) -> bool:
         (fact,) = hop.facts
         is_year = bool(YEAR.fullmatch(node.label))
         if node.id == hop.answer.id or node.id in question.entities or node.label == node.id:
+            return False
+        if is_year and not (YEAR.fullmatch(hop.answer.label) and abs(int(node.label) - int(hop.answer.label)) <= _NEAR):
             return False
         if node.kind != hop.answer.kind or not (is_year or self._names.is_clear(row)):
             return False
@@ -258,11 +252,14 @@ class CorpusWriter:
         if end.id == question.answer.id:
             return ""
         about = self._names.node(row)
-        draft = self._drafts.setdefault(about.id, _Draft(node=about, row=row))
         triple = self._graph.triple(row, relation, onward.is_forward, int(found[0]))
         ends = (self._store.row(triple.head), self._store.row(triple.tail))
         fact = self._names.fact(ends[0], relation, ends[1], is_forward=triple.head == about.id)
-        draft.facts.setdefault(key_of(fact), (fact, end))
+        key, draft = key_of(fact), self._drafts.get(about.id)
+        if key in self._gold and not (draft and key in draft.facts):
+            return ""  # another document states it
+        draft = self._drafts.setdefault(about.id, _Draft(node=about, row=row))
+        draft.facts.setdefault(key, (fact, end))
         return end.label if question.num_facts == 2 else ""
 
     # The others
@@ -374,7 +371,8 @@ def _intro(node: KgNode, *, is_past: bool) -> str:
     article = "an" if noun[:1].lower() in "aeiou" and not noun.startswith(("uni", "eu")) else "a"
     name = mention_of(node)
     name = node.label if name == f"the {node.kind} {node.label}" else name
-    return f"{_capital(name)} {'was' if is_past else 'is'} {article} {noun}."
+    verb = "was" if is_past else "are" if name.endswith((" Mountains", " Islands", " Alps")) else "is"
+    return f"{_capital(name)} {verb} {article} {noun}."
 
 
 def _with_subject(statement: Statement, draft: _Draft, is_after: bool, draw: random.Random) -> str:

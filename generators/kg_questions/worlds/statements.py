@@ -124,7 +124,7 @@ def _forward(fact: KgFact, *, is_forward: bool) -> KgFact:
 
 def _with_article(text: str) -> str:
     """With one article where a pattern and a name both have it."""
-    return re.sub(r"\b([Tt]he) the\b", r"\1", re.sub(r"\b([Tt]he) The\b", r"\1", text))
+    return re.sub(r"\b([Tt]he|present-day) [Tt]he\b", r"\1", text)
 
 
 def _capital(text: str) -> str:
