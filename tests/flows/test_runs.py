@@ -219,7 +219,7 @@ def test_a_replacement_that_was_killed_goes_on(lab: Lab, tmp_path: Path, monkeyp
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("trailforge.flows.prepare.write_settings", killed)
+        patch.setattr("trailforge.flows.execute.write_settings", killed)
         lab.run("mcts_trajectories", out, limit=3, replace_run=True)
     assert not list(out.glob("trees/*")) and (out / SETTINGS).exists()
     lab.run("mcts_trajectories", out, limit=3, replace_run=True)
