@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from trailforge.generators.kg_questions.paths.config import KgPathConfig
+from trailforge.generators.kg_questions.paths.config import KIND_RELATIONS, KgPathConfig
 from trailforge.generators.kg_questions.paths.graph import Graph, relations_named
 from trailforge.generators.kg_questions.wording import PERSON, mention_of
 from trailforge.generators.kg_questions.worlds.config import WorldConfig
@@ -97,7 +97,7 @@ class CorpusWriter:
         self._graph = Graph(store, paths.symmetric)
         self._one_head = relations_named(store, paths.one_head)
         self._years = frozenset(row for row, each in enumerate(store.relation_names) if is_of_years(each[0]))
-        self._passed_over = relations_named(store, (*paths.excluded, *paths.kinds, *paths.roles))
+        self._passed_over = relations_named(store, (*KIND_RELATIONS.split("|"), *paths.kinds, *paths.roles))
         self._drafts: dict[str, _Draft] = {}
         self._alike: dict[str, _Draft] = {}
         self._made_up: dict[str, _Draft] = {}
@@ -126,7 +126,7 @@ class CorpusWriter:
         return self._finished()
 
     def _take_up(self, hop: WorldHop, about: KgNode) -> None:
-        draft = self._drafts.setdefault(about.id, _Draft(node=about, row=self._store.row(about.id)))
+        draft = self._drafts.setdefault(about.id, self._draft_of(about.id))
         ends = {about.id: about, hop.answer.id: hop.answer}
         for fact in hop.facts:
             other = fact.known if fact.found == about.id else fact.found
@@ -136,6 +136,10 @@ class CorpusWriter:
             self._led.add((fact.known, fact.triple.relation, fact.is_forward))
             if self._store.relation_row(fact.triple.relation) in self._graph.symmetric:
                 self._led.add((fact.known, fact.triple.relation, not fact.is_forward))
+
+    def _draft_of(self, entity: str) -> _Draft:
+        row = self._store.row(entity)
+        return _Draft(node=self._names.node(row), row=row)
 
     # Look-alikes
 
@@ -153,7 +157,7 @@ class CorpusWriter:
         like = self._alike.get(about.id)
         if like is None:
             title = self._names.mistakable(self._store.row(about.id))
-            node = KgNode(id=f"{about.id}~", label=title, aliases=(), kind=about.kind, role=about.role, matches=1)
+            node = KgNode(id=f"{about.id}~", label=title, aliases=(), kind=about.kind, role=draft.node.role, matches=1)
             like = self._alike[about.id] = _Draft(node=node, row=self._store.row(about.id), is_loud=True)
         false = self._false_fact(fact, like.node, value)
         statement = max(statements_of(false, like.node, value), key=lambda way: way.shared(asked))

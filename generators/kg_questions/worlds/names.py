@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from trailforge.generators.kg_questions.paths.config import KgPathConfig
-from trailforge.generators.kg_questions.paths.graph import KindReader, relations_named
+from trailforge.generators.kg_questions.paths.graph import Graph, KindReader, relations_named
 from trailforge.generators.kg_questions.wording import PERSON, PROMPTS, RELATIONS, UNKNOWN
 from trailforge.generators.kg_questions.worlds.config import NameStyle
 from trailforge.retrieval.kg import KgStore
@@ -73,7 +73,8 @@ class WorldNames:
     def __init__(self, store: KgStore, style: NameStyle, seed: int) -> None:
         config = KgPathConfig()
         self._store, self._style, self._seed = store, style, seed
-        self._kinds = KindReader(store, relations_named(store, config.kinds), relations_named(store, config.roles))
+        self._kinds = KindReader(Graph(store, config.symmetric), config)
+        self._roles = relations_named(store, config.roles)
         self._ended = relations_named(store, _ENDED)
         self._labels: dict[int, str] = {}
         self._clear: dict[int, bool] = {}
@@ -89,7 +90,7 @@ class WorldNames:
             label=named,
             aliases=tuple(aliases) if named == label else (),
             kind=self._kinds.kind(row),
-            role=self._kinds.role(row),
+            role=self._role(row),
             matches=1,
         )
 
@@ -115,6 +116,11 @@ class WorldNames:
         """Does the graph know of its death?"""
         return not self._ended.isdisjoint(self._store.out.relations_of(row).tolist())
 
+    def _role(self, row: int) -> str:
+        """What a person does; of several things what most do."""
+        found = [int(each) for relation in self._roles for each in self._store.out.neighbours_of(row, relation)]
+        return self._store.label_of(max(found, key=lambda each: (self._store.degree_of(each), -each))) if found else ""
+
     def family(self, row: int) -> str:
         """Its kind; of an entity whose kind the graph does not say, what most of its relations take it for."""
         if kind := self._kinds.kind(row):
@@ -130,7 +136,10 @@ class WorldNames:
 
     def renamed(self, chain: FactChain) -> FactChain:
         """A path with the names of this world."""
-        nodes = {node.id: replace(self.node(self._store.row(node.id)), matches=node.matches) for node in _nodes(chain)}
+        nodes = {
+            node.id: replace(self.node(self._store.row(node.id)), role=node.role, matches=node.matches)
+            for node in _nodes(chain)
+        }
         return replace(
             chain,
             facts=tuple(replace(fact, triple=self._retold(fact.triple)) for fact in chain.facts),

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from trailforge.generators.kg_questions.paths.config import KgPathConfig
+from trailforge.generators.kg_questions.paths.config import KIND_RELATIONS, KgPathConfig
 from trailforge.generators.kg_questions.paths.graph import relations_named
 from trailforge.generators.kg_questions.paths.sampling import PathSampler
 from trailforge.generators.kg_questions.wording import compose, mention_of, phrase_of
@@ -29,6 +29,8 @@ YEAR = re.compile(r"\d{3,4}")
 _MOST_WORDS = 40
 _LEFT_OVER = re.compile(r"[#{}|]|\b(?:which|the) one\b", re.IGNORECASE)
 """What words by rule leave where the graph does not say what something is."""
+_BATCH = 50
+"""Paths that are sampled at once."""
 _ROUNDS = 20
 """Draws for each entity of the graph, at most."""
 
@@ -79,11 +81,18 @@ def path_config(store: KgStore, config: WorldConfig, hops: int, most_per_answer:
         intersections=config.intersections,
         min_functionality=0,
         min_triples=1,
+        max_guess=1,
+        min_kind_share=0,
         many_tails=(),
+        closed_lists=every,
+        closed_heads=every,
         one_head=every,
         needs_kind=(),
-        open_ended=(),
-        max_per_answer=most_per_answer,
+        places=(),
+        excluded=tuple(KIND_RELATIONS.split("|")),
+        gone=(),
+        max_per_found=4 * most_per_answer,
+        max_shared=1,
     )
 
 
@@ -92,10 +101,10 @@ def sample_questions(
 ) -> Iterator[WorldQuestion]:
     """Questions over paths of so many facts, until the graph has no more."""
     sampler = PathSampler(store, path_config(store, config, hops, most_per_answer), config.seed * 10 + hops)
-    for chain in sampler.sample(len(store) * _ROUNDS):
-        if _is_askable(store, names, chain):
-            question = _of_chain(names.renamed(chain))
-            if _reads_well(question):
+    while chains := list(sampler.sample(_BATCH)):  # in batches, each of which has all forms
+        for chain in chains:
+            question = _of_chain(names.renamed(chain)) if _is_askable(store, names, chain) else None
+            if question is not None and _reads_well(question):
                 yield question
 
 
