@@ -1,9 +1,10 @@
-"""`trailforge kg`: build a knowledge graph, ask it, count it."""
+"""`trailforge kg`: build a knowledge graph, ask it, count it; and what is made of one."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -135,11 +136,87 @@ def _questions_of(
     return MadeOf(options={"kg": kg, "count": count, "as_of": as_of})
 
 
+class Names(StrEnum):
+    """What the entities of a world are called."""
+
+    REAL = "real"
+    INVENTED = "invented"
+
+
+WORLD_EPILOG = """Examples:\n
+    trailforge world --kg kgs/sample --out worlds/first --questions 100\n
+    trailforge world --kg kgs/sample --out worlds/unread --names invented --hops 1,2,3 --seed 7\n
+    trailforge world --kg kgs/sample --out worlds/apart --questions 600 --test-questions 420 --look-alikes 0.5\n
+    trailforge kg-trajectories --questions worlds/first/questions.jsonl --documents worlds/first/corpus.jsonl …\n
+    The folder: corpus.jsonl, questions.jsonl, test.jsonl, searches.jsonl (each hop with its document, its rank and\n
+    the query that finds it), kg/ (what is stated, for `kg build`), retrieval.yaml (for a preset), world.json."""
+
+
+def world(
+    kg: Annotated[Path, typer.Option(help="Folder that `kg build` made.")],
+    out: Annotated[Path, typer.Option(help="Folder of the world; must not exist.")],
+    questions: Annotated[int, typer.Option(min=1, help="How many.")] = 1000,
+    test_questions: Annotated[
+        int, typer.Option(min=0, help="Further ones (test.jsonl), with entities that no other question has.")
+    ] = 0,
+    hops: Annotated[str, typer.Option(help="Facts of a question, e.g. 1,2; each is as frequent.")] = "1,2",
+    comparisons: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of questions which of two things has the earlier year.")
+    ] = 0.0,
+    intersections: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of paths in which two facts meet, of those of two or more.")
+    ] = 0.1,
+    look_alikes: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Share of questions whose search finds a look-alike first, unless reworded."),
+    ] = 0.5,
+    found_at_once: Annotated[
+        float, typer.Option(min=0, max=1, help="At most such a share of longer questions is answered by one search.")
+    ] = 0.25,
+    distractors: Annotated[int, typer.Option(min=0, help="Documents that no question needs, at least.")] = 500,
+    max_facts: Annotated[int, typer.Option(min=1, help="Facts of a document, about.")] = 4,
+    passages: Annotated[int, typer.Option(min=1, help="Passages of a search, where searches are measured.")] = 5,
+    names: Annotated[
+        Names, typer.Option(help="The graph's own, or made-up ones that no model has read of.")
+    ] = Names.REAL,
+    seed: Annotated[int, typer.Option(help="The same seed and graph give the same bytes.")] = 0,
+) -> None:
+    """Write documents that state a graph's facts, and questions that they answer: a test bed (beyond the papers)."""
+    from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
+    from trailforge.generators.kg_questions.worlds.searches import describe
+
+    config = WorldConfig(
+        questions=questions,
+        test_questions=test_questions,
+        hops=_numbers(hops),
+        comparisons=comparisons,
+        intersections=intersections,
+        look_alikes=look_alikes,
+        found_at_once=found_at_once,
+        distractors=distractors,
+        max_facts=max_facts,
+        passages=passages,
+        names=names.value,
+        seed=seed,
+    )
+    figures = make_world(kg, out, config, shows_progress=True)
+    print(describe(figures))
+    print(f"In {out}")
+
+
 def register(root: typer.Typer) -> None:
     """Add the commands."""
     root.add_typer(app, name="kg")
+    root.command("world", epilog=WORLD_EPILOG)(world)
     _TRAJECTORIES.add_to(root, _trajectories_of)
     _QUESTIONS.add_to(root, _questions_of)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(sorted({int(each) for each in text.split(",")}))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r}: expected numbers as 1,2", param_hint="--hops") from None
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from trailforge.retrieval.words import words_of
 from trailforge.schemas import Document, Passage
 
@@ -25,14 +27,17 @@ class Bm25Retriever:
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """See `base.Retriever`."""
-        scores = self._scores(words_of(query))
-        best = sorted(range(len(scores)), key=lambda row: (-scores[row], row))[: max(k, 0)]
-        return [self._passage(row, scores[row]) for row in best]
-
-    def _scores(self, words: list[str]) -> list[float]:
-        if not words:
-            return [0.0] * len(self._documents)
-        return [round(float(score), 6) for score in self._index.get_scores(words)]
+        count = min(max(k, 0), len(self._documents))
+        if not count:
+            return []
+        words = words_of(query)
+        scores = self._index.get_scores(words) if words else np.zeros(len(self._documents), np.float32)
+        # Only what may be among the best is rounded and sorted: what is equal when rounded is 1e-6 apart at most.
+        last = float(np.partition(scores, -count)[-count])
+        near = np.flatnonzero(scores.astype(np.float64) >= last - 2e-6)
+        rounded = {int(row): round(float(scores[row]), 6) for row in near}
+        best = sorted(rounded, key=lambda row: (-rounded[row], row))[:count]
+        return [self._passage(row, rounded[row]) for row in best]
 
     def _passage(self, row: int, score: float) -> Passage:
         document = self._documents[row]

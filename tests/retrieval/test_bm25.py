@@ -43,3 +43,14 @@ def test_importing_retrieval_loads_no_heavy_package() -> None:
     code = f"import sys, trailforge.retrieval; sys.exit(str(sorted({heavy} & set(sys.modules)) or ''))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 39, 40])
+def test_the_best_few_are_the_first_of_all(k: int) -> None:
+    """Also where the cut goes through documents of one score, which are as many as those that are looked at."""
+    texts = [f"river {'river ' * (n % 3)}bank {n % 4}" for n in range(40)]
+    retriever = Bm25Retriever([Document(id=str(n), title="", text=text) for n, text in enumerate(texts)])
+    every = run(retriever.retrieve("river 3", 1000))
+    assert len({passage.score for passage in every}) < 40 == len(every)
+    assert sorted(every, key=lambda passage: (-passage.score, int(passage.id))) == every
+    assert run(retriever.retrieve("river 3", k)) == every[:k]

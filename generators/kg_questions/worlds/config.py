@@ -1,0 +1,58 @@
+"""What a world is to hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from trailforge.generators.kg_questions.paths.config import MOST_HOPS
+from trailforge.schemas import InvalidInput
+
+NameStyle = Literal["real", "invented"]
+"""The graph's own names, or made-up ones that no model has read of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldConfig:
+    """Sizes and shares of a world. Raises `InvalidInput`."""
+
+    questions: int = 1000
+    test_questions: int = 0
+    """Further questions, about entities that the others have nothing to do with; years aside."""
+    hops: tuple[int, ...] = (1, 2)
+    """Facts of a question, 1 to 4; all are equally frequent."""
+    comparisons: float = 0.0
+    """Share of questions that compare the years of two things. Their answers stand in the question."""
+    intersections: float = 0.1
+    """Share of paths in which two chains meet, among those of two hops or more: one search answers such a meeting."""
+    look_alikes: float = 0.5
+    """Share of questions for which a search in the words of one sub-question has the document of a look-alike first,
+    and another wording the right one. For all others the right document is first at every hop."""
+    found_at_once: float = 0.25
+    """Share of the questions of two hops or more, comparisons aside, that one search in their own words may answer."""
+    distractors: int = 500
+    """Documents of entities that no question needs, at least, as far as the graph has them."""
+    max_facts: int = 4
+    """Facts of a document, unless questions need more of it."""
+    passages: int = 5
+    """Passages of a search, wherever searches are measured."""
+    names: NameStyle = "real"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.hops or not all(1 <= hops <= MOST_HOPS for hops in self.hops):
+            raise InvalidInput(f"must be numbers from 1 to {MOST_HOPS}", field="hops")
+        for name in ("comparisons", "intersections", "look_alikes", "found_at_once"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InvalidInput("must be from 0 to 1", field=name)
+        for name, least in (
+            ("questions", 1),
+            ("test_questions", 0),
+            ("distractors", 0),
+            ("max_facts", 1),
+            ("passages", 1),
+        ):
+            if getattr(self, name) < least:
+                raise InvalidInput(f"must be {least} or more", field=name)
+        if self.names not in ("real", "invented"):
+            raise InvalidInput("must be real or invented", field="names")

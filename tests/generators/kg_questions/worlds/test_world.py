@@ -1,0 +1,207 @@
+"""Worlds made of the sample graph: what they promise, and what stays when one cannot be made."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tests.support.world_agent import WorldFolder
+from trailforge.cli import app
+from trailforge.generators.kg_questions.worlds import WorldConfig, make_world
+from trailforge.generators.kg_questions.worlds.names import WorldNames
+from trailforge.retrieval.kg import KgStore, build_kg, open_source
+from trailforge.rewards import exact_match, mentions
+from trailforge.schemas import InvalidInput, OutputError, TrailforgeError
+
+SAMPLE = Path(__file__).parents[4] / "sample_data" / "kg"
+REAL = WorldConfig(questions=40, comparisons=0.1, hops=(1, 2, 3), distractors=100, seed=4)
+APART = WorldConfig(questions=100, test_questions=50, names="invented", distractors=150)
+
+
+@pytest.fixture(scope="module")
+def kg(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kg") / "store"
+    build_kg(open_source(SAMPLE), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def real(kg: Path, tmp_path_factory: pytest.TempPathFactory) -> WorldFolder:
+    folder = tmp_path_factory.mktemp("worlds") / "real"
+    make_world(kg, folder, REAL)
+    return WorldFolder(folder)
+
+
+@pytest.fixture(scope="module")
+def apart(kg: Path, tmp_path_factory: pytest.TempPathFactory) -> WorldFolder:
+    folder = tmp_path_factory.mktemp("worlds") / "apart"
+    make_world(kg, folder, APART)
+    return WorldFolder(folder)
+
+
+def test_who_makes_no_mistake_answers_every_question(real: WorldFolder, apart: WorldFolder) -> None:
+    asked = [(real, question) for question in real.questions()]
+    asked += [(apart, question) for split in ("questions", "test") for question in apart.questions(split)]
+    assert len(asked) == 190
+    assert [question.question for world, question in asked if not world.solved(question)] == []
+
+
+def test_who_never_rewords_answers_the_clean_half_alone(apart: WorldFolder) -> None:
+    first = [
+        all(apart.search(search["query"], 1)[0].title == search["title"] for search in apart.searches[question.id])
+        for question in apart.questions()
+    ]
+    assert sum(first) == 50
+
+
+def test_who_believes_a_look_alike_answers_wrong_for_a_cause_that_is_written_down(apart: WorldFolder) -> None:
+    misled = [each for searches in apart.searches.values() for each in searches if each["is_misled"]]
+    assert len(misled) >= 75
+    texts = {document.title: document.text for document in apart.documents}
+    for each in misled:
+        assert each["first_title"] != each["title"] and each["title"].split()[0] in each["first_title"]
+        assert not set(each["sentences"]) & set(re.split(r"(?<=\.) ", texts[each["first_title"]]))
+    ends = {question.id: question for split in ("questions", "test") for question in apart.questions(split)}
+    assert not any(exact_match(each["false_answer"], ends[each["question_id"]].golds) for each in misled)
+    assert sum(bool(each["false_answer"]) for each in misled) > 0.5 * len(misled)
+
+
+def test_a_guesser_and_a_single_search_get_little(real: WorldFolder, apart: WorldFolder) -> None:
+    for world, split in ((real, "questions"), (apart, "questions"), (apart, "test")):
+        questions = world.questions(split)
+        most = Counter(question.answer for question in questions).most_common(1)[0][1]
+        assert most <= max(1, 0.02 * len(questions))
+        longer = world.longer(split)
+        assert longer and sum(map(world.found_at_once, longer)) <= 0.3 * len(longer)
+
+
+def test_test_questions_have_no_entity_of_the_others(apart: WorldFolder) -> None:
+    used: dict[str, set[str]] = {}
+    for split in ("questions", "test"):
+        rows = apart.questions(split)
+        names = {hop.answer for question in rows for hop in question.decomposition}
+        names |= {document.title for question in rows for document in question.supporting}
+        used[split] = {name for name in names if not name.isdigit()}
+    assert len(used["test"]) > 50
+    assert not used["questions"] & used["test"]
+
+
+def test_figures_are_those_of_the_files(apart: WorldFolder) -> None:
+    figures = apart.about["figures"]
+    assert figures["documents"] == len(apart.documents) == len({document.title for document in apart.documents})
+    assert figures["gold_documents"] + figures["look_alikes"] + figures["distractors"] == len(apart.documents)
+    assert figures["distractors"] >= APART.distractors
+    for split in ("questions", "test"):
+        questions, found = apart.questions(split), figures[split]
+        misled = [any(each["is_misled"] for each in apart.searches[question.id]) for question in questions]
+        assert (found["count"], found["misled"]) == (len(questions), sum(misled))
+        assert found["misled_share"] == 0.5
+    for searches in apart.searches.values():
+        for each in searches:
+            titles = [passage.title for passage in apart.search(each["query"])]
+            assert titles[0] == each["first_title"]
+            assert each["rank"] == (titles.index(each["title"]) + 1 if each["title"] in titles else None)
+
+
+def test_invented_names_are_nobodys(kg: Path, apart: WorldFolder) -> None:
+    store = KgStore.open(kg)
+    capitals = {name for row in range(len(store)) if (name := store.label_of(row))[:1].isupper() and len(name) > 4}
+    titles = {document.title for document in apart.documents}
+    assert not titles & capitals
+    for question in apart.questions():
+        assert not [name for name in capitals if mentions(question.question, name)]
+
+
+def test_an_entity_has_one_invented_name_whatever_is_named_before(kg: Path) -> None:
+    store = KgStore.open(kg)
+    one, other = WorldNames(store, "invented", 5), WorldNames(store, "invented", 5)
+    rows = range(0, 300, 7)
+    names = [one.label(row) for row in rows]
+    assert [other.label(row) for row in reversed(rows)][::-1] == names
+    assert len(set(names)) == len(names)
+    assert names != [WorldNames(store, "invented", 6).label(row) for row in rows]
+
+
+def test_the_same_seed_gives_the_same_bytes(kg: Path, tmp_path: Path, apart: WorldFolder) -> None:
+    make_world(kg, tmp_path / "again", APART)
+    for name in ("corpus.jsonl", "questions.jsonl", "test.jsonl", "searches.jsonl", "world.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (apart.folder / name).read_bytes(), name
+
+
+def test_comparisons_are_looked_up_twice_and_then_compared(real: WorldFolder) -> None:
+    compared = [question for question in real.questions() if len(question.decomposition) > (question.num_hops or 0)]
+    assert len(compared) == 4
+    for question in compared:
+        years = [int(hop.answer) for hop in question.decomposition[:2]]
+        titles = [document.title for document in question.supporting]
+        assert question.num_hops == 2 and question.answer == titles[years.index(min(years))]
+        assert "earlier" in question.question
+
+
+def test_documents_and_questions_are_written_in_whole_sentences(real: WorldFolder) -> None:
+    for document in real.documents:
+        assert not re.search(r"[{}|#\x00]|  |\bone one\b|the the|\.\.", document.text), document
+        assert document.text.endswith(".") and document.text[0] == document.text[0].upper()
+    for question in real.questions():
+        assert question.question.endswith("?") and not re.search(r"[{}|#]", question.question)
+
+
+def test_too_small_a_graph_is_said_and_leaves_nothing(tmp_path: Path) -> None:
+    triples = tmp_path / "triples.tsv"
+    triples.write_text("".join(f"Film {n}\tdirector\tPerson {n}\n" for n in range(4)))
+    build_kg(open_source(triples), tmp_path / "kg")
+    with pytest.raises(InvalidInput, match=r"the graph gives \d+ of 50 questions; missing are .* of 2 hops"):
+        make_world(tmp_path / "kg", tmp_path / "out", WorldConfig(questions=50))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kg", "triples.tsv"]
+
+
+def test_a_folder_that_holds_something_is_left_alone(kg: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(OutputError, match="is there already"):
+        make_world(kg, tmp_path, REAL)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize(("field", "value"), [("hops", (0,)), ("look_alikes", 1.5), ("questions", 0), ("passages", 0)])
+def test_sizes_and_shares_have_bounds(field: str, value: object) -> None:
+    with pytest.raises(InvalidInput, match=field):
+        WorldConfig(**{field: value})  # pyright: ignore[reportArgumentType]
+
+
+def test_the_command_says_what_it_has_made(kg: Path, tmp_path: Path) -> None:
+    out = tmp_path / "world"
+    options = ["--kg", kg, "--out", out, "--questions", 10, "--hops", 1, "--distractors", 20]
+    result = CliRunner().invoke(app, ["world", *map(str, options)])
+    assert result.exit_code == 0, result.output
+    assert "questions: 10 (10 of 1 hop)" in result.output and str(out) in result.output
+    assert json.loads((out / "world.json").read_text())["config"]["hops"] == [1]
+    assert "corpus.jsonl" in (out / "retrieval.yaml").read_text()
+
+
+@pytest.mark.parametrize(("given", "problem"), [("two", "expected numbers as 1,2"), ("1,9", "from 1 to 4")])
+def test_hops_that_are_none_are_refused(kg: Path, tmp_path: Path, given: str, problem: str) -> None:
+    result = CliRunner().invoke(app, ["world", "--kg", str(kg), "--out", str(tmp_path / "w"), "--hops", given])
+    assert result.exit_code != 0
+    said = (
+        str(result.exception) if isinstance(result.exception, TrailforgeError | typer.BadParameter) else result.output
+    )
+    assert problem in said
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_graph_of_a_world_is_what_its_documents_say(apart: WorldFolder, tmp_path: Path) -> None:
+    build_kg(open_source(apart.folder / "kg"), tmp_path / "kg")
+    store = KgStore.open(tmp_path / "kg")
+    assert store.stats.unnamed_entities == store.stats.invalid_rows == 0
+    texts = {document.title: document.text for document in apart.documents}
+    lines = (apart.folder / "kg" / "triples.tsv").read_text().splitlines()
+    for head, relation, tail in (line.split("\t") for line in lines):
+        ends = store.label(head), store.label(tail)
+        said = any(mentions(texts.get(one, ""), other) for one, other in (ends, ends[::-1]))
+        assert said or relation == "instance of", ends
