@@ -109,7 +109,8 @@ async def test_both_branches_are_searched_for_and_compared_without_another_searc
 
 
 async def test_a_wrong_conclusion_is_rejected_and_makes_a_pair_of_the_last_turn(graph: KgStore) -> None:
-    right, wrong = rows = (await generate(CITIES, context(graph, reader("no", "yes"), GUIDED))).candidates
+    one_passage = replace(GUIDED, top_k=1)  # two would bring both documents at once
+    right, wrong = rows = (await generate(CITIES, context(graph, reader("no", "yes"), one_passage))).candidates
     chosen = select(rows)
     assert chosen.selected == (right,)
     assert [(row.uid, verdict.reason) for row, verdict in chosen.rejected] == [(wrong.uid, "wrong_answer")]
