@@ -280,6 +280,7 @@ class _Making:
             caps=means.caps,
             verdicts=self._verdicts,
             **inputs,
+            **make.options,
             **given,
         )
 
