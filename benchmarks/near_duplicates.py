@@ -23,9 +23,9 @@ from trailforge.generators.document_bundles.bundling.duplicates import (
     SIGNATURE,
     DuplicateConfig,
     Order,
-    exact_jaccard,
     keep_one,
     near_duplicates,
+    shingle_hashes,
     signature,
 )
 
@@ -89,6 +89,12 @@ def _shingles(text: str) -> set[bytes]:
     return {" ".join(words[start : start + SHINGLE_WORDS]).encode() for start in range(len(words) - SHINGLE_WORDS + 1)}
 
 
+def _exact_jaccard(first: str, second: str) -> float:
+    """Of the sets of shingles of two texts; 0 when both have none."""
+    left, right = set(shingle_hashes(first).tolist()), set(shingle_hashes(second).tolist())
+    return len(left & right) / len(left | right) if left or right else 0.0
+
+
 def _corpus(options: argparse.Namespace, share: float) -> tuple[Corpus, float]:
     """Documents and copies, and the mean similarity of a copy to its original. A copy's id begins like the original's.
 
@@ -111,7 +117,7 @@ def _corpus(options: argparse.Namespace, share: float) -> tuple[Corpus, float]:
         if number < copies:
             changed = np.where(rng.random(len(text)) < share, draw(len(text)), text)
             corpus["2025-01-02", f"{number}.copy"] = " ".join(changed)
-            similarities.append(exact_jaccard(" ".join(text), " ".join(changed)))
+            similarities.append(_exact_jaccard(" ".join(text), " ".join(changed)))
     return corpus, float(np.mean(similarities))
 
 

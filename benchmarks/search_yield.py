@@ -9,6 +9,7 @@ made; its correct rows go through the same filters.
 
     make bench B=search_yield
     make bench B=search_yield ARGS="--world a --questions 1600"
+    make bench B=search_yield ARGS="--world b --search width=4 patience=80"
 """
 
 from __future__ import annotations
@@ -75,22 +76,23 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=400, help="for each p (default: 400)")
     parser.add_argument("--p", type=float, nargs="+", default=[0.7, 0.8, 0.9, 0.95], help="chances to be right")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--max-calls", type=int, help="for world b: another budget than the preset's")
+    parser.add_argument(
+        "--search", nargs="*", default=[], metavar="NAME=N", help="for world b: others than the preset's"
+    )
     options = parser.parse_args()
     if options.world in ("a", "both"):
         _print("world a", {p: asyncio.run(_world_a(p, options.questions, options.seed)) for p in options.p})
     if options.world in ("b", "both"):
-        config = _preset(options.max_calls)
+        config = _preset(options.search)
         found = {p: asyncio.run(_world_b(p, options.questions, options.seed, config)) for p in options.p}
         _print("world b", found, calls=True)
 
 
-def _preset(max_calls: int | None) -> MctsRunConfig:
+def _preset(changes: Sequence[str]) -> MctsRunConfig:
     config = read_config(MctsRunConfig, load_preset("msearcher", "mcts_trajectories"), source="msearcher")
-    if max_calls is None:
-        return config
-    bounded = replace(config.generator.search, max_calls=max_calls)
-    return replace(config, generator=replace(config.generator, search=bounded))
+    changed = {name: int(number) for name, _, number in (change.partition("=") for change in changes)}
+    search = replace(config.generator.search, **changed)
+    return replace(config, generator=replace(config.generator, search=search))
 
 
 def _capped(kinds: Iterable[str], caps: ReflectionConfig) -> Counter[str]:

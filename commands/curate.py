@@ -110,7 +110,7 @@ def refuse(
 ) -> None:
     """Say that the next runs (their --verdicts) are to make nothing of a kind of source; this run stays as it is."""
     from trailforge.curation.decisions import now
-    from trailforge.curation.patterns import append_pattern, checked_pattern
+    from trailforge.curation.verdicts import append_pattern, checked_pattern
 
     settings = _settings(folder)
     new = checked_pattern(
@@ -183,7 +183,7 @@ def stats(folder: RunFolder) -> None:
 
     from trailforge.curation.agreement import between_people, with_filters
     from trailforge.curation.decisions import merge, of_run, read_decisions, standing
-    from trailforge.curation.patterns import read_patterns, refused_patterns
+    from trailforge.curation.verdicts import read_patterns, refused_patterns
 
     settings, console = _settings(folder), Console(highlight=False)
     decisions = read_decisions(folder)

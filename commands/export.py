@@ -94,7 +94,8 @@ def training_set(
     seed: Annotated[int, typer.Option(help="Seed of split, mixture and order.")] = 0,
 ) -> None:
     """Make a training set of finished runs: SFT rows and RL rows, split by question, in the order of learning."""
-    from trailforge.training.sets import ViewConfig, make_training_set
+    from trailforge.training.sets.build import make_training_set
+    from trailforge.training.sets.config import ViewConfig
 
     config = ViewConfig(
         seed=seed,
@@ -138,7 +139,7 @@ def register(root: typer.Typer) -> None:
 
 
 def _share(text: str) -> Any:
-    from trailforge.training.sets import Share
+    from trailforge.training.sets.config import Share
 
     dataset, equals, weight = text.partition("=")
     try:

@@ -43,7 +43,7 @@ REWARDS_EPILOG = """Examples:\n
     trailforge rewards out/kg/kg_trajectories/part-00000.parquet --preset dynasearcher\n
     trailforge rewards episodes.jsonl --preset msearcher --protocol react --json\n
     trailforge rewards episodes.jsonl --preset my_training.yaml"""
-_PAGE = Path(__file__).parent / "curators_page.py"
+_PAGE = Path(__file__).parent.parent / "inspector" / "page.py"
 
 
 def show(

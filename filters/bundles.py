@@ -1,4 +1,7 @@
-"""Why a bundle's question is rejected for what can be seen; what a model has to be asked is in `bundle_readings`."""
+"""Why a bundle's question is rejected for what can be seen; what a model has to be asked is in `bundle_readings`.
+
+To those reasons belongs that a named benchmark asks it too: by shared word n-grams, or by meaning.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,13 @@ from typing import TYPE_CHECKING
 from trailforge.filters.base import count_faults
 from trailforge.protocols.nl_dag import SearchPlan, validate
 from trailforge.retrieval.entities import CaseCounts, names_of
-from trailforge.retrieval.words import COMMON_WORDS
+from trailforge.retrieval.words import COMMON_WORDS, ngrams_of
 from trailforge.rewards import cover_exact_match, evidence_recall, f1, mentions, normalize_answer
 from trailforge.schemas import Bundle, BundleHop, BundleQuestion, Passage, SourceDocument, Verdict
 
 if TYPE_CHECKING:
     import numpy as np
+from dataclasses import dataclass
 
 _CAUSE_AGREES = 0.5
 """F1 from which two explanations are taken for the same: all that is asked here is whether two questions are twins."""
@@ -256,3 +260,46 @@ def _ends_alike(row: BundleQuestion, other: BundleQuestion) -> bool:
     """Do the last hops quote the same words of the same document?"""
     a, b = row.hops[-1], other.hops[-1]
     return a.document_id == b.document_id and normalize_answer(a.evidence) == normalize_answer(b.evidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmarks:
+    """Questions that must not be trained on."""
+
+    questions: tuple[str, ...]
+    names: tuple[str, ...]
+    """Of the benchmark of each question."""
+    ngrams: Mapping[str, int]
+    """Word n-gram -> position of the first question that has it."""
+    vectors: np.ndarray
+    """Of the questions, of length 1; shape (len(questions), dim)."""
+    n: int
+
+
+def benchmarks_of(questions: Iterable[tuple[str, str]], vectors: np.ndarray, n: int) -> Benchmarks:
+    """From (name of the benchmark, question), with the vectors of the questions in their order."""
+    pairs = list(questions)
+    ngrams: dict[str, int] = {}
+    for position, (_, question) in enumerate(pairs):
+        for ngram in ngrams_of(question, n):
+            ngrams.setdefault(ngram, position)
+    return Benchmarks(
+        questions=tuple(question for _, question in pairs),
+        names=tuple(name for name, _ in pairs),
+        ngrams=ngrams,
+        vectors=vectors,
+        n=n,
+    )
+
+
+def contaminated(question: str, vector: np.ndarray, benchmarks: Benchmarks, *, most_alike: float) -> Verdict:
+    """A benchmark asks it too. Score: cosine with the nearest question of a benchmark; 1 for a shared n-gram."""
+    if not benchmarks.questions:
+        return Verdict(keep=True, reason="contaminated", score=0.0)
+    shared = sorted(ngrams_of(question, benchmarks.n) & benchmarks.ngrams.keys())
+    cosines = benchmarks.vectors @ vector
+    nearest = benchmarks.ngrams[shared[0]] if shared else int(cosines.argmax())
+    score = 1.0 if shared else round(float(cosines[nearest]), 6)
+    keep = not shared and score < most_alike
+    detail = "" if keep else f"{benchmarks.names[nearest]} asks {benchmarks.questions[nearest]!r}"
+    return Verdict(keep=keep, reason="contaminated", score=score, detail=detail)

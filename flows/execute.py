@@ -1,6 +1,7 @@
 """A run from what is asked for to its manifest: take in, run each stage, finish. Needs no Prefect.
 
-Running it again goes on where it stopped: shards with a receipt are not run again, and no call is paid for twice.
+Running it again goes on where it stopped: shards with a receipt are not run again, and no call is paid for twice. What
+a start finds in the folder is nothing, a run that goes on, one that is finished, or another one (`prepare`).
 """
 
 from __future__ import annotations
@@ -17,28 +18,35 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 
 from trailforge.flows import stop_server
 from trailforge.flows.configuration import configuration_of
-from trailforge.flows.prepare import prepare, say, with_redo
-from trailforge.flows.progress import count_shown, show_progress
 from trailforge.inference import Caps
 from trailforge.inference.packaged import open_server
 from trailforge.pipelines.dataset import DataSet, Stage, StageRun, resolve
-from trailforge.pipelines.datasets import load_dataset
+from trailforge.pipelines.datasets import dataset_of, load_dataset
 from trailforge.pipelines.engine.files import exclusive, output_errors
 from trailforge.pipelines.engine.model_stage import check_servers
-from trailforge.pipelines.engine.progress import begin_progress
+from trailforge.pipelines.engine.progress import begin_progress, count_shown, show_progress
 from trailforge.pipelines.engine.runners import LOCAL, beam_options, check_runner
-from trailforge.pipelines.engine.shards import missing_shards
+from trailforge.pipelines.engine.shards import Shard, missing_shards
 from trailforge.pipelines.runs.config import EMBEDDED, RunConfig
-from trailforge.pipelines.runs.damage import drop_stale
-from trailforge.pipelines.runs.finish import finish_run
-from trailforge.pipelines.runs.intake import RunInputs, Settings
-from trailforge.pipelines.runs.own_files import refuse_strangers, remove_leftovers, remove_orphans
+from trailforge.pipelines.runs.damage import drop_damaged, drop_stale
+from trailforge.pipelines.runs.finish import MANIFEST, finish_run, read_manifest
+from trailforge.pipelines.runs.intake import (
+    STAGED,
+    RunInputs,
+    Settings,
+    config_of,
+    discard_staged,
+    read_settings,
+    refuse_other_run,
+    write_settings,
+)
+from trailforge.pipelines.runs.own_files import drop_rows, refuse_strangers, remove_leftovers, remove_orphans
 from trailforge.pipelines.runs.stages import is_complete, planned_stages
 from trailforge.presets import load_preset
 from trailforge.schemas import (
@@ -49,6 +57,7 @@ from trailforge.schemas import (
     OutputError,
     ProviderError,
     ServerUnavailable,
+    read_parquet,
 )
 
 RETRIES = 2
@@ -272,3 +281,81 @@ def _leave(number: int, _: FrameType | None) -> None:
     print(STOPPED, file=sys.stderr, flush=True)
     stop_server()
     os._exit(128 + number)
+
+
+C = TypeVar("C", bound=RunConfig)
+
+
+def say(line: str) -> None:
+    """Print a line for people, who may pipe what a command prints elsewhere."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def with_redo(out: Path, config: C, is_asked: bool) -> C:
+    """How often cut replies were asked for anew: as the folder's run says, and once more if that is asked.
+
+    A run that was stopped in the middle of it goes on with the same number.
+    """
+    earlier = read_settings(out)
+    if earlier is None:
+        if is_asked:
+            raise InvalidInput("holds no run, so there are no replies to ask for anew; leave out --redo", file=out)
+        return config
+    number = config_of(earlier).get("redo", 0)
+    begins = is_asked and (number == 0 or _finished(out, earlier) is not None)
+    return replace(config, redo=number + begins)
+
+
+def prepare(
+    out: Path, dataset: DataSet, config: RunConfig, inputs: RunInputs, *, replace_run: bool
+) -> tuple[Settings, Manifest | None]:
+    """Take the input in. The same run goes on, with every shard that is finished; another one is refused.
+
+    `replace_run`: the rows of another one go, its ledger stays. With the settings comes the manifest of a run that is
+    finished and whole; None when something is to be made (again), and what is damaged is said. A manifest that counts
+    on shards which are to be run goes after the new settings are written: see `drop_rows`.
+    """
+    try:
+        settings, earlier = resolve(dataset.take_in)(inputs, out, config), read_settings(out)
+        if earlier is not None and earlier.run_id == settings.run_id:
+            is_damaged = drop_damaged(out, dataset, earlier, say)
+            finished = _finished(out, earlier)
+            if finished is not None and not is_damaged and is_complete(dataset, out, earlier):
+                return earlier, finished  # not a byte of it changes
+        elif earlier is not None:
+            if not (replace_run or _is_redo_of(out, dataset, earlier, settings, config)):
+                refuse_other_run(out, settings)
+            drop_rows(out, dataset_of(earlier), say)
+        write_settings(out, settings)
+        if not is_complete(dataset, out, settings):
+            with output_errors(out):
+                (out / MANIFEST).unlink(missing_ok=True)
+        return settings, None
+    finally:
+        discard_staged(out)
+
+
+def _finished(out: Path, settings: Settings) -> Manifest | None:
+    """The manifest of this very run. Raises as `read_manifest`."""
+    manifest = read_manifest(out)
+    return manifest if manifest is not None and manifest.run_id == settings.run_id else None
+
+
+def _is_redo_of(out: Path, dataset: DataSet, earlier: Settings, settings: Settings, config: RunConfig) -> bool:
+    """The same items and settings, but that cut replies are asked for once more."""
+    number = config_of(earlier).get("redo", 0)
+    if config.redo <= number or replace(config, redo=number).hash != earlier.config_hash:
+        return False
+    before, now = ([shard.rows for shard in each.shards] for each in (earlier, settings))
+    if before != now:
+        return False
+    hashes = {entry.path: entry.sha256 for each in (earlier, settings) for entry in each.files}
+    pairs = zip(earlier.shards, settings.shards, strict=True)
+    others = ((a, b) for a, b in pairs if hashes[a.input] != hashes[b.input])
+    return all(_read_items(out, dataset, a) == _read_items(out, dataset, b) for a, b in others)
+
+
+def _read_items(out: Path, dataset: DataSet, shard: Shard) -> list[Any]:
+    """Rows, not hashes: other versions write the same rows as other bytes."""
+    staged = out / STAGED / shard.input
+    return read_parquet(staged if staged.exists() else out / shard.input, dataset.inputs.record)

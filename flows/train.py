@@ -17,7 +17,8 @@ from trailforge.pipelines.runs.verify import verify_run
 from trailforge.schemas import CountMismatch, InvalidInput, from_dict, to_dict
 from trailforge.training.launching.launch import LaunchConfig, Launcher
 from trailforge.training.launching.submit import record, submit
-from trailforge.training.sets import ViewConfig, make_training_set
+from trailforge.training.sets.build import make_training_set
+from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import open_set
 from trailforge.training.sets.runs import open_runs
 

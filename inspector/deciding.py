@@ -1,14 +1,19 @@
-"""A person's word on a row: checked against the rules of the data set, then in the log."""
+"""Which rows a person decides on next, and their word on it: checked against the rules of the data set, then logged."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from trailforge.curation.decisions import (
+    Merged,
+    Stance,
     append,
     check_decision,
     merge,
@@ -18,6 +23,8 @@ from trailforge.curation.decisions import (
     source_of,
     standing,
 )
+from trailforge.pipelines.runs.finished import OpenRun
+from trailforge.pipelines.runs.table_index import FILTERS
 from trailforge.schemas import Decision, InvalidInput, Ruling
 
 Check = Callable[[Mapping[str, Any], Ruling], None]
@@ -119,3 +126,113 @@ def _parts(value: Any, path: str) -> Iterator[str]:
             yield from _parts(part, f"{path}.{number}")
     else:
         yield path
+
+
+IN_ORDER, RANDOM, LOWEST = "In order", "Random order", "Lowest first"
+FILTERS_DIFFER, PEOPLE_DIFFER, DECIDED = "Filters disagree", "People disagree", "Decided by me"
+MODES = {
+    IN_ORDER: "All rows, as they stand in the files.",
+    RANDOM: "All rows in a random order, the same one for everybody: the first so many are a sample.",
+    LOWEST: "The rows with the lowest value of a number first.",
+    FILTERS_DIFFER: "Rows that some filters pass and others do not, the most divided first.",
+    PEOPLE_DIFFER: "Rows that some keep and others reject, or fix in different ways.",
+    DECIDED: "Rows that you have decided on, to look at again.",
+}
+_KINDS = ("kind", "reflection_error", "type", "shape", "origin", "stage", "reason", "source")
+"""Columns by whose values rows can be chosen."""
+_MOST_VALUES = 30
+"""Of one column, the most frequent ones."""
+_MOST_ASKED = 50_000
+"""Rows that are read to see whether filters disagree on any before that order is offered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """Rows of which a column has a value."""
+
+    column: str
+    value: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a person chose."""
+
+    table: str
+    mode: str
+    number: str = ""
+    """For `LOWEST`: which one, as in `TableIndex.values`."""
+    kind: Kind | None = None
+    """Only these rows."""
+    words: str = ""
+    """Only rows with this text."""
+    hide_decided: bool = True
+    """Leave out what this person decided on; has no effect on `PEOPLE_DIFFER` and `DECIDED`."""
+
+
+def modes_of(run: OpenRun, table: str) -> list[str]:
+    """The orders that a table has; filters disagree on rows only where rows tell what each of them said."""
+    has = {LOWEST: bool(run.numbers(table)), FILTERS_DIFFER: _may_be_disputed(run, table)}
+    return [mode for mode in MODES if has.get(mode, True)]
+
+
+def kinds_of(run: OpenRun, table: str) -> list[Kind]:
+    """What rows of a table can be chosen by; a value that all of them have is no choice."""
+    schema = run.table(table).schema
+    columns = [name for name in _KINDS if name in schema.names and pa.types.is_string(schema.field(name).type)]
+    counts = run.counts(table, columns) if columns else {}
+    return [
+        Kind(column=column, value=value, rows=rows)
+        for column, count in counts.items()
+        for value, rows in count.most_common(_MOST_VALUES)
+        if value and rows < run.size(table)
+    ]
+
+
+def queue(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], decided: Merged) -> np.ndarray:
+    """Numbers of the rows to decide on, in the order of decision; with words, of what was searched so far."""
+    table = wanted.table
+    order = _order(run, wanted, who, stances, decided)
+    if wanted.kind is not None:
+        order = order[_among(run, table, run.matching(table, wanted.kind.column, wanted.kind.value))[order]]
+    if wanted.words.strip():
+        order = order[_among(run, table, run.search(table, wanted.words).rows)[order]]
+    if wanted.hide_decided and wanted.mode not in (PEOPLE_DIFFER, DECIDED):
+        mine = {each.uid for each in stances if each.table == table and each.who == who}
+        if mine:
+            order = order[~_among(run, table, run.places(table, mine).values())[order]]
+    return order
+
+
+def _order(run: OpenRun, wanted: Wanted, who: str, stances: Sequence[Stance], decided: Merged) -> np.ndarray:
+    """All rows that the order is made of."""
+    table = wanted.table
+    if wanted.mode == RANDOM:
+        return run.shuffled(table)
+    if wanted.mode == LOWEST:
+        return run.ascending(table, wanted.number) if wanted.number else np.array([], np.int64)
+    if wanted.mode == FILTERS_DIFFER:
+        return run.disputed(table)
+    if wanted.mode == IN_ORDER:
+        return np.arange(run.size(table))
+    uids = (
+        {each.uid for each in stances if each.table == table and each.who == who}
+        if wanted.mode == DECIDED
+        else {each.uid for each in decided.conflicts if each.table == table}
+    )
+    return np.array(sorted(run.places(table, uids).values()), np.int64)
+
+
+def _among(run: OpenRun, table: str, numbers: Collection[int]) -> np.ndarray:
+    """Of each row of a table whether it is one of these."""
+    mask = np.zeros(run.size(table), bool)
+    mask[np.fromiter(numbers, np.int64, len(numbers))] = True
+    return mask
+
+
+def _may_be_disputed(run: OpenRun, table: str) -> bool:
+    names = run.table(table).schema.names
+    if FILTERS not in names and "payload" not in names:
+        return False
+    return run.size(table) > _MOST_ASKED or bool(len(run.disputed(table)))

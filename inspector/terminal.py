@@ -20,8 +20,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
-from trailforge.inspector.finding import count_kinds, find_rows
-from trailforge.inspector.showing import describe, kinds_of, product_of, show_of
+from trailforge.inspector.showing import count_kinds, describe, find_rows, kinds_of, product_of, show_of
 from trailforge.inspector.visible_text import visible
 from trailforge.pipelines.runs.finished import OpenRun, open_run
 from trailforge.pipelines.show.parts import (

@@ -35,6 +35,8 @@ class SearchConfig:
     """The search ends when the tree gives these rows."""
     tries: int = 4
     """Rounds spent on a kind of error that is wanted, without a row of it, before it is given up."""
+    patience: int = 80
+    """Calls without a new row before a question is given up."""
     step_tries: int = 2
     """Rewordings of one query that missed its answer, or draws of one answer, before they are given up."""
     plan_tries: int = 2

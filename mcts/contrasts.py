@@ -73,9 +73,9 @@ class Contrasts:
         The first such answer is mended, for what follows rests on it: where it was missed, by other words of the query;
         where it was misread, by drawing it again. Where each answer stands, one of them is drawn again.
         """
-        base = self._faulty_right(node) or self._of[node.id][-1]
-        faults = ((step.index, self._find_fault(step)) for step in base.steps if step.passages)
-        place, fault = next(((place, fault) for place, fault in faults if fault), (None, None))
+        tried = self._of[node.id]
+        base = max(reversed([r for r in tried if r.reward > 0] or tried), key=self._sound_steps)
+        place, fault = self._first_fault(base)
         if place is not None and fault == "missed":
             is_left = self._varied(node, "query")[place] < self._step_tries
             return self._vary(node, base, "query", place, sample) if is_left else None
@@ -86,7 +86,8 @@ class Contrasts:
 
     def is_faulty(self, node: TreeNode) -> bool:
         """Does the plan come through, but never by answers that can all stand?"""
-        return self._faulty_right(node) is not None
+        right = self._right(node)
+        return right is not None and self._first_fault(right)[0] is not None
 
     def break_right(self, nodes: Collection[TreeNode], kind: VariationKind) -> tuple[TreeNode, Variation] | None:
         """The step of a right rollout that was varied least so, of these the last; None when each was often enough.
@@ -107,13 +108,21 @@ class Contrasts:
         return node, replace(variation, misses=kind == "query")
 
     def _right(self, node: TreeNode) -> Rollout | None:
-        """The first right rollout of a plan; one whose answers can all stand goes before."""
+        """The right rollout of a plan whose answers stand furthest; of several the first."""
         right = [r for r in self._of.get(node.id, ()) if r.reward > 0]
-        return next((r for r in right if not any(map(self._find_fault, r.steps))), right[0] if right else None)
+        return max(right, key=self._sound_steps, default=None)
 
-    def _faulty_right(self, node: TreeNode) -> Rollout | None:
-        right = self._right(node)
-        return right if right is not None and any(map(self._find_fault, right.steps)) else None
+    def _first_fault(self, rollout: Rollout) -> tuple[int, Fault] | tuple[None, None]:
+        """The first step that has one, among those that searched."""
+        for step in rollout.steps:
+            if step.passages and (fault := self._find_fault(step)):
+                return step.index, fault
+        return None, None
+
+    def _sound_steps(self, rollout: Rollout) -> int:
+        """How many steps come before the first fault."""
+        place, _ = self._first_fault(rollout)
+        return len(rollout.steps) if place is None else place
 
     def _vary(self, node: TreeNode, base: Rollout, kind: VariationKind, step: int, sample: int) -> Variation:
         seen = tuple(dict.fromkeys(self._queries(node, base, step))) if kind == "query" else ()

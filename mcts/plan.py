@@ -9,7 +9,6 @@ from typing import Literal
 
 import networkx as nx
 
-from trailforge.mcts.relations import as_question
 from trailforge.schemas import Hop, Plan, Split, Step
 
 ENTITY = "[E]"
@@ -23,6 +22,12 @@ _EMPTY_WORDS = set(
     "a an the who whom whose what which is are was were be been do does did has have had of in on at from "
     "to for by with as it its that this there".split()
 )
+_ASKED_BY = {
+    **dict.fromkeys("city town place location".split(), "where"),
+    **dict.fromkeys("year date".split(), "when"),
+    **dict.fromkeys("person people".split(), "who"),
+}
+"""The question word that asks for one of a kind, behind "which" or "what"."""
 _QUESTION_WORDS = frozenset("when where why how many much long far old".split())
 _PUNCTUATION = str.maketrans("", "", string.punctuation.replace("#", ""))
 
@@ -123,14 +128,22 @@ def plan_key(plan: Plan | Sequence[str]) -> tuple[str, ...]:
     """What makes two plans the same plan: what is asked at the end, then all that is asked, in a fixed order.
 
     Each reference stands for the sub-question that it refers to, so that neither the order of independent steps nor
-    their numbers matter; nor do case, punctuation and spacing.
+    their numbers matter; nor do case, punctuation, articles and the like, nor whether it says "which city" or "where".
     """
     sub_questions = _sub_questions(plan)
     written_out: dict[int, str] = {}
     for position, sub_question in enumerate(sub_questions, start=1):
-        written_out[position] = f"({resolve(normalized(sub_question), written_out)})"
+        written_out[position] = f"({resolve(_core(sub_question), written_out)})"
     last = sink(Plan(sub_questions=sub_questions)) + 1
     return (written_out[last], *sorted(written_out.values()))
+
+
+def _core(sub_question: str) -> str:
+    """What a sub-question asks: without articles and the like, "which city" as "where", "what year" as "when"."""
+    words = normalized(sub_question).split()
+    if words[:1] in (["which"], ["what"]) and len(words) > 1:
+        words = [_ASKED_BY.get(words[1], words[1]), *words[2:]]
+    return " ".join(word for word in words if word not in _EMPTY_WORDS) or " ".join(words)
 
 
 def same_meaning(left: Plan | Sequence[str], right: Plan | Sequence[str]) -> bool:
@@ -226,3 +239,52 @@ def _shift(sub_question: str, position: int) -> str:
         return f"#{target + 1}" if target >= position else match[0]
 
     return _REFERENCE.sub(renumber, sub_question)
+
+
+_QUESTIONS = {
+    "award received": "Which award did {} receive?",
+    "based on": "What is {} based on?",
+    "capital of": "What is {} the capital of?",
+    "contains administrative territorial entity": "Which administrative area does {} contain?",
+    "country of citizenship": "Of which country is {} a citizen?",
+    "crosses": "What does {} cross?",
+    "distributed by": "Who distributed {}?",
+    "educated at": "Where was {} educated?",
+    "followed by": "What follows {}?",
+    "follows": "What does {} follow?",
+    "founded by": "Who founded {}?",
+    "has part": "What is a part of {}?",
+    "headquarters location": "Where are the headquarters of {}?",
+    "instance of": "What kind of thing is {}?",
+    "licensed to broadcast to": "To which place is {} licensed to broadcast?",
+    "located in or next to body of water": "In or next to which body of water is {} located?",
+    "located in the administrative territorial entity": "In which administrative area is {} located?",
+    "located on terrain feature": "On which landform is {} located?",
+    "location of formation": "Where was {} formed?",
+    "member of": "Of which group is {} a member?",
+    "member of political party": "Of which political party is {} a member?",
+    "member of sports team": "Which sports team did {} play for?",
+    "mouth of the watercourse": "Where is the mouth of {}?",
+    "named after": "What is {} named after?",
+    "occupant": "Who occupies {}?",
+    "owned by": "Who owns {}?",
+    "part of": "What is {} part of?",
+    "part of the series": "Of which series is {} a part?",
+    "participant in": "What did {} take part in?",
+    "place of birth": "Where was {} born?",
+    "place of death": "Where did {} die?",
+    "present in work": "In which work is {} present?",
+    "shares border with": "What shares a border with {}?",
+    "work location": "Where did {} work?",
+}
+_PERSONS = set(
+    "author,cast member,child,composer,creator,director,father,mother,performer,producer,screenwriter,sibling,spouse,"
+    "winner".split(",")
+)
+
+
+def as_question(subject: str, relation: str) -> str:
+    """`Fritz Lang`, `place of birth` -> `Where was Fritz Lang born?`; by the relation's name where that will do."""
+    if relation in _QUESTIONS:
+        return _QUESTIONS[relation].format(subject)
+    return f"{'Who' if relation in _PERSONS else 'What'} is the {relation} of {subject}?"

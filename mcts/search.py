@@ -92,6 +92,8 @@ class _Search:
         self.oracle: TreeNode | None = None
         self.rounds = 0
         self.rows, self.rows_at = Counter[str](), -1
+        self.grown_at = 0
+        """Calls that were made when the last new row came, or the first right rollout, or the gold decomposition."""
 
     async def run(self) -> SearchTree:
         whole = self.question.question
@@ -124,6 +126,8 @@ class _Search:
         oracle = self.oracle or (self.tree.find(gold) if len(gold) else None)
         if oracle is None or oracle.repeats >= min(self.config.oracle_rollouts, self.config.max_leaf_rollouts):
             return why
+        if self.is_out_of_patience():
+            return "exhausted"
         if self.left() < self.cost_of_repeat(oracle):
             return "budget"
         contrasts = self.contrasts()
@@ -142,6 +146,8 @@ class _Search:
             return "satisfied"
         if self.rounds >= self.config.max_rounds:
             return "budget"
+        if self.is_out_of_patience():
+            return "exhausted"
         if targets := self.plans_to_mend():
             self.rounds += 1
             await self.roll_out_all(targets)
@@ -191,15 +197,21 @@ class _Search:
     def missing(self) -> list[ErrorType | Literal["correct"]]:
         """Kinds of rows that the tree does not give yet."""
         if self.progress is not None and self.rows_at != len(self.rollouts):
-            self.rows, self.rows_at = self.progress(self.record("budget")), len(self.rollouts)
+            rows = self.progress(self.record("budget"))
+            if rows.total() > self.rows.total() or self.rows_at < 0:
+                self.grown_at = self.calls()
+            self.rows, self.rows_at = rows, len(self.rollouts)
         wanted = self.config.wanted
         enough: dict[ErrorType | Literal["correct"], int] = {
-            "correct": wanted.correct,
             "reasoning": wanted.reasoning,
             "retrieval": wanted.retrieval,
             "decomposition": wanted.decomposition,
+            "correct": wanted.correct,
         }
         return [kind for kind, count in enough.items() if self.rows[kind] < count]
+
+    def is_out_of_patience(self) -> bool:
+        return self.calls() - self.grown_at >= self.config.patience
 
     def left(self) -> int:
         """Calls that the search may still make."""
@@ -374,6 +386,7 @@ class _Search:
         if not self.config.oracle_rollouts or plan_problem(plan) is not None or not self.tree.reserve(plan):
             return None
         self.oracle = self.tree.add_child(self.tree.root, plan, (False,) * len(plan), "oracle")
+        self.grown_at = self.calls()
         return self.oracle
 
     def record(self, stop: StopReason) -> SearchTree:

@@ -11,7 +11,7 @@ import types
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -49,14 +49,6 @@ def to_table(record: type[Record], rows: Sequence[Record]) -> pa.Table:
     for number, value in enumerate(values):
         _refuse_null(value, list(schema), number, "")
     return table
-
-
-def from_table(record: type[Record], table: pa.Table, *, source: object = "table") -> list[Record]:
-    """Arrow rows as records, those of the version before migrated.
-
-    Raises `InvalidInput` when the table is of another record, shape or version.
-    """
-    return _records(record, table, check_schema(record, table.schema, source=source), source)
 
 
 def check_schema(record: type, schema: pa.Schema, *, source: object) -> Migration | None:
@@ -140,6 +132,8 @@ def _records(record: type[Record], table: pa.Table, migrate: Migration | None, s
 
 def to_dict(value: Any) -> Any:
     """A record as plain dicts and lists."""
+    if type(value) in _SCALARS:
+        return value
     if dataclasses.is_dataclass(value):
         return {f.name: to_dict(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, (tuple, list)):
@@ -195,23 +189,44 @@ def _strip_none(hint: Any) -> tuple[Any, bool]:
     return hint, False
 
 
+class _Shape(NamedTuple):
+    """What `_revive` asks of a type, found out once: a record has thousands of values of a few types."""
+
+    inner: Any
+    """Without `None`."""
+    is_nullable: bool
+    origin: Any
+    arguments: tuple[Any, ...]
+    is_scalar: bool
+
+
+@cache
+def _shape(hint: Any) -> _Shape:
+    inner, is_nullable = _strip_none(hint)
+    return _Shape(inner, is_nullable, get_origin(inner), get_args(inner), inner in _SCALARS)
+
+
 def _revive(hint: Any, value: Any, name: str) -> Any:
-    inner, nullable = _strip_none(hint)
+    inner, is_nullable, origin, arguments, is_scalar = _shape(hint)
+    if is_scalar and type(value) is inner:
+        return value
     if value is None:
-        if not nullable:
+        if not is_nullable:
             raise InvalidInput("must not be null", field=name)
         return None
-    if get_origin(inner) is tuple:
+    if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise InvalidInput(f"expected a list, got {type(value).__name__}", field=name)
-        return tuple(_revive(get_args(inner)[0], item, name) for item in value)
+        if arguments[0] in _SCALARS and {*map(type, value)} <= {arguments[0]}:  # thousands of numbers in a vector
+            return tuple(value)
+        return tuple(_revive(arguments[0], item, name) for item in value)
     if dataclasses.is_dataclass(inner):
         if not isinstance(value, dict):
             raise InvalidInput(f"expected an object, got {type(value).__name__}", field=name)
         return from_dict(inner, value)  # type: ignore[arg-type]
-    if get_origin(inner) is Literal:
-        if value not in get_args(inner):
-            raise InvalidInput(f"{value!r} is none of {', '.join(get_args(inner))}", field=name)
+    if origin is Literal:
+        if value not in arguments:
+            raise InvalidInput(f"{value!r} is none of {', '.join(arguments)}", field=name)
         return value
     if inner is float and type(value) is int:
         return float(value)

@@ -31,7 +31,6 @@ __all__ = [
     "read_messages",
     "read_transcript",
     "read_truth",
-    "score_messages",
     "scorer_of",
     "scorer_of_training",
     "split_text",
@@ -110,21 +109,6 @@ class Scorer:
     def score(self, episodes: Sequence[ToScore]) -> list[Reward]:
         """What episodes are paid; all are judged at once."""
         return [pending.reward() for pending in [self.begin(each) for each in episodes]]
-
-
-def score_messages(
-    messages: Sequence[Spoken],
-    truth: GroundTruth,
-    preset: RewardPreset | None = None,
-    protocol: str | None = None,
-    *,
-    tokens: int | None = None,
-    retrieved_titles: Sequence[str] | None = None,
-    judge: float | None = None,
-) -> Reward:
-    """What one episode is paid, by no judge but a score that is given; see `Scorer`."""
-    given = ToScore(messages=messages, truth=truth, tokens=tokens, retrieved_titles=retrieved_titles, judge=judge)
-    return Scorer(preset=preset, protocol=protocol).begin(given).reward()
 
 
 @cache

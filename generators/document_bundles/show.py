@@ -12,7 +12,7 @@ from trailforge.generators.document_bundles.bundle_rows import (
     questions_of,
     rejections_of,
 )
-from trailforge.generators.document_bundles.show_map import document_map
+from trailforge.generators.document_bundles.maps import document_map
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.pipelines.show import common
 from trailforge.pipelines.show.common import ORIGINS, head, passages, provenance

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from trailforge.generators.kg_questions import DATASET, NAME
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
+from trailforge.generators.kg_questions.paths.config import share_out
 from trailforge.pipelines.cards.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
 from trailforge.pipelines.cards.licences import of_graph, plain, section
 from trailforge.pipelines.cards.plots import FUNNEL, funnel, write_figure
 from trailforge.pipelines.runs.intake import Settings, run_configuration
-from trailforge.schemas import KgQuestion, Manifest, read_rows
+from trailforge.schemas import FactChain, KgQuestion, Manifest, read_rows
 
 _DATA_TABLES = (NAME, "candidates", "rejected")
 _MOST_RELATIONS = 20
@@ -24,6 +25,9 @@ class _Figures:
     """What is counted over the rows."""
 
     forms: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Questions by shape and number of facts."""
+    paths: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Paths that were sampled, as above."""
     relations: Counter[str] = field(default_factory=Counter)
     examples: dict[str, KgQuestion] = field(default_factory=dict)
 
@@ -31,12 +35,19 @@ class _Figures:
 def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
     """The card as Markdown; its plot is written beside it."""
     rows = read_rows(sorted((folder / NAME).glob("part-*.parquet")), KgQuestion)
-    return card(folder, manifest, run_configuration(DATASET, settings), rows)
+    paths = read_rows([folder / shard.input for shard in settings.shards], FactChain)
+    return card(folder, manifest, run_configuration(DATASET, settings), rows, paths)
 
 
-def card(folder: Path, manifest: Manifest, config: KgQuestionRunConfig, rows: Iterable[KgQuestion]) -> str:
+def card(
+    folder: Path,
+    manifest: Manifest,
+    config: KgQuestionRunConfig,
+    rows: Iterable[KgQuestion],
+    paths: Iterable[FactChain],
+) -> str:
     """The card as Markdown; its plot is written beside it."""
-    figures = _Figures()
+    figures = _Figures(paths=Counter((path.shape, len(path.facts)) for path in paths))
     for row in rows:
         figures.forms[row.shape, row.hops] += 1
         for label in dict.fromkeys(fact.triple.relation_label for fact in row.chain.facts):  # once a row, in its order
@@ -50,7 +61,7 @@ def card(folder: Path, manifest: Manifest, config: KgQuestionRunConfig, rows: It
         _summary(manifest, config, figures),
         funnel_table(manifest.stages),
         f"![What each stage let through]({FUNNEL})\n",
-        _tables(figures),
+        _tables(figures, config),
         f"## Cost\n\n{cost_table(manifest)}\n",
         section(manifest.model, sources, config.card),
         _limits(config),
@@ -71,9 +82,25 @@ def _summary(manifest: Manifest, config: KgQuestionRunConfig, figures: _Figures)
     )
 
 
-def _tables(figures: _Figures) -> str:
-    lines = ["## Shapes\n", "| shape | facts | questions |", "|---|---:|---:|"]
-    lines += [f"| {shape} | {hops} | {count} |" for (shape, hops), count in sorted(figures.forms.items())]
+def _tables(figures: _Figures, config: KgQuestionRunConfig) -> str:
+    asked: Counter[tuple[str, int]] = Counter()
+    for form, number in share_out(config.paths.shares, config.count).items():
+        asked[form.shape, form.hops] += number
+    lines = [
+        "## Shapes\n",
+        "| shape | facts | paths asked for | paths found | questions |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {shape} | {hops} | {asked[shape, hops]} | {figures.paths[shape, hops]} | {figures.forms[shape, hops]} |"
+        for shape, hops in sorted(asked | figures.paths | figures.forms)
+    ]
+    if missing := (asked - figures.paths).total():
+        lines.append(
+            f"\n{missing} of {config.count} paths were not found in the shape that was asked for: the graph has no more"
+            " of it that `paths` in the run's configuration allows, or people refused it. Other shapes took their"
+            " place, as far as there were any."
+        )
     most = figures.relations.most_common(_MOST_RELATIONS)
     lines += [f"\n## Relations\n\nThe most frequent of {len(figures.relations)}.\n"]
     lines += ["| relation | questions |", "|---|---:|", *(f"| {plain(name)} | {count} |" for name, count in most)]
@@ -88,10 +115,17 @@ def _limits(config: KgQuestionRunConfig) -> str:
         )
         lines.append(EMBEDDED_LIMIT.format(and_what=what))
     lines += [
-        "- That one entity satisfies a question was counted in the graph: the world may know more of them.",
+        _checked(config),
         "- What is asked was true at the graph's date.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _checked(config: KgQuestionRunConfig) -> str:
+    counted = "- That one entity satisfies a question was counted in the graph: the world may know more of them."
+    if not config.filters.check:
+        return counted
+    return f"{counted} The model was asked for others, and for what is wrong with the facts; it may not know."
 
 
 def _example(row: KgQuestion) -> str:

@@ -9,7 +9,7 @@ from trailforge.generators import selecting
 from trailforge.generators.kg_questions import FILTER, WRITE
 from trailforge.generators.kg_questions import select as selection
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
-from trailforge.generators.kg_questions.filters import judge_unasked
+from trailforge.generators.kg_questions.filters import judge_unasked, names_of
 from trailforge.generators.kg_questions.generate import made_of, seal
 from trailforge.pipelines.runs.intake import INPUTS
 from trailforge.pipelines.runs.verify import RowChecks
@@ -62,8 +62,7 @@ class KgQuestionRowChecks(RowChecks):
             if score != stored:
                 what = "keeps it" if score.passed else f"rejects it: {score.reason}"
                 yield f"filter {score.name} {what}, with {score.score:g}; its row says {stored.score:g}"
-        is_asked = self.config.filters.closed_book_samples > 0 and all(verdict.keep for verdict in verdicts)
-        names = [score.name for score in measured] + ["closed_book"] * is_asked  # whose score is the model's
+        names = [score.name for score in measured] + names_of(row.filters, self.config.filters)
         if [score.name for score in row.filters] != names:
             yield "its scores are not those of the filters that it went through"
 

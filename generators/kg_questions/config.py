@@ -34,6 +34,8 @@ class KgQuestionRunConfig(GraphRunConfig):
             raise InvalidInput("has to be 1 or more", field="count")
         if self.as_of and not _is_date(self.as_of):
             raise InvalidInput(f"{self.as_of!r} is no date as 2019-07-01, 2019-07 or 2019", field="as_of")
+        if self.filters.check and self.writer.style == "completion":
+            raise InvalidInput("asks for a structured reply: wants writer.style: chat", field="filters.check")
 
     @property
     def prompt_version(self) -> str:
@@ -49,7 +51,8 @@ class KgQuestionRunConfig(GraphRunConfig):
     def reply_limits(self) -> dict[str, int]:
         """The most tokens of a reply, by setting."""
         write = {"writer.write_max_tokens": self.writer.write_max_tokens} if self.writer.kind == "model" else {}
-        return {**write, "writer.closed_book_max_tokens": self.writer.closed_book_max_tokens}
+        check = {"writer.check_max_tokens": self.writer.check_max_tokens} if self.filters.check else {}
+        return {**write, "writer.closed_book_max_tokens": self.writer.closed_book_max_tokens, **check}
 
     @property
     def call_style(self) -> Literal["chat", "completion"]:

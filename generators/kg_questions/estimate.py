@@ -26,8 +26,12 @@ def estimate(inputs: RunInputs, config: KgQuestionRunConfig) -> Estimate:
     if not chains:
         raise InvalidInput("holds no paths of the wanted forms", file=config.kg)
     draws = count * config.filters.closed_book_samples
-    asked = count_tokens(PROMPTS.text("read_nothing")) + _QUESTION_TOKENS
+    asked = count_tokens(PROMPTS.text("closed_book")) + _QUESTION_TOKENS
     stages = [stage_estimate("closed_book", draws, asked, writer.closed_book_max_tokens, prices)]
+    if config.filters.check:
+        facts = mean_tokens(["\n".join(fact.triple.text for fact in chain.facts) for chain in chains])
+        prompt = count_tokens(PROMPTS.text("check_question")) + _QUESTION_TOKENS + facts
+        stages.append(stage_estimate("check", count, prompt, writer.check_max_tokens, prices))
     if writer.kind == "model":
         prompt = mean_tokens([writer_prompt(chain) for chain in chains])
         stages.insert(0, stage_estimate("write", count, prompt, writer.write_max_tokens, prices))

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from trailforge.filters.base import count_faults, reject_known
-from trailforge.rewards import cover_exact_match, exact_match, f1, mentions, normalize_answer
-from trailforge.schemas import KgNode, KgQuestion, Verdict
+from trailforge.filters.base import count_faults
+from trailforge.rewards import (
+    cover_exact_match,
+    exact_match,
+    f1,
+    is_abstention,
+    mcts_reward,
+    mentions,
+    normalize_answer,
+    same_answer,
+)
+from trailforge.schemas import FilterScore, InvalidInput, KgNode, KgQuestion, Verdict
 
 _FEWEST_WORDS, _MOST_WORDS = 4, 80
 _LEFT_OVER = re.compile(r"#\d|\bX\d\b|\bANSWER\b|[{}|]|\[\w+\]")
 _WORD = re.compile(r"[^\W_]+")
 _SHORT = 4
 """Letters: a shorter name counts only as it is written, or `US` would stand in "of us"."""
+_CHECKED = ("other_answers", "doubtful_fact", "unclear_question")
+_NOTHING = frozenset(("", "no", "none", "na", "nothing", "null", "clear"))
+"""How a model fills in what should stay empty."""
+ASKED = frozenset(("closed_book", "agreed_otherwise", *_CHECKED))
+"""Filters that rest on what a model said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,26 +38,69 @@ class KgQuestionFilterConfig:
     """What is asked of a question."""
 
     closed_book_samples: int = 4
-    """Draws from memory; one right answer rejects. 0: nothing is asked."""
+    """Draws from memory at most; the first right one rejects. 0: nothing is asked."""
+    agreeing_draws: int = 2
+    """So many draws that give the same other answer reject: the graph may be wrong. 0: none do."""
+    check: bool = False
+    """Ask the model, last of all, whether other answers fit, a fact is doubtful, or the wording unclear."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput`."""
+        for name in ("closed_book_samples", "agreeing_draws"):
+            if getattr(self, name) < 0:
+                raise InvalidInput(f"has to be 0 or more, got {getattr(self, name)}", field=name)
+        if self.agreeing_draws == 1:
+            raise InvalidInput("has to be 0, or 2 or more: one draw agrees with none", field="agreeing_draws")
 
 
-class MemoryReader(Protocol):
-    """Answers a question from what a model knows."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objections:
+    """What a model that is shown a question with its facts has against it."""
+
+    other_answers: tuple[str, ...] = ()
+    doubtful: str = ""
+    """A fact that is wrong or no longer true, and what is so instead."""
+    unclear: str = ""
+    """What can be understood in two ways, or would not be asked so."""
+
+
+class QuestionReader(Protocol):
+    """A model that answers a question from what it knows, and checks it."""
 
     async def answer(self, row: KgQuestion, sample: int) -> str | None:
         """`sample`: number of the draw. None when the reply was cut: it is no answer, right or wrong."""
         ...
 
+    async def check(self, row: KgQuestion) -> Objections:
+        """What is wrong with the question, in the world as the model knows it."""
+        ...
 
-async def judge_question(row: KgQuestion, reader: MemoryReader, config: KgQuestionFilterConfig) -> list[Verdict]:
-    """Verdicts of all filters that ask no model, and that of `closed_book` when they keep the row.
+
+async def judge_question(row: KgQuestion, reader: QuestionReader, config: KgQuestionFilterConfig) -> list[Verdict]:
+    """Verdicts of all filters that ask no model, and, while all before keep the row, of those that do.
 
     `duplicate_question` is for those who know the accepted rows.
     """
     verdicts = judge_unasked(row)
-    if all(verdict.keep for verdict in verdicts) and config.closed_book_samples:
-        verdicts.append(await closed_book(row, reader, samples=config.closed_book_samples))
+    if config.closed_book_samples and all(verdict.keep for verdict in verdicts):
+        verdicts += await judge_by_memory(row, reader, config)
+    if config.check and all(verdict.keep for verdict in verdicts):
+        verdicts += judge_by_check(row, await reader.check(row))
     return verdicts
+
+
+def names_of(scores: Iterable[FilterScore], config: KgQuestionFilterConfig) -> list[str]:
+    """The filters that ask a model that a row with these scores went through, in their order."""
+    passed = {score.name: score.passed for score in scores}
+    names: list[str] = []
+    kept = all(passed.get(name, True) for name in passed if name not in ASKED)
+    if config.closed_book_samples and kept:
+        names.append("closed_book")
+        kept = passed.get("closed_book", False)
+        if config.agreeing_draws and kept:
+            names.append("agreed_otherwise")
+            kept = passed.get("agreed_otherwise", False)
+    return [*names, *_CHECKED] if config.check and kept else names
 
 
 def judge_unasked(row: KgQuestion) -> list[Verdict]:
@@ -137,17 +194,79 @@ def ungrounded_name(row: KgQuestion) -> Verdict:
     return count_faults("ungrounded_name", added, lambda word: f"{word!r} stands in no fact")
 
 
-async def closed_book(row: KgQuestion, reader: MemoryReader, *, samples: int) -> Verdict:
-    """The model answers from memory: the question would not need a search.
+async def judge_by_memory(row: KgQuestion, reader: QuestionReader, config: KgQuestionFilterConfig) -> list[Verdict]:
+    """`closed_book` and, where it keeps the row, `agreed_otherwise`: draws from memory until both are decided."""
+    answers: list[str] = []
+    agreed: list[str] = []
+    samples = config.closed_book_samples
+    for sample in range(samples):
+        answer = await reader.answer(row, sample)
+        if answer is None:
+            continue
+        answers.append(answer)
+        if is_right(answer, row):
+            break
+        agreed = _largest_agreement(answers)
+        if 0 < config.agreeing_draws <= len(agreed):
+            break
+    verdict = closed_book(row, answers, samples)
+    if not verdict.keep or not config.agreeing_draws:
+        return [verdict]
+    return [verdict, agreed_otherwise(agreed, len(answers), config.agreeing_draws)]
 
-    Score: how near the best of so many draws comes, by F1 of the words; any right one rejects.
+
+def closed_book(row: KgQuestion, answers: Sequence[str], samples: int) -> Verdict:
+    """A draw from memory is right: the question would not need a search.
+
+    Score: how near the best draw comes, by F1 of the words. A draw that was cut says neither; when all of them were,
+    nobody knows, and the question is not taken.
     """
-    return await reject_known(
-        lambda sample: reader.answer(row, sample),
-        samples,
-        is_right=lambda answer: is_right(answer, row),
-        closeness=lambda answer: f1(answer, row.as_question.golds),
+    if not answers:
+        return Verdict(keep=False, reason="closed_book", score=0.0, detail=f"no verdict: all {samples} draws were cut")
+    is_known = is_right(answers[-1], row)  # no draw follows a right one
+    detail = f"draw {len(answers)} of {samples} knows it, as {answers[-1]!r}" if is_known else ""
+    score = max(f1(answer, row.as_question.golds) for answer in answers)
+    return Verdict(keep=not is_known, reason="closed_book", score=round(score, 6), detail=detail)
+
+
+def agreed_otherwise(agreed: Sequence[str], draws: int, least: int) -> Verdict:
+    """Draws from memory agree on another answer: the graph may lack it, or be wrong.
+
+    Score: the most draws that say the same.
+    """
+    keep = len(agreed) < least
+    detail = "" if keep else f"{len(agreed)} of {draws} draws say {agreed[0]!r}"
+    return Verdict(keep=keep, reason="agreed_otherwise", score=float(len(agreed)), detail=detail)
+
+
+def judge_by_check(row: KgQuestion, found: Objections) -> list[Verdict]:
+    """`other_answers`, `doubtful_fact` and `unclear_question`, of one reply. Scores: how many are named; 1 or 0."""
+    others = [
+        name for name in found.other_answers if normalize_answer(name) not in _NOTHING and not is_abstention(name)
+    ]
+    others = [name for name in others if not is_right(name, row)]
+    doubtful, unclear = (
+        [text] if normalize_answer(text) not in _NOTHING else [] for text in (found.doubtful, found.unclear)
     )
+    return [
+        count_faults("other_answers", others, lambda _: f"also {', '.join(map(repr, others))}"),
+        count_faults("doubtful_fact", doubtful, str),
+        count_faults("unclear_question", unclear, str),
+    ]
+
+
+def _largest_agreement(answers: Sequence[str]) -> list[str]:
+    """The most answers that say the same; abstentions agree on nothing."""
+    groups: list[list[str]] = []
+    for answer in answers:
+        if is_abstention(answer) or not normalize_answer(answer):
+            continue
+        group = next((group for group in groups if same_answer(answer, group[0])), None)
+        if group is None:
+            groups.append([answer])
+        else:
+            group.append(answer)
+    return max(groups, key=len, default=[])
 
 
 @dataclass(slots=True)
@@ -180,9 +299,12 @@ def duplicate_question(row: KgQuestion, asked: AcceptedQuestions) -> Verdict:
 
 
 def is_right(answer: str, row: KgQuestion) -> bool:
-    """Does it say the whole answer, or an alias (cover-EM), or all but the kind that was asked for: `Arctic` ocean?"""
+    """Does it say the answer, or an alias, or all but the kind that was asked for: `Arctic` ocean?
+
+    Also where it says more beside: who may know the answer is no use.
+    """
     golds, kind = row.as_question.golds, row.chain.answer.kind
-    if cover_exact_match(answer, golds, word_boundary=True):
+    if mcts_reward(answer, golds) or cover_exact_match(answer, golds, word_boundary=True):
         return True
     return any(exact_match(text, golds) for text in (f"{answer} {kind}", f"{kind} {answer}"))
 

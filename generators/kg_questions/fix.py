@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trailforge.generators.fixes import check_aliases, check_verdicts, remeasure
-from trailforge.generators.kg_questions.filters import judge_unasked
+from trailforge.generators.kg_questions.filters import ASKED, judge_unasked
 from trailforge.schemas import InvalidInput, KgQuestion
 
 
@@ -19,5 +19,5 @@ def refit(row: KgQuestion, old: KgQuestion) -> KgQuestion:
     verdicts = judge_unasked(row)
     check_verdicts(*verdicts)
     is_asked_anew = (row.question, row.answer_aliases) != (old.question, old.answer_aliases)
-    dropped = {"closed_book"} if is_asked_anew else set()
+    dropped = ASKED if is_asked_anew else frozenset[str]()
     return replace(row, filters=remeasure(row.filters, verdicts, dropped))

@@ -13,15 +13,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from trailforge.generators.kg_questions.wording import PROMPTS, RELATIONS, Wording, compose
+from trailforge.generators.kg_questions.filters import Objections
+from trailforge.generators.kg_questions.wording import PROMPTS, RELATIONS, UNKNOWN, Wording, compose, phrase_of
 from trailforge.inference import ChatTurn, Client, Meter, Prices, Request, Sampling, ask_json
 from trailforge.inference.asker import Style, fill
 from trailforge.rewards.answers import read_short_answer
 from trailforge.schemas import FactChain, FilterScore, Hop, KgFact, KgNode, KgQuestion, Provenance, Verdict
 
-_READ_PROMPTS: dict[Style, str] = {"chat": "read_nothing", "completion": "embedded_closed_book"}
+_READ_PROMPTS: dict[Style, str] = {"chat": "closed_book", "completion": "embedded_closed_book"}
 _MOST_ALIASES = 3
 """Other names of a relation that the model is shown."""
+
+
+CHECK_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "other_answers": {"type": "array", "items": {"type": "string"}, "maxItems": 8},
+        "doubtful": {"type": "string"},
+        "unclear": {"type": "string"},
+    },
+    "required": ["other_answers", "doubtful", "unclear"],
+    "additionalProperties": False,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +50,8 @@ class KgWriterConfig:
     """Of the closed-book prompt."""
     closed_book_temperature: float = 0.8
     closed_book_max_tokens: int = 256
+    check_max_tokens: int = 2048
+    """Of the reply to `filters.check`, at the temperature of closed book."""
     stop: tuple[str, ...] = ()
     max_answer_words: int = 12
     """In the style `completion`: a longer reply is no short answer, and is cut."""
@@ -44,7 +59,8 @@ class KgWriterConfig:
     @property
     def prompt_version(self) -> str:
         """Hash of the prompts and phrases in use."""
-        prompts = PROMPTS.version((_READ_PROMPTS[self.style], *(["kg_question"] if self.kind == "model" else [])))
+        writer = ["kg_question"] if self.kind == "model" else []
+        prompts = PROMPTS.version((_READ_PROMPTS[self.style], "check_question", *writer))
         phrases = repr(PROMPTS.phrases(RELATIONS)) if self.kind == "templates" else ""
         return hashlib.sha256(f"{prompts}{phrases}".encode()).hexdigest()[:12]
 
@@ -85,7 +101,7 @@ class KgQuestionWork:
         return [row_of(wording_of(reply), self.item, self.context)]
 
     async def answer(self, row: KgQuestion, sample: int) -> str | None:
-        """As a `filters.MemoryReader`."""
+        """As a `filters.QuestionReader`."""
         config = self.context.config
         sampling = Sampling(
             temperature=config.closed_book_temperature,
@@ -99,6 +115,20 @@ class KgQuestionWork:
         if text is None or config.style == "chat":
             return text and text.strip()
         return read_short_answer(text, config.max_answer_words)
+
+    async def check(self, row: KgQuestion) -> Objections:
+        """As a `filters.QuestionReader`. Raises `MalformedReply` and the kinds of `ProviderError`."""
+        config = self.context.config
+        sampling = Sampling(
+            temperature=config.closed_book_temperature, top_p=config.top_p, max_tokens=config.check_max_tokens
+        )
+        request = self._request(check_prompt(row), sampling, purpose="check")
+        reply = await ask_json(self.context.client, request, CHECK_SCHEMA, self.meter)
+        return Objections(
+            other_answers=tuple(reply["other_answers"]),
+            doubtful=reply["doubtful"].strip(),
+            unclear=reply["unclear"].strip(),
+        )
 
     def _request(
         self, prompt: str, sampling: Sampling, *, purpose: str, style: Style = "chat", sample: int = 0
@@ -116,12 +146,24 @@ class KgQuestionWork:
 def writer_prompt(chain: FactChain) -> str:
     """What the model is shown: bridges and answer as placeholders with their kinds, never by name."""
     texts = {start.id: start.label for start in chain.starts} | _placeholders(chain)
-    lines = [f"{texts[node.id]}: {_describe_kind(node)}" for node in (*chain.found, *chain.starts)]
+    lines = [f"{texts[node.id]}: {_describe_kind(chain, node)}" for node in (*chain.found, *chain.starts)]
     return fill(
         PROMPTS.text("kg_question"),
         order=", ".join(_placeholders(chain).values()),
         placeholders="\n".join(lines),
         facts="\n".join(_line(fact, texts) for fact in chain.facts),
+    )
+
+
+def check_prompt(row: KgQuestion) -> str:
+    """What a model is shown that checks a question: the answer and the facts by name."""
+    return fill(
+        PROMPTS.text("check_question"),
+        as_of=f" of {row.as_of}" if row.as_of else "",
+        question=row.question,
+        answer=row.answer,
+        aliases="; ".join(row.answer_aliases) or "-",
+        facts="\n".join(f"- {text}" for text in row.path),
     )
 
 
@@ -215,8 +257,11 @@ def _placeholders(chain: FactChain) -> dict[str, str]:
     return {**bridges, chain.answer.id: "ANSWER"}
 
 
-def _describe_kind(node: KgNode) -> str:
-    return ", ".join(filter(None, (node.kind, node.role))) or "kind not known"
+def _describe_kind(chain: FactChain, node: KgNode) -> str:
+    """What it is; where the graph does not say, what tails of its relation are: a mother is a person."""
+    implied = (phrase_of(fact).kind for fact in chain.leading_to(node) if fact.is_forward)
+    kind = node.kind or next((kind for kind in implied if kind != UNKNOWN), "")
+    return ", ".join(filter(None, (kind, node.role))) or "kind not known"
 
 
 def _line(fact: KgFact, texts: dict[str, str]) -> str:

@@ -32,6 +32,10 @@ MEANINGS = {
     "start_missing": "share of the starts that the question names",
     "ungrounded_name": "names and numbers that the facts do not have",
     "closed_book": "how near the model comes from memory, 0 to 1",
+    "agreed_otherwise": "the most draws from memory that give the same other answer",
+    "other_answers": "other answers that the model finds",
+    "doubtful_fact": "1 where the model knows a fact to be wrong or over",
+    "unclear_question": "1 where the model finds the wording unclear",
     "duplicate_question": "the largest share of its facts that one accepted question has",
 }
 """Of the scores, by filter."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from trailforge.filters import FilterConfig
 from trailforge.filters.gold_hops import follows_gold, misses_own_hop
-from trailforge.filters.grounding import is_grounded
+from trailforge.filters.grounding import is_grounded, supports
 from trailforge.filters.trajectories import too_long
 from trailforge.generators.mcts_trajectories.story import PROMPTS, ReasoningRows, Story, narrate, story_of
 from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, unsupported_claim, write_thoughts
@@ -25,7 +25,6 @@ from trailforge.mcts.reflection import (
     Reflection,
     ReflectionConfig,
     correct_rollouts,
-    holds_answer,
     leaf_rollouts,
     mended_steps,
     reflections,
@@ -349,10 +348,10 @@ def plan_runner(question: Question, asker: Asker, context: Context) -> PlanRunne
 
 
 def _find_fault(step: Step, question: Question) -> Fault | None:
-    """An answer that no passage states, or that is not its gold hop's, which the passages may have."""
+    """An answer that no passage states, or that is not its gold hop's, which a passage may state."""
     if misses_own_hop(step, question):
         gold = question.decomposition[step.index].answer
-        return "misread" if holds_answer(step, gold, mentions) else "missed"
+        return "misread" if any(supports(passage, step.query, gold) for passage in step.passages) else "missed"
     return None if is_grounded(step) else "missed"
 
 

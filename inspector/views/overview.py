@@ -1,4 +1,4 @@
-"""What a run made, what it lost and why, and what that cost."""
+"""What a run made, what it lost and why, and what that cost; how much people decided, and how far they agree."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import streamlit as st
 
+from trailforge.curation.agreement import between_people, with_filters
+from trailforge.curation.decisions import Merged, Stance
 from trailforge.inspector import charts
 from trailforge.inspector.showing import describe, kinds_of, product_of, show_of
 from trailforge.inspector.views.drawing import Canvas, draw
 from trailforge.inspector.views.picking import pick
-from trailforge.inspector.visible_text import escape_text
+from trailforge.inspector.visible_text import escape_text, visible
 from trailforge.pipelines.runs.finished import OpenRun
 
 _KINDS = ("origin",)
@@ -145,3 +147,66 @@ def _short(number: int) -> str:
 def _time(seconds: float) -> str:
     minutes = round(seconds / 60)
     return f"{seconds:.0f} s" if seconds < 120 else f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+def show_agreement(run: OpenRun, tables: Sequence[str], stances: Sequence[Stance], decided: Merged) -> None:
+    """`tables`: on whose rows people decide."""
+    if not stances:
+        st.info("Nobody has decided on a row yet.")
+        return
+    counts = Counter((each.table, each.action) for each in decided.rulings)
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.subheader("Progress")
+        st.dataframe(
+            [
+                {
+                    "table": name, "rows": run.size(name), "accepted": counts[name, "accept"],
+                    "fixed": counts[name, "fix"], "rejected": counts[name, "reject"],
+                }
+                for name in tables if run.size(name)
+            ],
+            hide_index=True,
+        )  # fmt: skip
+        st.subheader(
+            "Between people and filters", help="Rows of the tables passed all filters; those of rejected/ did not."
+        )
+        st.dataframe(
+            [
+                {
+                    "who": visible(each.who),
+                    "filters kept": each.accepted, "kept too": _share(each.accepted_too, each.accepted),
+                    "filters rejected": each.rejected, "rejected too": _share(each.rejected_too, each.rejected),
+                }
+                for each in with_filters(stances)
+            ],
+            hide_index=True,
+        )  # fmt: skip
+    with right:
+        st.subheader("Between people", help="Cohen's kappa: 1 is full agreement, 0 what chance gives.")
+        pairs = [
+            {
+                "two people": visible(" and ".join(each.people)), "rows of both": each.rows,
+                "agree": _share(each.same, each.rows), "kappa": each.kappa,
+            }
+            for each in between_people(stances)
+        ]  # fmt: skip
+        if pairs:
+            st.dataframe(pairs, hide_index=True, column_config={"kappa": st.column_config.NumberColumn(format="%.2f")})
+        else:
+            st.info("No row has been decided by two people.")
+        st.subheader("Where people differ")
+        st.dataframe(
+            [
+                {"table": each.table, "row": visible(each.uid), "field": visible(each.field),
+                 "said": visible(", ".join(f"{who}: {what}" for who, what in each.sides))}
+                for each in decided.conflicts
+            ],
+            hide_index=True,
+        )  # fmt: skip
+    st.caption("The curated data set is made of these decisions by:")
+    st.code(f"trailforge curate apply {run.folder} --out {run.folder}-curated", language="bash")
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else "–"

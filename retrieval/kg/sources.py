@@ -84,7 +84,10 @@ _WIKIDATA5M_TRIPLES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Codex:
-    """A checkout of CoDEx's `data/`: `triples/*/{train,valid,test}.txt` of all sizes, English labels."""
+    """A checkout of CoDEx's `data/`: `triples/*/{train,valid,test}.txt` of all sizes, English labels.
+
+    What `types/` says of entities, where it is there, becomes triples *instance of*.
+    """
 
     folder: Path
     name = "codex"
@@ -94,7 +97,7 @@ class Codex:
         triples = [p for p in sorted(self.folder.glob("triples/*/*.txt")) if p.stem in ("train", "valid", "test")]
         if not triples:
             raise InvalidInput("has no triples/*/train.txt; wanted is the folder data/ of CoDEx", file=self.folder)
-        return [*self._names().values(), *triples]
+        return [*self._names().values(), *triples, *self._types()]
 
     def read(self, into: Gathered) -> None:
         """See `KgSource`."""
@@ -102,8 +105,21 @@ class Codex:
             things = into.entities if kind == "entities" else into.relations
             for number, (key, fields) in enumerate(_object(path).items(), start=1):
                 _named_row(Row(path, number, {**_fields(fields), "id": key}), into, things)
+        types = self._types()
         for path in self.files()[2:]:
-            _triple_lines(TextFile(path), into)
+            if path not in types:
+                _triple_lines(TextFile(path), into)
+        if types:
+            classes, of_entities = types
+            for number, (key, fields) in enumerate(_object(classes).items(), start=1):
+                _named_row(Row(classes, number, {**_fields(fields), "id": key}), into, into.entities)
+            for number, (key, found) in enumerate(_object(of_entities).items(), start=1):
+                for each in _listed(Row(of_entities, number, {key: found}), key, into):
+                    into.triple(key, INSTANCE_OF, str(each))
+
+    def _types(self) -> list[Path]:
+        paths = [self.folder / "types" / "en" / "types.json", self.folder / "types" / "entity2types.json"]
+        return paths if all(path.is_file() for path in paths) else []
 
     def _names(self) -> dict[str, Path]:
         return {kind: self.folder / kind / "en" / f"{kind}.json" for kind in ("entities", "relations")}

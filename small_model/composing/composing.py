@@ -1,19 +1,22 @@
 """From plain clauses to one-fact questions and to descriptions of a name, and from these to a question with two hops.
 
 `GAP` stands for the name that two documents share. A question has it once; filled with a description out of the other
-document, it asks for both documents.
+document, it asks for both documents. What it can be answered with are the dates, figures or names of the sentences
+nearest to it: the reader may answer with nothing else, so it guesses as well as it can when a document is missing, and
+a question that can be guessed is found out.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from trailforge.retrieval.english import PARTICIPLES, PREPOSITIONS, inverted, is_finite
 from trailforge.small_model.composing.clauses import Clause
 from trailforge.small_model.composing.kinds import PERSON, is_person_noun, looks_like_person, noun_before
-from trailforge.small_model.composing.mentions import Mention, mentions_of
+from trailforge.small_model.composing.mentions import Mention, MentionKind, mentions_of
 
 GAP = "ꙮ"
 _TIME = re.compile(
@@ -246,3 +249,31 @@ def _capital(text: str) -> str:
 
 def _small(text: str) -> str:
     return f"{text[:1].lower()}{text[1:]}"
+
+
+_ANSWERS: dict[str, tuple[MentionKind, ...]] = {
+    r"How many ": ("figure",),
+    r"(?:(?:In|Since|Until) (?:which|what) year|When|Since when|Until when) ": ("date", "day", "year"),
+}
+"""Start of a question -> kinds of mentions that answer it; all others are answered with names."""
+_AFTER_HOW_MANY = re.compile(r"[a-z]{4,}")
+"""Words near the start of `How many …` that a figure has after it when it answers."""
+_WORD = re.compile(r"\w+")
+
+
+def candidates(question: str, sentence: str, names: Collection[str]) -> list[str]:
+    """Answers that a sentence offers, in reading order, without what the question says itself. `names`: sure ones."""
+    kinds = next((kinds for start, kinds in _ANSWERS.items() if re.match(start, question)), ("name",))
+    mentions = [m for m in mentions_of(sentence) if m.kind in kinds and (m.kind != "name" or m.text in names)]
+    asked = set(_AFTER_HOW_MANY.findall(question.removeprefix("How many")[:40]))
+    counting = [m for m in mentions if m.kind == "figure" and asked & set(_WORD.findall(sentence, m.end)[:3])]
+    return [t for t in dict.fromkeys(m.text for m in counting or mentions) if not _stands_in(t, question)]
+
+
+def choice_of(texts: Iterable[str]) -> str:
+    """A grammar (GBNF) for one of these, and the line's end."""
+    return f'root ::= " " ({" | ".join(json.dumps(text, ensure_ascii=False) for text in dict.fromkeys(texts))}) "\\n"'
+
+
+def _stands_in(text: str, question: str) -> bool:
+    return bool(re.search(rf"(?<!\w){re.escape(text)}(?!\w)", question))

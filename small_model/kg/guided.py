@@ -33,8 +33,8 @@ from trailforge.retrieval.kg import KgStore, match_entity, match_relation
 from trailforge.retrieval.kg.folding import content_words, name_words
 from trailforge.rewards import mentions, normalize_answer
 from trailforge.schemas import KgStep, KgTriple, Message, Passage
+from trailforge.small_model.composing.composing import candidates, choice_of
 from trailforge.small_model.composing.mentions import mentions_of, names_of
-from trailforge.small_model.composing.reading import candidates, choice_of
 
 PROMPTS = Prompts("trailforge.small_model")
 _CHOICE_TOKENS = 48

@@ -39,7 +39,7 @@ def inputs_of(command: str, folder: Path) -> list[str]:
     if command == "kg-questions":
         with (folder / "preset.yaml").open("a") as preset:
             preset.write(
-                "paths: {max_degree: 9, max_fan_out: 4, min_functionality: 0.0, min_triples: 1, open_ended: [], "
+                "paths: {max_degree: 9, max_fan_out: 4, min_functionality: 0.0, min_triples: 1, max_guess: 1.0, "
                 "many_tails: [], one_head: [likes, helps, follows, fears], symmetric: [], max_attempts: 40}\n"
             )
     elif command != "document-bundles":

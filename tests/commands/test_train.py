@@ -11,9 +11,9 @@ import typer
 from typer.testing import CliRunner
 
 from tests.support.transcripts import cases
+from tests.support.truths import score_messages
 from trailforge.commands import look
 from trailforge.schemas import InvalidInput
-from trailforge.training.scoring import score_messages
 
 CHOSEN = [case for case in cases() if case.protocol == "react"]
 

@@ -20,7 +20,8 @@ from tests.support.files import restate
 from tests.training.tiny import SAMPLE, rl_rows, save_tiny_model, sft_rows, training_set
 from trailforge import cli
 from trailforge.schemas import ChatMessage
-from trailforge.training.sets import ViewConfig, make_training_set
+from trailforge.training.sets.build import make_training_set
+from trailforge.training.sets.config import ViewConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 ASKED = [made.question(number) for number in range(4)]
@@ -59,7 +60,7 @@ def trailforge(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
         raise SystemExit(exit_code)
 
     monkeypatch.setattr(cli, "_end", end)
-    monkeypatch.setattr("trailforge.training.trl.curves.draw_curves", lambda rows: b"")  # nobody looks
+    monkeypatch.setattr("trailforge.training.trl.fit.draw_curves", lambda rows: b"")  # nobody looks
     monkeypatch.setenv("PREFECT_LOGGING_LEVEL", "CRITICAL")  # or all logs of this process would be disabled
 
     def run(*words: object) -> tuple[int, str]:

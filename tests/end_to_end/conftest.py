@@ -32,8 +32,8 @@ def demo_trajectories(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(scope="package")
 def demo_bundles(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Of so few documents that their map needs no UMAP, which takes seconds to compile."""
-    return made(tmp_path_factory.mktemp("demo") / "run", "document-bundles")
+    """Of the first documents, whose bundles give two questions; so few need no UMAP, which takes seconds to compile."""
+    return made(tmp_path_factory.mktemp("demo") / "run", "document-bundles", "--limit", 20)
 
 
 @pytest.fixture(scope="package")
@@ -63,6 +63,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     home = tmp_path_factory.mktemp("prefect")
     with prefect_server(home / "server.log", home=home) as environment:
         site = Site(home, environment)
-        site.prefect("work-pool", "create", POOL, "--type", "process")
+        site.ask("work_pools/", name=POOL, type="process")
         site.prefect("deploy", "--all")
         yield site

@@ -123,8 +123,9 @@ output: {shard_size: 2}
         Case(KG_QUESTIONS, _write_kg_questions, 4, 0.15, model={"kg": 1}, preset="""
 count: 24
 paths:
-  {max_degree: 9, max_fan_out: 4, min_functionality: 0.0, min_triples: 1, open_ended: [], many_tails: [],
-    one_head: [likes, helps, follows, fears], symmetric: [], max_attempts: 40}
+  {max_degree: 9, max_fan_out: 4, min_functionality: 0.0, min_triples: 1, max_guess: 1.0, max_per_found: 99,
+    max_shared: 1.0, many_tails: [], closed_lists: &all [likes, helps, follows, fears], closed_heads: *all,
+    one_head: *all, symmetric: [], max_attempts: 40}
 schedule: {questions_in_flight: 3}
 output: {shard_size: 3}
 """),

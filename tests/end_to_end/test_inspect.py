@@ -29,6 +29,13 @@ def browser() -> Iterator[Any]:
         yield started
 
 
+@pytest.fixture(scope="module")
+def questions_page(demo_kg_questions: Made) -> Iterator[str]:
+    """The page of a run that no test decides on."""
+    with inspecting(demo_kg_questions.out) as url:
+        yield url
+
+
 def decided(visit: Visit) -> int:
     """What the page says of this person's progress."""
     found = re.search(r"([\d,]+) of [\d,]+ rows decided by you", visit.text())
@@ -37,28 +44,34 @@ def decided(visit: Visit) -> int:
 
 
 def test_each_view_of_each_run_and_a_click_on_a_reason(
-    browser: Any, demo_trajectories: Made, demo_bundles: Made, demo_episodes: Made, demo_kg_questions: Made
+    browser: Any, demo_trajectories: Made, demo_bundles: Made, demo_episodes: Made, questions_page: str
 ) -> None:
+    assert any((demo_bundles.out / "rejected").glob("*.parquet")), "the demo rejects nothing that could be listed"
+    check_views(browser, questions_page, {"kg": "What the filters measured"})
     runs = {
         demo_trajectories.out: {"trajectories": "final answer"},
         demo_bundles.out: {"bundles": "Its questions", "bundles?table=episodes": "final answer"},
         demo_episodes.out: {"kg": "triples kept"},
-        demo_kg_questions.out: {"kg": "What the filters measured"},
     }
-    assert any((demo_bundles.out / "rejected").glob("*.parquet")), "the demo rejects nothing that could be listed"
     for folder, of_its_own in runs.items():
         with inspecting(folder) as url:
-            visit = Visit(browser, url)
-            for name, wanted in {"": "Rejected, by reason", **of_its_own, "decide": "Accept"}.items():
-                visit.go(name)
-                assert visit.shows(wanted), f"{folder}, {name}: {visit.text()}"
-                assert visit.problems() == [], f"{folder}, {name}"
+            check_views(browser, url, of_its_own)
             if folder == demo_bundles.out:
-                check_that_a_click_on_a_reason_lists_its_rows(visit)
-            visit.page.close()
+                check_that_a_click_on_a_reason_lists_its_rows(browser, url)
 
 
-def check_that_a_click_on_a_reason_lists_its_rows(visit: Visit) -> None:
+def check_views(browser: Any, url: str, of_its_own: dict[str, str]) -> None:
+    """The views of every run, and those of this one, by what they show."""
+    visit = Visit(browser, url)
+    for name, wanted in {"": "Rejected, by reason", **of_its_own, "decide": "Accept"}.items():
+        visit.go(name)
+        assert visit.shows(wanted), f"{url}, {name}: {visit.text()}"
+        assert visit.problems() == [], f"{url}, {name}"
+    visit.page.close()
+
+
+def check_that_a_click_on_a_reason_lists_its_rows(browser: Any, url: str) -> None:
+    visit = Visit(browser, url)
     visit.go("")
     bar = visit.page.locator(".st-key-rejections .bars .point").first.bounding_box()
     middle = bar["x"] + bar["width"] / 2, bar["y"] + bar["height"] / 2
@@ -67,6 +80,7 @@ def check_that_a_click_on_a_reason_lists_its_rows(visit: Visit) -> None:
     visit.page.mouse.click(*middle)
     visit.page.get_by_text("Rejected: ").wait_for(timeout=20_000)
     assert visit.shows("Row 1 of")
+    visit.page.close()
 
 
 def test_ten_decisions_by_keyboard_outlive_the_server(browser: Any, demo_bundles: Made, tmp_path: Path) -> None:
@@ -118,7 +132,7 @@ def test_from_a_view_to_the_decision_and_back(browser: Any, demo_bundles: Made, 
     assert [(each.uid, each.action) for each in read_decisions(folder)] == [(row.uid, "fix"), (row.uid, "withdraw")]
 
 
-def test_no_page_elsewhere_may_connect(demo_kg_questions: Made) -> None:
+def test_no_page_elsewhere_may_connect(demo_kg_questions: Made, questions_page: str) -> None:
     def asked(url: str, host: str, origin: str) -> int:
         connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)
         headers = {"Host": host, "Origin": origin, "Connection": "Upgrade", "Upgrade": "websocket"}
@@ -126,10 +140,9 @@ def test_no_page_elsewhere_may_connect(demo_kg_questions: Made) -> None:
         connection.request("GET", "/_stcore/stream", headers=headers | key)
         return connection.getresponse().status
 
-    with inspecting(demo_kg_questions.out) as url:
-        assert asked(url, "localhost", "http://localhost") == 101
-        assert asked(url, "localhost", "https://example.org") == 403
-        assert asked(url, "example.org", "https://example.org") == 403  # its name made to lead here
+    assert asked(questions_page, "localhost", "http://localhost") == 101
+    assert asked(questions_page, "localhost", "https://example.org") == 403
+    assert asked(questions_page, "example.org", "https://example.org") == 403  # its name made to lead here
     with inspecting(demo_kg_questions.out, "--behind-proxy") as url:
         assert asked(url, "example.org", "https://example.org") == 101
         assert asked(url, "127.0.0.1", "https://example.org") == 403
@@ -186,17 +199,7 @@ def test_what_rows_hold_is_shown_and_does_nothing(browser: Any, demo_bundles: Ma
     assert read_decisions(folder)[0].who == "<b>ann</b>"
 
 
-def test_other_machines_need_a_password(browser: Any, demo_kg_questions: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_machines_need_a_password(demo_kg_questions: Made) -> None:
+    """That it is asked for, and opens the page: `tests/inspector/views/test_door.py`."""
     refused = trailforge("inspect", demo_kg_questions.out, "--host", "0.0.0.0", "--no-open")
     assert refused.code == 2 and "set TRAILFORGE_INSPECT_PASSWORD" in refused.error_line
-    monkeypatch.setenv("TRAILFORGE_INSPECT_PASSWORD", "swordfish")
-    with inspecting(demo_kg_questions.out, "--host", "0.0.0.0") as url:
-        visit = Visit(browser, url)
-        visit.go("")
-        assert "Funnel" not in visit.text()
-        for password, opens in (("guess", False), ("swordfish", True)):
-            visit.page.get_by_label("Password").first.fill(password)
-            visit.page.get_by_role("button", name="Open").click()
-            visit.page.get_by_text("Funnel" if opens else "That is not the password.").first.wait_for(timeout=20_000)
-            visit.page.wait_for_timeout(1_000)  # in which no password is looked at
-        visit.page.close()

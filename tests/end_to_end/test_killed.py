@@ -9,6 +9,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,8 @@ KILLS = {"mcts-trajectories": 2, "document-bundles": 2, "kg-trajectories": 2, "k
 
 @pytest.fixture(params=KILLS)
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    with site_of(CASES[request.param], tmp_path / request.param, {}) as site:
+    case = CASES[request.param]
+    with site_of(replace(case, latency=case.latency / 2), tmp_path / request.param, {}) as site:
         yield site
 
 

@@ -12,6 +12,8 @@ from tests.support.bundle_questions import BUNDLE, DOCUMENTS, PAPER, STREET, cho
 from trailforge.filters.bundles import (
     answer_in_question,
     bad_options,
+    benchmarks_of,
+    contaminated,
     duplicate_question,
     invalid_plan,
     judge_unread,
@@ -21,7 +23,7 @@ from trailforge.filters.bundles import (
     unrelated_hops,
     unsupported_quote,
 )
-from trailforge.filters.contamination import benchmarks_of, contaminated, ngrams_of
+from trailforge.retrieval.words import ngrams_of
 from trailforge.schemas import BundleHop, BundleQuestion, PlanEdge, PlanNode, Verdict
 
 

@@ -19,7 +19,7 @@ from tests.support.bundle_world import write_documents
 from tests.support.files import contents
 from tests.support.model_server import running, stats
 from trailforge.cli import app
-from trailforge.curation.patterns import append_pattern
+from trailforge.curation.verdicts import append_pattern
 from trailforge.flows import nightly as module
 from trailforge.flows.nightly import nightly
 from trailforge.flows.nights import windows

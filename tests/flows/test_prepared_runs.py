@@ -14,8 +14,7 @@ import pytest
 
 from tests.pipelines.support import CONFIG, IN_PROCESS, ScriptedWork, make_run, questions_file
 from tests.support.files import contents
-from trailforge.flows.execute import Driver, RunRequest, StageToRun, at_work, execute
-from trailforge.flows.prepare import with_redo
+from trailforge.flows.execute import Driver, RunRequest, StageToRun, at_work, execute, with_redo
 from trailforge.generators.mcts_trajectories import DATASET as MCTS
 from trailforge.inference import Usage
 from trailforge.pipelines.engine.files import sha256_of
@@ -83,7 +82,7 @@ def test_a_finished_run_without_some_receipt_is_not_finished(out: Path, monkeypa
     assert times == 1 and verify_run(out).problems == []
 
 
-@pytest.mark.parametrize("killed_in", ["write_settings", "output_errors"])
+@pytest.mark.parametrize("killed_in", ["write_settings", "is_complete"])
 @pytest.mark.parametrize("goes_on_with_redo", [True, False])
 def test_a_second_redo_that_was_killed_while_rows_were_dropped(
     out: Path, monkeypatch: pytest.MonkeyPatch, killed_in: str, goes_on_with_redo: bool
@@ -94,13 +93,13 @@ def test_a_second_redo_that_was_killed_while_rows_were_dropped(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-        patch.setattr(f"trailforge.flows.prepare.{killed_in}", killed)
+        patch.setattr(f"trailforge.flows.execute.{killed_in}", killed)
         start(out, patch, redo=True)
     assert not list(out.glob("shards/*.json"))
     manifest, times = start(out, monkeypatch, redo=goes_on_with_redo)
     settings = read_settings(out)
     assert settings is not None and times == 1 and manifest.run_id == settings.run_id
-    expected = 2 if goes_on_with_redo or killed_in == "output_errors" else 1
+    expected = 2 if goes_on_with_redo or killed_in == "is_complete" else 1
     assert config_of(settings)["redo"] == expected and verify_run(out).problems == []
 
 

@@ -50,8 +50,9 @@ output: {documents_per_shard: 3, bundles_per_shard: 1, questions_per_shard: 2}
     "kg_questions": """
 count: 12
 paths:
-  {max_degree: 9, max_fan_out: 4, min_functionality: 0.0, min_triples: 1, open_ended: [], many_tails: [],
-    one_head: [likes, helps, follows, fears], symmetric: [], max_attempts: 40}
+  {max_degree: 9, max_fan_out: 4, min_functionality: 0.0, min_triples: 1, max_guess: 1.0, max_per_found: 99,
+    max_shared: 1.0, many_tails: [], closed_lists: &all [likes, helps, follows, fears], closed_heads: *all,
+    one_head: *all, symmetric: [], max_attempts: 40}
 output: {shard_size: 4}
 """,
 }
@@ -219,7 +220,7 @@ def test_a_replacement_that_was_killed_goes_on(lab: Lab, tmp_path: Path, monkeyp
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("trailforge.flows.prepare.write_settings", killed)
+        patch.setattr("trailforge.flows.execute.write_settings", killed)
         lab.run("mcts_trajectories", out, limit=3, replace_run=True)
     assert not list(out.glob("trees/*")) and (out / SETTINGS).exists()
     lab.run("mcts_trajectories", out, limit=3, replace_run=True)

@@ -18,7 +18,7 @@ from tests.training.tiny import save_tiny_model
 from trailforge.flows.train import make_set, train
 from trailforge.presets import load_training_preset
 from trailforge.schemas import CountMismatch, InvalidInput
-from trailforge.training.sets import ViewConfig
+from trailforge.training.sets.config import ViewConfig
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

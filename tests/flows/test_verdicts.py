@@ -11,8 +11,7 @@ import regex
 from tests.support.model_server import running, stats
 from tests.support.world import write_questions
 from trailforge.curation.decisions import append
-from trailforge.curation.patterns import append_pattern
-from trailforge.curation.verdicts import awaits_curation, copies, copy_logs, refusals
+from trailforge.curation.verdicts import append_pattern, awaits_curation, copies, copy_logs, refusals
 from trailforge.flows.mcts_trajectories import mcts_trajectories
 from trailforge.pipelines.engine.files import sha256_of
 from trailforge.pipelines.runs.verify import verify_run

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from tests.fuzz.target import Target, text_of
 from trailforge.curation.decisions import append, merge, read_decisions
-from trailforge.curation.patterns import read_patterns, refused_patterns
+from trailforge.curation.verdicts import read_patterns, refused_patterns
 from trailforge.pipelines.sources import read_benchmark, read_questions
 from trailforge.pipelines.sources.columns import parse_column_map
 from trailforge.pipelines.sources.documents import read_documents

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fuzz.target import Target, text_of
-from trailforge.generators.document_bundles.bundling.normalise import normalise
+from trailforge.generators.document_bundles.stages.cleaning import normalise
 from trailforge.inference import structured
 from trailforge.inference.vllm.server import parse_metrics
 from trailforge.pipelines.sources.fields import iso_date

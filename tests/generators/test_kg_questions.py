@@ -13,7 +13,13 @@ from tests.support.graph_questions import context
 from tests.support.kg_worlds import DUST
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.generators.kg_questions.filters import KgQuestionFilterConfig, judge_question
-from trailforge.generators.kg_questions.generate import KgQuestionWork, KgWriterConfig, seal, writer_prompt
+from trailforge.generators.kg_questions.generate import (
+    KgQuestionWork,
+    KgWriterConfig,
+    check_prompt,
+    seal,
+    writer_prompt,
+)
 from trailforge.inference import Prices
 from trailforge.inference.asker import Style
 from trailforge.schemas import FactChain, Hop, MalformedReply, Question
@@ -22,6 +28,7 @@ SOUND: dict[str, Any] = {
     "question": "In which city was the director of the film Red Dust born?",
     "sub_questions": ["Who directed the film Red Dust?", "In which city was X1 born?"],
 }
+CHECKED = {"other_answers": ["Firton"], "doubtful": " ", "unclear": ""}
 
 
 def work(draft: Any, *, knows: bool = False, chain: FactChain = DUST) -> KgQuestionWork:
@@ -30,7 +37,9 @@ def work(draft: Any, *, knows: bool = False, chain: FactChain = DUST) -> KgQuest
     def reply(request: Any) -> str:
         if prompt_text(request).startswith("Write one question"):
             return json.dumps(draft)
-        return "Elmton, I think" if knows else "no idea"
+        if prompt_text(request).startswith("Check a question"):
+            return json.dumps(CHECKED)
+        return "Elmton, I think" if knows else "UNKNOWN"
 
     return KgQuestionWork(item=chain, context=context(client=ScriptedModel(reply), config=KgWriterConfig()))
 
@@ -40,7 +49,7 @@ async def test_a_sound_question_is_kept_with_what_was_measured() -> None:
     (row,) = await task.write()
     verdicts = await judge_question(row, task, KgQuestionFilterConfig(closed_book_samples=2))
     sealed = seal(row, verdicts, task.meter.keys)
-    assert all(score.passed for score in sealed.filters) and len(sealed.filters) == 8
+    assert all(score.passed for score in sealed.filters) and len(sealed.filters) == 9
     assert len(sealed.provenance.call_keys) == task.meter.calls == 1 + 2
     assert (sealed.writer, sealed.as_of, sealed.preset) == ("model", "2021-05-01", "test")
     assert (sealed.hops, sealed.shape, sealed.num_answers, sealed.fewest_left) == (2, "chain", 1, 9)
@@ -95,11 +104,18 @@ def test_the_writer_is_not_told_what_it_must_not_name() -> None:
     assert "in the order X1, ANSWER" in prompt
 
 
+def test_a_kind_that_the_graph_lacks_follows_from_the_relation() -> None:
+    bare = replace(
+        DUST, bridges=(replace(DUST.bridges[0], kind="", role=""),), starts=(replace(DUST.starts[0], kind=""),)
+    )
+    assert "X1: person\nANSWER: city\nRed Dust: kind not known" in writer_prompt(bare)
+
+
 async def test_rules_ask_no_model_and_say_so() -> None:
     task = KgQuestionWork(item=DUST, context=context())
     (row,) = await task.write()
     assert row.writer == "templates" and task.meter.calls == 0
-    assert [verdict.keep for verdict in await judge_question(row, task, KgQuestionFilterConfig())] == [True] * 8
+    assert [verdict.keep for verdict in await judge_question(row, task, KgQuestionFilterConfig())] == [True] * 9
     assert task.meter.calls == 4
 
 
@@ -113,6 +129,19 @@ async def test_a_completion_is_read_up_to_its_short_answer() -> None:
     assert (
         isinstance(request.prompt, str) and request.prompt.endswith(f"{row.question}\nAnswer:") and request.sample == 3
     )
+
+
+async def test_a_check_shows_the_facts_and_names_what_else_fits() -> None:
+    task = work(SOUND)
+    (row,) = await task.write()
+    verdicts = await judge_question(row, task, KgQuestionFilterConfig(closed_book_samples=1, check=True))
+    model: Any = task.context.client
+    assert [(v.reason, v.detail) for v in verdicts if not v.keep] == [("other_answers", "also 'Firton'")]
+    prompt = check_prompt(row)
+    assert row.question in prompt and "graph of 2021-05-01." in prompt
+    assert "Answer by the graph: Elmton\nAlso called: Elm City\n" in prompt
+    assert "- Red Dust | director | Cy Cedar\n- Cy Cedar | place of birth | Elmton" in prompt
+    assert [request.purpose for request in model.requests] == ["write", "closed_book", "check"]
 
 
 def test_the_version_follows_the_prompts_in_use() -> None:

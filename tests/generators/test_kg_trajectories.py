@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.cut_replies import CutModel
 from tests.support.kg_episodes import BORN, DIED, DIRECTOR, ENTITIES, TRIPLES, agent, context, store, turn
-from tests.support.rows import QUESTION
+from tests.support.rows import QUESTION, reread
 from tests.support.scripted import Script, prompt_text
 from tests.support.turns import kg_score
 from trailforge.generators.kg_trajectories.config import KgContext, KgRunConfig
@@ -46,9 +46,7 @@ from trailforge.schemas import (
     MalformedReply,
     Passage,
     SftRow,
-    from_table,
     read_parquet,
-    to_table,
     write_parquet,
 )
 from trailforge.small_model.kg.guided import Thoughts, join_phrases, name_choices, relation_choices, some_of
@@ -273,7 +271,7 @@ async def test_the_same_run_gives_the_same_rows(graph: KgStore) -> None:
 
 async def test_rows_survive_parquet(graph: KgStore) -> None:
     rows = list(await five(graph))
-    assert from_table(KgTrajectory, to_table(KgTrajectory, rows)) == rows
+    assert reread(KgTrajectory, rows) == rows
 
 
 # Filters, selection and pairs on what was generated

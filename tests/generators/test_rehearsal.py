@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.world import question
+from trailforge.generators.mcts_trajectories.estimate import rehearse
 from trailforge.generators.mcts_trajectories.generate import GeneratorConfig
-from trailforge.generators.mcts_trajectories.rehearsal import rehearse
 from trailforge.inference import Prices, Usage
 from trailforge.mcts.bounds import SearchConfig, WantedRows
 from trailforge.pipelines.estimate import StageEstimate, count_tokens

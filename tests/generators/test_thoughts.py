@@ -15,8 +15,8 @@ from tests.generators.strong_thoughts import REPLIES, ROWS
 from tests.support.rows import QUESTION
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.filters import FilterConfig
+from trailforge.generators.mcts_trajectories.estimate import rehearse
 from trailforge.generators.mcts_trajectories.generate import Context, GeneratorConfig, PromptNames, retell
-from trailforge.generators.mcts_trajectories.rehearsal import rehearse
 from trailforge.generators.mcts_trajectories.spans import span_problem, texts_of
 from trailforge.generators.mcts_trajectories.story import mismatch, rereads, sft_row, story_of
 from trailforge.generators.mcts_trajectories.thoughts import ThoughtsConfig, describe, reply_schema

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.curation.patterns import append_pattern, read_patterns, refused_patterns
+from trailforge.curation.verdicts import append_pattern, read_patterns, refused_patterns
 from trailforge.schemas import PATTERNS_LOG, InvalidInput, PatternDecision
 
 

@@ -22,8 +22,7 @@ from tests.support.bundle_questions import BUNDLE, PAPER, STREET, choice, questi
 from tests.support.graph_questions import question as kg_question
 from tests.support.rows import DIED, FIRST, PLAN, QUESTION, SECOND, trajectory
 from trailforge.inspector import terminal
-from trailforge.inspector.finding import count_kinds, find_rows
-from trailforge.inspector.showing import show_of
+from trailforge.inspector.showing import count_kinds, find_rows, show_of
 from trailforge.pipelines.datasets import load_dataset
 from trailforge.pipelines.runs.finished import OpenRun, open_run
 from trailforge.pipelines.runs.intake import Settings

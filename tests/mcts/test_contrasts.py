@@ -72,6 +72,27 @@ def test_a_plan_is_faulty_only_while_no_right_rollout_has_answers_that_stand() -
     assert not Contrasts([wrong], find_fault, 2).is_faulty(node), "it does not come through at all"
 
 
+def test_what_stands_furthest_is_mended_next() -> None:
+    """A first answer that was mended is not mended again, though the rollout that mended it missed the second."""
+    node = leaf()
+    misread = rollout(node, "Murnau!", "Vienna", reward=1.0)
+    varied = Variation(kind="answer", step=0, base=misread)
+    for reward in (1.0, 0.0):
+        mended = rollout(node, "Lang", "Vienna?", reward=reward, varied=varied, index=1)
+        worse = rollout(node, "Fritz!", "Vienna?", reward=reward, varied=varied, index=2)
+        first = replace(misread, reward=reward)
+        variation = Contrasts([first, mended, worse], find_fault, 2).mend(node, 3)
+        assert variation is not None and (variation.kind, variation.step, variation.base) == ("query", 1, mended)
+
+
+def test_of_rollouts_that_stand_as_far_the_last_one_is_mended() -> None:
+    node = leaf()
+    misread = rollout(node, "Lang", "Berlin!", reward=1.0)
+    missed = rollout(node, "Lang", "Vienna?", reward=1.0, varied=Variation(kind="answer", step=1), index=1)
+    variation = Contrasts([misread, missed], find_fault, 2).mend(node, 2)
+    assert variation is not None and (variation.kind, variation.base) == ("query", missed)
+
+
 def test_each_query_of_a_right_rollout_is_reworded_once_to_miss_and_each_answer_drawn_twice() -> None:
     node = leaf()
     kinds: tuple[tuple[VariationKind, int], ...] = (("query", 1), ("answer", 2))

@@ -174,6 +174,16 @@ def test_plans_are_the_same_when_only_case_and_punctuation_differ() -> None:
     )
 
 
+def test_which_city_asks_where() -> None:
+    where = plan("Where did Durant play before Golden State?", "What river flows through #1?")
+    city = plan("Which city did Durant play in before the Golden State?", "What river flows through #1?")
+    assert plan_key(where) == plan_key(city)
+    assert plan_key(where) != plan_key(
+        plan("When did Durant play before Golden State?", "What river flows through #1?")
+    )
+    assert plan_key(plan("What nationality was A?")) != plan_key(plan("What religion was A?"))
+
+
 COUNTRY = "Which country passed the Judiciary Act of 1869?"
 BIRTHPLACE = "What is James Glisson's birthplace?"
 RANK = "What is the population ranking of #3?"

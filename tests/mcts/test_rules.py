@@ -15,7 +15,7 @@ from trailforge.mcts.plan import ENTITY, apply_split, plan_problem, split_proble
 from trailforge.schemas import Plan, Split
 from trailforge.small_model.splitting import candidate_splits, is_decomposable
 from trailforge.small_model.splitting.grammar import is_noun_phrase, is_question
-from trailforge.small_model.splitting.names import MASK, mask_names
+from trailforge.small_model.splitting.patterns import MASK, mask_names
 
 SAMPLE = Path(__file__).parents[2] / "sample_data" / "musique_style_questions.jsonl"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -120,6 +120,26 @@ def test_however_many_rollouts_are_right_the_search_goes_on_while_rows_are_missi
     nothing = run(coin_roll_out(1.0, 1), progress=lambda tree: Counter())
     assert nothing.stop_reason == "exhausted"
     assert sum(r.reward for r in nothing.rollouts) > 6
+
+
+def test_a_question_that_brings_no_more_rows_is_given_up() -> None:
+    """Patience begins with the first right rollout, and again with each new row."""
+    made = 0
+
+    async def counted(plan: Plan, variation: Variation):
+        nonlocal made
+        made += len(plan)
+        answers = ["x"] * (len(plan) - 1) + ["Vienna"]
+        return simulation(plan, answers, 1.0, variation)
+
+    def search_for(rows: Callable[[SearchTree], Counter[str]]) -> int:
+        nonlocal made
+        made = 0
+        tree = run(counted, calls=lambda: made, config=SearchConfig(patience=6), progress=rows)
+        assert tree.stop_reason == "exhausted"
+        return made
+
+    assert search_for(lambda tree: Counter()) < search_for(lambda tree: Counter(correct=len(tree.rollouts) > 4))
 
 
 def test_a_contrast_keeps_its_base_and_names_the_step_that_it_varies() -> None:

@@ -15,6 +15,7 @@ from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_questions import work as questions_work
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
+from trailforge.generators.kg_questions.filters import KgQuestionFilterConfig
 from trailforge.generators.kg_questions.generate import KgWriterConfig
 from trailforge.generators.kg_trajectories import DATASET as KG
 from trailforge.generators.kg_trajectories import work
@@ -53,7 +54,8 @@ GUIDED = replace(
     ),
 )
 WRITTEN = KgQuestionRunConfig(
-    model=MODEL, count=60, as_of="2021-05", paths=LAX, output=OutputConfig(shard_size=10)
+    model=MODEL, count=60, as_of="2021-05", paths=LAX, output=OutputConfig(shard_size=10),
+    filters=KgQuestionFilterConfig(check=True),
 )  # fmt: skip
 BY_RULE = replace(WRITTEN, writer=KgWriterConfig(kind="templates"))
 QUESTIONS = 21

@@ -13,11 +13,12 @@ import yaml
 from tests.pipelines.kg_support import BY_RULE, FREE, WRITTEN, FinishedKg
 from tests.support.figures import pixels
 from trailforge.generators.kg_questions import card as questions_card
+from trailforge.generators.kg_questions.paths.config import share_out
 from trailforge.generators.kg_trajectories import card
 from trailforge.pipelines.cards.plots import FUNNEL
 from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.pipelines.runs.intake import run_configuration
-from trailforge.schemas import KgReward
+from trailforge.schemas import FactChain, KgReward, read_rows
 
 ALL = ("free", "guided", "written", "by_rule")
 Copies = Callable[[str], FinishedKg]
@@ -109,8 +110,17 @@ def test_a_part_of_the_reward_that_is_not_known_is_left_out_of_its_mean(finished
 def test_questions_are_counted_by_shape_and_relation(original_kg: Mapping[str, FinishedKg], name: str) -> None:
     run, text = original_kg[name], text_of(original_kg[name])
     rows = run.rows("kg_questions")
-    for (shape, hops), count in Counter((row.shape, row.hops) for row in rows).items():
-        assert f"| {shape} | {hops} | {count} |" in text
+    chains = read_rows([run.folder / shard.input for shard in run.settings.shards], FactChain)
+    paths = Counter((row.shape, len(row.facts)) for row in chains)
+    asked = Counter[tuple[str, int]]()
+    for form, number in share_out(WRITTEN.paths.shares, WRITTEN.count).items():
+        asked[form.shape, form.hops] += number
+    counts = Counter((row.shape, row.hops) for row in rows)
+    for form in asked | paths:
+        assert f"| {form[0]} | {form[1]} | {asked[form]} | {paths[form]} | {counts[form]} |" in text
+    missing = (asked - paths).total()
+    assert missing and f"\n{missing} of 60 paths were not found in the shape that was asked for" in text
+    assert "The model was asked for others" in text and "| check | " in text
     used = Counter(name for row in rows for name in {fact.triple.relation_label for fact in row.chain.facts})
     for relation, count in used.items():
         assert f"| {relation} | {count} |" in text
@@ -129,7 +139,7 @@ def test_runs_without_a_row_have_cards_too(finished_kg: Copies) -> None:
     text = card.card(run.folder, empty, FREE, [], [])
     assert "- Rows: 0 episodes\n- Led by: none; flags: none" in text and "| total | 0 |  | 0 |  |" in text
     assert yaml.safe_load(text.split("---\n")[1])["configs"] == [] and "One episode" not in text
-    text = questions_card.card(run.folder, replace(empty, stages=()), replace(WRITTEN, as_of=""), [])
+    text = questions_card.card(run.folder, replace(empty, stages=()), replace(WRITTEN, as_of=""), [], [])
     assert "- Rows: 0 questions, written by model" in text and "as of a date that was not given" in text
     assert "The most frequent of 0." in text and "One question" not in text
 
@@ -148,4 +158,4 @@ def test_rows_of_the_embedded_model_are_said_not_to_be_for_training(
     warning = "Not meant for training"
     assert [name for name in ALL if warning in text_of(original_kg[name])] == ["guided"]
     run, embedded = finished_kg("by_rule"), replace(BY_RULE, model=ModelConfig(url="embedded"))
-    assert warning in questions_card.card(run.folder, run.manifest, embedded, [])
+    assert warning in questions_card.card(run.folder, run.manifest, embedded, [], [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,6 +28,7 @@ from tests.support.scripted import ScriptedModel
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_questions import select, work
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
+from trailforge.generators.kg_questions.filters import KgQuestionFilterConfig
 from trailforge.generators.kg_questions.work import question_of
 from trailforge.pipelines.engine.model_stage import ModelWork
 from trailforge.pipelines.runs.finish import finish_run
@@ -75,10 +77,13 @@ def test_rows_are_questions_of_the_paths(original_kg: Mapping[str, FinishedKg], 
     for row in rows:
         assert row.chain == paths[row.chain.id] and row.answer == row.chain.answer.label
         assert (row.num_answers, row.writer, row.as_of) == (1, writer, "2021-05") and row.fewest_left > 1
-        assert [score.name for score in row.filters][-2:] == ["closed_book", "duplicate_question"]
+        assert [score.name for score in row.filters][-6:] == [
+            "closed_book", "agreed_otherwise", "other_answers", "doubtful_fact", "unclear_question",
+            "duplicate_question",
+        ]  # fmt: skip
         assert all(score.passed for score in row.filters)
         assert all(start.label in row.question for start in row.chain.starts)
-        assert len(row.provenance.call_keys) == 4 + (writer == "model")
+        assert len(row.provenance.call_keys) == 4 + 1 + (writer == "model")
     assert {row.shape for row in rows} >= {"chain", "intersection"} and len({row.question for row in rows}) == len(rows)
     order = list(paths)
     assert [order.index(row.chain.id) for row in rows] == sorted(order.index(row.chain.id) for row in rows)
@@ -106,7 +111,9 @@ def test_a_duplicate_of_another_shard_is_rejected_with_the_uid_of_its_twin(
     assert any(shard_of[uid] != shard_of[twin] for uid, twin in twins.items())
     for row in duplicates:
         same = from_dict(KgQuestion, json.loads(row.payload))
-        assert {fact.triple for fact in same.chain.facts} <= {f.triple for f in kept[twins[row.uid]].chain.facts}
+        twin = kept[twins[row.uid]]
+        in_twin = {fact.triple for fact in same.chain.facts} <= {fact.triple for fact in twin.chain.facts}
+        assert in_twin or same.question == twin.question
 
 
 def test_a_path_that_the_model_cannot_word_fails_alone(original_kg: Mapping[str, FinishedKg]) -> None:
@@ -126,7 +133,7 @@ def test_a_graph_with_fewer_paths_gives_fewer_rows(original_kg: Mapping[str, Fin
     config = replace(BY_RULE, count=5).on_graph(original_kg["by_rule"].graph)
     settings = work.take_in(RunInputs(dataset="kg_questions"), tmp_path / "few", config)
     assert settings.items == 5
-    none = replace(config, paths=replace(config.paths, min_triples=1000))
+    none = replace(config, paths=replace(config.paths, min_triples=1000, intersections=0.0))
     with pytest.raises(InvalidInput, match="holds no paths of the wanted forms"):
         work.take_in(RunInputs(dataset="kg_questions"), tmp_path / "none", none)
     assert not (tmp_path / "none" / "inputs").exists()
@@ -143,7 +150,7 @@ def test_a_run_that_is_stopped_in_either_stage_goes_on_to_the_same_bytes(
     settings = begin_questions(tmp_path, config)
     stopped = replace(settings, shards=settings.shards[2:])
     run_stage(KG_QUESTIONS, "write", tmp_path, stopped, config)
-    assert len(list((tmp_path / "shards").iterdir())) == 1
+    assert len(list((tmp_path / "shards").iterdir())) == len(settings.shards) - 2
     run_stages(tmp_path, settings)
     whole = written(run.folder)
     assert written(tmp_path) == whole
@@ -176,16 +183,30 @@ def test_the_questions_of_an_earlier_run_do_not_stay_when_nothing_is_selected(
     assert not (tmp_path / select.JSONL).exists()
 
 
+def test_reasons_of_memory_and_check_stand_in_the_books(original_kg: Mapping[str, FinishedKg]) -> None:
+    run = original_kg["written"]
+    rejected = Counter(row.reason for row in run.rows("rejected") if row.stage == "filter")
+    assert rejected.keys() >= {"closed_book", "agreed_otherwise", "other_answers"}
+    calls = {each.purpose: each.calls for each in run.manifest.calls_by_purpose}
+    assert calls["check"] == len(run.rows("candidates")) + rejected["other_answers"]
+    for row in run.rows("rejected"):
+        if row.reason == "agreed_otherwise":
+            assert re.fullmatch(r"2 of [2-4] draws say '.+'", row.detail)
+            question = from_dict(KgQuestion, json.loads(row.payload))
+            assert len(question.provenance.call_keys) == 1 + int(row.detail.split()[2])
+
+
 async def test_a_path_with_two_answers_is_rejected_with_their_number() -> None:
-    model = ScriptedModel(lambda request: "nowhere")
+    model = ScriptedModel(lambda request: "UNKNOWN")
+    config = replace(BY_RULE, filters=KgQuestionFilterConfig())
     two = replace(DUST, answer=replace(DUST.answer, matches=2))
-    result = await question_of(two, context(client=model), BY_RULE)
+    result = await question_of(two, context(client=model), config)
     (row,) = result.rows["rejected"]
     assert (row.stage, row.reason, row.score) == ("filter", "not_unique", 2.0)
     assert row.detail == "2 entities may be 'Elmton'"
     assert not result.rows["candidates"] and not model.requests, "what is rejected anyway is not asked"
     assert [line.balance for line in result.stages] == [0, 0]
-    (row,) = (await question_of(DUST, context(client=model), BY_RULE)).rows["candidates"]
+    (row,) = (await question_of(DUST, context(client=model), config)).rows["candidates"]
     assert row.num_answers == 1 and len(model.requests) == 4
 
 

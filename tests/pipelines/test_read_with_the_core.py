@@ -100,6 +100,6 @@ def test_a_curated_set_is_made_and_the_page_served_without_what_makes_runs(folde
         ["curate", "apply", str(folder), "--out", curated],
         ["verify", curated],
     ]
-    page = str(ROOT / "commands" / "curators_page.py")
+    page = str(ROOT / "inspector" / "page.py")
     script = _COMMANDS.format(commands=commands) + _BROWSED.format(folder=str(folder), page=page)
     assert "all as the manifest says" in run_without({*EXTRAS} - PAGE, script)

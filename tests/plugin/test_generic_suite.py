@@ -258,13 +258,14 @@ def test_its_rows_are_shown_on_the_page(finished: Path) -> None:
     def script(folder: str) -> None:
         from pathlib import Path
 
+        from trailforge.inspector.page import show_rows
         from trailforge.inspector.showing import show_of
-        from trailforge.inspector.views import overview, rows
+        from trailforge.inspector.views import overview
         from trailforge.pipelines.runs.finished import open_run
 
         run = open_run(Path(folder))
         overview.show(run)
-        rows.show(run, show_of(run.dataset))
+        show_rows(run, show_of(run.dataset))
 
     page = testing.AppTest.from_function(script, args=(str(finished),), default_timeout=60).run()
     assert not page.exception

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.rows import reread
 from trailforge import schemas
 from trailforge.schemas import (
     Bundle,
@@ -44,7 +45,6 @@ from trailforge.schemas import (
     Verdict,
     arrow_schema,
     from_dict,
-    from_table,
     read_parquet,
     to_dict,
     to_table,
@@ -88,7 +88,7 @@ def records(record: type) -> st.SearchStrategy[Any]:
 @given(data=st.data())
 def test_arrow_and_dict_round_trip(record: type, data: st.DataObject) -> None:
     rows = data.draw(st.lists(records(record), max_size=2))
-    assert from_table(record, to_table(record, rows)) == rows
+    assert reread(record, rows) == rows
     assert [from_dict(record, to_dict(row)) for row in rows] == rows
 
 

@@ -23,7 +23,6 @@ from trailforge.schemas import (
     SourceDocument,
     Trajectory,
     from_stored,
-    from_table,
     is_read,
     iter_parquet,
     read_columns,
@@ -84,7 +83,6 @@ def test_every_reader_reads_a_file_of_the_version_before() -> None:
     assert stored.schema.metadata[b"trailforge.version"] == b"1.0" and "text" in stored.column_names
     assert read_parquet(OBSERVATIONS, Sighting) == NOW
     assert [row for batch in iter_parquet(OBSERVATIONS, Sighting) for row in batch] == NOW
-    assert from_table(Sighting, stored) == NOW
     assert read_columns(OBSERVATIONS, Sighting, ["body", "seen"]).to_pylist() == [
         {"body": "two words", "seen": 1},
         {"body": "", "seen": 1},

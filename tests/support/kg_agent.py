@@ -23,8 +23,8 @@ from trailforge.retrieval.kg import KgStore
 from trailforge.schemas import Question
 
 KNOWN_BY_HEART = "Alba Vale"
-"""What it says to every question without a text."""
-NO_PATH_MORE = 28
+"""What it says to one in four questions without a text; else each time another name."""
+NO_PATH_MORE = 48
 """Paths that `paths_store` has for the configuration `tests.support.kg_worlds.LAX` and seed 0."""
 
 
@@ -57,7 +57,9 @@ class Model:
         if "Write one question whose answer is ANSWER" in prompt:
             return self._write(prompt)
         if "Answer the question from what you know" in prompt:
-            return KNOWN_BY_HEART
+            return KNOWN_BY_HEART if seed % 4 == 0 else f"Somebody {seed % 1000}"
+        if "Check a question that was made from facts" in prompt:
+            return self._check(prompt)
         if prompt.endswith(("About:", "Best relation:")):
             return self._choose(prompt)
         if prompt.endswith("Answer:"):
@@ -101,6 +103,12 @@ class Model:
         right = world.answer_of(world.chain_of(asked))
         wrong = sorted(set(re.findall(r" is (\w+)\.", text)) - {right}) or [""]
         return " " + (right if random.Random(seed).random() < 0.8 else wrong[0])
+
+    def _check(self, prompt: str) -> str:
+        """Nothing against most questions; other answers to some."""
+        asked = prompt.rsplit("Question: ", 1)[1].splitlines()[0]
+        others = ["Nemo Vale"] if cannot(f"others {asked}", 4) else []
+        return json.dumps({"other_answers": others, "doubtful": "", "unclear": ""})
 
     def _write(self, prompt: str) -> str:
         """A question that names starts and relations, without its starts now and then."""

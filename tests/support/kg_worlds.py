@@ -15,14 +15,16 @@ NAMES = "Alba Brix Corun Delm Essa Fyrd Gond Haim Ilmo Jask Kerr Lund".split()
 RELATIONS = "likes helps follows fears".split()
 LAX = KgPathConfig(
     hops=(1, 2, 3, 4), intersections=0.5, max_degree=9, max_fan_out=4, min_functionality=0.0, min_triples=1,
-    open_ended=(), many_tails=(), one_head=tuple(RELATIONS), symmetric=(), max_attempts=40,
+    max_guess=1.0, many_tails=(), closed_lists=tuple(RELATIONS), closed_heads=tuple(RELATIONS),
+    one_head=tuple(RELATIONS), symmetric=(), max_per_found=99, max_shared=1.0, max_same=4, max_attempts=40,
 )  # fmt: skip
 """Takes every path that the graph bears out."""
 
 FILMS = {
     "F1": ("Red Dust", "RD"), "F2": ("Blue Rain",), "F3": ("Grey Snow",), "A1": ("Ann Ash",), "A2": ("Bob Birch",),
     "D1": ("Cy Cedar", "C. Cedar"), "D2": ("Di Dogwood",), "T1": ("Elmton",), "T2": ("Firton",), "B1": ("Tall Trees",),
-    "W1": ("Gil Gum",), "film": ("film",), "human": ("human",), "year": ("year",), "Y1": ("1951",), "novel": ("novel",),
+    "W1": ("Gil Gum",), "film": ("film",), "human": ("human",), "year": ("year",), "Y1": ("1951",),
+    "Y2": ("1952",), "novel": ("novel",),
     "composer": ("composer",), "city": ("city",),
 }  # fmt: skip
 FACTS: list[Ids] = [
@@ -35,7 +37,8 @@ FACTS: list[Ids] = [
     ("F1", "cast member", "A1"), ("F2", "cast member", "A1"), ("F2", "cast member", "A2"), ("F3", "cast member", "A2"),
     ("D1", "place of birth", "T1"), ("D2", "place of birth", "T2"), ("A1", "place of birth", "T2"),
     ("F1", "based on", "B1"), ("B1", "author", "W1"), ("W1", "place of birth", "T1"),
-    ("F1", "year of publication", "Y1"), ("F2", "year of publication", "Y1"),
+    ("F1", "year of publication", "Y1"), ("F2", "year of publication", "Y1"), ("F3", "year of publication", "Y2"),
+    ("Y2", "instance of", "year"),
 ]  # fmt: skip
 
 

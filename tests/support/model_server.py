@@ -25,8 +25,6 @@ from typing import IO, Any
 
 from aiohttp import web
 
-from tests.support import bundle_world, kg_agent, nightly_world, world
-
 
 class Bucket:
     """A token bucket: `burst` calls at once, `rate` a second for ever."""
@@ -246,6 +244,27 @@ def reply_times(url: str) -> list[float]:
         return json.load(response)
 
 
+def _model_of(options: argparse.Namespace) -> Callable[[str, int], str]:
+    """The scripted model that the options name. Each is imported when it is asked for: a start takes half as long."""
+    if options.judge:
+        return verdict
+    if options.nightly:
+        from tests.support import nightly_world
+
+        return nightly_world.Model()
+    if options.bundles:
+        from tests.support import bundle_world
+
+        return bundle_world.Model()
+    if options.kg:
+        from tests.support import kg_agent
+
+        return kg_agent.Model()
+    from tests.support import world
+
+    return world.Model(error_rate=options.error_rate)
+
+
 async def main() -> None:
     """Serve until standard input ends."""
     parser = argparse.ArgumentParser()
@@ -263,15 +282,8 @@ async def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--log", type=Path)
     options = parser.parse_args()
-    model: Callable[[str, int], str] = world.Model(error_rate=options.error_rate)
-    if options.nightly:
-        model = nightly_world.Model()
-    elif options.bundles or options.kg:
-        model = bundle_world.Model() if options.bundles else kg_agent.Model()
-    if options.judge:
-        model = verdict
     server = Server(
-        model,
+        _model_of(options),
         latency_s=options.latency,
         slots=options.slots,
         spread=options.spread,

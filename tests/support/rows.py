@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
 from trailforge.generators.mcts_trajectories.story import ReasoningRows, Story, narrate
 from trailforge.rewards import score_answer
-from trailforge.schemas import Document, Hop, Passage, Provenance, Question, Step, Trajectory
+from trailforge.schemas import (
+    Document,
+    Hop,
+    Passage,
+    Provenance,
+    Question,
+    Step,
+    Trajectory,
+    read_parquet,
+    write_parquet,
+)
+
+Row = TypeVar("Row")
 
 QUESTION = Question(
     id="q1",
@@ -98,3 +113,11 @@ def trajectory(
         ),
     )
     return replace(row, **changes)  # type: ignore[arg-type]
+
+
+def reread(record: type[Row], rows: Sequence[Row]) -> list[Row]:
+    """The rows as a file of them is read."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        write_parquet(path, record, rows)
+        return read_parquet(path, record)

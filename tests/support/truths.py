@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from trailforge.protocols.transcripts import Spoken
+from trailforge.rewards.episode import Reward
+from trailforge.rewards.presets import RewardPreset
 from trailforge.schemas import GroundTruth
+from trailforge.training.scoring import Scorer, ToScore
 
 
 def truth(**changes: Any) -> GroundTruth:
@@ -34,3 +39,18 @@ def choice(**changes: Any) -> GroundTruth:
         "correct_options": ("A", "C"),
     }
     return truth(**of_options | changes)
+
+
+def score_messages(
+    messages: Sequence[Spoken],
+    truth: GroundTruth,
+    preset: RewardPreset | None = None,
+    protocol: str | None = None,
+    *,
+    tokens: int | None = None,
+    retrieved_titles: Sequence[str] | None = None,
+    judge: float | None = None,
+) -> Reward:
+    """What one episode is paid, by no judge but a score that is given."""
+    given = ToScore(messages=messages, truth=truth, tokens=tokens, retrieved_titles=retrieved_titles, judge=judge)
+    return Scorer(preset=preset, protocol=protocol).begin(given).reward()

@@ -28,7 +28,7 @@ def drawing() -> None:
 def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than these trainings."""
     if "drawing" not in request.fixturenames:
-        monkeypatch.setattr("trailforge.training.trl.curves.draw_curves", lambda rows: b"")
+        monkeypatch.setattr("trailforge.training.trl.fit.draw_curves", lambda rows: b"")
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trailforge.training.trl.curves import PANELS, draw_curves, figures_by_step, running_mean, write_curves
+from trailforge.training.trl.fit import PANELS, draw_curves, figures_by_step, running_mean, write_curves
 
 pytestmark = pytest.mark.usefixtures("drawing")
 HISTORY = [

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.truths import score_messages
 from tests.training.framework_servers import ANSWER, LOGPROB, FakeSampler, expected, router, searched
 from tests.training.tiny import rl_rows
 from trailforge.protocols import PROTOCOLS
@@ -27,7 +28,7 @@ from trailforge.training.adapters.search_episodes import (
 from trailforge.training.generation import Continuation
 from trailforge.training.masks import prompt_ids, render
 from trailforge.training.rollouts import TokenEpisode
-from trailforge.training.scoring import read_messages, score_messages
+from trailforge.training.scoring import read_messages
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 LAUNCHED = 3

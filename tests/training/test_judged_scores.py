@@ -17,7 +17,7 @@ import yaml
 
 from tests.support import model_server
 from tests.support.transcripts import Case, cases
-from tests.support.truths import choice
+from tests.support.truths import choice, score_messages
 from tests.support.turns import answer_turn, plan_turn
 from tests.training.tiny import FACTS, Scripted, documents, preset, rl_rows, training_set
 from trailforge.inference.judge import JudgeConfig, Judged, JudgeDesk, judge_desk
@@ -39,7 +39,7 @@ from trailforge.schemas import (
 from trailforge.training.adapters import slime, trl, verl
 from trailforge.training.config import TrainPreset, load_train_preset
 from trailforge.training.score_file import score_file
-from trailforge.training.scoring import ToScore, score_messages, scorer_of
+from trailforge.training.scoring import ToScore, scorer_of
 from trailforge.training.trl.rl import make_pay, train_rl
 
 CASES = [case for case in cases() if case.protocol == "r_search"]

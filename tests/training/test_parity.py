@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.transcripts import PRESETS, Case, cases
+from tests.support.truths import score_messages
 from tests.support.turns import kg_score
 from tests.training.tiny import preset
 from trailforge.protocols import GRAPH_R1, REACT, r_search
@@ -19,7 +20,7 @@ from trailforge.rewards import REWARD_PRESETS, MSearcherConstants, reward_preset
 from trailforge.rewards.dynasearcher import PAPER
 from trailforge.schemas import RewardModel, SupportingDocument, to_dict
 from trailforge.training.adapters import slime, trl, verl
-from trailforge.training.scoring import score_messages, split_text
+from trailforge.training.scoring import split_text
 from trailforge.training.trl.rl import make_pay
 
 CASES = cases()

@@ -32,10 +32,11 @@ from trailforge.schemas import InvalidInput, OutputError
 from trailforge.training.config import KlConfig, TrainPreset, load_train_preset
 from trailforge.training.evaluate import evaluate
 from trailforge.training.masks import END
-from trailforge.training.sets import ViewConfig, make_training_set
+from trailforge.training.sets.build import make_training_set
+from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import questions_of
 from trailforge.training.trl.checkpoints import find_last_whole
-from trailforge.training.trl.curves import PANELS
+from trailforge.training.trl.fit import PANELS
 from trailforge.training.trl.rl import VllmOptions, check_questions, grpo_arguments, train_rl, update_batches
 from trailforge.training.trl.sft import train_sft
 from trailforge.training.weights import load_model

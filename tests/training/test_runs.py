@@ -15,7 +15,8 @@ import pytest
 from tests.support import finished_runs as made
 from trailforge.schemas import CountMismatch, InvalidInput, SftRow
 from trailforge.schemas.versions import migration, version_of
-from trailforge.training.sets import ViewConfig, make_training_set
+from trailforge.training.sets.build import make_training_set
+from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import rows_of
 from trailforge.training.sets.runs import open_run, open_runs
 

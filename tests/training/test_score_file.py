@@ -16,6 +16,7 @@ from tests.support.kg_episodes import BORN, DIED, DIRECTOR, agent, context, stor
 from tests.support.rows import QUESTION, trajectory
 from tests.support.scripted import ScriptedModel
 from tests.support.transcripts import PRESETS, cases
+from tests.support.truths import score_messages
 from trailforge.generators.document_bundles.episode_rows import episode_sft_row
 from trailforge.generators.document_bundles.episodes import EpisodeContext, PlannedEpisodeConfig, make_episodes
 from trailforge.generators.kg_trajectories.generate import KgGeneratorConfig, generate
@@ -34,7 +35,6 @@ from trailforge.schemas import (
     write_parquet,
 )
 from trailforge.training.score_file import score_file
-from trailforge.training.scoring import score_messages
 from trailforge.training.sets.sft_rows import segments
 
 EPISODES = (

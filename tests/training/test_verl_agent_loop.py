@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests.support import finished_runs as made
+from tests.support.truths import score_messages
 from tests.training.framework_servers import LOGPROB, FakeSampler, FakeServerManager, expected, searched
 from tests.training.tiny import rl_rows
 from trailforge.protocols import PROTOCOLS
@@ -23,8 +24,9 @@ from trailforge.training.adapters.verl import compute_score
 from trailforge.training.exports import export
 from trailforge.training.exports.verl import AGENT, rl_row
 from trailforge.training.masks import prompt_ids
-from trailforge.training.scoring import read_messages, score_messages
-from trailforge.training.sets import ViewConfig, make_training_set
+from trailforge.training.scoring import read_messages
+from trailforge.training.sets.build import make_training_set
+from trailforge.training.sets.config import ViewConfig
 
 pytest.importorskip("verl")
 agent_loop: Any = pytest.importorskip("verl.experimental.agent_loop.agent_loop")

@@ -116,12 +116,6 @@ def estimated_jaccard(first: np.ndarray, second: np.ndarray) -> float:
     return float((first == second).mean())
 
 
-def exact_jaccard(first: str, second: str) -> float:
-    """Of the sets of shingles of two texts; 0 when both have none."""
-    left, right = set(shingle_hashes(first).tolist()), set(shingle_hashes(second).tolist())
-    return len(left & right) / len(left | right) if left or right else 0.0
-
-
 def order_of(published: str | None, document_id: str) -> Order:
     """The earliest document is kept, of several the one with the smallest id; those without a date come last."""
     return (published or _NO_DATE, document_id)

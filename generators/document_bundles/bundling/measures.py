@@ -1,4 +1,4 @@
-"""How good a bundling is, how it compares with another one, and what a bundle is about."""
+"""How well a bundle holds together, how large bundles are, and what a bundle is about."""
 
 from __future__ import annotations
 
@@ -24,36 +24,9 @@ def cohesion(vectors: np.ndarray) -> float:
     return float((total @ total - own) / (count * (count - 1)))
 
 
-def mean_cohesion(vectors: np.ndarray, bundling: Bundling) -> float:
-    """Mean over the bundles, each the same weight; NaN when there are none. `vectors`: (n, d), length 1."""
-    each = [cohesion(vectors[list(rows)]) for rows in bundling.bundles]
-    return sum(each) / len(each) if each else math.nan
-
-
 def size_counts(bundling: Bundling) -> dict[int, int]:
     """How many bundles have two, three and four documents."""
     return dict(sorted(Counter(map(len, bundling.bundles)).items()))
-
-
-def source_counts(bundling: Bundling, sources: Sequence[str]) -> dict[int, int]:
-    """How many bundles have two, three and four sources."""
-    return dict(sorted(Counter(len({sources[row] for row in rows}) for rows in bundling.bundles).items()))
-
-
-def leftover_share(bundling: Bundling) -> float:
-    """Share of the documents that are in no bundle; 0 for no documents."""
-    left, total = len(bundling.leftovers), len(bundling.leftovers) + sum(map(len, bundling.bundles))
-    return left / total if total else 0.0
-
-
-def adjusted_rand(first: Bundling, second: Bundling) -> float:
-    """Adjusted Rand index of two bundlings of the same documents; each leftover counts as a group of its own.
-
-    1: the same pairs are together; about 0: as many as by chance.
-    """
-    from sklearn.metrics import adjusted_rand_score
-
-    return float(adjusted_rand_score(_labels(first), _labels(second)))
 
 
 def document_frequencies(texts: Iterable[str]) -> Counter[str]:
@@ -81,10 +54,3 @@ def theme_words(texts: Sequence[str], frequencies: Mapping[str, int], documents:
 
 def _says_something(word: str) -> bool:
     return len(word) >= _FEWEST_LETTERS and word.isalpha() and word not in _SAY_NOTHING
-
-
-def _labels(bundling: Bundling) -> list[int]:
-    """For each document the number of its bundle, or one of its own."""
-    groups = [*bundling.bundles, *((left.index,) for left in bundling.leftovers)]
-    by_row = {row: number for number, rows in enumerate(groups) for row in rows}
-    return [by_row[row] for row in range(len(by_row))]

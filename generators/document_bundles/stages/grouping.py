@@ -28,7 +28,7 @@ from trailforge.generators.document_bundles.bundling.clustering import (
 from trailforge.generators.document_bundles.bundling.config import BundleConfig, Bundling, LeftoverReason
 from trailforge.generators.document_bundles.bundling.measures import cohesion, document_frequencies, theme_words
 from trailforge.generators.document_bundles.bundling.names import name_weights, shared_names
-from trailforge.generators.document_bundles.bundling.plots import bundle_sizes, map_of_documents
+from trailforge.generators.document_bundles.maps import bundle_sizes, map_of_documents
 from trailforge.generators.document_bundles.stages.embedding import TABLE as EMBEDDINGS
 from trailforge.inference import Usage
 from trailforge.pipelines.cards.plots import write_figure

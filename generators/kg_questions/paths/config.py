@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trailforge.schemas import InvalidInput
+from trailforge.schemas import InvalidInput, KgShape
 
 MOST_HOPS = 4
-OPEN_ENDED = (
-    "cast member|cause of death|continent|country|country of birth|country of citizenship|country of origin|currency|"
-    "educated at|employer|ethnic group|field of work|genre|has part|industry|influenced by|instrument|"
-    "language of work or name|languages spoken, written, or signed|languages spoken, written or signed|located in|"
-    "located in the administrative territorial entity|located in the administrative terroritorial entity|"
-    "location of formation|formed in|medical condition|member of|member of political party|member of sports team|"
-    "movement|named after|narrative location|official language|part of|place of birth|place of burial|place of death|"
-    "position held|practiced by|record label|religion|residence|sex or gender|shares border with|sport|symptoms|"
-    "time period|year of birth|year of death|year of founding|year of publication|headquarters location|award received|"
-    "flows through|collection|occupant|student of|diplomatic relation|legal form|location|"
-    "use|uses|product or material produced|parent organization|publisher|performer"
+CLOSED_LISTS = (
+    "architect|author|child|commander|composer|creator|director|discoverer or inventor|founded by|librettist|"
+    "people aboard|screenwriter|separates|sibling|spouse|unmarried partner"
 )
-
 MANY_TAILS = (
     "award received|cast member|child|country of citizenship|diplomatic relation|discoverer or inventor|educated at|"
     "employer|ethnic group|field of work|founded by|genre|has part|industry|influenced by|instrument|"
@@ -27,16 +20,58 @@ MANY_TAILS = (
     "member of political party|member of sports team|movement|named after|narrative location|notable works|"
     "notable work|occupant|part of|people aboard|position held|practiced by|product or material produced|record label|"
     "residence|separates|shares border with|sibling|spouse|sport|student of|symptoms|time period|unmarried partner|"
-    "use|uses|visited|cause of death|flows through"
+    "use|uses|visited|cause of death|flows through|official language"
 )
 NEEDS_KIND = (
     "located in|located in the administrative territorial entity|located in the administrative terroritorial entity|"
-    "location|part of"
+    "location|part of|capital|highest point|home venue|longest river"
 )
-ONE_HEAD = (
-    "capital|chief executive officer|first monarch|first president|head of state|highest point|home venue|"
-    "longest river|mascot"
+ONE_HEAD = "capital|first monarch|first president|highest point|home venue|longest river|mascot"
+KIND_RELATIONS = "instance of|subclass of|occupation|sex or gender|gender"
+PASSING = (
+    "head of state|head of government|chief executive officer|chairperson|officeholder|manager/director|head coach|"
+    "parent organization|parent organisation|owned by|operator|member of sports team|current member of|residence|"
+    "airline hub|population"
 )
+DISPUTED = (
+    "religion|religion or worldview|ethnic group|medical condition|sexual orientation|political ideology|"
+    "movement|part of|time period|symptoms|practiced by"
+)
+GONE = (
+    "historical country|former country|former sovereign state|historical unrecognized state|historical period|"
+    "ancient civilization"
+)
+PLACES = (
+    "place of birth|place of death|place of burial|headquarters location|location of formation|formed in|"
+    "place of detention|work location"
+)
+COARSE = "country|sovereign state|island nation|continent|state of|province of|region of|county of|republic of"
+RANKS = (
+    "capital|former capital|national capital|state capital|largest city|second largest city|megacity|county seat|"
+    "tourist attraction|tourist destination|cultural property|landmark"
+)
+TELLS_ROLE = (
+    "architect|author|cast member|commander|composer|creator|director|discoverer or inventor|editor|film editor|"
+    "head of state|librettist|performer|producer|screenwriter|director of photography|lyrics by|voice actor"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A path's form: from the answer back, `stem` facts, then a start, or a meeting of chains of these lengths."""
+
+    stem: int
+    branches: tuple[int, ...] = ()
+
+    @property
+    def hops(self) -> int:
+        """Its facts."""
+        return self.stem + sum(self.branches)
+
+    @property
+    def shape(self) -> KgShape:
+        """Of its paths."""
+        return "chain" if not self.branches else "intersection_inside" if self.stem else "intersection"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +79,9 @@ class KgPathConfig:
     """Which paths are sampled. Relations go by label (its case aside) or id. Raises `InvalidInput`."""
 
     hops: tuple[int, ...] = (2, 3, 4)
-    """Facts of a path, 1 to 4; all are equally frequent."""
+    """Facts of a path, 1 to 4; all have equal shares."""
     intersections: float = 0.4
-    """Share of paths in which two chains meet, among those of two hops or more."""
+    """Share of paths in which two chains meet, among those of two hops or more. See `share_out`."""
     max_degree: int = 200
     """Triples of a bridge or an answer: who has more is a hub. Starts may have any number, they are named."""
     max_fan_out: int = 50
@@ -56,32 +91,58 @@ class KgPathConfig:
     triples they have; 1 when they never lead to two."""
     min_triples: int = 10
     """Of relations that are to lead to one entity: fewer do not show how many they usually lead to."""
+    max_guess: float = 0.1
+    """How often a guesser may be right who knows the relation of the last fact alone: the answer's share of its
+    triples, or one over what it leads to in all. A continent is guessed."""
+    min_kind_share: float = 0.01
+    """Of a relation's triples, those whose end is of the kind that a fact's end has: a religion has no official
+    language, whatever a triple says."""
     many_tails: tuple[str, ...] = tuple(MANY_TAILS.split("|"))
     """Relations that lead from a head to more tails than a graph knows: that it knows one proves little. They are
     followed from heads only where chains meet."""
+    closed_lists: tuple[str, ...] = tuple(CLOSED_LISTS.split("|"))
+    """Relations of which a graph may know all tails of a head. Where chains meet, one of the two facts leads along such
+    a list, and of all others on it the graph says something else in the place of the other fact: what it lacks proves
+    nothing. A country of today and one of the past are no list, and do not meet."""
+    tells_apart: tuple[str, ...] = ("cast member", "cause of death")
+    """Relations with many tails that tell entities of a closed list apart all the same. Others of `many_tails` (genre,
+    record label, instrument) do not meet with anything: who has one of them may have another."""
+    closed_heads: tuple[str, ...] = ()
+    """Relations of which a graph has all heads of a tail, as all films of a director; none, unless it is whole."""
     one_head: tuple[str, ...] = tuple(ONE_HEAD.split("|"))
     """Relations that lead from a tail to one head in the world too. No others are followed from tails, but where
     chains meet: that a graph knows one film of a director says more of the graph than of the director."""
     needs_kind: tuple[str, ...] = tuple(NEEDS_KIND.split("|"))
-    """Relations that lead from a head to several tails of different kinds: a town is located in a county, in a state
-    and in a country. They are followed from heads only to what the graph knows the kind of, so that it can be said."""
-    excluded: tuple[str, ...] = ("instance of", "subclass of", "occupation", "sex or gender", "gender")
-    """Relations that are not followed: kinds, which join nearly everything."""
-    open_ended: tuple[str, ...] = tuple(OPEN_ENDED.split("|"))
-    """Relations that lead from a tail to so many heads that two such facts say too little where chains meet: who was
-    born in one town and died in another may be anybody. One of the two may be such a fact. Symmetric ones lead so from
-    either end: a graph that lacks a country says nothing of whose neighbour it is."""
+    """Relations that join a thing with several of different kinds: a town is located in a county, in a state and in a
+    country. They are followed only to what the graph knows the kind of, so that it can be said."""
+    places: tuple[str, ...] = tuple(PLACES.split("|"))
+    """Relations that lead to a town or a building: a coarser place is what a graph has for want of better."""
+    coarse: tuple[str, ...] = tuple(COARSE.split("|"))
+    """How kinds of such coarser places begin."""
+    max_same: int = 2
+    """Facts of one relation in a path: nobody asks for the father of the father of a father."""
+    excluded: tuple[str, ...] = tuple("|".join((KIND_RELATIONS, PASSING, DISPUTED)).split("|"))
+    """Relations that are not followed: kinds, which join nearly everything; what is over before a graph is read, as
+    who is at the head of what; and what sources dispute or leave vague."""
     symmetric: tuple[str, ...] = ("spouse", "unmarried partner", "partner", "sibling", "shares border with",
                                   "diplomatic relation", "twinned administrative body")  # fmt: skip
     """Relations that hold both ways, stated once or twice."""
     kinds: tuple[str, ...] = ("instance of",)
     """Relations that say what an entity is."""
+    ranks: tuple[str, ...] = tuple(RANKS.split("|"))
+    """Kinds that say what part something plays, not what it is: told of what has no other."""
     roles: tuple[str, ...] = ("occupation",)
-    """Relations that say what a person does."""
+    """Relations that say what a person does: told of who does one thing."""
+    tells_role: tuple[str, ...] = tuple(TELLS_ROLE.split("|"))
+    """Relations that say themselves what their tail does: a director who acts as well is no actor there."""
     ends: tuple[str, ...] = ("year",)
     """Kinds that a path may begin or end in but not pass."""
-    max_per_answer: int = 3
-    """Paths to one answer."""
+    gone: tuple[str, ...] = tuple(GONE.split("|"))
+    """Kinds of what is no more: it is named, but not found, since what was true of it is true of others today."""
+    max_per_found: int = 3
+    """Paths in which one entity is found, as the answer or a bridge."""
+    max_shared: float = 0.5
+    """Share of a path's facts, or of an earlier one's, that both may have. 1: all, if one has more beside."""
     max_attempts: int = 300
     """For one path of a given form, before another form is drawn."""
     max_counted: int = 100
@@ -90,11 +151,42 @@ class KgPathConfig:
     def __post_init__(self) -> None:
         if not self.hops or not all(1 <= hops <= MOST_HOPS for hops in self.hops):
             raise InvalidInput(f"must be numbers from 1 to {MOST_HOPS}", field="hops")
-        for name in ("intersections", "min_functionality"):
+        for name in ("intersections", "min_functionality", "max_guess", "min_kind_share", "max_shared"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidInput("must be from 0 to 1", field=name)
-        for name, least in (("max_degree", 1), ("max_fan_out", 2), ("max_per_answer", 1), ("max_attempts", 1)):
+        for name, least in (
+            ("max_degree", 1),
+            ("max_fan_out", 2),
+            ("max_same", 1),
+            ("max_per_found", 1),
+            ("max_attempts", 1),
+        ):
             if getattr(self, name) < least:
                 raise InvalidInput(f"must be {least} or more", field=name)
         if self.max_counted < 2:
             raise InvalidInput("must be 2 or more", field="max_counted")
+
+    @property
+    def shares(self) -> dict[Form, float]:
+        """What part of the paths is wanted of each form; together 1. All numbers of hops have the same part."""
+        shares: dict[Form, float] = {}
+        for hops in self.hops:
+            part = 1 / len(self.hops)
+            met = self.intersections if hops > 1 else 0.0
+            meetings: dict[Form, float] = {}
+            for stem in range(hops - 1):
+                lengths = range(1, (hops - stem) // 2 + 1)
+                for shorter in lengths:
+                    meetings[Form(stem, (hops - stem - shorter, shorter))] = 1 / (hops - 1) / len(lengths)
+            for form, share in ({Form(hops): 1 - met} | {form: met * each for form, each in meetings.items()}).items():
+                shares[form] = shares.get(form, 0.0) + part * share
+        return {form: share for form, share in shares.items() if share}
+
+
+def share_out(shares: Mapping[Form, float], count: int) -> Counter[Form]:
+    """How many of so many paths each form is asked for: whole numbers by the largest remainders."""
+    exact = {form: share * count for form, share in shares.items()}
+    asked = Counter({form: int(number) for form, number in exact.items()})
+    rest = sorted(exact, key=lambda form: (asked[form] - exact[form], form.hops, form.stem, form.branches))
+    asked.update(rest[: count - asked.total()])
+    return asked

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
+from trailforge.generators.kg_questions.paths.config import KgPathConfig
 from trailforge.retrieval.kg import KgStore
 from trailforge.retrieval.kg.graph import Adjacency
 from trailforge.schemas import KgTriple
@@ -64,10 +67,14 @@ class Graph:
         return np.union1d(found, other.neighbours_of(row, relation))
 
     def triple(self, source: int, relation: int, is_forward: bool, target: int) -> KgTriple:
-        """The triple by which `source` reaches `target`, as the store has it."""
+        """The triple by which `source` reaches `target`, as the store has it; one and the same of a symmetric relation
+        from either end, also where both are stated.
+        """
         ends = (source, target) if is_forward else (target, source)
-        if relation in self.symmetric and not (self.store.out.neighbours_of(ends[0], relation) == ends[1]).any():
-            ends = ends[1], ends[0]
+        if relation in self.symmetric:
+            ends = min(ends), max(ends)
+            if not (self.store.out.neighbours_of(ends[0], relation) == ends[1]).any():
+                ends = ends[1], ends[0]
         return self.store.triple(ends[0], relation, ends[1])
 
     def is_joined(self, row: int, other: int) -> bool:
@@ -121,38 +128,87 @@ _PERSON = "person"
 _HUMAN = "human"
 _LONGEST_LABEL = 10
 """Words: what is longer is a sentence, not a name."""
+_NO_THINGS = "Wikimedia "
+"""Kinds that begin so are pages (lists, names with several meanings), not things."""
+_USUAL = 10
+"""A class with a tenth of the instances of another is as usual a kind."""
+_LOOKED_AT = 500
+"""Triples of a relation that show what kinds its ends have."""
+_FEWEST_LOOKED_AT = 50
+_REMEMBERED = 1 << 16
+"""Entities: hubs come again and again."""
 
 
-@dataclass(frozen=True, slots=True)
 class KindReader:
-    """Reads kinds by row."""
+    """Reads by row what entities are, and which kinds of them a relation joins."""
 
-    store: KgStore
-    kinds: frozenset[int]
-    """Relations that say what something is."""
-    roles: frozenset[int]
-    """Relations that say what a person does."""
+    def __init__(self, graph: Graph, config: KgPathConfig) -> None:
+        self._graph, self._store, self._config = graph, graph.store, config
+        self._kinds = relations_named(graph.store, config.kinds)
+        self._roles = relations_named(graph.store, config.roles)
+        self.kind = lru_cache(_REMEMBERED)(self._read_kind)
+        self.is_proper = lru_cache(_REMEMBERED)(self._find_proper)
+        self.is_gone = lru_cache(_REMEMBERED)(self._find_gone)
+        self._ends_of = lru_cache(None)(self._count_ends)
 
-    def kind(self, row: int) -> str:
-        """Label of the first class that it is an instance of, `person` for a human; empty without any."""
-        label = self._first(row, self.kinds)
-        return _PERSON if label == _HUMAN else label
+    def _read_kind(self, row: int) -> str:
+        """Label of the class that it is an instance of, `person` for a human; empty without any.
+
+        Of several classes that have many instances the one of fewest words: `city` says what it is, `state or insular
+        area capital in the United States` more than a question should.
+        """
+        classes = self._classes(row)
+        things = [each for each in classes if self._store.label_of(each).casefold() not in self._config.ranks]
+        found = {each: self._store.degree_of(each) for each in things or classes}
+        usual = [each for each, degree in found.items() if degree * _USUAL >= max(found.values())]
+        labels = {each: self._store.label_of(each) for each in usual}
+        kind = min(usual, key=lambda each: (len(labels[each].split()), -found[each], each), default=None)
+        return "" if kind is None else _PERSON if labels[kind] == _HUMAN else labels[kind]
 
     def role(self, row: int) -> str:
-        """Label of what it does, of several things the one that most do; empty without any."""
-        found = [int(each) for relation in self.roles for each in self.store.out.neighbours_of(row, relation)]
-        return self.store.label_of(max(found, key=lambda each: (self.store.degree_of(each), -each))) if found else ""
+        """Label of what it does, where that is one thing: of several nothing says for which it is known."""
+        found = {int(each) for relation in self._roles for each in self._store.out.neighbours_of(row, relation)}
+        return self._store.label_of(found.pop()) if len(found) == 1 else ""
 
-    def is_proper(self, row: int) -> bool:
-        """Has it a name of its own, and is it no class that others are instances of?"""
-        label = self.store.label_of(row)
-        if label == self.store.id_of(row) or not any(map(str.isalnum, label)) or len(label.split()) > _LONGEST_LABEL:
+    def _find_proper(self, row: int) -> bool:
+        """Has it a name of its own, and is it a thing: no class that others are instances of, and no page?"""
+        label = self._store.label_of(row)
+        if label == self._store.id_of(row) or not any(map(str.isalnum, label)) or len(label.split()) > _LONGEST_LABEL:
             return False
-        return (self.kinds | self.roles).isdisjoint(self.store.into.relations_of(row).tolist())
+        is_page = any(kind.startswith(_NO_THINGS) for kind in self._labels(row))
+        return not is_page and not self._has_instances(label)
 
-    def _first(self, row: int, relations: frozenset[int]) -> str:
-        for relation in sorted(relations):
-            found = self.store.out.neighbours_of(row, relation)
-            if len(found):
-                return self.store.label_of(int(found[0]))
-        return ""
+    def _find_gone(self, row: int) -> bool:
+        """Is it of a kind that is no more?"""
+        return any(label.casefold() in self._config.gone for label in self._labels(row))
+
+    def is_odd(self, relation: int, head: int, tail: int) -> bool:
+        """Is an end of a fact of a kind that ends of this relation hardly ever are? Unknown kinds are never odd."""
+        for ends, row in zip(self._ends_of(relation), (head, tail), strict=True):
+            kind = self.kind(row)
+            if kind and ends.total() >= _FEWEST_LOOKED_AT and ends[kind] < self._config.min_kind_share * ends.total():
+                return True
+        return False
+
+    def _classes(self, row: int) -> list[int]:
+        return [int(each) for relation in self._kinds for each in self._store.out.neighbours_of(row, relation)]
+
+    def _labels(self, row: int) -> list[str]:
+        return [self._store.label_of(each) for each in self._classes(row)]
+
+    def _has_instances(self, label: str) -> bool:
+        """Is something of this name a class? Also where the class is another entity than the thing."""
+        relations = self._kinds | self._roles
+        rows = self._store.namesakes(label).tolist()
+        return any(not relations.isdisjoint(self._store.into.relations_of(row).tolist()) for row in rows)
+
+    def _count_ends(self, relation: int) -> tuple[Counter[str], Counter[str]]:
+        """Kinds of heads, and of tails, of triples from everywhere in the relation."""
+        heads: Counter[str] = Counter()
+        tails: Counter[str] = Counter()
+        for rows, counts in ((True, heads), (False, tails)):
+            number = self._graph.num_sources(relation, rows)
+            places = np.unique(np.linspace(0, max(number - 1, 0), min(number, _LOOKED_AT)).astype(int))
+            counts.update(map(self.kind, self._graph.sources(relation, rows, places).tolist()) if number else ())
+            del counts[""]
+        return heads, tails

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -144,14 +144,25 @@ def shape_of(root: PathNode) -> KgShape:
 
 
 def chain_of(
-    graph: Graph, root: PathNode, kinds: KindReader, matches: Mapping[int, int], left: Sequence[int]
+    graph: Graph,
+    root: PathNode,
+    kinds: KindReader,
+    matches: Mapping[int, int],
+    left: Sequence[int],
+    tells_role: Container[int] = (),
 ) -> FactChain:
-    """The record. `matches`: of each entity, by row; `left`: `left_without` of each fact, as `links_of` orders them."""
+    """The record. `matches`: of each entity, by row; `left`: `left_without` of each fact, as `links_of` orders them.
+
+    `tells_role`: relations that say themselves what their tail does, so that no role of it is told beside.
+    """
     nodes = list(root.below())
+    told = {
+        (node if link.is_forward else link.child).row for node, link in links_of(root) if link.relation in tells_role
+    }
     facts = tuple(
         _fact(graph, node, link, left_without) for (node, link), left_without in zip(links_of(root), left, strict=True)
     )
-    records = {node.row: _node(graph.store, node.row, kinds, matches[node.row]) for node in nodes}
+    records = {node.row: _node(graph.store, node.row, kinds, matches[node.row], node.row in told) for node in nodes}
     return FactChain(
         id=id_of([fact.triple for fact in facts]),
         shape=shape_of(root),
@@ -181,13 +192,13 @@ def _fact(graph: Graph, node: PathNode, link: Link, left_without: int) -> KgFact
     )
 
 
-def _node(store: KgStore, row: int, kinds: KindReader, matches: int) -> KgNode:
+def _node(store: KgStore, row: int, kinds: KindReader, matches: int, is_told: bool) -> KgNode:
     label, *aliases = store.names_of(row)
     return KgNode(
         id=store.id_of(row),
         label=label,
         aliases=tuple(aliases),
         kind=kinds.kind(row),
-        role=kinds.role(row),
+        role="" if is_told else kinds.role(row),
         matches=matches,
     )

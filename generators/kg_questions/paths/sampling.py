@@ -7,34 +7,26 @@ then counted over the graph. Relations that stand in few paths so far are drawn 
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from trailforge.generators.kg_questions.paths.config import KgPathConfig
+from trailforge.generators.kg_questions.paths.config import Form, KgPathConfig, share_out
 from trailforge.generators.kg_questions.paths.graph import Graph, KindReader, relations_named
 from trailforge.generators.kg_questions.paths.query import Link, PathNode, answers, chain_of, left_without, links_of
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import mentions
-from trailforge.schemas import FactChain
+from trailforge.schemas import FactChain, KgTriple
 
 _TRIES = 6
 """Relations tried for one fact before the path is given up."""
-_MOST_MISSED = 40
-"""Forms in a row without a path: then the graph has no more."""
+_MOST_MISSED = 6
+"""Times in a row that a form gives no path: then the graph has no more of it."""
 _MISS_WEIGHT = 0.05
 """What a failed try of a relation counts against a path that has it, when the next one is drawn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """A path's form: from the answer back, `stem` facts, then a start, or a meeting of chains of these lengths."""
-
-    stem: int
-    branches: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +49,28 @@ class _Slot:
     """The fact that leads on from `row`; None at the answer."""
     meets: bool
     """Is it one of two that meet in `row`? Then it leads to others too, else to `row` alone."""
-    may_be_open: bool
-    """May its relation be open-ended in its direction?"""
+    must_be_list: bool
+    """Has it to lead along a closed list, since the fact that it meets does not?"""
+    met: frozenset[int]
+    """Relations of the facts that it meets: two siblings have the same siblings, so another has to meet it."""
 
 
 def _edges(out: np.ndarray, into: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The facts that lead to an entity with these relations: (relations, 1 where it is a tail: the way is forward)."""
     are_forward = np.concatenate([np.zeros(len(out), np.int64), np.ones(len(into), np.int64)])
     return np.concatenate([out, into]), are_forward
+
+
+def _most_wanting(forms: list[Form], asked: Counter[Form], found: Counter[Form]) -> list[Form]:
+    """Of the forms that are left those that lack most of their share; else those of the fewest found of their hops."""
+    lacking = {form: asked[form] - found[form] for form in forms if found[form] < asked[form]}
+    if not lacking:
+        by_hops: Counter[int] = Counter()
+        for form, number in found.items():
+            by_hops[form.hops] += number
+        lacking = {form: -by_hops[form.hops] for form in forms}
+    most = max(lacking.values())
+    return [form for form in forms if lacking.get(form) == most]
 
 
 class _Unfit(Exception):
@@ -82,38 +88,47 @@ class PathSampler:
     def __init__(self, store: KgStore, config: KgPathConfig, seed: int) -> None:
         self._store, self._config, self._random = store, config, random.Random(seed)
         self._graph = Graph(store, config.symmetric)
-        self._kinds = KindReader(store, relations_named(store, config.kinds), relations_named(store, config.roles))
+        self._kinds = KindReader(self._graph, config)
         self._needs_kind = relations_named(store, config.needs_kind)
-        self._open_ended = relations_named(store, config.open_ended)
+        self._places = relations_named(store, config.places)
+        self._lists = {
+            True: relations_named(store, config.closed_lists),
+            False: relations_named(store, config.closed_heads),
+        }
+        self._tells_role = relations_named(store, config.tells_role)
+        self._many_tails = relations_named(store, config.many_tails)
+        self._tells_apart = relations_named(store, config.tells_apart)
         self._wanted = self._wanted_edges()
         self._all = _edges(*(np.arange(len(store.relation_names)) for _ in range(2)))
         self._used = np.zeros(len(store.relation_names))
-        self._per_answer: Counter[int] = Counter()
-        self._seen: set[str] = set()
+        self._per_found: Counter[int] = Counter()
+        self._found: list[int] = []
+        """How many facts each path has that was found."""
+        self._paths_of: defaultdict[KgTriple, list[int]] = defaultdict(list)
+        """By fact: numbers of the paths that have it."""
         self._named = lru_cache(4096)(lambda row: store.namesakes(store.label_of(row)))
         self.rejected: Counter[str] = Counter()
-        """`no_path`: nothing could be grown; `not_unique`: another entity satisfies it; `shortcut`: a triple joins
-        what is two facts apart or more; `spare_fact`: it is unique without one of its facts; `told`: the
-        name of a start or of an earlier finding has that of a later one; `repeated`: it was found before, or its
-        answer was too often."""
+        """`no_path`: nothing could be grown; `not_unique`: another entity satisfies it; `not_ruled_out`: where two
+        facts meet, others may satisfy both for all that the graph says; `shortcut`: a triple joins what is two facts
+        apart or more; `spare_fact`: it is unique without one of its facts; `same_relation`: one stands in too many of
+        its facts; `told`: the name of a start or of an earlier finding, or a kind, has that of a later one; `repeated`:
+        an earlier path has its facts, or too many of them."""
 
     def sample(self, count: int) -> Iterator[FactChain]:
-        """See `sample_shapes`."""
-        found = missed = 0
-        while found < count and missed < _MOST_MISSED and self._wanted[True].any():
-            chain = self._of_form(self._form())
-            missed = 0 if chain else missed + 1
+        """See `sample_shapes`. What a form lacks of its share goes to others, of as many facts first."""
+        asked = share_out(self._config.shares, count)
+        found: Counter[Form] = Counter()
+        missed: Counter[Form] = Counter()
+        while found.total() < count and self._wanted[True].any():
+            open_forms = [form for form in asked | Counter(self._config.shares) if missed[form] < _MOST_MISSED]
+            if not open_forms:
+                return
+            form = self._random.choice(_most_wanting(open_forms, asked, found))
+            chain = self._of_form(form)
+            missed[form] = 0 if chain else missed[form] + 1
             if chain:
-                found += 1
+                found[form] += 1
                 yield chain
-
-    def _form(self) -> Form:
-        hops = self._random.choice(self._config.hops)
-        if hops == 1 or self._random.random() >= self._config.intersections:
-            return Form(hops)
-        stem = self._random.randint(0, hops - 2)
-        shorter = self._random.randint(1, (hops - stem) // 2)
-        return Form(stem, (hops - stem - shorter, shorter))
 
     def _of_form(self, form: Form) -> FactChain | None:
         for _ in range(self._config.max_attempts):
@@ -131,8 +146,6 @@ class PathSampler:
         child = int(self._graph.sources(edge.relation, edge.is_forward, place)[0])
         row = self._any(self._graph.reached(child, edge.relation, edge.is_forward))
         try:
-            if self._per_answer[row] >= self._config.max_per_answer:
-                raise _Unfit("repeated")
             if not self._may_be_found(row):
                 raise _Unfit("no_path")
             root = self._grow(row, form, {row}, None, first=(edge, child))
@@ -140,8 +153,10 @@ class PathSampler:
         except _Unfit:
             self._used[edge.relation] += _MISS_WEIGHT
             raise
-        self._seen.add(chain.id)
-        self._per_answer[row] += 1
+        for fact in chain.facts:
+            self._paths_of[fact.triple].append(len(self._found))
+        self._found.append(len(chain.facts))
+        self._per_found.update(node.row for node in root.below() if node.links)
         for _, link in links_of(root):
             self._used[link.relation] += 1
         return chain
@@ -158,8 +173,9 @@ class PathSampler:
         links: list[Link] = []
         for below in forms:
             meets = len(forms) > 1
-            may_be_open = meets and not any(self._is_open(_Edge(link.relation, link.is_forward)) for link in links)
-            slot = _Slot(row=row, form=below, up=up, meets=meets, may_be_open=may_be_open)
+            must_be_list = bool(links) and not any(self._is_list(link.relation, link.is_forward) for link in links)
+            met = frozenset(link.relation for link in links)
+            slot = _Slot(row=row, form=below, up=up, meets=meets, must_be_list=must_be_list, met=met)
             links.append(self._link(slot, taken, None if links else first))
         return PathNode(row, tuple(links))
 
@@ -179,12 +195,35 @@ class PathSampler:
             return False
         if slot.up and self._turns_back(slot, edge, child):
             return False
-        if edge.is_forward and edge.relation in self._needs_kind and not self._kinds.kind(slot.row):
+        kind = self._kinds.kind(slot.row)
+        if edge.relation in self._needs_kind and not kind:
             return False
-        if slot.meets and not slot.may_be_open and self._is_open(edge):
+        if edge.relation in self._places and kind.casefold().startswith(self._config.coarse):
+            return False
+        if self._kinds.is_odd(edge.relation, *((child, slot.row) if edge.is_forward else (slot.row, child))):
             return False
         fan_out = len(self._graph.reached(child, edge.relation, edge.is_forward))
-        return 1 < fan_out <= self._config.max_fan_out if slot.meets else fan_out == 1
+        if slot.meets:
+            return 1 < fan_out <= self._config.max_fan_out and self._may_meet(slot, edge)
+        return fan_out == 1 and (slot.up is not None or not self._is_guessed(slot.row, edge))
+
+    def _may_meet(self, slot: _Slot, edge: _Edge) -> bool:
+        """May this fact meet another? One of the two leads along a closed list."""
+        is_list = self._is_list(edge.relation, edge.is_forward)
+        if edge.relation in slot.met or (slot.must_be_list and not is_list):
+            return False
+        if is_list or edge.relation in self._tells_apart:
+            return True
+        # What has one tail as a rule, and several here, had them one after the other.
+        return not edge.is_forward and edge.relation not in self._many_tails
+
+    def _is_guessed(self, row: int, edge: _Edge) -> bool:
+        """Is it often right to name this entity, whatever the fact leads from?"""
+        graph, most = self._graph, self._config.max_guess
+        if graph.num_sources(edge.relation, not edge.is_forward) * most < 1:
+            return True
+        of_all = len(graph.reached(row, edge.relation, not edge.is_forward))
+        return of_all > max(most * graph.num_triples(edge.relation, edge.is_forward), 1)
 
     def _turns_back(self, slot: _Slot, edge: _Edge, child: int) -> bool:
         """Is the next fact this one the other way round, or one that leads back to where this one came from?"""
@@ -195,13 +234,15 @@ class PathSampler:
             return True
         return bool((self._graph.reached(slot.row, up.relation, up.is_forward) == child).any())
 
-    def _is_open(self, edge: _Edge) -> bool:
-        leads_back = not edge.is_forward or edge.relation in self._graph.symmetric
-        return edge.relation in self._open_ended and leads_back
+    def _is_list(self, relation: int, is_forward: bool) -> bool:
+        lists = self._lists[True] | self._lists[False] if relation in self._graph.symmetric else self._lists[is_forward]
+        return relation in lists
 
     def _may_be_found(self, row: int) -> bool:
         """Can it be an answer?"""
-        return self._kinds.is_proper(row) and self._store.degree_of(row) <= self._config.max_degree
+        is_thing = self._kinds.is_proper(row) and not self._kinds.is_gone(row)
+        is_used_up = self._per_found[row] >= self._config.max_per_found
+        return is_thing and not is_used_up and self._store.degree_of(row) <= self._config.max_degree
 
     def _may_be_passed(self, row: int) -> bool:
         """Can it be a bridge?"""
@@ -227,7 +268,7 @@ class PathSampler:
         Shape of each: (2, relations).
         """
         config, graph, count = self._config, self._graph, len(self._store.relation_names)
-        many_tails, one_head = (relations_named(self._store, names) for names in (config.many_tails, config.one_head))
+        many_tails, one_head = self._many_tails, relations_named(self._store, config.one_head)
         wanted = {meets: np.zeros((2, count)) for meets in (True, False)}
         for relation in set(range(count)) - relations_named(self._store, config.excluded):
             for is_forward in (True, False):
@@ -247,6 +288,8 @@ class PathSampler:
 
     def _counted(self, root: PathNode) -> FactChain:
         """The record of a tree that the whole graph bears out. Raises `_Unfit`."""
+        if max(Counter(link.relation for _, link in links_of(root)).values()) > self._config.max_same:
+            raise _Unfit("same_relation")
         if self._is_told(root):
             raise _Unfit("told")
         if self._has_shortcut(root, ()):
@@ -258,20 +301,50 @@ class PathSampler:
             matches[node.row] = 0 if found is None else len(found)
             if node.links and matches[node.row] != 1:
                 raise _Unfit("not_unique")
+            if len(node.links) > 1 and not self._rules_others_out(node):
+                raise _Unfit("not_ruled_out")
         left: list[int] = []
         for _, link in links_of(root):
             counted = self._config.max_counted
             left.append(left_without(self._graph, root, link, self._named, most_counted=counted, most=most))
             if left[-1] < 2:
                 raise _Unfit("spare_fact")
-        chain = chain_of(self._graph, root, self._kinds, matches, left)
-        if chain.id in self._seen:
+        chain = chain_of(self._graph, root, self._kinds, matches, left, self._tells_role)
+        if self._repeats(chain):
             raise _Unfit("repeated")
         return chain
 
+    def _rules_others_out(self, node: PathNode) -> bool:
+        """Of two facts that meet: does one lead along a closed list, and does the graph tell of each other entity on
+        it what it has in the place of the other fact?
+        """
+        for link, other in (node.links, node.links[::-1]):
+            if not self._is_list(link.relation, link.is_forward):
+                continue
+            rivals = self._graph.reached(link.child.row, link.relation, link.is_forward)
+            if all(
+                len(self._graph.reached(int(row), other.relation, not other.is_forward))
+                for row in rivals
+                if row != node.row
+            ):
+                return True
+        return False
+
+    def _repeats(self, chain: FactChain) -> bool:
+        """Has it too many facts of an earlier path, or all? Who answers one answers part of the other."""
+        length, most = len(chain.facts), self._config.max_shared
+        shared = Counter(number for fact in chain.facts for number in self._paths_of[fact.triple])
+        return any(
+            count > most * min(length, self._found[number]) or count == length == self._found[number]
+            for number, count in shared.items()
+        )
+
     def _is_told(self, root: PathNode) -> bool:
-        """Does a start's name, or that of an earlier finding, have in it what is to be found: Mexico City in Mexico?"""
+        """Does a start's name, a kind, or an earlier finding's name have in it what is to be found: Mexico City in
+        Mexico, or a state of Mexico?
+        """
         known = [self._store.label_of(node.row) for node in root.below() if not node.links]
+        known += [self._kinds.kind(node.row) for node in root.below()]
         for label in (self._store.label_of(node.row) for node in root.below() if node.links):
             if any(mentions(name, label) for name in known):
                 return True

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from datetime import date
 from typing import Any
 
-from trailforge.pipelines.sources import arxiv
+from trailforge.pipelines.sources.archives import read_paper
 from trailforge.pipelines.sources.columns import with_full_id
 from trailforge.pipelines.sources.fetchers.base import check_request, is_within, unseen
 from trailforge.pipelines.sources.fields import Fields
@@ -94,6 +94,6 @@ def _search_query(query: str, since: date | None, until: date | None) -> str:
 def _document(entry: dict[str, Any]) -> SourceDocument | None:
     """The paper; None for an entry that lacks what a document needs."""
     try:
-        return with_full_id(arxiv.read(Fields(entry)))
+        return with_full_id(read_paper(Fields(entry)))
     except InvalidInput:
         return None

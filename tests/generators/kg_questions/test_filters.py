@@ -12,13 +12,15 @@ from tests.support.kg_worlds import DUST, chain_to, fact, node
 from trailforge.generators.kg_questions.filters import (
     AcceptedQuestions,
     KgQuestionFilterConfig,
+    Objections,
     answer_in_question,
-    closed_book,
     duplicate_question,
+    judge_by_memory,
     judge_question,
     malformed,
+    names_of,
 )
-from trailforge.schemas import Hop
+from trailforge.schemas import FilterScore, Hop, InvalidInput, KgQuestion, Verdict
 
 SUBS = question().decomposition
 FACTS = DUST.facts
@@ -34,7 +36,7 @@ async def test_a_sound_question_is_kept_by_all() -> None:
     assert all(verdict.keep for verdict in verdicts) and reader.asked == 3
     assert [verdict.reason for verdict in verdicts] == [
         "malformed", "not_unique", "shortcut", "answer_in_question", "bridge_named", "start_missing",
-        "ungrounded_name", "closed_book",
+        "ungrounded_name", "closed_book", "agreed_otherwise",
     ]  # fmt: skip
 
 
@@ -89,10 +91,83 @@ async def test_a_title_may_end_with_a_question_mark() -> None:
     assert malformed(row).keep and not malformed(replace(row, question=row.question + "?")).keep
 
 
-async def test_one_right_draw_of_memory_rejects() -> None:
-    verdict = await closed_book(question(), FakeReader(2), samples=4)
-    assert not verdict.keep and "1 of 4" in verdict.detail and 0 < verdict.score < 1
-    assert (await closed_book(question(), FakeReader(4), samples=4)).keep
+async def from_memory(row: KgQuestion, reader: FakeReader, samples: int = 4, agreeing: int = 2) -> list[Verdict]:
+    config = KgQuestionFilterConfig(closed_book_samples=samples, agreeing_draws=agreeing)
+    return await judge_by_memory(row, reader, config)
+
+
+async def test_one_right_draw_of_memory_rejects_and_is_the_last() -> None:
+    reader = FakeReader(1)
+    (verdict,) = await from_memory(question(), reader)
+    assert (
+        not verdict.keep and verdict.detail == "draw 2 of 4 knows it, as 'It was Elm City.'" and 0 < verdict.score < 1
+    )
+    assert reader.asked == 2
+    reader = FakeReader(4)
+    assert [(each.reason, each.keep) for each in await from_memory(question(), reader)] == [
+        ("closed_book", True), ("agreed_otherwise", True),
+    ]  # fmt: skip
+    assert reader.asked == 4
+
+
+@pytest.mark.parametrize(
+    ("others", "asked", "detail"),
+    [
+        (("Firton", "Firton."), 2, "2 of 2 draws say 'Firton'"),
+        (("Firton", "Girton", "the town of Firton"), 3, "2 of 3 draws say 'Firton'"),
+        (("UNKNOWN", "unknown", "UNKNOWN", "Firton"), 4, ""),
+        (("Firton", "Girton", "Harton", "Irton"), 4, ""),
+    ],
+)
+async def test_draws_that_agree_on_another_answer_reject_and_end(
+    others: tuple[str, ...], asked: int, detail: str
+) -> None:
+    reader = FakeReader(others=others)
+    known, agreed = await from_memory(question(), reader)
+    assert known.keep and (agreed.keep, agreed.detail) == (not detail, detail) and reader.asked == asked
+    alone = FakeReader(others=others)
+    assert [each.reason for each in await from_memory(question(), alone, agreeing=0)] == ["closed_book"]
+    assert alone.asked == 4
+
+
+async def test_a_right_draw_after_another_answer_is_what_rejects() -> None:
+    (verdict,) = await from_memory(question(), FakeReader(1, others=("Firton",)))
+    assert verdict.reason == "closed_book" and not verdict.keep
+
+
+@pytest.mark.parametrize(
+    ("found", "reason", "detail"),
+    [
+        (Objections(other_answers=("Firton", "Girton")), "other_answers", "also 'Firton', 'Girton'"),
+        (Objections(doubtful="He was born in Firton."), "doubtful_fact", "He was born in Firton."),
+        (Objections(unclear="Which Red Dust?"), "unclear_question", "Which Red Dust?"),
+        (Objections(other_answers=("Elm City", "the city of Elmton", " ", "none")), None, ""),
+        (Objections(doubtful="None.", unclear="no"), None, ""),
+    ],
+)
+async def test_what_a_check_finds_is_the_reason(found: Objections, reason: str | None, detail: str) -> None:
+    reader = FakeReader(objections=found)
+    verdicts = await judge_question(question(), reader, KgQuestionFilterConfig(check=True))
+    assert [(v.reason, v.detail) for v in verdicts if not v.keep] == ([(reason, detail)] if reason else [])
+    assert [v.reason for v in verdicts][-3:] == ["other_answers", "doubtful_fact", "unclear_question"]
+    assert (reader.asked, reader.checked) == (4, 1)
+
+
+@pytest.mark.parametrize("knows", [0, 1])
+async def test_a_question_that_fell_is_not_checked(knows: int) -> None:
+    reader = FakeReader(*[0] * knows, others=("Firton", "Firton"))
+    verdicts = await judge_question(question(), reader, KgQuestionFilterConfig(check=True))
+    assert not verdicts[-1].keep and reader.checked == 0 and reader.asked == 2 - knows
+    names = names_of([FilterScore(name=v.reason, score=0, passed=v.keep) for v in verdicts],
+                     KgQuestionFilterConfig(check=True))  # fmt: skip
+    assert names == [v.reason for v in verdicts[7:]]
+
+
+@pytest.mark.parametrize(("field", "value"), [("agreeing_draws", 1), ("closed_book_samples", -1)])
+def test_a_wrong_number_of_draws_is_named(field: str, value: int) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        KgQuestionFilterConfig(**{field: value})  # type: ignore[arg-type]
+    assert caught.value.field == field
 
 
 async def test_a_draw_may_leave_out_the_kind_that_was_asked_for() -> None:
@@ -101,7 +176,7 @@ async def test_a_draw_may_leave_out_the_kind_that_was_asked_for() -> None:
     )  # fmt: skip
     row = question(ocean)
     for says, keep in (("Green", False), ("the green.", False), ("Blue", True), ("ocean", True), ("Green Bay", True)):
-        assert (await closed_book(row, FakeReader(0, says=says), samples=1)).keep is keep, says
+        assert (await from_memory(row, FakeReader(0, says=says), 1))[0].keep is keep, says
 
 
 async def test_what_is_found_on_the_way_may_not_name_what_is_found_later() -> None:
@@ -147,5 +222,5 @@ def test_the_same_words_or_facts_are_a_duplicate() -> None:
 
 @pytest.mark.parametrize(("cut", "knows", "keep"), [((0, 1), (), True), ((0, 1), (2,), False), ((0, 1, 2), (), False)])
 async def test_draws_that_were_cut_are_no_draws(cut: tuple[int, ...], knows: tuple[int, ...], keep: bool) -> None:
-    verdict = await closed_book(question(), FakeReader(*knows, cut=cut), samples=3)
+    verdict = (await from_memory(question(), FakeReader(*knows, cut=cut), 3))[0]
     assert (verdict.keep, "no verdict" in verdict.detail) == (keep, len(cut) == 3)

@@ -24,20 +24,21 @@ def browser() -> Iterator[Any]:
         yield started
 
 
-@pytest.fixture
-def many_rows(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def many_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run whose rows have their number in their title."""
+    folder = tmp_path_factory.mktemp("many-rows")
     questions = [
         replace(QUESTION, id=f"q{number:03}", question=f"Row {number:03}: {QUESTION.question}")
         for number in range(ROWS)
     ]  # fmt: skip
     rows = [trajectory(uid=f"u{each.id[1:]}", question=each) for each in questions]
     for table, record, content in (("inputs", Question, questions), ("mcts_trajectories", Trajectory, rows)):
-        (tmp_path / table).mkdir()
-        write_parquet(tmp_path / table / "part-00000.parquet", record, content)
+        (folder / table).mkdir()
+        write_parquet(folder / table / "part-00000.parquet", record, content)
     settings = Settings(
         dataset="mcts_trajectories", run_id="run", config_hash="c", config="{}", sources=(), limit=None, shards=(),
         files=(), books=(),
     )  # fmt: skip
-    (tmp_path / "run.json").write_text(json.dumps(to_dict(settings)))
-    return tmp_path
+    (folder / "run.json").write_text(json.dumps(to_dict(settings)))
+    return folder

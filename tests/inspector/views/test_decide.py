@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.rows import QUESTION, trajectory
 from trailforge.curation.decisions import append, merge, now, read_decisions, standing
+from trailforge.inspector import deciding as queues
 from trailforge.inspector.deciding import Curation
-from trailforge.inspector.views import queue as queues
 from trailforge.pipelines.curated import check_row
 from trailforge.pipelines.runs.finished import OpenRun
 from trailforge.schemas import Decision, Question, RejectedRow, Trajectory, write_parquet

@@ -96,7 +96,7 @@ def test_nothing_of_the_run_is_told_before_the_password(
 ) -> None:
     monkeypatch.setenv(PASSWORD, "swordfish")
     log = tmp_path / "log"
-    with inspecting(many_rows, log=log) as url:
+    with inspecting(many_rows, "--host", "0.0.0.0", log=log) as url:
         visit = Visit(browser, url)
         sent: list[bytes] = []
         visit.page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: sent.append(_bytes(frame))))
@@ -125,8 +125,9 @@ def test_no_page_elsewhere_shows_this_one_in_a_frame(browser: Any, many_rows: Pa
         page = browser.new_page()
         page.goto(trap)
         page.get_by_text("Win!").wait_for(timeout=20_000)
-        page.wait_for_timeout(5_000)
         (framed,) = page.frames[1:]
+        framed.wait_for_url(lambda address: not address.startswith("about:"), timeout=20_000)
+        page.wait_for_timeout(1_000)
         assert framed.url.startswith("chrome-error:") and framed.locator("[data-testid=stApp]").count() == 0
         page.close()
 

@@ -22,7 +22,7 @@ from trailforge.curation.decisions import read_decisions
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-PAIRS = int(os.environ.get("TRAILFORGE_PRESSES", "6"))
+PAIRS = int(os.environ.get("TRAILFORGE_PRESSES", "4"))
 KEYS = {"a": ("accept", ""), "1": ("reject", "wrong answer"), "2": ("reject", "not supported by the passages")}
 WATCH = """
 window.presses = [];
@@ -59,6 +59,13 @@ def busy(processes: int = 2) -> Iterator[None]:
             each.wait()
 
 
+@pytest.fixture(scope="module")
+def url(many_rows: Path) -> Iterator[str]:
+    """The page, which all tests press keys on: each begins with the rows that those before it left undecided."""
+    with inspecting(many_rows, "--who", "ann") as url:
+        yield url
+
+
 def arrive(browser: Any, url: str, path: str = "decide") -> Visit:
     visit = Visit(browser, url)
     visit.page.add_init_script(WATCH)
@@ -91,13 +98,13 @@ def lines_of(presses: Sequence[Press]) -> list[tuple[str, str, str]]:
 
 
 def test_of_two_keys_each_decides_on_the_row_that_was_shown_or_is_visibly_not_taken(
-    browser: Any, many_rows: Path
+    browser: Any, many_rows: Path, url: str
 ) -> None:
     gaps = [50 + 750 * number // max(1, PAIRS - 1) for number in range(PAIRS)]
     random.Random(0).shuffle(gaps)
     gaps.append(4000)  # who waits for the next row is heard
-    with inspecting(many_rows, "--who", "ann") as url, busy():
-        visit = arrive(browser, url)
+    visit = arrive(browser, url)
+    with busy():
         for number, gap in enumerate(gaps):
             before = said(many_rows)
             visit.page.keyboard.press("a12"[number % 3])
@@ -106,14 +113,15 @@ def test_of_two_keys_each_decides_on_the_row_that_was_shown_or_is_visibly_not_ta
             presses = pressed(visit)
             assert len(presses) == 2 and presses[0].taken, presses
             assert said(many_rows) == before + lines_of(presses), f"{gap} ms apart: {presses}"
-        assert presses[1].taken and visit.problems() == []
+    assert presses[1].taken and visit.problems() == []
+    visit.page.close()
     rows = [uid for uid, *_ in said(many_rows)]
     assert len(set(rows)) == len(rows), "a decision was flipped"
 
 
-def test_a_key_pressed_many_times_or_held_is_no_line_twice(browser: Any, many_rows: Path) -> None:
-    with inspecting(many_rows, "--who", "ann") as url, busy():
-        visit = arrive(browser, url)
+def test_a_key_pressed_many_times_or_held_is_no_line_twice(browser: Any, many_rows: Path, url: str) -> None:
+    visit = arrive(browser, url)
+    with busy():
         for gap in (30, 45):
             before = said(many_rows)
             for _ in range(6):
@@ -133,34 +141,40 @@ def test_a_key_pressed_many_times_or_held_is_no_line_twice(browser: Any, many_ro
         visit.page.get_by_text("“Accept” was not taken").wait_for(timeout=10_000)
         pressed(visit)
         assert len(said(many_rows)) == len(before) + 2
+    visit.page.close()
     rows = [uid for uid, *_ in said(many_rows)]
     assert len(set(rows)) == len(rows)
 
 
-def test_keys_leave_alone_what_is_not_shown_and_undo_works_after_a_reload(browser: Any, many_rows: Path) -> None:
-    with inspecting(many_rows, "--who", "ann") as url:
-        visit = arrive(browser, url)
-        visit.page.get_by_role("tab", name="Progress and agreement").click()
-        visit.settle()
-        visit.page.keyboard.press("a")
-        visit.page.get_by_text("“a” was not taken: no row is shown").wait_for(timeout=10_000)
-        visit.page.get_by_role("tab", name="Rows").click()
-        visit.settle()
-        visit.page.get_by_role("textbox", name="Search in all texts").press("a")  # what is typed is no key
-        visit.page.keyboard.press("Control+a")
-        visit.page.locator(".st-key-decide_row").click(position={"x": 5, "y": 5})
+def test_keys_leave_alone_what_is_not_shown_and_undo_works_after_a_reload(
+    browser: Any, many_rows: Path, url: str
+) -> None:
+    begun = said(many_rows)
+    visit = arrive(browser, url)
+    visit.page.get_by_role("tab", name="Progress and agreement").click()
+    visit.settle()
+    visit.page.keyboard.press("a")
+    visit.page.get_by_text("“a” was not taken: no row is shown").wait_for(timeout=10_000)
+    visit.page.get_by_role("tab", name="Rows").click()
+    visit.settle()
+    visit.page.get_by_role("textbox", name="Search in all texts").press("a")  # what is typed is no key
+    visit.page.keyboard.press("Control+a")
+    visit.page.locator(".st-key-decide_row").click(position={"x": 5, "y": 5})
+    pressed(visit)
+    assert said(many_rows) == begun
+    visit.page.get_by_role("textbox", name="Search in all texts").fill("")
+    visit.page.locator(".st-key-decide_row").click(position={"x": 5, "y": 5})
+    for key in "a2":
         pressed(visit)
-        assert said(many_rows) == []
-        visit.page.get_by_role("textbox", name="Search in all texts").fill("")
-        visit.page.locator(".st-key-decide_row").click(position={"x": 5, "y": 5})
-        for key in "a2":
-            pressed(visit)
-            visit.page.keyboard.press(key)
-        pressed(visit)
-        visit.page.close()
-        again = arrive(browser, url)
-        for uid in ("u001", "u000"):
-            again.page.keyboard.press("z")
-            pressed(again)
-            assert said(many_rows)[-1] == (uid, "withdraw", "")
-        assert again.problems() == [] and len(said(many_rows)) == 4
+        visit.page.keyboard.press(key)
+    pressed(visit)
+    decided = said(many_rows)[len(begun) :]
+    assert [action for _, action, _ in decided] == ["accept", "reject"]
+    visit.page.close()
+    again = arrive(browser, url)
+    for uid, *_ in reversed(decided):
+        again.page.keyboard.press("z")
+        pressed(again)
+        assert said(many_rows)[-1] == (uid, "withdraw", "")
+    assert again.problems() == [] and len(said(many_rows)) == len(begun) + 4
+    again.page.close()

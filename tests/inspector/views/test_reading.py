@@ -11,7 +11,7 @@ pytest.importorskip("streamlit")
 from streamlit.testing.v1 import AppTest
 
 from tests.inspector.bundle_run import write_bundles, write_kg, write_questions
-from trailforge.filters import bundle_readings, bundles, contamination
+from trailforge.filters import bundle_readings, bundles
 from trailforge.generators.document_bundles.show import MEANINGS as BUNDLE_MEANINGS
 from trailforge.generators.kg_questions import filters as graph_filters
 from trailforge.generators.kg_questions.show import MEANINGS as KG_MEANINGS
@@ -24,10 +24,10 @@ def shown(dataset: str, folder: Path, tab: str = "") -> AppTest:
         from pathlib import Path
 
         from tests.inspector.bundle_run import opened
+        from trailforge.inspector.page import show_rows
         from trailforge.inspector.showing import show_of
-        from trailforge.inspector.views import rows
 
-        rows.show(opened(Path(folder), dataset), show_of(dataset))
+        show_rows(opened(Path(folder), dataset), show_of(dataset))
 
     page = AppTest.from_function(script, args=(dataset, str(folder)), default_timeout=20)
     if tab:
@@ -76,13 +76,13 @@ def test_a_click_on_the_map_chooses_its_bundle(tmp_path: Path) -> None:
         import streamlit as st
 
         from tests.inspector.bundle_run import opened
+        from trailforge.inspector.page import show_rows
         from trailforge.inspector.showing import show_of
-        from trailforge.inspector.views import rows
         from trailforge.inspector.views.picking import go_to
 
         run = opened(Path(folder))
         st.button("go", on_click=go_to, args=(run, "bundles", "alone"))
-        rows.show(run, show_of(run.dataset))
+        show_rows(run, show_of(run.dataset))
 
     page = AppTest.from_function(script, args=(str(tmp_path),), default_timeout=20).run()
     page.button[0].click().run()
@@ -129,7 +129,7 @@ def test_a_question_of_a_graph_is_shown_with_its_facts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("modules", "meanings"),
-    [((bundles, bundle_readings, contamination), BUNDLE_MEANINGS), ((graph_filters,), KG_MEANINGS)],
+    [((bundles, bundle_readings), BUNDLE_MEANINGS), ((graph_filters,), KG_MEANINGS)],
 )
 def test_the_score_of_every_filter_has_its_meaning(modules: tuple[ModuleType, ...], meanings: dict[str, str]) -> None:
     reasons = {

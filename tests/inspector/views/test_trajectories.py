@@ -85,15 +85,15 @@ def page(folder: str, dataset: str, tables: list[str]) -> None:
     """The script that is tested."""
     from pathlib import Path
 
+    from trailforge.inspector.page import show_rows
     from trailforge.inspector.showing import show_of
-    from trailforge.inspector.views import rows
     from trailforge.pipelines.runs.finished import OpenRun
 
     run = OpenRun(
         folder=Path(folder), run_id="r", dataset=dataset, config={}, sources=(), manifest=None, books=(),
         tables=tuple(tables),
     )  # fmt: skip
-    rows.show(run, show_of(dataset))
+    show_rows(run, show_of(dataset))
 
 
 def one_row(folder: str, dataset: str, table: str) -> None:

@@ -85,6 +85,12 @@ def test_codex_as_published(tmp_path: Path) -> None:
     store = built(open_source(tmp_path), tmp_path)
     assert triples(store) == {"Italy | capital | Rome"} and store.stats.duplicate_triples == 1
     assert store.aliases("Q2") == ("Italia",)
+    (tmp_path / "types" / "en").mkdir(parents=True)
+    (tmp_path / "types" / "en" / "types.json").write_text(json.dumps({"Q3": {"label": "city"}}))
+    (tmp_path / "types" / "entity2types.json").write_text(json.dumps({"Q1": ["Q3"]}))
+    (tmp_path / "typed").mkdir()
+    typed = built(open_source(tmp_path), tmp_path / "typed")
+    assert triples(typed) == {"Italy | capital | Rome", "Rome | instance of | city"}
     with pytest.raises(InvalidInput, match="the folder data/ of CoDEx"):
         Codex(tmp_path / "entities").files()
 

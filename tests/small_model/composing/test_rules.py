@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trailforge.retrieval.english import inverted
 from trailforge.schemas import SourceDocument
 from trailforge.small_model.composing.clauses import Clause, clauses_of
-from trailforge.small_model.composing.composing import GAP, descriptions_of, questions_of
+from trailforge.small_model.composing.composing import GAP, candidates, choice_of, descriptions_of, questions_of
 from trailforge.small_model.composing.joining import (
     Bridge,
     bridges_of,
@@ -26,7 +26,6 @@ from trailforge.small_model.composing.joining import (
 )
 from trailforge.small_model.composing.kinds import noun_of
 from trailforge.small_model.composing.mentions import mentions_of, shared_names
-from trailforge.small_model.composing.reading import candidates, choice_of
 
 SENTENCES = (
     "The Norra Lighthouse was built in 1871 by Ida Holm.",

@@ -12,7 +12,8 @@ from tests.training.exports.commands import command_in, read, verl_settings
 from trailforge.training.config import TrainPreset, load_train_preset
 from trailforge.training.exports import TRAINERS, export
 from trailforge.training.exports.common import save_interval
-from trailforge.training.sets import ViewConfig, make_training_set
+from trailforge.training.sets.build import make_training_set
+from trailforge.training.sets.config import ViewConfig
 
 GPUS = 8
 PRESETS = {"msearcher": "mcts", "r-search": "bundles", "dynasearcher": "kg"}

@@ -33,7 +33,8 @@ from trailforge.training.masks import (
     prepare_tokenizer,
     render,
 )
-from trailforge.training.sets import ViewConfig, make_training_set
+from trailforge.training.sets.build import make_training_set
+from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import TrainingSet, open_set
 
 TOKENIZER: Any = tiny_tokenizer()

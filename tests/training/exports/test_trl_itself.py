@@ -15,7 +15,8 @@ from tests.training.exports.commands import command_in
 from trailforge.schemas import SftRow
 from trailforge.training.exports import export
 from trailforge.training.masks import IGNORED, masked_tokens, prepare_tokenizer
-from trailforge.training.sets import ViewConfig, make_training_set
+from trailforge.training.sets.build import make_training_set
+from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import open_set
 
 pytest.importorskip("trl")

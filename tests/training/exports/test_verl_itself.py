@@ -18,7 +18,8 @@ from trailforge.schemas import RlRow, SftRow
 from trailforge.training.exports import export
 from trailforge.training.exports.verl import AGENT
 from trailforge.training.masks import masked_tokens, prepare_tokenizer
-from trailforge.training.sets import ViewConfig, make_training_set
+from trailforge.training.sets.build import make_training_set
+from trailforge.training.sets.config import ViewConfig
 from trailforge.training.sets.files import TrainingSet, open_set
 
 verl: Any = pytest.importorskip("verl")

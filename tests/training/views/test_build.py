@@ -26,9 +26,8 @@ from trailforge.schemas import (
     write_parquet,
 )
 from trailforge.training.masks import masked_tokens, prepare_tokenizer
-from trailforge.training.sets import Share, ViewConfig, make_training_set
-from trailforge.training.sets.build import check
-from trailforge.training.sets.config import TEXT_PROTOCOLS
+from trailforge.training.sets.build import check, make_training_set
+from trailforge.training.sets.config import TEXT_PROTOCOLS, Share, ViewConfig
 from trailforge.training.sets.files import TrainingSet, open_set
 from trailforge.training.sets.order import question_key
 
@@ -331,7 +330,7 @@ def test_settings_out_of_range_are_refused(config: dict, problem: str) -> None:
         (replace(ALL, max_tokens=1), r"no rows are left \(too_long\)"),
         (replace(ALL, mix=(Share(dataset="kg_questions", weight=1),)), "no weight for mcts_trajectories"),
         (replace(ALL, tokenizer="/nowhere"), "no tokenizer there"),
-        (replace(ALL, benchmarks=("/nowhere.jsonl",)), "nowhere.jsonl: cannot be read"),
+        (replace(ALL, benchmarks=("/nowhere.jsonl",)), "nowhere.jsonl: no such file"),
     ],
 )
 def test_what_cannot_be_made_leaves_nothing(tmp_path: Path, mcts: Path, config: ViewConfig, problem: str) -> None:

@@ -17,7 +17,7 @@ from trailforge.generators.document_bundles.bundling.clustering import (
     plan,
 )
 from trailforge.generators.document_bundles.bundling.config import BundleConfig
-from trailforge.generators.document_bundles.bundling.measures import mean_cohesion
+from trailforge.generators.document_bundles.bundling.measures import cohesion
 from trailforge.generators.document_bundles.bundling.units import Documents, nearest, partition
 
 
@@ -127,7 +127,7 @@ def test_parts_cost_little() -> None:
     vectors, sources = documents(600, 5, seed=2, dimensions=48)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     whole, parts = (
-        mean_cohesion(unit, bundle_documents(vectors, sources, config, seed=0))
+        np.mean([cohesion(unit[list(rows)]) for rows in bundle_documents(vectors, sources, config, seed=0).bundles])
         for config in (BundleConfig(method="greedy"), BundleConfig(part_size=100))
     )
     assert parts > 0.93 * whole

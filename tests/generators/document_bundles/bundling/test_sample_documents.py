@@ -20,7 +20,7 @@ from trailforge.generators.document_bundles.bundling.duplicates import (
     order_of,
     signature,
 )
-from trailforge.generators.document_bundles.bundling.normalise import normalise_document
+from trailforge.generators.document_bundles.stages.cleaning import normalise_document
 from trailforge.pipelines.sources.documents import read_documents
 from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import SourceDocument

@@ -25,8 +25,13 @@ from trailforge.generators.document_bundles.bundling.duplicates import (
     order_of,
     signature,
 )
-from trailforge.generators.document_bundles.bundling.normalise import line_keys, normalise_document, repeated_lines
-from trailforge.generators.document_bundles.stages.cleaning import clean, next_shards
+from trailforge.generators.document_bundles.stages.cleaning import (
+    clean,
+    line_keys,
+    next_shards,
+    normalise_document,
+    repeated_lines,
+)
 from trailforge.pipelines.engine.shards import Shard, read_receipt, receipt_path
 from trailforge.pipelines.runs.accounting import add_up, check_balance
 from trailforge.schemas import InvalidInput, RejectedRow, SourceDocument, from_dict, read_rows, write_parquet

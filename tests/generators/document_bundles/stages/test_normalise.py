@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.generators.document_bundles.bundling.normalise import (
+from trailforge.generators.document_bundles.stages.cleaning import (
     is_boilerplate,
     line_key,
     line_keys,
