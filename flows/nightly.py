@@ -280,7 +280,7 @@ class _Making:
             caps=means.caps,
             verdicts=self._verdicts,
             **inputs,
-            **make.options,
+            **({"scope": make.scope} if make.scope else {}),
             **given,
         )
 

@@ -268,7 +268,7 @@ class ServedModel:
                 raise InvalidInput(f"has to be more than 0, got {getattr(self, name)}", field=name)
 
 
-class Desk:
+class ModelDesk:
     """A `Client` that may be asked from any thread and any loop."""
 
     def __init__(self, served: ServedModel, name: str) -> None:
@@ -300,16 +300,16 @@ class Desk:
 _opening = threading.Lock()
 
 
-def open_desk(served: ServedModel, name: str) -> Desk:
-    """The desk of a model, one in a process, which lives as long as that. Raises as `Desk`."""
+def open_desk(served: ServedModel, name: str) -> ModelDesk:
+    """The desk of a model, one in a process, which lives as long as that. Raises as `ModelDesk`."""
     # `cache` alone lets threads that ask at once compute at once: each would get a desk and a client of its own.
     with _opening:
         return _desk(served, name)
 
 
 @cache
-def _desk(served: ServedModel, name: str) -> Desk:
-    desk = Desk(served, name)
+def _desk(served: ServedModel, name: str) -> ModelDesk:
+    desk = ModelDesk(served, name)
     atexit.register(desk.close)
     return desk
 

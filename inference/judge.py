@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
-from trailforge.inference.client import Desk, ServedModel
+from trailforge.inference.client import ModelDesk, ServedModel
 from trailforge.schemas import InvalidInput
 
 PROMPT = "judge.txt"
@@ -147,7 +147,7 @@ class JudgeDesk:
     def __init__(self, config: JudgeConfig) -> None:
         """Raises `InvalidInput` for a rubric or a ledger that cannot be used. Nothing is sent yet."""
         rubric = read_rubric(config)
-        self._desk = Desk(config, "judge")
+        self._desk = ModelDesk(config, "judge")
         self._judge = Judge(client=self._desk.client, model=config.model, rubric=rubric, max_tokens=config.max_tokens)
 
     def score(self, judged: Judged) -> Future[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from trailforge.generators.document_bundles import NAME as BUNDLES
@@ -31,8 +31,8 @@ class Make:
     """Parameters of the night that it is given."""
     needs: tuple[str, ...] = ()
     """As `takes`; where one was not given the data set is left out."""
-    options: Mapping[str, str] = field(default_factory=dict)
-    """What its flow is given besides."""
+    scope: str = ""
+    """What its flow searches, where it may be told; empty: as the preset says."""
     config_hash: str = ""
     """Of the configuration that preset and parameters gave when the window was begun; empty where it is left out."""
 

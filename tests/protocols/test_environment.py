@@ -72,12 +72,12 @@ async def test_an_environment_that_is_opened_asks_the_model_that_it_names(
     """As training and evaluation open it, from whatever loop."""
     asked: list[Request] = []
 
-    class Desk:
+    class ModelDesk:
         async def complete(self, request: Request, meter: object = None) -> object:
             asked.append(request)
             return await keeping([1]).complete(request)
 
-    monkeypatch.setattr("trailforge.protocols.environment.open_desk", lambda served, name: Desk())
+    monkeypatch.setattr("trailforge.protocols.environment.open_desk", lambda served, name: ModelDesk())
     store = store_of(tmp_path / "store", triples(7), {"Q1": ["Fritz Lang"]})
     config = EnvironmentConfig(
         kg_filter="model", document_filter="model", filter_model=ServedModel(url="http://nobody", model="judge")
