@@ -59,9 +59,10 @@ async def test_the_filter_of_documents_keeps_those_that_help_in_their_order(tmp_
 
 
 def test_a_filter_that_asks_a_model_wants_one() -> None:
-    for config in ({"kg_filter": "model"}, {"document_filter": "model"}):
-        with pytest.raises(InvalidInput, match="url and model"):
-            EnvironmentConfig(**config)
+    with pytest.raises(InvalidInput, match="url and model"):
+        EnvironmentConfig(kg_filter="model")
+    with pytest.raises(InvalidInput, match="url and model"):
+        EnvironmentConfig(document_filter="model")
     with pytest.raises(InvalidInput, match="say which one"):
         ResultFilter(documents="model")
 
