@@ -201,14 +201,8 @@ class _Search:
             if rows.total() > self.rows.total() or self.rows_at < 0:
                 self.grown_at = self.calls()
             self.rows, self.rows_at = rows, len(self.rollouts)
-        wanted = self.config.wanted
-        enough: dict[ErrorType | Literal["correct"], int] = {
-            "reasoning": wanted.reasoning,
-            "retrieval": wanted.retrieval,
-            "decomposition": wanted.decomposition,
-            "correct": wanted.correct,
-        }
-        return [kind for kind, count in enough.items() if self.rows[kind] < count]
+        kinds: tuple[ErrorType | Literal["correct"], ...] = ("reasoning", "retrieval", "decomposition", "correct")
+        return [kind for kind in kinds if self.rows[kind] < getattr(self.config.wanted, kind)]
 
     def is_out_of_patience(self) -> bool:
         return self.calls() - self.grown_at >= self.config.patience
@@ -227,9 +221,6 @@ class _Search:
         steps = len(node.plan)
         return self.bounds.variation(steps) if node.own_rollouts else self.bounds.rollout(steps)
 
-    def cost_of_child(self, steps: int) -> int:
-        return self.bounds.rollout(steps)
-
     def select(self, budget: int, *, only_splits: bool = False) -> list[TreeNode]:
         """Up to `parallel` leaves that the budget allows, told apart by virtual loss."""
         chosen: list[TreeNode] = []
@@ -241,7 +232,7 @@ class _Search:
                 budget -= self.cost_of_repeat(node)
             else:
                 shares = shared_width(self.config.width, node.decomposable)
-                budget -= len(shares) * self.bounds.split + self.bounds.judge + self.cost_of_child(len(node.plan) + 1)
+                budget -= len(shares) * self.bounds.split + self.bounds.judge + self.bounds.rollout(len(node.plan) + 1)
             is_begun = node.is_leaf_plan and node.repeats + node.pending >= self.config.max_leaf_rollouts
             if budget < 0 or is_begun:
                 break
@@ -262,7 +253,7 @@ class _Search:
         growths = []
         for node, proposed in zip(selected, proposals, strict=True):
             growth = self.expand(node, proposed, budget)
-            budget -= sum(self.cost_of_child(len(child.plan)) for child, _ in growth.undecided)
+            budget -= sum(self.bounds.rollout(len(child.plan)) for child, _ in growth.undecided)
             growths.append(growth)
         contrasts, begun = self.contrasts(), Counter[int]()
         targets: list[_Target] = []
@@ -292,16 +283,16 @@ class _Search:
         for index, proposal in proposals:
             self.dropped["malformed"] += proposal.malformed
             for first, second in proposal.splits:
-                if budget < self.cost_of_child(len(node.plan) + 1):
+                if budget < self.bounds.rollout(len(node.plan) + 1):
                     break
                 split = Split(index=index, first=first.strip(), second=second.strip())
                 if (plan := self.usable(node, split)) is not None:
                     unknown = (False,) * len(plan)
                     children.append((self.tree.add_child(node, plan, unknown, proposal.origin), split))
-                    budget -= self.cost_of_child(len(plan))
+                    budget -= self.bounds.rollout(len(plan))
         if children:
             return _Growth(targets=[child for child, _ in children], undecided=children)
-        if self.dropped["identical"] > duplicates or budget < self.cost_of_child(len(node.plan) + 1):
+        if self.dropped["identical"] > duplicates or budget < self.bounds.rollout(len(node.plan) + 1):
             self.tree.close(node)
             return _Growth(targets=[])
         node.decomposable = (False,) * len(node.plan)

@@ -81,18 +81,20 @@ def passage_lines(passages: Sequence[Passage]) -> list[str]:
     return [f"{n}. ({one_line(p.title)}) {one_line(p.text)}" for n, p in enumerate(passages, start=1)]
 
 
-def passage_titles(result: str) -> list[str]:
-    """The titles that `passage_lines` wrote into a result."""
-    return titles_of_lines(result, _PASSAGE_LINE)
+def passages_of_result(result: str) -> list[tuple[str, str]]:
+    """Title and text of each passage that `passage_lines` wrote into a result."""
+    return passages_of_lines(result, _PASSAGE_LINE)
 
 
-def titles_of_lines(result: str, start: re.Pattern[str]) -> list[str]:
-    """The titles of a result whose lines begin with `start`, then title, then `)`: brackets in a title have to match.
+def passages_of_lines(result: str, start: re.Pattern[str]) -> list[tuple[str, str]]:
+    """Titles and texts of a result whose lines begin with `start`, then title, `)` and text.
 
-    As in the text that the agent read: white space is collapsed, tags are plain again.
+    Brackets in a title have to match. As in the text that the agent read: white space is collapsed, tags are plain
+    again.
     """
     rests = (line[match.end() :] for line in result.split("\n") if (match := start.match(line)))
-    return [unescape(rest[: _closing_bracket(rest)]) for rest in rests]
+    parted = ((rest, _closing_bracket(rest)) for rest in rests)
+    return [(unescape(rest[:end]), unescape(rest[end + 1 :].strip())) for rest, end in parted]
 
 
 def _closing_bracket(text: str) -> int:

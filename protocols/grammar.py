@@ -62,8 +62,8 @@ class Grammar:
     write_answer: Callable[[str], str]
     write_result: Callable[[Observation], str]
     """What stands between the result tags. Retrieved text has passed `protocols.base.one_line`."""
-    read_titles: Callable[[str], list[str]]
-    """The titles of the passages that `write_result` wrote."""
+    read_passages: Callable[[str], list[tuple[str, str]]]
+    """Title and text of each passage that `write_result` wrote."""
     format_rule: FormatRule = "whole"
     joint: str = "\n"
     """What stands between a thought and the search or answer."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from trailforge.protocols.base import passage_titles, tags_in
+from trailforge.protocols.base import passages_of_result, tags_in
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.repair import Repair, read_object
 from trailforge.protocols.turns import Search, read_plain_answer, write_passages
@@ -63,6 +63,6 @@ GRAPH_R1 = Grammar(
     read_answer=read_plain_answer,
     write_answer=str,
     write_result=write_passages,
-    read_titles=passage_titles,
+    read_passages=passages_of_result,
     format_rule="per_turn",
 )

@@ -19,28 +19,43 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from trailforge.protocols.base import NOTHING_FOUND, one_line, passage_lines, passage_titles, tags_in
+from trailforge.protocols.base import NOTHING_FOUND, one_line, passage_lines, passages_of_result, tags_in
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.repair import Repair, Value, read_object
 from trailforge.protocols.turns import Observation, Search
 from trailforge.schemas import MalformedReply
 
-SYSTEM_PROMPT = (
-    "You answer questions step by step with the help of two tools: a search over documents, and a knowledge graph of "
-    "entities and the relations between them. "
-    "Begin every turn by reasoning between <think> and </think>: what is known, what is missing, what to ask next. "
-    "When something is missing, write one request between <search> and </search>, as a JSON object "
-    '{"query": "...", "entity": ["..."], "relation": ["..."]}: the query goes to the documents, the names of entities '
-    "and relations to the knowledge graph. "
-    'For example: <search>{"query": "Who directed the film Avatar?", "entity": ["Avatar"], "relation": ["director"]}'
-    "</search>. "
-    "What both tools find comes back between <result> and </result>. "
-    "Search again as long as something is missing, and not once more than that. "
-    "When you are sure, end the task with <answer>The final answer is \\boxed{...}</answer>: "
-    "nothing but the answer itself, as short as it can be, stands in the box."
-)
+MAX_TURNS = 10
+"""Of an episode, as long as nobody says otherwise."""
+
+
+def system_prompt(max_turns: int = MAX_TURNS) -> str:
+    """The rules, with how many turns an agent has."""
+    return (
+        "You answer questions step by step with the help of two tools: a search over documents, and a knowledge graph "
+        "of entities and the relations between them. "
+        "Begin every turn by reasoning between <think> and </think>: what is known, what is missing, what to ask next. "
+        "When something is missing, write one request between <search> and </search>, as a JSON object "
+        '{"query": "...", "entity": ["..."], "relation": ["..."]}: the query goes to the documents, the names of '
+        "entities and relations to the knowledge graph. "
+        'For example: <search>{"query": "Who directed the film Avatar?", "entity": ["Avatar"], '
+        '"relation": ["director"]}</search>. '
+        "A request may name several entities and several relations. "
+        'Write the plain name of an entity, with nothing in brackets behind it: "Avatar", not "Avatar (2009 film)". '
+        "Write relations as the graph labels them, which are short nouns or phrases as in Wikidata: director, father, "
+        "spouse, place of birth, date of birth, country of citizenship, educated at, employer, located in. "
+        "What both tools find comes back between <result> and </result>. "
+        "Search again as long as something is missing, and not once more than that. "
+        f"You have at most {max_turns} turns, and the last of them can only answer. "
+        "When you are sure, end the task with <answer>The final answer is \\boxed{...}</answer>: "
+        "in the box stands nothing but the answer itself, in full and by the name that the sources use."
+    )
+
+
+SYSTEM_PROMPT = system_prompt()
 USER_SUFFIX = " Put the final answer in \\boxed{} between <answer> and </answer>."
 
 _KEYS = {name: key for key in ("query", "entity", "relation") for name in (key, f"{key}s")} | {
@@ -114,21 +129,28 @@ def write_answer(answer: str) -> str:
 
 
 def read_answer(body: str) -> tuple[str, Sequence[Repair]]:
-    """What the last box holds; without a box, all of it."""
+    """What the box holds; without one, all of it. Of several boxes all have to hold the same."""
     repairs: list[Repair] = []
-    start = body.rfind(_BOX)
-    if start < 0:
-        answer = body
+    ends = [(start, _box_end(body, start)) for start in _box_starts(body)]
+    answers = [body[start:end].strip() for start, end in ends] or [body.strip()]
+    if not ends:
         repairs.append("unboxed_answer")
-    else:
-        start += len(_BOX)
-        end = _box_end(body, start)
-        answer = body[start:end]
-        if end == len(body):
-            repairs.append("unclosed_box")
-    if not answer.strip():
+    elif ends[-1][1] == len(body):
+        repairs.append("unclosed_box")
+    if not answers[-1]:
         raise MalformedReply("empty box")
-    return answer.strip(), repairs
+    if len(set(answers)) > 1:
+        raise MalformedReply(f"expected one answer, found {len(set(answers))} boxes that differ")
+    return answers[-1], repairs
+
+
+def _box_starts(body: str) -> Iterator[int]:
+    """Where the content of each box begins; a box within a box is part of its content."""
+    start = body.find(_BOX)
+    while start >= 0:
+        start += len(_BOX)
+        yield start
+        start = body.find(_BOX, _box_end(body, start))
 
 
 def _box_end(text: str, start: int) -> int:
@@ -155,9 +177,9 @@ def write_result(observation: Observation) -> str:
     return "\n".join(lines or [NOTHING_FOUND])
 
 
-def read_titles(result: str) -> list[str]:
-    """The titles of the documents that `write_result` wrote."""
-    return passage_titles(result.partition("\nTriples:\n")[0])
+def read_passages(result: str) -> list[tuple[str, str]]:
+    """Title and text of each document that `write_result` wrote."""
+    return passages_of_result(result.partition("\nTriples:\n")[0])
 
 
 KG_SEARCH = Grammar(
@@ -174,5 +196,10 @@ KG_SEARCH = Grammar(
     read_answer=read_answer,
     write_answer=write_answer,
     write_result=write_result,
-    read_titles=read_titles,
+    read_passages=read_passages,
 )
+
+
+def with_turns(max_turns: int) -> Grammar:
+    """The protocol, as it is told to agents that have so many turns."""
+    return replace(KG_SEARCH, system_prompt=system_prompt(max_turns))

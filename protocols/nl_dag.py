@@ -41,7 +41,7 @@ __all__ = [
     "find_repairs",
     "levels",
     "parse",
-    "read_titles",
+    "read_passages",
     "render",
     "render_results",
     "validate",
@@ -349,10 +349,11 @@ def render_results(results: Sequence[NodeResult]) -> str:
     return "\n".join(line for result in results for line in _result_lines(result))
 
 
-def read_titles(result: str) -> list[str]:
-    """The titles that `render_results` wrote, tags in them plain again."""
-    titles = (line.removeprefix("Title: ") for line in result.split("\n") if line.startswith("Title: "))
-    return [unescape(title) for title in titles]
+def read_passages(result: str) -> list[tuple[str, str]]:
+    """Title and text of each passage that `render_results` wrote, tags in them plain again."""
+    lines = [*result.split("\n"), ""]
+    titles = ((n, line.removeprefix("Title: ")) for n, line in enumerate(lines) if line.startswith("Title: "))
+    return [(unescape(title), unescape(lines[n + 1].removeprefix("Abstract: "))) for n, title in titles]
 
 
 def _refuse(problems: Sequence[PlanProblem]) -> None:

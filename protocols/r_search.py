@@ -22,7 +22,7 @@ from trailforge.protocols.nl_dag import (
     find_problems,
     find_repairs,
     parse,
-    read_titles,
+    read_passages,
     render,
     render_results,
 )
@@ -99,7 +99,7 @@ R_SEARCH = Grammar(
     read_answer=read_plain_answer,
     write_answer=str,
     write_result=write_result,
-    read_titles=read_titles,
+    read_passages=read_passages,
     format_rule="sections",
     joint="",
     answer_has_thought=False,

@@ -11,7 +11,7 @@ The paper's printed example leaves some tags open; its rules, which we hold to, 
 
 from __future__ import annotations
 
-from trailforge.protocols.base import passage_titles
+from trailforge.protocols.base import passages_of_result
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.turns import read_plain_answer, read_plain_search, write_passages, write_plain_search
 
@@ -39,6 +39,6 @@ REACT = Grammar(
     read_answer=read_plain_answer,
     write_answer=str,
     write_result=write_passages,
-    read_titles=passage_titles,
+    read_passages=passages_of_result,
     joint="",
 )

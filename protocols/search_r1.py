@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-from trailforge.protocols.base import NOTHING_FOUND, one_line, titles_of_lines
+from trailforge.protocols.base import NOTHING_FOUND, one_line, passages_of_lines
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.turns import Observation, read_plain_answer, read_plain_search, write_plain_search
 
@@ -36,9 +36,9 @@ def write_result(observation: Observation) -> str:
     return "\n".join(lines or [NOTHING_FOUND])
 
 
-def read_titles(result: str) -> list[str]:
-    """The titles that `write_result` wrote."""
-    return titles_of_lines(result, _LINE)
+def read_passages(result: str) -> list[tuple[str, str]]:
+    """Title and text of each passage that `write_result` wrote."""
+    return passages_of_lines(result, _LINE)
 
 
 SEARCH_R1 = Grammar(
@@ -55,5 +55,5 @@ SEARCH_R1 = Grammar(
     read_answer=read_plain_answer,
     write_answer=str,
     write_result=write_result,
-    read_titles=read_titles,
+    read_passages=read_passages,
 )

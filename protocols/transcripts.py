@@ -1,9 +1,9 @@
 """Transcripts of every protocol, as messages or as one text, read into what rewards see of them.
 
-Only what the agent wrote is parsed. Tool turns are looked at for the titles of passages and for nothing else, so no
-retrieved text can earn or cost a reward. Turns are read as the loop of `protocols.episodes` reads them: a slip that was
-mended there is mended here, so the searches that count are those that were executed. The closing tag at which
-generation stopped has to stand in a turn: without it the turn counts as cut.
+Only what the agent wrote is parsed. Tool turns are looked at for their passages and for nothing else, so nothing that
+poses as an agent's turn in a retrieved text can earn or cost a reward. Turns are read as the loop of
+`protocols.episodes` reads them: a slip that was mended there is mended here, so the searches that count are those that
+were executed. The closing tag at which generation stopped has to stand in a turn: without it the turn counts as cut.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ def read_transcript(
         for turn, (role, content) in zip(read, turns[1:], strict=False)
         if turn is not None and turn.search is not None and role == "tool"
     ]
+    passages = [passage for result in results for passage in grammar.read_passages(result)]
     if retrieved_titles is None:
-        retrieved_titles = [title for result in results for title in grammar.read_titles(result)]
+        retrieved_titles = [title for title, _ in passages]
     return Episode(
         answer=grammar.answer_of(conversation),
         is_well_formed=grammar.is_well_formed(conversation),
@@ -70,6 +71,7 @@ def read_transcript(
         plan=grammar.plan_reward(conversation, tools),
         strict_plan=grammar.plan_reward(conversation, tools, strict=True),
         tokens=tokens,
+        retrieved_texts=tuple(text for _, text in passages if text),
     )
 
 

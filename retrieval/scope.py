@@ -13,6 +13,7 @@ from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.dense import DenseIndex, DenseRetriever, embedded_text, read_meta
 from trailforge.retrieval.encoder import PACKAGED, Encoder, check_encoder
 from trailforge.retrieval.sentences import SentenceReader
+from trailforge.rewards.dynasearcher import TitledText, nearest_similarities
 from trailforge.schemas import Document, InvalidInput, Passage, Question
 
 RetrievalKind = Literal[
@@ -67,6 +68,14 @@ class Retrieval:
     async def best_sentences(self, query: str, passages: Sequence[Passage], n: int) -> list[tuple[Passage, str]]:
         """The `n` sentences of the passages that are nearest to the query."""
         return await self._reader.best(query, passages, n)
+
+    async def measure_nearest(
+        self, supporting: Sequence[TitledText], retrieved: Sequence[TitledText], threshold: float
+    ) -> tuple[float | None, ...]:
+        """See `rewards.nearest_similarities`. Encodes where there is an encoder and a threshold below 1 wants it."""
+        if self._encoder is None or threshold >= 1.0:
+            return nearest_similarities(supporting, retrieved, None)
+        return await self._encoder.in_thread(nearest_similarities, supporting, retrieved, self._encoder.similarity)
 
     async def _over(self, documents: Sequence[Document]) -> Retriever:
         if self._encoder is None:

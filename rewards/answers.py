@@ -88,6 +88,11 @@ def read_yes_or_no(text: str) -> bool | None:
     return word[1].lower() == "yes" if word else None
 
 
+def is_yes_and_no(text: str) -> bool:
+    """Does an answer say both yes and no ("yes no", "yes or no"), and nothing else? It is no answer."""
+    return set(re.findall(r"\w+", text.casefold())) - {"or", "and"} == {"yes", "no"}
+
+
 def is_abstention(text: str) -> bool:
     """Does an answer say that it has none ("unknown", "not stated in the passages"), and nothing else?"""
     folded = fold(text[: _LONGEST_ABSTENTION + 1]).strip(" .!\"'*()[]")

@@ -2,8 +2,9 @@
 
 Where the paper is silent, here decided: the outcome of eq. 6 is r_acc of eq. 1; words are counted after normalisation,
 as F1 and cover-EM see them; of several gold answers the best counts; t counts searches that were executed, one for a
-request that asks both tools; the gain is paid only when the format holds; without gold hops or supporting documents
-there is no gain. Penalty and recall are reported whether paid or not.
+request that asks both tools; the gain is paid only when the format holds; without a number of hops or supporting
+documents there is no gain. Of recall's two ways, title or embedding similarity, the second is asked for what the first
+does not find. Penalty and recall are reported whether paid or not.
 
 Known holes of the paper's formula: with i >= 2, an episode that never searches gains +0.1, which
 `DynaSearcherConstants.require_search` closes; and stopping before the gold hops pays more than reaching them.
@@ -13,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from trailforge.rewards.text import cover_exact_match, f1, normalize_answer
+from trailforge.rewards.answers import is_yes_and_no
+from trailforge.rewards.text import cover_exact_match, f1, has_words, normalize_answer
 
 
 class Titled(Protocol):
@@ -27,13 +29,26 @@ class Titled(Protocol):
         ...
 
 
-Same = Callable[[Any, Any], bool]
-"""(supporting document, retrieved passage) -> is this the document?"""
+class TitledText(Titled, Protocol):
+    """One whose text is known, too."""
+
+    @property
+    def text(self) -> str:
+        """Empty where it is not known."""
+        ...
+
+
+Similarity = Callable[[str, str], float]
+"""Of two passages' texts, -1 to 1: the cosine of their embeddings, as `retrieval.Encoder.similarity`."""
+
+
+_FEWEST_WORDS = 8
+"""Of a text that is known again by its words: fewer may stand anywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynaSearcherConstants:
-    """The constants of the equations; all but `require_search` have the paper's values."""
+    """The constants of the equations; all but the last two have the paper's values."""
 
     format_floor: float = 0.1
     """What a wrong answer in the right format is paid (eq. 1)."""
@@ -47,6 +62,13 @@ class DynaSearcherConstants:
     """Gamma of eq. 5."""
     require_search: bool = True
     """Pay the gain only to an episode that searched. The paper does not ask for it."""
+    cover_characters: bool = False
+    """Whether an answer covers a gold one by characters, as the published evaluators have it: "1944" covers "4", and
+    "yes no" both. False: by whole words, and yes and no at once are no answer."""
+    recall_similarity: float = 1.0
+    """Similarity from which a passage of another title counts as a supporting document (eq. 3), as chunks and web pages
+    may. 1: only one that holds the document's words, or stands in it, which takes no encoder. Below, it depends on the
+    encoder, and the paper has no number."""
 
 
 PAPER = DynaSearcherConstants(
@@ -56,11 +78,12 @@ PAPER = DynaSearcherConstants(
     penalty_floor=-0.2,
     penalty_decay=0.9,
     require_search=False,
+    cover_characters=True,
 )
 """The paper's literal values, hole included."""
 
 DEFAULT = DynaSearcherConstants()
-"""The paper's, for episodes that searched."""
+"""The paper's, for episodes that searched, and answers in whole words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +99,23 @@ class DynaSearcherReward:
     r_recall: float | None
     """In [0, 1]; None when no supporting document is known."""
     r_penalty: float | None
-    """From the penalty floor to below 1, negative for fewer searches than hops; None when the hops are not known."""
+    """From the penalty floor to below 1, negative for fewer searches than hops; None when their number is not known."""
     r_gain: float
     """0.0 when it is not paid."""
 
 
 def r_ans(prediction: str, golds: Sequence[str], constants: DynaSearcherConstants = DEFAULT) -> float:
     """How right the answer is (eq. 2), in [0, 1]: F1 if it has at least n times the gold's words, else cover-EM."""
-    return max((_r_ans(prediction, gold, constants.length_ratio) for gold in golds), default=0.0)
+    if is_yes_and_no(prediction) and not constants.cover_characters:
+        return 0.0
+    return max((_r_ans(prediction, gold, constants) for gold in golds), default=0.0)
 
 
-def _r_ans(prediction: str, gold: str, ratio: float) -> float:
+def _r_ans(prediction: str, gold: str, constants: DynaSearcherConstants) -> float:
     words, gold_words = (len(normalize_answer(text).split()) for text in (prediction, gold))
-    return f1(prediction, (gold,)) if words >= ratio * gold_words else cover_exact_match(prediction, (gold,))
+    if words >= constants.length_ratio * gold_words:
+        return f1(prediction, (gold,))
+    return cover_exact_match(prediction, (gold,), word_boundary=not constants.cover_characters)
 
 
 def r_acc(answer: float, *, format_holds: bool, constants: DynaSearcherConstants = DEFAULT) -> float:
@@ -101,14 +128,54 @@ def same_title(supporting: Titled, retrieved: Titled) -> bool:
     return _title(supporting) == _title(retrieved)
 
 
-def r_recall(supporting: Sequence[Titled], retrieved: Sequence[Titled], *, same: Same = same_title) -> float | None:
+def nearest_similarities(
+    supporting: Sequence[TitledText], retrieved: Sequence[TitledText], similarity: Similarity | None
+) -> tuple[float | None, ...]:
+    """Of each supporting document the highest similarity to a retrieved passage: 1 where one holds the other's words.
+
+    None where it is not needed, as a passage has its title, and where it is not known: without a text of either, and
+    for texts of different words without `similarity`.
+    """
+    texts = list(dict.fromkeys(passage.text for passage in retrieved if passage.text))
+    return tuple(
+        None
+        if not document.text or any(same_title(document, passage) for passage in retrieved)
+        else _nearest(document.text, texts, similarity)
+        for document in supporting
+    )
+
+
+def _nearest(text: str, others: Sequence[str], similarity: Similarity | None) -> float | None:
+    if any(same_words(text, other) for other in others):
+        return 1.0
+    return max((similarity(text, other) for other in others), default=None) if similarity else None
+
+
+def same_words(one: str, other: str) -> bool:
+    """Does one of two texts hold the other, whole, as a document holds its chunks? Not those of less than 8 words."""
+    shorter, longer = sorted((normalize_answer(one), normalize_answer(other)), key=len)
+    return len(shorter.split()) >= _FEWEST_WORDS and has_words(longer, shorter)
+
+
+def r_recall(
+    supporting: Sequence[Titled],
+    retrieved: Sequence[Titled],
+    *,
+    nearest: Sequence[float | None] = (),
+    threshold: float = 1.0,
+) -> float | None:
     """TP / (TP + FN) (eq. 3): the part of the supporting documents that was retrieved; None when there are none.
 
-    The paper matches titles or embeddings; for the latter, give a `same` that holds against a threshold.
+    Retrieved is what has its title among the passages, or is at least as near to one as `threshold`: `nearest` is
+    `nearest_similarities`', or empty where nobody measured.
     """
     if not supporting:
         return None
-    found = sum(any(same(document, passage) for passage in retrieved) for document in supporting)
+    near = nearest or [None] * len(supporting)
+    found = sum(
+        any(same_title(document, passage) for passage in retrieved) or (likeness is not None and likeness >= threshold)
+        for document, likeness in zip(supporting, near, strict=True)
+    )
     return found / len(supporting)
 
 

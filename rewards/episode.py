@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from trailforge.rewards.dynasearcher import DynaSearcherConstants, DynaSearcherReward, dynasearcher_reward, r_recall
+from trailforge.rewards.dynasearcher import (
+    DynaSearcherConstants,
+    DynaSearcherReward,
+    Similarity,
+    dynasearcher_reward,
+    nearest_similarities,
+    r_recall,
+)
 from trailforge.rewards.graph_r1 import GraphR1Constants, graph_r1_reward
 from trailforge.rewards.msearcher import MSearcherConstants, msearcher_reward
 from trailforge.rewards.options import score_choice
@@ -40,6 +47,8 @@ class Episode:
     """The same without any mending."""
     tokens: int | None = None
     """Of everything after the prompt, observations too; None when they are not known."""
+    retrieved_texts: tuple[str, ...] = ()
+    """Of the passages, as the agent read them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +60,16 @@ class Reward:
     """What the total is made of, by the names that the preset's equations give; None for what is not known."""
 
 
-def score(episode: Episode, truth: GroundTruth, preset: RewardPreset, *, judge: float | None = None) -> Reward:
-    """What a preset pays. `judge`: how right a judge found the answer, 0 to 1; R-Search alone asks one.
+def score(
+    episode: Episode,
+    truth: GroundTruth,
+    preset: RewardPreset,
+    *,
+    judge: float | None = None,
+    nearest: Sequence[float | None] = (),
+) -> Reward:
+    """What a preset pays. `judge`: how right a judge found the answer, 0 to 1; R-Search alone asks one. `nearest`: what
+    `measure_nearest` gives, for DynaSearcher's recall; without it titles alone are compared.
 
     To a question with options, letters are compared as sets. Raises `InvalidInput` where DynaSearcher's reward,
     which compares words, meets such a question, and `ValueError` for a judge's score that nothing would look at.
@@ -76,7 +93,7 @@ def score(episode: Episode, truth: GroundTruth, preset: RewardPreset, *, judge: 
                 constants=constants,
             )
         case DynaSearcherConstants():
-            parts = _dynasearcher(episode, truth, constants)
+            parts = _dynasearcher(episode, truth, constants, nearest)
         case GraphR1Constants():
             parts = graph_r1_reward(
                 answer=_f1(episode, truth), well_formed_turns=episode.well_formed_turns, constants=constants
@@ -107,11 +124,28 @@ def score_batch(
     ]
 
 
+def measure_nearest(episode: Episode, truth: GroundTruth, similarity: Similarity | None) -> tuple[float | None, ...]:
+    """How near the passages of an episode come to each supporting document; see `nearest_similarities`."""
+    texts = truth.support_texts or [""] * len(truth.support_titles)
+    supporting = [_Known(title, text) for title, text in zip(truth.support_titles, texts, strict=True)]
+    retrieved = [_Known(title) for title in episode.retrieved_titles]
+    return nearest_similarities(supporting, [*retrieved, *(_Known("", t) for t in episode.retrieved_texts)], similarity)
+
+
+def supporting_recall(
+    episode: Episode, truth: GroundTruth, *, nearest: Sequence[float | None] = (), threshold: float = 1.0
+) -> float | None:
+    """The part of the supporting documents that was retrieved, whatever the reward; see `r_recall`."""
+    retrieved = [_Known(title) for title in episode.retrieved_titles]
+    return r_recall([*map(_Known, truth.support_titles)], retrieved, nearest=nearest, threshold=threshold)
+
+
 @dataclass(frozen=True, slots=True)
-class _Title:
-    """What is known of a document: enough for `rewards.dynasearcher.same_title`."""
+class _Known:
+    """What is known of a document."""
 
     title: str
+    text: str = ""
 
 
 def _f1(episode: Episode, truth: GroundTruth, judge: float | None = None, *, pay_all_options: bool = False) -> float:
@@ -131,14 +165,16 @@ def _exact(episode: Episode, truth: GroundTruth) -> float:
     return exact_match(episode.answer, truth.target)
 
 
-def _dynasearcher(episode: Episode, truth: GroundTruth, constants: DynaSearcherConstants) -> DynaSearcherReward:
+def _dynasearcher(
+    episode: Episode, truth: GroundTruth, constants: DynaSearcherConstants, nearest: Sequence[float | None]
+) -> DynaSearcherReward:
     if truth.correct_options:
         raise InvalidInput("the reward dynasearcher compares words, not options", field="answer_kind")
     return dynasearcher_reward(
         prediction=episode.answer,
         golds=truth.target,
         format_holds=episode.is_well_formed,
-        recall=r_recall([*map(_Title, truth.support_titles)], [*map(_Title, episode.retrieved_titles)]),
+        recall=supporting_recall(episode, truth, nearest=nearest, threshold=constants.recall_similarity),
         searches=episode.num_searches,
         hops=truth.num_hops or None,
         constants=constants,

@@ -2,14 +2,20 @@
 
 Each paper's own reward stays literal in its file; whoever asks whether an answer is right, whether two say the same, or
 whether a text has an answer, asks here. How a text is read: `rewards.reading`.
+
+Names are looser than other words in two ways, and only where an answer is nothing but the name: countries go by their
+people's names too (`nations.txt`: French for France), and a name goes without what tells it from its namesakes, a
+bracket of a known kind ("(1927 film)") or a title of rank behind a full name (", Countess of Marle").
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
 
-from trailforge.rewards.answers import is_abstention
+from trailforge.rewards.answers import is_abstention, is_yes_and_no
 from trailforge.rewards.reading import (
     Date,
     WordSequence,
@@ -49,6 +55,9 @@ _ARTICLE = re.compile(r"[a-z]")
 _LIST_MARK = re.compile(r"[/&|+;]")
 _RANGE = re.compile(r"[,;/–—-]")
 _RANGE_WORDS = frozenset("and to through until till thru".split())
+_BOUNDS = frozenset("before after over under above below exceeding beyond least most".split())
+"""Right before a number or date these make it another one: "before 953" is not 953."""
+_BOUNDS_WITH_TO = frozenset("up prior".split())
 _OR = re.compile(r"\bor\b|\beither\b")
 _NAMED = re.compile(r"(.*\S) ?\(([^()]+)\)")
 _YEAR = re.compile(r"\d{4}")
@@ -56,6 +65,28 @@ _NUMBER_AND_UNIT = re.compile(r"\S+[ -][a-z]+|[$€£]\S+(?: [a-z]+)?")
 _DIGITS = re.compile(r"(?:(?<![^\s(])-)?\d+")
 _YES_OR_NO = frozenset(("yes", "no"))
 _NO_OF_A_PHRASE = frozenset("longer one more other doubt such known".split())
+_LONGEST_NAME = 200
+"""Characters; what is longer is no name."""
+_DATE_GIVEN = "dategiven"
+"""Stands for a date where one is looked at as any other answer."""
+_KIND = (
+    "film movie album song single ep band group musician singer rapper composer actor actress director filmmaker "
+    "producer writer author poet painter artist politician footballer player novel book play opera musical magazine "
+    "newspaper comics manga series show episode game company label city town village river island county "
+    "district state country"
+)
+_RANK = (
+    "king queen prince princess emperor empress tsar tsarina duke duchess archduke archduchess count countess earl "
+    "baron baroness viscount viscountess marquess marquis marchioness margrave margravine landgrave landgravine "
+    "elector lord lady dauphin infante infanta"
+)
+_NAMESAKE = re.compile(
+    rf"(?P<bracketed>[^()]*\w[^\s()]*) ?\((?:[^()]*\b)?(?:{_KIND.replace(' ', '|')})\)"
+    rf"|(?P<ranked>[^,]+), (?:the )?(?:\d+(?:st|nd|rd|th) )?(?:(?:crown|grand|holy) )?(?:{_RANK.replace(' ', '|')})"
+    r" (?:of|de|consort of) .+"
+)
+"""A name and what tells it from its namesakes."""
+_NUMERAL = re.compile(r"[ivxl]+")
 _COMMON = frozenset("of in on at to for and or is was were are by with from his her its their it he she they".split())
 
 
@@ -115,9 +146,17 @@ def _is_right(prediction: str, golds: Sequence[str]) -> bool:
 def _is_equal(prediction: str, gold: str) -> bool:
     """The same words, be they many; never of two texts without words."""
     left, right = fold(prediction), fold(gold)
+    return (
+        _has_same_words(left, right)
+        or bool(exact_match(prediction, (gold,)) and _same_digits(prediction, gold))
+        or any(_has_same_words(left, fold(other)) for other in other_names(gold))
+    )
+
+
+def _has_same_words(left: str, right: str) -> bool:
     return any(
         bool(one.words) and one.words == other.words for one, other in zip(readings(left), readings(right), strict=True)
-    ) or bool(exact_match(prediction, (gold,)) and _same_digits(prediction, gold))
+    )
 
 
 def _covers(prediction: str, gold: str) -> bool:
@@ -152,7 +191,7 @@ def _covers_wording(given: str, wanted: str) -> bool:
 
 def _asserts(answer: WordSequence, start: int, end: int) -> bool:
     """Do these words of an answer stand in it as what is parts, not as what is denied, or one of several?"""
-    if _is_denied(answer, start, end) or _is_listed(answer, start, end):
+    if _is_denied(answer, start, end) or _is_listed(answer, start, end) or _is_bound(answer.words, start):
         return False
     if len(answer.words) > _MOST_RATIO * (end - start) and start > 1 and answer.words[start - 1] in _ASIDE:
         return False
@@ -173,6 +212,13 @@ def _is_denied(answer: WordSequence, start: int, end: int) -> bool:
         if words[at] in _NEGATORS - {"no", "than"} and (at > end or words[at] in _CONTRACTED):
             return words[at] not in ("except", "excluding", "without", "unlike")
     return False
+
+
+def _is_bound(words: Sequence[str], start: int) -> bool:
+    """Is the number or date that begins here only a limit: "before 953", "at least 12", "up to 5"?"""
+    if not start or not (is_number(words[start]) or words[start] == _DATE_GIVEN):
+        return False
+    return words[start - 1] in _BOUNDS or (words[start - 1] == "to" and words[start - 2] in _BOUNDS_WITH_TO)
 
 
 def _is_listed(answer: WordSequence, start: int, end: int) -> bool:
@@ -228,11 +274,13 @@ def _gives_date(given: str, gold: Date) -> bool:
         return False
     match = found[0][0]
     # A name without numbers in the date's place, so that it can be denied and listed as any other answer.
-    stands = f"{given[: match.start()]}dategiven{given[match.end() :]}"
-    return _covers_wording(stands, "dategiven")
+    stands = f"{given[: match.start()]}{_DATE_GIVEN}{given[match.end() :]}"
+    return _covers_wording(stands, _DATE_GIVEN)
 
 
 def _says_yes_or_no(given: str) -> str:
+    if is_yes_and_no(given):
+        return ""
     words = read(given, joined=False).words[:2]
     if not words or words[0] not in _YES_OR_NO or (words[1:] and words[1] in _NO_OF_A_PHRASE):
         return ""
@@ -265,6 +313,35 @@ def _abbreviates(short: Sequence[str], words: Sequence[str]) -> bool:
         return False
     initials = "".join(word[0] for word in words)
     return short[0] in (initials, "".join(word[0] for word in words if word not in _COMMON))
+
+
+def other_names(name: str) -> tuple[str, ...]:
+    """What a name goes by, too, wherever it is the whole answer; empty for most texts.
+
+    A country's name and those of its people stand for each other ("France", "French"). "Metropolis (1927 film)" is
+    Metropolis, and "Jeanne de Bar, Countess of Marle" is Jeanne de Bar; but "Paris, Texas" is not Paris, nor is "Louis,
+    Duke of Orléans" just any Louis.
+    """
+    nation = _nations().get(_name_key(name), ())
+    match = _NAMESAKE.fullmatch(fold(name)) if len(name) < _LONGEST_NAME else None
+    if match is None:
+        return nation
+    core = match["bracketed"] or match["ranked"]
+    words = [word for word in read(core, joined=True).words if not _NUMERAL.fullmatch(word)]
+    is_name = bool(words) and not is_number(words[0]) and (bool(match["bracketed"]) or len(words) > 1)
+    return (*nation, core) if is_name else nation
+
+
+@cache
+def _nations() -> dict[str, tuple[str, ...]]:
+    """By each name of a country or its people all of them, as `nations.txt` has them, a line each."""
+    lines = files("trailforge.rewards").joinpath("nations.txt").read_text(encoding="utf-8").splitlines()
+    names = [tuple(name.strip() for name in re.split(r"[:/]", line)) for line in lines if line.strip()]
+    return {_name_key(name): each for each in names for name in each}
+
+
+def _name_key(name: str) -> str:
+    return str(read(fold(name), joined=True)) if len(name) < _LONGEST_NAME else ""
 
 
 # Does a text have it?

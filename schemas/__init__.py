@@ -52,7 +52,7 @@ from trailforge.schemas.episode import (
     RSearchReward,
     SearchEpisode,
     SearchStatus,
-    SupportingDocument,
+    SoughtDocument,
 )
 from trailforge.schemas.errors import (
     ITEM_ERRORS,
@@ -102,7 +102,15 @@ from trailforge.schemas.provenance import (
     TableRole,
     Verdict,
 )
-from trailforge.schemas.question import AskedQuestion, Document, Hop, Question
+from trailforge.schemas.question import (
+    AskedQuestion,
+    Document,
+    Hop,
+    Question,
+    SupportingDocument,
+    compared_names,
+    word_comparison,
+)
 from trailforge.schemas.rollout import (
     DroppedSplits,
     Node,
@@ -253,6 +261,7 @@ __all__ = [
     "SearchTree",
     "ServerUnavailable",
     "SftRow",
+    "SoughtDocument",
     "SourceDocument",
     "SourceKind",
     "SpanKind",
@@ -274,6 +283,7 @@ __all__ = [
     "Verdict",
     "arrow_schema",
     "check_row_count",
+    "compared_names",
     "estimate_tokens",
     "from_dict",
     "from_stored",
@@ -290,5 +300,6 @@ __all__ = [
     "to_dict",
     "to_table",
     "version_of",
+    "word_comparison",
     "write_parquet",
 ]

@@ -13,7 +13,7 @@ from trailforge.schemas.provenance import Provenance
 from trailforge.schemas.question import Hop
 from trailforge.schemas.rollout import Origin
 from trailforge.schemas.trajectory import Message, ThoughtSource
-from trailforge.schemas.versions import Earlier, Row
+from trailforge.schemas.versions import Earlier, Row, migration
 
 AnswerScoredBy = Literal["options", "matching", "judge", "key_facts", "words"]
 """What said how right an answer is; `words`: the F1 of its words, in rows of earlier versions."""
@@ -179,11 +179,15 @@ class KgConflict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SupportingDocument:
-    """A document that a gold hop rests on."""
+class SoughtDocument:
+    """A document that the answer rests on, and how near the searches of an episode came to it."""
 
-    id: str
+    id: str | None
+    """Among the question's paragraphs; None when it is not one of them."""
     title: str
+    similarity: float | None = None
+    """The highest cosine between its text and a document that was found; None where one of its title was found, and
+    where titles alone are asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +200,7 @@ class KgReward:
     r_recall: float | None
     """None when no supporting document is known."""
     r_penalty: float | None
-    """None when the gold hops are not known."""
+    """None when the number of hops is not known."""
     r_gain: float
 
 
@@ -205,7 +209,8 @@ class KgTrajectory:
     """An episode of the protocol `kg_search`: one row of `kg_trajectories/`."""
 
     STORED_AS: ClassVar[str] = "KgTrajectory"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
 
     uid: str
     """Hash of question id, draw and conversation: the same episode has the same uid in every run."""
@@ -213,6 +218,7 @@ class KgTrajectory:
     question: str
     answer: str
     answer_aliases: tuple[str, ...]
+    """Those of the question, then the graph's names of the answer's entity."""
     kind: KgTrajectoryKind
     origin: Origin
     """`oracle`: the searches follow the gold decomposition. `policy`: the model searched as it would."""
@@ -228,17 +234,19 @@ class KgTrajectory:
     num_tool_calls: int
     """Executed searches; each asks both tools."""
     num_hops: int
-    """Of the gold decomposition; 0 when it is not known."""
+    """Facts to be looked up; see `Question.num_hops`. 0 when it is not known."""
     token_estimate: int
     """Length by the rule of `schemas.estimate_tokens`; a trainer counts with its own tokenizer."""
     gold_hops: tuple[Hop, ...]
-    supporting: tuple[SupportingDocument, ...]
-    """Of the gold hops, each once."""
+    supporting: tuple[SoughtDocument, ...]
+    """The documents that the answer rests on, each once."""
     reward: KgReward
     flags: tuple[KgFlag, ...]
     conflicts: tuple[KgConflict, ...]
-    """What `stale_or_conflicting` rests on."""
+    """What `stale_or_conflicting` rests on; of selected episodes alone, as others are not held against themselves."""
     provenance: Provenance
+    judge_score: float | None = None
+    """The judge's verdict on the final answer, in [0, 1]; None when the matcher alone decided."""
     schema_version: str = SCHEMA_VERSION
 
     @property
@@ -264,6 +272,7 @@ class ContrastivePair:
     bad_uid: str
     """In `rejected/`."""
     good_messages: tuple[Message, ...]
+    """Up to `diverges_at` the bad one's, which differ from the good one's in words alone."""
     bad_messages: tuple[Message, ...]
     diverges_at: int
     """Index of the first message in which they differ, and in which the good one does better: all before it is a common

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
+
+from trailforge.schemas.versions import Earlier, migration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,36 @@ class Hop:
     """Id of the supporting document among the question's paragraphs; None when it is not known."""
 
 
+_COMPARED = re.compile(r"(?:^|; )(.+?): (#\d+(?:, #\d+)*)(?=; |$)")
+
+
+def word_comparison(asked: str, found: Mapping[str, Sequence[int]]) -> str:
+    """The last hop of a comparison: the question, and in brackets what was found of each thing that it compares.
+
+    `found`: numbers of the hops about each of them, from 1.
+    """
+    branches = (f"{name}: {', '.join(f'#{number}' for number in numbers)}" for name, numbers in found.items())
+    return f"{asked} ({'; '.join(branches)})"
+
+
+def compared_names(asked: str, hop: str) -> tuple[str, ...]:
+    """What a hop that `word_comparison` made of a question compares; nothing of another hop."""
+    rest = hop.removeprefix(asked)
+    is_comparison = hop.startswith(asked) and rest.startswith(" (") and rest.endswith(")")
+    return tuple(match[1] for match in _COMPARED.finditer(rest[2:-1])) if is_comparison else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupportingDocument:
+    """A document that the answer rests on, as the data set annotates it."""
+
+    title: str
+    id: str | None = None
+    """Among the question's paragraphs; None when it is not one of them."""
+    facts: tuple[str, ...] = ()
+    """The sentences in it that count; empty where the data set names none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedQuestion:
     """A question as training asks it: what `asked` of each record gives that has questions to train on. Not stored."""
@@ -48,10 +82,12 @@ class AskedQuestion:
     source_id: str
     """See `Provenance.source_id`."""
     num_hops: int | None
-    """None when the gold hops are not known."""
+    """See `Question.num_hops`; None when it is not known."""
     hops: tuple[Hop, ...] = ()
     support_titles: tuple[str, ...] = ()
-    """Of the documents that the hops rest on, where the row has their titles."""
+    """Of the documents that the answer rests on, where the row has their titles."""
+    support_texts: tuple[str, ...] = ()
+    """Of the same, as many; an empty text where it is not known."""
     support_ids: tuple[str, ...] = ()
     """Of these documents, where their titles stand in the run's corpus."""
     options: tuple[str, ...] = ()
@@ -65,10 +101,11 @@ class AskedQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question with its gold answer and, where the data set gives them, decomposition and paragraphs."""
+    """A question with its gold answer and, where the data set gives them, its annotations and paragraphs."""
 
     STORED_AS: ClassVar[str] = "Question"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
 
     id: str
     question: str
@@ -76,26 +113,54 @@ class Question:
     answer_aliases: tuple[str, ...] = ()
     """Other accepted spellings, without `answer` itself."""
     decomposition: tuple[Hop, ...] = ()
-    """Gold hops in topological order; empty when the data set has none."""
+    """Gold hops in topological order, the last one's answer being the question's; empty when the data set has none.
+
+    A hop after the first `num_hops` is not searched for: it compares what the ones before it found.
+    """
     paragraphs: tuple[Document, ...] = ()
     """The question's own retrieval scope; empty for questions over a corpus."""
     dataset: str = ""
+    answer_id: str | None = None
+    """Id of the answer's entity in Wikidata (`Q142`); None when the data set does not name it."""
+    num_hops: int | None = None
+    """How many facts have to be looked up, as the data set annotates it; None: as many as `decomposition` has."""
+    supporting: tuple[SupportingDocument, ...] = ()
+    """The documents that the answer rests on, as the data set annotates them; empty: those of the decomposition."""
 
     @property
     def golds(self) -> tuple[str, ...]:
         """The gold answer, then its aliases."""
         return (self.answer, *self.answer_aliases)
 
+    @property
+    def hop_count(self) -> int | None:
+        """How many facts have to be looked up; None when it is not known."""
+        return self.num_hops or len(self.decomposition) or None
+
+    @property
+    def supporting_documents(self) -> tuple[SupportingDocument, ...]:
+        """The documents that the answer rests on, each once; of a decomposition, as far as the paragraphs are there."""
+        if self.supporting:
+            return self.supporting
+        titles = {paragraph.id: paragraph.title for paragraph in self.paragraphs}
+        ids = dict.fromkeys(hop.support_id for hop in self.decomposition if hop.support_id in titles)
+        return tuple(SupportingDocument(id=key, title=titles[key]) for key in ids if key is not None)
+
+    def support_text(self, document: SupportingDocument) -> str:
+        """The text of a supporting document: its paragraph, else its facts; empty when neither is known."""
+        paragraph = next((each.text for each in self.paragraphs if each.id == document.id), "")
+        return paragraph or " ".join(document.facts)
+
     def asked(self) -> AskedQuestion:
         """As training asks it."""
-        titles = {paragraph.id: paragraph.title for paragraph in self.paragraphs}
-        supporting = (titles[hop.support_id] for hop in self.decomposition if hop.support_id in titles)
+        supporting = self.supporting_documents
         return AskedQuestion(
             id=self.id,
             text=self.question,
             golds=self.golds,
-            num_hops=len(self.decomposition) or None,
+            num_hops=self.hop_count,
             hops=self.decomposition,
-            support_titles=tuple(dict.fromkeys(supporting)),
+            support_titles=tuple(document.title for document in supporting),
+            support_texts=tuple(map(self.support_text, supporting)),
             source_id=f"{self.dataset}:{self.id}",
         )

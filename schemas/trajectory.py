@@ -180,10 +180,10 @@ class GroundTruth:
     correct_options: tuple[str, ...]
     """Their letters; empty for `text`."""
     num_hops: int | None
-    """None when the gold hops are not known."""
+    """How many facts have to be looked up, which `hops` may have more of; None when it is not known."""
     hops: tuple[Hop, ...]
     support_titles: tuple[str, ...]
-    """Of the documents that the hops rest on; empty when they are not known."""
+    """Of the documents that the answer rests on; empty when they are not known."""
     dag_text: str
     """The gold search plan; empty where there is none."""
     allowed_tools: tuple[str, ...]
@@ -192,6 +192,8 @@ class GroundTruth:
     """Name of the preset of `rewards` that an episode is paid by."""
     protocol: str
     """In which the agent talks."""
+    support_texts: tuple[str, ...] = ()
+    """Of the same documents as `support_titles`, empty ones where they are not known; empty when none is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +209,8 @@ class RlRow:
     """One question to learn on. The table `rl`."""
 
     STORED_AS: ClassVar[str] = "RlRow"
-    SCHEMA_VERSION: ClassVar[str] = "1.0"
+    SCHEMA_VERSION: ClassVar[str] = "1.1"
+    EARLIER: ClassVar[Earlier] = {"1.0": migration()}
 
     uid: str
     data_source: str

@@ -13,14 +13,14 @@ from typing import Any
 
 from trailforge.protocols import grammar_of
 from trailforge.protocols.environment import Environment
-from trailforge.protocols.transcripts import read_transcript
 from trailforge.rewards.matching import score_answer
 from trailforge.rewards.options import score_choice
 from trailforge.schemas import InvalidInput, RlRow, TrajectoryReward
 from trailforge.training.config import TrainPreset
 from trailforge.training.generation import Draw, Generator, TransformersGenerator
 from trailforge.training.rollouts import TokenEpisode, roll_out
-from trailforge.training.trl.rl import limits_of, make_pay
+from trailforge.training.scoring import scorer_of_training
+from trailforge.training.trl.rl import limits_of, to_score
 from trailforge.training.weights import base_model, load_base
 
 
@@ -37,6 +37,9 @@ class AgentScore:
     answered: float
     searches: float
     """Executed, a question."""
+    supporting_recall: float | None
+    """The share of the supporting documents that the searches brought, as DynaSearcher's reward finds them, over the
+    questions whose documents are known; None when none are."""
     cover_exact_match: float
     exact_match: float
     f1: float
@@ -89,21 +92,23 @@ def evaluate_agent(
             limits=limits_of(preset.rl),
         )
     )
-    rewards = make_pay(preset)(list(zip(rows, episodes, strict=True)))
+    scorer = scorer_of_training(preset)
+    scored = [scorer.begin(to_score(row, episode)) for row, episode in zip(rows, episodes, strict=True)]
+    recalls = [recall for each in scored if (recall := each.recall()) is not None]
     answers = [_answer_score(row, episode) for row, episode in zip(rows, episodes, strict=True)]
-    transcripts = [read_transcript(episode.messages, preset.protocol) for episode in episodes]
     return AgentScore(
         model=model,
         preset=preset.name,
         protocol=preset.protocol,
         questions=len(rows),
-        well_formed=fmean(each.is_well_formed for each in transcripts),
+        well_formed=fmean(each.episode.is_well_formed for each in scored),
         answered=fmean(episode.run.stop == "answered" for episode in episodes),
         searches=fmean(episode.run.num_searches for episode in episodes),
+        supporting_recall=fmean(recalls) if recalls else None,
         cover_exact_match=fmean(answer.cover_exact_match for answer in answers),
         exact_match=fmean(answer.exact_match for answer in answers),
         f1=fmean(answer.f1 for answer in answers),
-        reward=fmean(reward.total for reward in rewards),
+        reward=fmean(each.reward().total for each in scored),
         tokens=fmean(len(episode.ids) for episode in episodes),
         answer_words=_answer_words(episodes),
         stops=dict(sorted(Counter(episode.run.stop for episode in episodes).items())),

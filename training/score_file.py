@@ -2,7 +2,8 @@
 
 A line of JSON has `messages` (or the whole episode as `text`) and either `ground_truth`, as in RL rows, or `answer`
 with, where they are known, `answer_aliases`, `options`, `correct_options`, `num_hops`, `support_titles`,
-`allowed_tools`, and `protocol`. It may have `uid`, `question`, `tokens`, `retrieved_titles` and `judge`.
+`support_texts` (as many), `allowed_tools`, and `protocol`. It may have `uid`, `question`, `tokens`, `retrieved_titles`
+and `judge`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from trailforge.schemas.files import json_lines
 from trailforge.training.scoring import Pending, Scorer, ToScore, read_messages, read_truth, split_text
 
 _TRUTH_KEYS = (
-    "answer", "answer_aliases", "options", "correct_options", "num_hops", "support_titles", "allowed_tools", "protocol"
+    "answer", "answer_aliases", "options", "correct_options", "num_hops", "support_titles", "support_texts",
+    "allowed_tools", "protocol",
 )  # fmt: skip
 _KEYS = {"uid", "question", "messages", "text", "ground_truth", "tokens", "retrieved_titles", "judge", *_TRUTH_KEYS}
 _JUDGED_AT_ONCE = 256
@@ -70,6 +72,7 @@ class _Item:
     tokens: int | None = None
     retrieved_titles: tuple[str, ...] | None = None
     judge: float | None = None
+    nearest: tuple[float | None, ...] | None = None
     recorded: float | None = None
     recorded_kind: str = ""
 
@@ -104,6 +107,7 @@ def _to_score(item: _Item) -> ToScore:
         tokens=_length(item.messages) if item.tokens is None else item.tokens,
         retrieved_titles=item.retrieved_titles,
         judge=item.judge,
+        nearest=item.nearest,
     )
 
 
@@ -169,15 +173,17 @@ def _truth(line: Mapping[str, Any], protocol: str | None) -> GroundTruth:
         raise InvalidInput("must not be blank", field="answer")
     if not all(alias.strip() for alias in aliases):
         raise InvalidInput("must not be blank", field="answer_aliases")
-    return _make_truth(
+    truth = _make_truth(
         (answer, *aliases),
         protocol=named,
         options=_texts(line, "options"),
         correct_options=_texts(line, "correct_options"),
         num_hops=_number(line, "num_hops", int, least=1),
         support_titles=_texts(line, "support_titles"),
+        support_texts=_texts(line, "support_texts"),
         allowed_tools=_texts(line, "allowed_tools"),
     )
+    return _paired(truth)
 
 
 def _texts(line: Mapping[str, Any], name: str) -> tuple[str, ...]:
@@ -200,6 +206,14 @@ def _possible(truth: GroundTruth) -> GroundTruth:
         raise InvalidInput("expected texts that are not blank", field="target")
     if truth.num_hops is not None and truth.num_hops < 1:
         raise InvalidInput(f"expected at least 1, got {truth.num_hops}", field="num_hops")
+    return _paired(truth)
+
+
+def _paired(truth: GroundTruth) -> GroundTruth:
+    """The same, whose supporting documents have a text each, or none has."""
+    if len(truth.support_texts) not in (0, len(truth.support_titles)):
+        problem = f"{len(truth.support_texts)} texts of {len(truth.support_titles)} titles"
+        raise InvalidInput(problem, field="support_texts")
     return truth
 
 
@@ -220,6 +234,7 @@ def _make_truth(
     correct_options: tuple[str, ...] = (),
     num_hops: int | None = None,
     support_titles: tuple[str, ...] = (),
+    support_texts: tuple[str, ...] = (),
     allowed_tools: tuple[str, ...] = (),
 ) -> GroundTruth:
     return GroundTruth(
@@ -230,6 +245,7 @@ def _make_truth(
         num_hops=num_hops,
         hops=(),
         support_titles=support_titles,
+        support_texts=support_texts,
         dag_text="",
         allowed_tools=allowed_tools,
         reward_preset="",
@@ -283,6 +299,7 @@ def _kg_trajectory(row: KgTrajectory) -> _Item:
             support_titles=tuple(document.title for document in row.supporting),
         ),
         retrieved_titles=tuple(document.title for step in row.steps for document in step.documents),
+        nearest=tuple(document.similarity for document in row.supporting),
         recorded=row.reward.total,
         recorded_kind=REWARD_PRESETS[KG_SEARCH.reward].kind,
     )

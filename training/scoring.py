@@ -10,15 +10,18 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from trailforge.inference.judge import JudgeConfig, Judged, judge_desk
 from trailforge.protocols import grammar_of
+from trailforge.protocols.environment import EnvironmentConfig
 from trailforge.protocols.transcripts import Spoken, read_transcript, split_text
-from trailforge.rewards.episode import Episode, Reward, score
+from trailforge.retrieval import Encoder
+from trailforge.rewards.dynasearcher import DynaSearcherConstants, Similarity
+from trailforge.rewards.episode import Episode, Reward, measure_nearest, score, supporting_recall
 from trailforge.rewards.presets import RewardPreset, reward_preset
 from trailforge.rewards.r_search import TOOLS
 from trailforge.schemas import ChatMessage, GroundTruth, InvalidInput, from_dict
@@ -51,6 +54,8 @@ class ToScore:
     retrieved_titles: Sequence[str] | None = None
     judge: float | None = None
     """A judge's score that is known already."""
+    nearest: Sequence[float | None] | None = None
+    """How near the passages come to each supporting document, where that is known already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +66,10 @@ class Pending:
     truth: GroundTruth
     preset: RewardPreset
     judge: Future[float] | float | None
+    nearest: Sequence[float | None] | None = None
+    """As of `ToScore`; None: it is measured."""
+    search: EnvironmentConfig | None = None
+    """As of `Scorer`."""
 
     def reward(self) -> Reward:
         """What it is paid; waits for the judge, and raises what that raises, and what `rewards.episode.score` does."""
@@ -68,10 +77,40 @@ class Pending:
 
     async def wait(self) -> Reward:
         """The same on an event loop."""
-        return self._paid(await asyncio.wrap_future(self.judge) if isinstance(self.judge, Future) else self.judge)
+        judge = await asyncio.wrap_future(self.judge) if isinstance(self.judge, Future) else self.judge
+        return await asyncio.to_thread(self._paid, judge)  # which may encode passages
+
+    def recall(self) -> float | None:
+        """The part of the supporting documents that was retrieved, as DynaSearcher's reward sees it, whatever is paid.
+
+        None where none is known.
+        """
+        return supporting_recall(self.episode, self.truth, nearest=self._nearest(), threshold=self._threshold)
 
     def _paid(self, judge: float | None) -> Reward:
-        return score(self.episode, self.truth, self.preset, judge=judge)
+        return score(self.episode, self.truth, self.preset, judge=judge, nearest=self._nearest())
+
+    @property
+    def _threshold(self) -> float:
+        constants = self.preset.constants
+        return constants.recall_similarity if isinstance(constants, DynaSearcherConstants) else 1.0
+
+    def _nearest(self) -> Sequence[float | None]:
+        if self.nearest is not None:
+            return self.nearest
+        similarity = _similarity(self.search) if self.search is not None and self._threshold < 1.0 else None
+        return measure_nearest(self.episode, self.truth, similarity)
+
+
+def _similarity(search: EnvironmentConfig) -> Similarity | None:
+    if search.kind != "dense":
+        return None
+    return _open_encoder(search.encoder, search.query_prefix, search.passage_prefix).similarity
+
+
+@cache
+def _open_encoder(name: str, query_prefix: str, passage_prefix: str) -> Encoder:
+    return Encoder(name, query_prefix=query_prefix, passage_prefix=passage_prefix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +122,8 @@ class Scorer:
     protocol: str | None = None
     """None: the one that each question names."""
     judge: JudgeConfig | None = None
+    search: EnvironmentConfig | None = None
+    """Whose encoder tells how near two passages are, where the preset asks for one; None: words alone are compared."""
 
     def begin(self, given: ToScore) -> Pending:
         """Read an episode and ask the judge; begin several before the first reward, and they are judged at once.
@@ -104,7 +145,9 @@ class Scorer:
         if judge is None and self.judge is not None and not truth.correct_options:
             question = given.question or _asked(given.messages, protocol)
             judge = judge_desk(self.judge).score(Judged(question=question, answer=episode.answer, golds=truth.target))
-        return Pending(episode=episode, truth=truth, preset=preset, judge=judge)
+        return Pending(
+            episode=episode, truth=truth, preset=preset, judge=judge, nearest=given.nearest, search=self.search
+        )
 
     def score(self, episodes: Sequence[ToScore]) -> list[Reward]:
         """What episodes are paid; all are judged at once."""
@@ -113,7 +156,7 @@ class Scorer:
 
 @cache
 def scorer_of(preset: str | None, protocol: str | None = None) -> Scorer:
-    """Who pays by a reward preset's name, or by a training preset's YAML file with its judge.
+    """Who pays by a reward preset's name, or by a training preset's YAML file with its judge and its encoder.
 
     None: each question's own. Raises `InvalidInput`.
     """
@@ -121,13 +164,13 @@ def scorer_of(preset: str | None, protocol: str | None = None) -> Scorer:
         return Scorer(protocol=protocol)
     if Path(preset).suffix in {".yaml", ".yml"}:
         recipe = load_train_preset(preset)
-        return Scorer(preset=recipe.reward, protocol=protocol, judge=recipe.judge)
+        return replace(scorer_of_training(recipe), protocol=protocol)
     return Scorer(preset=reward_preset(preset), protocol=protocol)
 
 
 def scorer_of_training(preset: TrainPreset) -> Scorer:
     """Who pays in a training and in the evaluation of what came of it."""
-    return Scorer(preset=preset.reward, protocol=preset.protocol, judge=preset.judge)
+    return Scorer(preset=preset.reward, protocol=preset.protocol, judge=preset.judge, search=preset.retrieval)
 
 
 def _asked(messages: Sequence[Spoken], protocol: str) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from trailforge.generators.kg_trajectories import DATASET, NAME
 from trailforge.generators.kg_trajectories.config import KgRunConfig
+from trailforge.generators.kg_trajectories.selection import NO_CONTRAST, rests_on_form
 from trailforge.pipelines.cards.card import EMBEDDED_LIMIT, cost_table, front_matter, funnel_table, origin_lines, short
 from trailforge.pipelines.cards.licences import of_graph, of_questions, over_corpus, section
 from trailforge.pipelines.cards.plots import FUNNEL, distributions, funnel, write_figure
@@ -22,6 +23,7 @@ from trailforge.schemas import (
     Manifest,
     Message,
     RejectedRow,
+    from_dict,
     read_rows,
     to_dict,
 )
@@ -46,6 +48,11 @@ class _Figures:
     """The same of rejected episodes."""
     examples: dict[str, KgTrajectory] = field(default_factory=dict)
     """The first of each origin, and with each flag."""
+    questions: set[str] = field(default_factory=set)
+    """Those that have a selected episode."""
+    mistaken: Counter[str] = field(default_factory=Counter)
+    """Episodes that were rejected for a mistake: those of a question without a selected one (`alone`), those that may
+    only use another name (`form`), and the `others`."""
 
 
 def card_of(folder: Path, manifest: Manifest, settings: Settings) -> str:
@@ -95,12 +102,23 @@ def _figures(rows: Iterable[KgTrajectory], rejected: Iterable[RejectedRow]) -> _
         figures.flags.update(row.flags)
         figures.searches += row.num_tool_calls
         figures.triples += sum(len(step.triples_kept) for step in row.steps)
+        figures.questions.add(row.question_id)
         _add(figures.rewards, to_dict(row.reward))
         for kind in (f"led by {row.origin}", *row.flags):
             figures.examples.setdefault(kind, row)
     for row in rejected:
-        _add(figures.rejected, json.loads(row.payload).get("reward") or {})
+        episode = json.loads(row.payload)
+        _add(figures.rejected, episode.get("reward") or {})
+        if row.reason not in NO_CONTRAST:
+            figures.mistaken[_hindrance(episode, figures.questions)] += 1
     return figures
+
+
+def _hindrance(episode: dict[str, Any], questions: Collection[str]) -> str:
+    """What of a rejected episode is in the way of a pair, as `_Figures.mistaken` has it."""
+    if episode["question_id"] not in questions:
+        return "alone"
+    return "form" if rests_on_form(from_dict(KgTrajectory, episode)) else "others"
 
 
 def _add(values: dict[str, list[float]], reward: dict[str, Any]) -> None:
@@ -132,7 +150,9 @@ def _summary(manifest: Manifest, config: KgRunConfig, figures: _Figures) -> str:
     origins = ", ".join(f"{name} {count}" for name, count in sorted(figures.origins.items())) or "none"
     flags = ", ".join(f"{name} {count}" for name, count in sorted(figures.flags.items())) or "none"
     has_pairs = any(entry.path.startswith("pairs/") and entry.rows for entry in manifest.files)
-    pairs = "`pairs` holds a good and a bad episode of one question." if has_pairs else "There are no pairs."
+    pairs = "`pairs` holds a good and a bad episode of one question."
+    if not has_pairs:
+        pairs = f"There are no pairs: {_why_no_pairs(figures.mistaken, config.generator.max_pairs)}."
     return "\n".join(
         [
             "Search episodes over documents and a knowledge graph (DynaSearcher), each step with its entities,",
@@ -144,13 +164,28 @@ def _summary(manifest: Manifest, config: KgRunConfig, figures: _Figures) -> str:
     )
 
 
+def _why_no_pairs(mistaken: Counter[str], most: int) -> str:
+    if most <= 0:
+        return "`generator.max_pairs` asks for none"
+    if not mistaken:
+        return "no episode was rejected for a mistake of its own"
+    causes = {
+        "alone": "belong to questions of which no episode was selected",
+        "form": "may be right by another name, which is nothing to teach",
+        "others": "make theirs where no selected episode of the question shows the better turn",
+    }
+    parts = [f"{mistaken[cause]} {text}" for cause, text in causes.items() if mistaken[cause]]
+    return f"of {mistaken.total()} episodes that were rejected for a mistake, {', '.join(parts)}"
+
+
 def _limits(config: KgRunConfig) -> str:
     lines = ["## Known limits\n"]
     if config.model.url == "embedded" or config.generator.is_led:
         lines.append(EMBEDDED_LIMIT.format(and_what=", led along the gold decomposition"))
     lines += [
         "- Rows with `origin = oracle` follow the data set's gold decomposition, not a plan of the model.",
-        "- `stale_or_conflicting`: graph and documents say different things; `conflicts` has both.",
+        "- `stale_or_conflicting`: graph and documents say different things; `conflicts` has both. A model reads the "
+        "documents, of selected episodes alone.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -68,7 +68,7 @@ class KgRowChecks(RowChecks):
         verdict = first_rejection(judge_kg_episode(row, before, self.config.selection.filters))
         if verdict is not None:
             yield f"filter {verdict.reason} rejects it: {verdict.detail}"
-        elif not tells_its_steps(row):
+        elif not tells_its_steps(row, self.config.generator.grammar.opening(row.question)):
             yield "its steps and final answer are not those of its conversation"
 
     def _field_problems(self, row: KgTrajectory, question: Question | None) -> Iterator[str]:

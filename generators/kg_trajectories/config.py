@@ -9,11 +9,13 @@ from typing import Literal
 
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig
 from trailforge.inference import Client, Prices
+from trailforge.inference.judge import JudgeOptions
 from trailforge.inference.prompts import Prompts
 from trailforge.pipelines.runs.graph import GraphRunConfig
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.protocols import kg_search
 from trailforge.protocols.episodes import EpisodeConfig
+from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.result_filters import DocumentFilter, KgFilter, filter_prompts
 from trailforge.retrieval import Retrieval, RetrievalConfig, check_retrieval
 from trailforge.retrieval.kg import CountTokens, KgStore, KgToolConfig
@@ -25,7 +27,8 @@ from trailforge.schemas.plugins import check_plugin
 Reader = Literal["passages", "sentences"]
 SelfCheck = Literal["off", "reading", "absent"]
 """When graph and documents are said to conflict. `reading`: the model reads something else in the documents than the
-graph has. `absent`: besides, no document mentions what the graph has; for models whose reading is not to be relied on.
+graph has. `absent`: it is asked only where no document mentions what the graph has, numbers and dates aside; for models
+whose reading is not to be relied on, and fewer calls.
 """
 PROMPTS = Prompts("trailforge.generators.kg_trajectories", "trailforge.generators")
 LEADERS = "trailforge.leaders"
@@ -39,9 +42,12 @@ class KgPromptNames:
     """Prompts in use."""
 
     answer: str = "answer"
-    """Reads what was found: the self-check's documents, and what a guided episode reads."""
+    """Reads what a guided episode's search found."""
+    self_check: str = "self_check"
+    """Reads what documents say of a fact of the graph."""
     entity: str = "embedded_kg_entity"
     relation: str = "embedded_kg_relation"
+    comparison: str = "embedded_kg_comparison"
 
     @property
     def version(self) -> str:
@@ -74,6 +80,8 @@ class ReadingConfig:
     """What the model sees of the passages: all, or the sentences nearest to the query."""
     num_sentences: int = 3
     """For `sentences`: how many."""
+    order: Literal["best_first", "best_last"] = "best_first"
+    """Of passages and triples. `best_last` is for a small model, which heeds what stands last."""
     num_triples: int = 5
     """Of those kept."""
     max_tokens: int = 8192
@@ -102,17 +110,25 @@ class KgGeneratorConfig:
     filter_max_tokens: int = 2048
     """Of a filter's reply."""
     self_check: SelfCheck = "reading"
-    """Hold what the graph says of each search against what the documents say: one call more for each such search."""
+    """Hold what the graph says in selected episodes against what the documents say: a call for each fact that was asked
+    for and of which a document may speak."""
+    judge: JudgeOptions = field(default_factory=JudgeOptions)
+    """Of final answers that the matcher calls wrong: may they be right in other words?"""
     guided: GuidedConfig = field(default_factory=GuidedConfig)
     reading: ReadingConfig = field(default_factory=ReadingConfig)
     reward: Literal["default", "paper"] = "default"
     """`paper`: as printed, with its gain for an episode that never searches."""
+    recall_similarity: float = 1.0
+    """See `DynaSearcherConstants.recall_similarity`. The encoder is that of `retrieval`; without one, words alone are
+    compared."""
     max_pairs: int = 4
     """Contrastive pairs of a question."""
     prompts: KgPromptNames = field(default_factory=KgPromptNames)
 
     def __post_init__(self) -> None:
         check_plugin(LEADERS, self.style, field="style", built_in=("free",))
+        if not 0.0 < self.recall_similarity <= 1.0:
+            raise InvalidInput(f"expected above 0 to 1, got {self.recall_similarity}", field="recall_similarity")
         for name in ("episodes", "top_k"):
             if getattr(self, name) < 1:
                 raise InvalidInput("must be 1 or more", field=name)
@@ -123,9 +139,15 @@ class KgGeneratorConfig:
         return self.style != "free"
 
     @property
+    def grammar(self) -> Grammar:
+        """The protocol, as agents are told it."""
+        return kg_search.with_turns(self.episode.max_turns)
+
+    @property
     def constants(self) -> DynaSearcherConstants:
         """Of the reward."""
-        return PAPER if self.reward == "paper" else DEFAULT
+        printed = PAPER if self.reward == "paper" else DEFAULT
+        return replace(printed, recall_similarity=self.recall_similarity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,11 +193,14 @@ class KgRunConfig(GraphRunConfig):
     def reply_limits(self) -> dict[str, int]:
         """The most tokens of a reply, by setting."""
         generator, episode = self.generator, self.generator.episode
-        return {
+        limits = {
             "generator.episode.max_tokens": episode.max_tokens + episode.thought_tokens,
             "generator.filter_max_tokens": generator.filter_max_tokens,
             "generator.reading.max_tokens": generator.reading.max_tokens,
         }
+        return limits | (
+            {"generator.judge.max_tokens": generator.judge.max_tokens} if generator.judge.near_misses else {}
+        )
 
     @property
     def thought_settings(self) -> tuple[str, ...]:

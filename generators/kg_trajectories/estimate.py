@@ -6,6 +6,7 @@ from statistics import fmean
 
 from trailforge.generators.kg_trajectories.config import PROMPTS, KgGeneratorConfig, KgRunConfig
 from trailforge.inference import Prices
+from trailforge.inference.judge import default_rubric
 from trailforge.pipelines.estimate import (
     Estimate,
     StageEstimate,
@@ -41,9 +42,16 @@ def estimate(inputs: RunInputs, config: KgRunConfig) -> Estimate:
         stages.append(stage_estimate("keep_triples", searches, offered, generator.filter_max_tokens, prices))
     if is_free and generator.document_filter == "model":
         stages.append(stage_estimate("keep_documents", searches, read, generator.filter_max_tokens, prices))
-    if generator.self_check != "off" or not is_free:
+    if not is_free:
         prompt = read + count_tokens(PROMPTS.text(generator.prompts.answer))
         stages.append(stage_estimate("read", searches, prompt, generator.reading.max_tokens, prices))
+    if generator.judge.near_misses:
+        prompt = count_tokens(default_rubric()) + mean_tokens([question.question for question in questions])
+        stages.append(stage_estimate("grade", episodes, prompt, generator.judge.max_tokens, prices))
+    if generator.self_check != "off":
+        checked = searches * min(1.0, config.selection.most / generator.episodes)
+        prompt = read + count_tokens(PROMPTS.text(generator.prompts.self_check))
+        stages.append(stage_estimate("self_check", checked, prompt, generator.reading.max_tokens, prices))
     return Estimate(
         items=total,
         unit="questions",
@@ -74,5 +82,5 @@ def _guided(
 
 
 def _hops(questions: list[Question]) -> float:
-    """That a gold decomposition has."""
-    return fmean(len(question.decomposition) for question in questions)
+    """That are searched for in a gold decomposition."""
+    return fmean(min(len(question.decomposition), question.hop_count or 0) for question in questions)

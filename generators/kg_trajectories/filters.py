@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from trailforge.filters.base import count_faults, is_never_quoted, reject_low_reward
 from trailforge.protocols import KG_SEARCH
-from trailforge.rewards import mcts_reward, mentions, normalize_answer, same_answer
+from trailforge.rewards import mcts_reward, mentions, normalize_answer, other_names, same_answer
 from trailforge.schemas import Hop, KgStep, KgTrajectory, KgTriple, Verdict
+
+_TELLING = re.compile(r"(?<=[a-z,] )[A-Z][^\W_]+|\b\d(?:[\d,.]*\d)?\b")
+"""What a turn names: a capital within a sentence, or a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KgEpisodeFilterConfig:
     """What is asked of an episode."""
 
-    min_reward: float = 1.0
-    """A right answer in the right form has 1 before the gain; below, it took more searches than it found documents."""
+    min_reward: float | None = None
+    """None: no right answer is put aside for what it is paid. A reward is lower for a full name, which F1 measures by
+    the words of a short gold answer, and for each surplus search; episodes are ranked by it all the same."""
+    known_early: Literal["checked", "never"] = "checked"
+    """Whether an agent may say the answer before anything shows it. `checked`: as a guess that a later search bears
+    out. `never`: not at all, for those who would not teach a model to guess."""
     grounded: bool = True
     """The final answer has to stand in what was read."""
     intermediate_answers: bool = True
@@ -34,10 +43,10 @@ def judge_kg_episode(
         verdicts.append(wrong_intermediate(row))
     return [
         *verdicts,
-        answer_leaked(row),
+        answer_leaked(row, may_guess=config.known_early == "checked"),
         unfitting_relation(row),
         redundant_search(row),
-        low_reward(row, least=config.min_reward),
+        *([] if config.min_reward is None else [low_reward(row, least=config.min_reward)]),
         duplicate_episode(row, earlier),
     ]
 
@@ -56,22 +65,24 @@ def no_search(row: KgTrajectory) -> Verdict:
 
 
 def wrong_answer(row: KgTrajectory) -> Verdict:
-    """The final answer is wrong. Score: 1.0 for a right answer, else 0.0.
+    """The final answer is wrong. Score: 1.0 for a right answer, else 0.0; the judge's, where one was asked.
 
-    Asked for more than cover-EM, which the reward goes by and which takes "in" for an answer in "Berlin": whole words,
-    and at most three times as many as the gold answer has.
+    The matcher is asked, and a judge for near misses; not cover-EM, which the reward goes by and which takes "in" for
+    an answer in "Berlin", nor F1, which takes a full name for half an answer.
     """
     score = mcts_reward(row.final_answer, row.golds)
-    detail = "" if score else f"{row.final_answer!r} instead of {row.answer!r}"
-    return Verdict(keep=score > 0, reason="wrong_answer", score=score, detail=detail)
+    is_right = score > 0 or (row.judge_score is not None and row.kind == "good")
+    detail = "" if is_right else f"{row.final_answer!r} instead of {row.answer!r}"
+    return Verdict(keep=is_right, reason="wrong_answer", score=max(score, row.judge_score or 0.0), detail=detail)
 
 
 def ungrounded_answer(row: KgTrajectory) -> Verdict:
-    """The final answer stands in nothing that was shown; yes and no are exempt.
+    """The final answer stands in nothing that was shown, nor does a gold answer that it says; yes and no are exempt.
 
     Score: how many searches showed the answer, in a document or a kept triple.
     """
-    showing = sum(shows(step, row.final_answer) for step in row.steps)
+    names = names_of_answer(row)
+    showing = sum(any(shows(step, name) for name in names) for step in row.steps)
     keep = showing > 0 or is_never_quoted(row.final_answer)
     detail = "" if keep else f"no document and no triple that was read says {row.final_answer!r}"
     return Verdict(keep=keep, reason="ungrounded_answer", score=float(showing), detail=detail)
@@ -90,13 +101,13 @@ def wrong_intermediate(row: KgTrajectory) -> Verdict:
     )
 
 
-def answer_leaked(row: KgTrajectory) -> Verdict:
+def answer_leaked(row: KgTrajectory, *, may_guess: bool = True) -> Verdict:
     """It says the final answer before anything shows it: it knows it by heart, or was told.
 
     Score: how many turns before the first result that shows the answer mention it. What stands in the question is no
-    leak.
+    leak, nor is, if it `may_guess`, what a search after that bears out (`leaking_turns`).
     """
-    leaks = list(leaking_turns(row).values())
+    leaks = list(leaking_turns(row, may_guess=may_guess).values())
     return count_faults("answer_leaked", leaks, lambda turn: f"{row.final_answer!r} stands in {turn[:200]!r}")
 
 
@@ -115,7 +126,11 @@ def unfitting_relation(row: KgTrajectory) -> Verdict:
 
 
 def redundant_search(row: KgTrajectory) -> Verdict:
-    """It searches in vain: for what it asked before, or with results that it has all read. Score: how many searches."""
+    """It searches for what it has: asks again, or brings nothing that is used when all that is used was read before.
+
+    New documents alone are no reason to search. A search that finds nothing of use and is followed by one that does was
+    worth a try. Score: how many searches.
+    """
     return count_faults("redundant_search", redundant_steps(row), lambda found: f"{found[0].query!r} {found[1]}")
 
 
@@ -136,8 +151,7 @@ def duplicate_episode(row: KgTrajectory, earlier: Sequence[KgTrajectory]) -> Ver
 
 def shows(step: KgStep, text: str) -> bool:
     """Does a search show a text, in title or words of a document or in a triple?"""
-    documents = (f"{document.title}. {document.text}" for document in step.documents)
-    return any(mentions(shown, text) for shown in (*documents, *(triple.text for triple in step.triples_kept)))
+    return any(mentions(shown, text) for shown in texts_of(step))
 
 
 def wrong_steps(row: KgTrajectory) -> list[tuple[KgStep, Hop]]:
@@ -146,15 +160,33 @@ def wrong_steps(row: KgTrajectory) -> list[tuple[KgStep, Hop]]:
     return [(step, hop) for step, hop in asked if not _is_right(step, hop.answer)]
 
 
-def leaking_turns(row: KgTrajectory) -> dict[int, str]:
-    """The turns, by number, that say the answer too early."""
+def names_of_answer(row: KgTrajectory) -> tuple[str, ...]:
+    """The final answer, the gold answers that it says in other words, and what each goes by, too."""
+    said = [row.final_answer, *(gold for gold in row.golds if same_answer(row.final_answer, gold))]
+    return tuple(dict.fromkeys(name for each in said for name in (each, *other_names(each))))
+
+
+def leaking_turns(row: KgTrajectory, *, may_guess: bool = True) -> dict[int, str]:
+    """The turns, by number, that say the answer too early.
+
+    A guess is none when it is checked: a search of that turn or later shows the answer in what is about something that
+    it asked for. Then what the agent remembers is what it looks for, not what it answers by.
+    """
     if mentions(row.question, row.final_answer):
         return {}
     shown = next((step.index for step in row.steps if shows(step, row.final_answer)), len(row.steps))
     turns = [message.content for message in row.messages if message.role == "assistant"]
     # The turn after a result has read it; an answer that nothing shows is `ungrounded_answer`'s.
     early = enumerate(turns[: min(shown + 1, len(turns) - 1)])
-    return {number: turn for number, turn in early if mentions(turn, row.final_answer)}
+    checked = max((step.index for step in row.steps if may_guess and _bears_out(step, row.final_answer)), default=-1)
+    return {number: turn for number, turn in early if number > checked and mentions(turn, row.final_answer)}
+
+
+def _bears_out(step: KgStep, answer: str) -> bool:
+    """Does a search show the answer where it speaks of an entity that it named, or of one that is searched?"""
+    names = {*step.mentions, *(link.label or "" for link in step.entities if link.is_searched)}
+    names = {name for name in names if not mentions(answer, name)}
+    return any(mentions(text, answer) and any(mentions(text, name) for name in names) for text in texts_of(step))
 
 
 def unfitting_steps(row: KgTrajectory) -> list[tuple[KgStep, KgTriple]]:
@@ -169,15 +201,58 @@ def redundant_steps(row: KgTrajectory) -> list[tuple[KgStep, str]]:
     redundant: list[tuple[KgStep, str]] = []
     asked: set[object] = set()
     shown: set[object] = set()
-    for step in row.steps:
+    brought = [bool(used) for used in first_used(row)]
+    last = max((number for number, is_used in enumerate(brought) if is_used), default=len(brought))
+    for number, step in enumerate(row.steps):
         request, results = request_of(step), results_of(step)
         if request in asked:
             redundant.append((step, "was asked before"))
         elif results and results <= shown:
             redundant.append((step, "shows nothing new"))
+        elif results and number > last:
+            redundant.append((step, "shows nothing that is used; all that is was read before"))
         asked.add(request)
         shown |= results
     return redundant
+
+
+def first_used(row: KgTrajectory) -> list[frozenset[tuple[str, str]]]:
+    """What each search is the first to show of what the episode, or its gold hops, make use of.
+
+    Gold documents, the answers of gold hops, the final answer and where it is said of what was asked about, the
+    entities that later searches ask for, and what later turns name. What stands in the question is known.
+    """
+    seen: set[tuple[str, str]] = set()
+    turns = [message.content for message in row.messages if message.role == "assistant"]
+    found = []
+    for step in row.steps:
+        texts = texts_of(step)
+        later = {name for other in row.steps[step.index + 1 :] for name in other.mentions}
+        told = {word for turn in turns[step.index + 1 :] for word in named_in(turn)}
+        named = {*(hop.answer for hop in row.gold_hops), *row.golds, row.final_answer, *later, *told}
+        used = {("named", name) for name in named if any(mentions(text, name) for text in texts)}
+        used = {(kind, name) for kind, name in used if not mentions(row.question, name)}
+        used |= {("borne out", name) for name in (*row.golds, row.final_answer) if _bears_out(step, name)}
+        used |= {("document", title) for title in gold_titles(step, row)}
+        found.append(frozenset(used - seen))
+        seen |= used
+    return found
+
+
+def texts_of(step: KgStep) -> list[str]:
+    """What a search shows: documents with their titles, and kept triples."""
+    return [f"{d.title}. {d.text}" for d in step.documents] + [triple.text for triple in step.triples_kept]
+
+
+def named_in(turn: str) -> list[str]:
+    """Names, word by word, and numbers that a turn speaks of."""
+    return _TELLING.findall(turn)
+
+
+def gold_titles(step: KgStep, row: KgTrajectory) -> set[str]:
+    """Of the documents found that the answer rests on."""
+    gold = {document.title.casefold() for document in row.supporting}
+    return {document.title for document in step.documents if document.title.casefold() in gold}
 
 
 def request_of(step: KgStep) -> tuple[str, frozenset[str], frozenset[str]]:

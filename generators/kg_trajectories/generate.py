@@ -2,6 +2,7 @@
 
 generated = await generate(question, context)          n episodes, annotated and rewarded
 chosen = selection.select(generated.candidates)        the best of those that every filter keeps
+await hold_against_documents(chosen.selected, …)       what the graph says and the documents do not
 selection.contrastive_pairs(chosen.selected, chosen.rejected, config.max_pairs)
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from trailforge.generators.kg_trajectories.config import (
@@ -23,14 +24,23 @@ from trailforge.generators.kg_trajectories.config import (
     SelfCheck,
 )
 from trailforge.generators.kg_trajectories.reading import Offer, Reading, find_conflicts
-from trailforge.generators.kg_trajectories.rows import made_of, reward_of, row_of, steps_of, tells_its_steps
+from trailforge.generators.kg_trajectories.rows import (
+    holds_format,
+    made_of,
+    reward_of,
+    row_of,
+    steps_of,
+    support_texts,
+    tells_its_steps,
+)
 from trailforge.generators.kg_trajectories.tool import SearchTool
-from trailforge.inference import Meter, Usage
+from trailforge.inference import Meter
 from trailforge.inference.asker import Asker
-from trailforge.protocols import KG_SEARCH
+from trailforge.inference.judge import Judge, Judged
 from trailforge.protocols.episodes import EpisodeRun, run_episode
 from trailforge.protocols.turns import Observation, Search
-from trailforge.schemas import ITEM_ERRORS, InvalidInput, KgConflict, KgTrajectory, Question, TrailforgeError
+from trailforge.rewards import is_near_miss, mcts_reward
+from trailforge.schemas import ITEM_ERRORS, InvalidInput, KgTrajectory, MalformedReply, Question, TrailforgeError
 from trailforge.schemas.plugins import load_plugin
 
 __all__ = [
@@ -44,6 +54,7 @@ __all__ = [
     "ReadingConfig",
     "SelfCheck",
     "generate",
+    "hold_against_documents",
     "made_of",
     "reward_of",
     "tells_its_steps",
@@ -75,8 +86,8 @@ class GeneratedEpisodes:
 
     candidates: tuple[KgTrajectory, ...]
     lost: tuple[LostEpisode, ...] = ()
-    usage: Usage = field(default_factory=Usage)
-    """Of the distinct calls behind it."""
+    meter: Meter = field(default_factory=Meter)
+    """Has counted the distinct calls behind it."""
 
 
 async def generate(question: Question, context: KgContext) -> GeneratedEpisodes:
@@ -92,7 +103,7 @@ async def generate(question: Question, context: KgContext) -> GeneratedEpisodes:
             field="decomposition",
         )
     config = context.config
-    leader = load_plugin(LEADERS, config.style, field="generator.style")() if config.is_led else None
+    leader = _leader_of(config) if config.is_led else None
     work = _Work(question, context, SearchTool.open(question, context), leader)
     made = await asyncio.gather(*(work.draw(number) for number in range(context.config.episodes)))
     lost = tuple(drawn for drawn, _ in made if isinstance(drawn, LostEpisode))
@@ -100,7 +111,46 @@ async def generate(question: Question, context: KgContext) -> GeneratedEpisodes:
         raise lost[0].error
     meter = sum((meter for _, meter in made), Meter())
     rows = tuple(drawn for drawn, _ in made if isinstance(drawn, KgTrajectory))
-    return GeneratedEpisodes(candidates=rows, lost=lost, usage=meter.usage(context.prices))
+    return GeneratedEpisodes(candidates=rows, lost=lost, meter=meter)
+
+
+async def hold_against_documents(
+    rows: Sequence[KgTrajectory], question: Question, context: KgContext
+) -> tuple[tuple[KgTrajectory, ...], Meter]:
+    """The self-check of a question's selected episodes: the same rows with their conflicts, all found at once.
+
+    The meter has counted the calls, of which episodes that found the same share one. Raises what the client raises; a
+    fact whose reading is cut or too long is left unchecked.
+    """
+    if context.config.self_check == "off":
+        return tuple(rows), Meter()
+    held = await asyncio.gather(*(_held(row, question, context) for row in rows))
+    return tuple(row for row, _ in held), sum((meter for _, meter in held), Meter())
+
+
+async def _held(row: KgTrajectory, question: Question, context: KgContext) -> tuple[KgTrajectory, Meter]:
+    meter = Meter()
+    offer = _leader_of(context.config).offer if context.config.is_led else None
+    reading = Reading(context=context, asker=_asker(question, context, meter), offer=offer)
+    conflicts = await find_conflicts(row.steps, reading)
+    keys = tuple(dict.fromkeys((*row.provenance.call_keys, *meter.keys)))
+    row = replace(row, conflicts=conflicts, provenance=replace(row.provenance, call_keys=keys))
+    return replace(row, **made_of(row, question, context.config)), meter
+
+
+def _leader_of(config: KgGeneratorConfig) -> Leader:
+    return load_plugin(LEADERS, config.style, field="generator.style")()
+
+
+def _asker(question: Question, context: KgContext, meter: Meter) -> Asker:
+    return Asker(
+        client=context.client,
+        model=context.model,
+        style=context.config.episode.style,
+        seed=context.seed,
+        meter=meter,
+        priority=2 * (question.hop_count or 0),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +172,34 @@ class _Work:
             return LostEpisode(sample=sample, error=error), meter
 
     async def _episode(self, sample: int, meter: Meter) -> KgTrajectory:
-        asker = Asker(
-            client=self.context.client,
-            model=self.context.model,
-            style=self.context.config.episode.style,
-            seed=self.context.seed,
-            meter=meter,
-            priority=2 * len(self.question.decomposition),
-        )
+        asker = _asker(self.question, self.context, meter)
         run = await (self.leader.lead(self.tool, asker, sample) if self.leader else self._free(asker, sample))
-        conflicts = await self._conflicts(run, asker)
-        return row_of(self.question, run, self.context, sample=sample, call_keys=meter.keys, conflicts=conflicts)
+        nearest = await self._nearest(run)
+        row = row_of(self.question, run, self.context, sample=sample, call_keys=(), nearest=nearest)
+        score = await self._judged(row, asker)
+        provenance = replace(row.provenance, call_keys=meter.keys)
+        row = replace(row, judge_score=score, provenance=provenance)
+        return replace(row, **made_of(row, self.question, self.context.config)) if score is not None else row
+
+    async def _judged(self, row: KgTrajectory, asker: Asker) -> float | None:
+        """The judge's score of a near miss in the right form; None for other answers, and for no verdict."""
+        options = self.context.config.judge
+        if not options.near_misses or not holds_format(row.messages) or mcts_reward(row.final_answer, row.golds):
+            return None
+        if not is_near_miss(row.final_answer, row.golds):
+            return None
+        judge = Judge(
+            client=asker.client,
+            model=options.model or asker.model,
+            max_tokens=options.max_tokens,
+            purpose="grade",
+            priority=asker.priority,
+        )
+        judged = Judged(question=self.question.question, answer=row.final_answer, golds=row.golds)
+        try:
+            return await judge.score(judged, asker.meter)
+        except MalformedReply:
+            return None
 
     async def _free(self, asker: Asker, sample: int) -> EpisodeRun:
         context = self.context
@@ -142,7 +209,7 @@ class _Work:
 
         return await run_episode(
             self.question.question,
-            KG_SEARCH,
+            context.config.grammar,
             respond,
             client=context.client,
             model=context.model,
@@ -153,9 +220,8 @@ class _Work:
             priority=asker.priority,
         )
 
-    async def _conflicts(self, run: EpisodeRun, asker: Asker) -> Sequence[KgConflict]:
-        """What graph and documents say differently; read plainly, so that episodes with one search share the call."""
-        if self.context.config.self_check == "off":
-            return ()
-        reading = Reading(context=self.context, asker=asker, offer=self.leader.offer if self.leader else None)
-        return await find_conflicts(steps_of(run), reading)
+    async def _nearest(self, run: EpisodeRun) -> Sequence[float | None]:
+        """How near the searches came to each supporting document."""
+        threshold = self.context.config.recall_similarity
+        found = [document for step in steps_of(run) for document in step.documents]
+        return await self.context.retrieval.measure_nearest(support_texts(self.question), found, threshold)

@@ -1,15 +1,17 @@
 """Short answers that the model reads from what a search found, in its own words or from spans that stand there.
 
 With them the self-check: does the knowledge graph say the same as the documents? Where not, one of them is stale or
-wrong. For every search whose kept triples hold the asked entity with the asked relation, the model answers the query
-from the documents alone. That answer and the triples' values conflict when they are not the same, both are of one kind,
-and the graph does not join them: a town and its country are no conflict.
+wrong. For every kept triple that has the asked entity with the asked relation, the model is asked for the value ("What
+is the director of Metropolis?"), and may say that it is not stated. It reads only the documents that are about the
+entity. Its answer and the triples' values conflict when they are not the same, both are of one kind, and the graph does
+not join them: a town and its country are no conflict.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,9 +20,9 @@ from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.protocols.base import one_line
 from trailforge.retrieval.kg import KgStore, match_entity
-from trailforge.rewards import mentions, same_answer
+from trailforge.rewards import is_abstention, mentions, normalize_answer, other_names, same_answer
 from trailforge.rewards.answers import read_short_answer
-from trailforge.schemas import KgConflict, KgStep, KgTriple, Passage
+from trailforge.schemas import ITEM_ERRORS, KgConflict, KgStep, KgTriple, Passage
 
 
 class Offer(Protocol):
@@ -54,21 +56,26 @@ class Reading:
         passages: Sequence[Passage],
         triples: Sequence[KgTriple],
         searched: Collection[str] = (),
+        *,
+        prompt: str = "",
+        purpose: str = "read",
     ) -> str:
         """A short answer, free of braces and tags; empty when the model says nothing, or not to its end.
 
-        `searched`: ids of the entities that are asked about.
+        `searched`: ids of the entities that are asked about. `prompt`: the name of one; empty: that of the readings of
+        guided episodes.
         """
-        config = self.context.config.reading
+        config, names = self.context.config.reading, self.context.config.prompts
         triples, sentences = triples[: config.num_triples], await self._sentences(query, passages)
         lines = [
-            *(f"({t.head_label}) The {t.relation_label} of {t.head_label} is {t.tail_label}." for t in triples[::-1]),
-            *(f"({p.title}) {sentence}" for p, sentence in sentences[::-1]),  # a small model heeds what stands last
+            *(f"({p.title}) {sentence}" for p, sentence in sentences),
+            *(f"({t.head_label}) The {t.relation_label} of {t.head_label} is {t.tail_label}." for t in triples),
         ]
+        lines = lines[::-1] if config.order == "best_last" else lines
         grammar = self.offer(query, triples, sentences, passages, searched) if self.offer else None
         reply = await self.asker.text(
-            fill(PROMPTS.text(self.context.config.prompts.answer), question=query, context="\n".join(lines)),
-            purpose="read",
+            fill(PROMPTS.text(prompt or names.answer), question=query, context="\n".join(lines)),
+            purpose=purpose,
             sampling=Sampling(
                 temperature=self.temperature,
                 top_p=self.context.config.guided.top_p,
@@ -97,70 +104,136 @@ _SURE = 0.9
 _FIGURE = re.compile(r"\d")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedFact:
+    """What the graph says of one entity by one relation, in one search."""
+
+    step: KgStep
+    known: str
+    """Id of the entity that was searched for."""
+    triples: tuple[KgTriple, ...]
+    is_tail: bool
+    """Whether the values are the triples' tails."""
+
+    @property
+    def question(self) -> str:
+        """Asks for the value."""
+        triple = self.triples[0]
+        if self.is_tail:
+            return f"What is the {triple.relation_label} of {triple.head_label}?"
+        return f"Who or what has {triple.tail_label} as {triple.relation_label}?"
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """Labels by id."""
+        ends = (((t.tail, t.tail_label) if self.is_tail else (t.head, t.head_label)) for t in self.triples)
+        return dict(ends)
+
+    def documents(self, store: KgStore) -> list[Passage]:
+        """Those about the entity: titled by one of its names, or mentioning its label or what was asked for."""
+        triple = self.triples[0]
+        label = triple.head_label if self.is_tail else triple.tail_label
+        called = {label, *(link.mention for link in self.step.entities if link.entity_id == self.known)}
+        titles = {normalize_answer(name) for name in (*called, *_aliases(store, self.known))}
+        return [
+            document
+            for document in self.step.documents
+            if normalize_answer(re.sub(r" \(.*\)$", "", document.title)) in titles
+            or any(mentions(f"{document.title}. {document.text}", name) for name in called)
+        ]
+
+
 async def find_conflicts(steps: Sequence[KgStep], reading: Reading) -> tuple[KgConflict, ...]:
-    """The conflicts of an episode's searches. Asks the model once for each search that has values to compare."""
-    found, only_absent = [], reading.context.config.self_check == "absent"
-    for step in steps:
-        if facts := find_asked_facts(step):
-            answer = await reading.answer(step.query, step.documents, ())
-            conflict = find_conflict(step, facts, answer, reading.context.store)
-            if conflict and not (only_absent and _is_shown(step, facts)):
-                found.append(conflict)
-    return tuple(found)
+    """The conflicts of an episode's searches. Asks the model once for each fact that a document may speak of."""
+    found = await asyncio.gather(*(_conflict(fact, reading) for step in steps for fact in find_asked_facts(step)))
+    return tuple(conflict for conflict in found if conflict)
 
 
-def find_asked_facts(step: KgStep) -> list[tuple[KgTriple, bool]]:
-    """The kept triples with a searched entity and an asked relation, each with whether its tail is the value."""
+async def _conflict(fact: AskedFact, reading: Reading) -> KgConflict | None:
+    context = reading.context
+    documents = fact.documents(context.store)
+    if not documents or (context.config.self_check == "absent" and _is_shown(fact, documents)):
+        return None
+    name = context.config.prompts.self_check
+    try:
+        answer = await reading.answer(fact.question, documents, (), (fact.known,), prompt=name, purpose="self_check")
+    except ITEM_ERRORS:
+        return None
+    return find_conflict(fact, answer, documents, context.store)
+
+
+def find_asked_facts(step: KgStep) -> list[AskedFact]:
+    """The kept triples with a searched entity and an asked relation, by entity and relation."""
     entities = {link.entity_id for link in step.entities if link.is_searched}
     relations = {link.relation_id for link in step.relations}
-    kept = [t for t in step.triples_kept if t.relation in relations]
-    return [(t, t.head in entities) for t in kept if (t.head in entities) != (t.tail in entities)]
+    facts: dict[tuple[str, str, bool], list[KgTriple]] = {}
+    for triple in step.triples_kept:
+        is_tail = triple.head in entities
+        if triple.relation in relations and is_tail != (triple.tail in entities):
+            known = triple.head if is_tail else triple.tail
+            facts.setdefault((known, triple.relation, is_tail), []).append(triple)
+    return [
+        AskedFact(step=step, known=known, triples=tuple(triples), is_tail=is_tail)
+        for (known, _, is_tail), triples in facts.items()
+    ]
 
 
-def find_conflict(
-    step: KgStep, facts: Sequence[tuple[KgTriple, bool]], answer: str, store: KgStore
-) -> KgConflict | None:
+def find_conflict(fact: AskedFact, answer: str, documents: Sequence[Passage], store: KgStore) -> KgConflict | None:
     """The conflict between what triples and documents say; None when they agree or cannot be compared.
 
-    `answer`, the documents' answer, counts only where a document has it and the query has not.
+    `answer`, one value or several with semicolons between them, counts only as far as a document has it.
     """
-    values = {(t.tail, t.tail_label) if is_tail else (t.head, t.head_label) for t, is_tail in facts}
-    ids, names = {key for key, _ in values}, sorted({label for _, label in values})
-    if not answer or mentions(step.query, answer) or not _stands_in(step.documents, answer):
+    said = [part for part in map(str.strip, answer.split(";")) if part and not is_abstention(part)]
+    said = [part for part in said if not mentions(fact.question, part) and _stands_in(documents, part)]
+    names = sorted(set(fact.values.values()))
+    aliases = [alias for key in fact.values for alias in _aliases(store, key)]
+    if not said or any(_is_same(part, name) for part in said for name in (*names, *aliases)):
         return None
-    aliases = [alias for key in ids for alias in store.aliases(key)]
-    if any(same_answer(answer, name) for name in (*names, *aliases)):
+    part = said[0]
+    if any(bool(_FIGURE.search(part)) != bool(_FIGURE.search(name)) for name in names):
         return None
-    if any(bool(_FIGURE.search(answer)) != bool(_FIGURE.search(name)) for name in names):
+    if _is_other_kind(part, fact, store) or _is_near(part, set(fact.values), store):
         return None
-    if _is_other_kind(answer, facts, store) or _is_near(answer, ids, store):
-        return None
-    return KgConflict(step=step.index, kg_value=", ".join(names), document_value=answer)
+    return KgConflict(step=fact.step.index, kg_value=", ".join(names), document_value="; ".join(said))
 
 
-def _is_shown(step: KgStep, facts: Sequence[tuple[KgTriple, bool]]) -> bool:
-    """A document mentions what the graph has."""
-    return any(_stands_in(step.documents, t.tail_label if is_tail else t.head_label) for t, is_tail in facts)
+def _is_same(first: str, second: str) -> bool:
+    """Do they say the same, or is one name in whole words part of the other? 953 is not "before 953"."""
+    if same_answer(first, second):
+        return True
+    is_figure = bool(_FIGURE.search(first) or _FIGURE.search(second))
+    return not is_figure and (mentions(first, second) or mentions(second, first))
+
+
+def _is_shown(fact: AskedFact, documents: Sequence[Passage]) -> bool:
+    """A document mentions what the graph has. Not of figures: 953 stands in "before 953"."""
+    return any(not _FIGURE.search(name) and _stands_in(documents, name) for name in fact.values.values())
 
 
 def _stands_in(documents: Sequence[Passage], answer: str) -> bool:
-    return any(mentions(f"{d.title}. {d.text}", answer) for d in documents)
+    return any(mentions(f"{d.title}. {d.text}", name) for d in documents for name in (answer, *other_names(answer)))
 
 
-def _is_other_kind(answer: str, facts: Sequence[tuple[KgTriple, bool]], store: KgStore) -> bool:
+def _is_other_kind(answer: str, fact: AskedFact, store: KgStore) -> bool:
     """The graph knows what the documents say, but as a thing that can have no such place: a country is no year.
 
     Of one kind are things that stand in this relation, and those that have a triple with the same tail: two cities.
     """
     known = [match.entity_id for match in match_entity(store, answer) if match.score >= _SURE]
-    triple, is_tail = facts[0]
+    triple, is_tail = fact.triples[0], fact.is_tail
     place = "into" if is_tail else "out"
     is_placed = any(triple.relation == r for entity in known for r, _ in store.relations_of(entity, place))
     kinds = _tails(store, triple.tail if is_tail else triple.head)
     return bool(known) and not is_placed and not any(kinds & _tails(store, entity) for entity in known)
 
 
+def _aliases(store: KgStore, entity: str) -> tuple[str, ...]:
+    return store.aliases(entity) if entity in store else ()
+
+
 def _tails(store: KgStore, entity: str) -> set[tuple[str, str]]:
+    if entity not in store:
+        return set()
     relations = [relation for relation, _ in store.relations_of(entity, "out")]
     return {(relation, tail) for relation in relations for tail in store.neighbours(entity, relation, "out")}
 
@@ -168,4 +241,4 @@ def _tails(store: KgStore, entity: str) -> set[tuple[str, str]]:
 def _is_near(answer: str, values: set[str], store: KgStore) -> bool:
     """A triple joins what the documents say with one of the values: a part and its whole, two names of one thing."""
     known = {match.entity_id for match in match_entity(store, answer) if match.score >= _SURE}
-    return any({t.head, t.tail} & known for value in values for t in store.triples_of(value))
+    return any({t.head, t.tail} & known for value in values if value in store for t in store.triples_of(value))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from trailforge.filters.base import is_never_quoted
 from trailforge.generators.kg_trajectories.config import KgContext, KgGeneratorConfig
 from trailforge.generators.sft_rows import whole_conversation
 from trailforge.protocols import KG_SEARCH
@@ -14,9 +15,17 @@ from trailforge.protocols.base import estimate_tokens
 from trailforge.protocols.environment import labels
 from trailforge.protocols.episodes import EpisodeRun
 from trailforge.protocols.turns import Observation, Search
-from trailforge.rewards import DynaSearcherConstants, dynasearcher_reward, r_recall, score_answer
+from trailforge.retrieval.kg import KgStore
+from trailforge.rewards import (
+    DynaSearcherConstants,
+    dynasearcher_reward,
+    mcts_reward,
+    normalize_answer,
+    r_recall,
+    score_answer,
+)
+from trailforge.rewards.reading import date_of, fold
 from trailforge.schemas import (
-    KgConflict,
     KgReward,
     KgStep,
     KgTrajectory,
@@ -24,8 +33,11 @@ from trailforge.schemas import (
     Provenance,
     Question,
     SftRow,
-    SupportingDocument,
+    SoughtDocument,
 )
+
+_LETTERS = 3
+"""The fewest of a graph's name that is taken for a right answer."""
 
 
 def row_of(
@@ -35,15 +47,18 @@ def row_of(
     *,
     sample: int,
     call_keys: Sequence[str],
-    conflicts: Sequence[KgConflict] = (),
+    nearest: Sequence[float | None] = (),
 ) -> KgTrajectory:
-    """The row of an episode, as it came; `steps_of(run)` are its searches."""
+    """The row of an episode, as it came; `steps_of(run)` are its searches.
+
+    `nearest`: how near they came to each of the question's supporting documents, where that was measured.
+    """
     row = KgTrajectory(
         uid="",
         question_id=question.id,
         question="",
         answer="",
-        answer_aliases=(),
+        answer_aliases=(*question.answer_aliases, *graph_names(question, context.store)),
         kind="bad",
         origin="policy",
         plan=(),
@@ -56,10 +71,10 @@ def row_of(
         num_hops=0,
         token_estimate=0,
         gold_hops=(),
-        supporting=(),
+        supporting=_sought(question, nearest),
         reward=KgReward(total=0.0, r_acc=0.0, r_ans=0.0, r_recall=None, r_penalty=None, r_gain=0.0),
         flags=(),
-        conflicts=tuple(conflicts),
+        conflicts=(),
         provenance=Provenance(
             run_id=context.run_id,
             source_id=f"{question.dataset}:{question.id}",
@@ -73,39 +88,65 @@ def row_of(
 
 
 def made_of(row: KgTrajectory, question: Question, config: KgGeneratorConfig) -> dict[str, Any]:
-    """The fields of a row that follow from its question, its conversation and its steps."""
-    is_guided = config.is_led
+    """The fields of a row that follow from its question, its conversation and its steps, and what was measured."""
+    is_guided, aliases = config.is_led, question.answer_aliases
+    of_graph = row.answer_aliases[len(aliases) :]
+    row = replace(row, answer=question.answer, answer_aliases=(*aliases, *of_graph))
     content = "\0".join([question.id, str(row.sample), *(message.content for message in row.messages)])
-    is_right = score_answer(row.final_answer, question.golds).total > 0
+    is_right = mcts_reward(row.final_answer, row.golds) > 0 or config.judge.accepts(row.judge_score)
     fields: dict[str, Any] = {
         "uid": hashlib.sha256(content.encode()).hexdigest()[:16],
         "question": question.question,
-        "answer": question.answer,
-        "answer_aliases": question.answer_aliases,
+        "answer": row.answer,
+        "answer_aliases": row.answer_aliases,
         "kind": "good" if is_right and holds_format(row.messages) else "bad",
         "origin": "oracle" if is_guided else "policy",
         "plan": tuple(hop.question for hop in question.decomposition) if is_guided else (),
         "num_tool_calls": len(row.steps),
-        "num_hops": len(question.decomposition),
+        "num_hops": question.hop_count or 0,
         "token_estimate": sum(estimate_tokens(message.content) for message in row.messages),
         "gold_hops": question.decomposition,
-        "supporting": supporting_documents(question),
+        "supporting": _sought(question, [document.similarity for document in row.supporting]),
         "flags": ("stale_or_conflicting",) if row.conflicts else (),
     }
     return fields | {"reward": reward_of(replace(row, **fields), config.constants)}
 
 
-def tells_its_steps(row: KgTrajectory) -> bool:
-    """Are steps, end and final answer those of the conversation? For one that the protocol finds no fault with."""
+def graph_names(question: Question, store: KgStore) -> tuple[str, ...]:
+    """What the graph calls the answer's entity, but for its names that the question has: right answers, too.
+
+    It is the entity that the question names by its id, else the only one that is called so. Names of fewer than three
+    letters are left out, which stand in many an answer; dates, numbers, yes and no are no entities.
+    """
+    answer = question.answer
+    if is_never_quoted(answer) or date_of(fold(answer)) or not any(map(str.isalpha, answer)):
+        return ()
+    row = store.find(question.answer_id) if question.answer_id else None
+    if row is None:
+        called_so = store.namesakes(answer)
+        row = int(called_so[0]) if len(called_so) == 1 else None
+    names = store.names_of(row) if row is not None else []
+    known, found = set(map(normalize_answer, question.golds)), []
+    for name in names:
+        if sum(map(str.isalpha, name)) >= _LETTERS and (key := normalize_answer(name)) not in known:
+            found.append(name)
+            known.add(key)
+    return tuple(found)
+
+
+def tells_its_steps(row: KgTrajectory, opening: Sequence[Message]) -> bool:
+    """Are steps, end and final answer those of the conversation? For one that the protocol finds no fault with.
+
+    `opening`: how the conversation has to begin.
+    """
     *searches, last = [KG_SEARCH.parse_turn(m.content) for m in row.messages if m.role == "assistant"]
     asked = [_plain(turn.search) for turn in searches if turn.search]
     noted = [_plain(Search(query=s.query, entities=s.mentions, relations=s.phrases)) for s in row.steps]
     read = [message.content for message in row.messages if message.role == "tool"]
     shown = [Observation(passages=s.documents, triples=tuple(map(labels, s.triples_kept))) for s in row.steps]
     is_same = asked == noted and read == [KG_SEARCH.render_result(each) for each in shown]
-    opening = tuple(KG_SEARCH.opening(row.question))
     is_ended = (row.stop, row.final_answer) == ("answered", last.answer)
-    return is_same and is_ended and row.messages[: len(opening)] == opening
+    return is_same and is_ended and row.messages[: len(opening)] == tuple(opening)
 
 
 def _plain(search: Search) -> Search:
@@ -123,7 +164,12 @@ def reward_of(row: KgTrajectory, constants: DynaSearcherConstants) -> KgReward:
         prediction=row.final_answer,
         golds=row.golds,
         format_holds=holds_format(row.messages),
-        recall=r_recall(row.supporting, [document for step in row.steps for document in step.documents]),
+        recall=r_recall(
+            row.supporting,
+            [document for step in row.steps for document in step.documents],
+            nearest=[document.similarity for document in row.supporting],
+            threshold=constants.recall_similarity,
+        ),
         searches=row.num_tool_calls,
         hops=row.num_hops or None,
         constants=constants,
@@ -143,11 +189,27 @@ def steps_of(run: EpisodeRun) -> tuple[KgStep, ...]:
     return tuple(replace(step, index=index) for index, step in enumerate(steps))
 
 
-def supporting_documents(question: Question) -> tuple[SupportingDocument, ...]:
-    """Of the gold hops, as far as the question has the paragraphs."""
-    titles = {document.id: document.title for document in question.paragraphs}
-    ids = dict.fromkeys(hop.support_id for hop in question.decomposition if hop.support_id in titles)
-    return tuple(SupportingDocument(id=key, title=titles[key]) for key in ids if key is not None)
+@dataclass(frozen=True, slots=True)
+class SupportText:
+    """A supporting document and its text."""
+
+    title: str
+    text: str
+
+
+def support_texts(question: Question) -> list[SupportText]:
+    """The question's supporting documents, in their order; their texts as far as they are known."""
+    return [SupportText(each.title, question.support_text(each)) for each in question.supporting_documents]
+
+
+def _sought(question: Question, nearest: Sequence[float | None]) -> tuple[SoughtDocument, ...]:
+    """The question's supporting documents; `nearest` is not heeded when it is of other documents."""
+    documents = question.supporting_documents
+    measured = nearest if len(nearest) == len(documents) else [None] * len(documents)
+    return tuple(
+        SoughtDocument(id=document.id, title=document.title, similarity=near)
+        for document, near in zip(documents, measured, strict=True)
+    )
 
 
 def kg_sft_row(row: KgTrajectory) -> SftRow:

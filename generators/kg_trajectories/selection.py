@@ -2,7 +2,10 @@
 
 What both episodes of a contrastive pair have said before they part is a common prompt, so a pair teaches to prefer the
 good one's next turn. It is made only where that turn is the better one: what the bad one does wrong later on teaches
-nothing about it.
+nothing about it. Episodes of a free model part in their first words, which are rarely to blame. So the bad one goes on
+up to its first mistake, and there the good one's turn takes over, where it follows from what the bad one has read.
+
+A right answer by another name is no mistake: no pair rests on the form of a name.
 """
 
 from __future__ import annotations
@@ -15,22 +18,29 @@ from dataclasses import dataclass, field
 from trailforge.filters import first_rejection
 from trailforge.generators.kg_trajectories.filters import (
     KgEpisodeFilterConfig,
+    first_used,
+    gold_titles,
     judge_kg_episode,
     leaking_turns,
+    named_in,
     redundant_steps,
     request_of,
     results_of,
+    texts_of,
     unfitting_steps,
+    ungrounded_answer,
     wrong_steps,
 )
 from trailforge.protocols import KG_SEARCH
-from trailforge.rewards import mentions
+from trailforge.rewards import is_near_miss, mcts_reward, mentions
 from trailforge.schemas import ContrastivePair, KgStep, KgTrajectory, Message, Verdict
 
 SURPLUS = "surplus"
 TOO_SIMILAR = "too_similar"
 NO_CONTRAST = frozenset({"duplicate_episode", SURPLUS, TOO_SIMILAR})
 """Reasons that say nothing against an episode itself."""
+_SURELY_WRONG = 0.2
+"""The judge's highest score of an answer that is wrong, whatever it is called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +67,7 @@ class Selection:
 
 
 def select(candidates: Sequence[KgTrajectory], config: EpisodeSelectionConfig = EpisodeSelectionConfig()) -> Selection:
-    """Of those that all filters keep the best: by reward and unlikeness, then fewer searches of the graph in vain,
+    """Of those that all filters keep the best: by gain and unlikeness, then fewer searches of the graph in vain,
     then fewer searches, then shorter."""
     verdicts: dict[int, Verdict] = {}
     sound: list[int] = []
@@ -98,7 +108,8 @@ def count_vain_searches(row: KgTrajectory) -> int:
 
 
 def _rank(row: KgTrajectory, likeness: float, config: EpisodeSelectionConfig, place: int) -> tuple[float | int, ...]:
-    price = config.diversity * likeness - row.reward.total
+    # All of them are right: what tells them apart is the gain, not how many words of a short gold answer they have.
+    price = config.diversity * likeness - row.reward.r_gain
     return price, count_vain_searches(row), row.num_tool_calls, row.token_estimate, place
 
 
@@ -122,8 +133,11 @@ def contrastive_pairs(
     """
     pairs: list[ContrastivePair] = []
     for row, verdict in bad:
-        better = [one for one in good if verdict.reason not in NO_CONTRAST and parts_for_the_better(one, row)]
-        pairs += [max((_pair(one, row, verdict) for one in better), key=lambda p: p.diverges_at)] if better else []
+        if verdict.reason in NO_CONTRAST or rests_on_form(row):
+            continue
+        parted = [(one, parting(one, row)) for one in good if _accuracy(one) >= _accuracy(row)]
+        made = [_pair(one, row, verdict, place) for one, place in parted if place is not None]
+        pairs += [max(made, key=lambda p: p.diverges_at)] if made else []
     pairs.sort(key=lambda pair: (-pair.diverges_at, pair.bad_reward, pair.uid))
     distinct: dict[tuple[Message, ...], ContrastivePair] = {}
     for pair in pairs:
@@ -137,30 +151,106 @@ def contrastive_pairs(
     return [pairs[i] for i in ranked[:most]]
 
 
-def parts_for_the_better(good: KgTrajectory, bad: KgTrajectory) -> bool:
-    """Is the good one's turn the better one where the two part, and its end no worse?
+def _accuracy(row: KgTrajectory) -> float:
+    """Of its answer alone: searches that were spared make no episode the better one of a pair."""
+    return 1.0 if row.kind == "good" else row.reward.r_acc
 
-    It is where the bad one's turn ends it or cannot be read, where it alone has a fault (`_faulty_turns`), where it
-    searches on though the good one can answer, or where its search shows less of what the gold hops ask for.
+
+def rests_on_form(row: KgTrajectory) -> bool:
+    """Is the final answer called wrong though it may be right by another name, and no judge is sure that it is not?"""
+    if not row.final_answer or row.kind == "good" or mcts_reward(row.final_answer, row.golds):
+        return False
+    is_sure = row.judge_score is not None and row.judge_score <= _SURELY_WRONG
+    return not is_sure and is_near_miss(row.final_answer, row.golds)
+
+
+def parting(good: KgTrajectory, bad: KgTrajectory) -> int | None:
+    """The message of the bad one at which a pair of the two parts, being a mistake that the good one does not make.
+
+    None when there is no such place.
     """
     place = common_prefix(good.messages, bad.messages)
-    if place >= min(len(good.messages), len(bad.messages)) or good.reward.total < bad.reward.total:
+    if parts_for_the_better(good, bad, place):
+        return place
+    faults = _faulty_turns(bad) | _faulty_end(bad)
+    turns_of_good, turns = _turns(good), _turns(bad)
+    number = min(faults, default=len(turns))
+    if number >= min(len(turns), len(turns_of_good)) or turns[number] < place or not _follows(good, bad, number):
+        return None
+    return turns[number] if _is_better(good, bad, number) else None
+
+
+def parts_for_the_better(good: KgTrajectory, bad: KgTrajectory, place: int) -> bool:
+    """Is the good one's turn the better one where the two part, at this message?
+
+    It is where it alone has no fault (`_faulty_turns`), where it can answer though the bad one searches on, or where
+    the bad one's search shows less of what the gold hops ask for.
+    """
+    if place >= min(len(good.messages), len(bad.messages)):
         return False
     number = sum(message.role == "assistant" for message in bad.messages[:place])
-    is_last = place == len(bad.messages) - 1
-    if is_last or not KG_SEARCH.well_formed_turns(bad.messages)[number]:
+    if _is_better(good, bad, number):
         return True
-    if number in _faulty_turns(bad) - _faulty_turns(good) or number >= len(good.steps):
+    if not _is_sound(good, number) or (bad.final_answer and number == len(_turns(bad)) - 1):
+        return False
+    if number >= len(good.steps):
         return True
-    return _shown(bad, number) < _shown(good, number)
+    return number < len(bad.steps) and _shown(bad, number) < _shown(good, number)
+
+
+def _is_better(good: KgTrajectory, bad: KgTrajectory, number: int) -> bool:
+    """Is this turn a mistake of the bad one alone? Of two answers a wrong one is."""
+    if number in _faulty_end(bad) and number >= len(good.steps) and mcts_reward(bad.final_answer, bad.golds):
+        return False
+    return number in _faulty_turns(bad) | _faulty_end(bad) and _is_sound(good, number)
+
+
+def _is_sound(good: KgTrajectory, number: int) -> bool:
+    """Is this turn free of faults, and if it searches, is what it finds of use?"""
+    is_of_use = number >= len(good.steps) or bool(first_used(good)[number])
+    return is_of_use and number not in _faulty_turns(good)
+
+
+def _follows(good: KgTrajectory, bad: KgTrajectory, number: int) -> bool:
+    """Could the good one's turns from this one on stand behind what the bad one did before?
+
+    They may rest on no gold and speak of nothing that the good one alone has read, and search for nothing that the bad
+    one has found. With refused turns in between nothing is known.
+    """
+    if len(_turns(good)) > len(good.steps) + 1 or len(_turns(bad)) > len(bad.steps) + 1:
+        return False
+    read, own = ([text for step in row.steps[:number] for text in texts_of(step)] for row in (bad, good))
+    rest = [good.messages[place].content for place in _turns(good)[number:]]
+    said = {name for turn in rest for name in named_in(turn)} | {good.final_answer}
+    said |= {name for step in good.steps[number:] for name in step.mentions}
+    known = {name for name in said if any(mentions(text, name) for text in own)}
+    if any(not any(mentions(text, name) for text in read) for name in known if not mentions(good.question, name)):
+        return False
+    its, had = ({gold for step in row.steps[:number] for gold in _gold_in(step, good)} for row in (good, bad))
+    names = {name for _, name in had}
+    is_new = number >= len(good.steps) or any(name not in names for _, name in _gold_in(good.steps[number], good))
+    return its <= had and is_new
+
+
+def _turns(row: KgTrajectory) -> list[int]:
+    """Where the agent's turns stand among the messages."""
+    return [place for place, message in enumerate(row.messages) if message.role == "assistant"]
 
 
 def _faulty_turns(row: KgTrajectory) -> set[int]:
-    """Numbers of the turns that tell what was misread or is not found yet, or that search in vain or amiss."""
+    """Numbers of the turns that cannot be read as they are, tell what was misread or is not found yet, or search in
+    vain or amiss."""
     faulty = {step.index + 1 for step, _ in wrong_steps(row)}
     faulty |= {step.index for step, _ in redundant_steps(row)}
     faulty |= {step.index for step, _ in unfitting_steps(row)}
+    faulty |= {number for number, holds in enumerate(KG_SEARCH.well_formed_turns(row.messages)) if not holds}
     return faulty | leaking_turns(row).keys()
+
+
+def _faulty_end(row: KgTrajectory) -> set[int]:
+    """The number of the last turn, if it answers wrongly, or what was not read; empty otherwise."""
+    is_right = row.kind == "good" and row.num_tool_calls and ungrounded_answer(row).keep
+    return set() if is_right or not row.final_answer else {len(_turns(row)) - 1}
 
 
 def _shown(row: KgTrajectory, number: int) -> frozenset[tuple[str, str]]:
@@ -172,12 +262,13 @@ def _shown(row: KgTrajectory, number: int) -> frozenset[tuple[str, str]]:
 def _gold_in(step: KgStep, row: KgTrajectory) -> frozenset[tuple[str, str]]:
     texts = [("document", f"{document.title}. {document.text}") for document in step.documents]
     texts += [("triple", triple.text) for triple in step.triples_kept]
-    answers, gold = (*(hop.answer for hop in row.gold_hops), row.answer), {document.id for document in row.supporting}
+    answers = (*(hop.answer for hop in row.gold_hops), row.answer)
     found = {(kind, answer) for kind, text in texts for answer in answers if mentions(text, answer)}
-    return frozenset(found | {("gold", document.id) for document in step.documents if document.id in gold})
+    return frozenset(found | {("gold", title) for title in gold_titles(step, row)})
 
 
-def _pair(good: KgTrajectory, bad: KgTrajectory, verdict: Verdict) -> ContrastivePair:
+def _pair(good: KgTrajectory, bad: KgTrajectory, verdict: Verdict, place: int) -> ContrastivePair:
+    number = sum(message.role == "assistant" for message in bad.messages[:place])
     return ContrastivePair(
         uid=hashlib.sha256(f"{good.uid}\0{bad.uid}".encode()).hexdigest()[:16],
         question_id=good.question_id,
@@ -185,9 +276,9 @@ def _pair(good: KgTrajectory, bad: KgTrajectory, verdict: Verdict) -> Contrastiv
         answer=good.answer,
         good_uid=good.uid,
         bad_uid=bad.uid,
-        good_messages=good.messages,
+        good_messages=(*bad.messages[:place], *good.messages[_turns(good)[number] :]),
         bad_messages=bad.messages,
-        diverges_at=common_prefix(good.messages, bad.messages),
+        diverges_at=place,
         reason=verdict.reason,
         detail=verdict.detail,
         good_reward=good.reward.total,

@@ -252,10 +252,13 @@ def _reward(row: KgTrajectory) -> Parts:
     """Its parts, the documents that it asks for, and where the row comes from."""
     meters = Meters({name: (getattr(row.reward, name), meaning) for name, meaning in _REWARD.items()})
     found = {_title(passage.title) for step in row.steps for passage in step.documents}
-    supporting = [
-        Note(f"{'✓ found' if _title(each.title) in found else '✗ not found'} · {each.title}") for each in row.supporting
-    ]
-    heading = [Note((StyledText("Supporting documents of the gold hops:", "strong"),))] if supporting else []
+    supporting = []
+    for each in row.supporting:
+        near = "" if each.similarity is None else f" · nearest text {each.similarity:.2f}"
+        supporting.append(
+            Note(f"{'✓' if _title(each.title) in found else '✗ not'} found by title · {each.title}{near}")
+        )
+    heading = [Note((StyledText("Documents that the answer rests on:", "strong"),))] if supporting else []
     origin = provenance(row.provenance, uid=row.uid, question_id=row.question_id)
     return [meters, *heading, *supporting, origin]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trailforge.generators.kg_trajectories import DATASET, EPISODE, FILTER, NAME, SEARCH
 from trailforge.generators.kg_trajectories.config import KgRunConfig
-from trailforge.generators.kg_trajectories.generate import KgContext, LostEpisode, generate
+from trailforge.generators.kg_trajectories.generate import KgContext, LostEpisode, generate, hold_against_documents
 from trailforge.generators.kg_trajectories.rows import kg_sft_row
 from trailforge.generators.kg_trajectories.selection import contrastive_pairs, select
 from trailforge.inference import ModelClient
@@ -62,6 +62,7 @@ async def episodes_of(question: Question, context: KgContext, config: KgRunConfi
     generated = await generate(question, context)
     lost = [_lost_row(question, episode) for episode in generated.lost]
     selection = select(generated.candidates, config.selection)
+    selected, of_check = await hold_against_documents(selection.selected, question, context)
     rejected = [rejected_row(FILTER, row.uid, verdict, to_dict(row)) for row, verdict in selection.rejected]
     books = (
         stage(SEARCH, inputs=1, accepted=1),
@@ -74,19 +75,19 @@ async def episodes_of(question: Question, context: KgContext, config: KgRunConfi
         stage(
             FILTER,
             inputs=len(generated.candidates),
-            accepted=len(selection.selected),
+            accepted=len(selected),
             rejected=[row.reason for row in rejected],
         ),
     )
     return ItemResult(
         rows={
-            NAME: selection.selected,
-            "pairs": contrastive_pairs(selection.selected, selection.rejected, config.generator.max_pairs),
-            "sft": [kg_sft_row(row) for row in selection.selected],
+            NAME: selected,
+            "pairs": contrastive_pairs(selected, selection.rejected, config.generator.max_pairs),
+            "sft": [kg_sft_row(row) for row in selected],
             "rejected": [*lost, *rejected],
         },
         stages=books,
-        usage=generated.usage,
+        usage=(generated.meter + of_check).usage(context.prices),
     )
 
 

@@ -159,7 +159,7 @@ def _final_answer(run: OpenRun, uid: str) -> str | None:
 
 def question(run: OpenRun, row: Question) -> Parts:
     """A question with its decomposition and its paragraphs, the gold ones first."""
-    supports = {hop.support_id for hop in row.decomposition}
+    supports = {hop.support_id for hop in row.decomposition} | {each.id for each in row.supporting_documents}
     hops = [
         {"hop": number, "question": hop.question, "answer": hop.answer, "paragraph": hop.support_id}
         for number, hop in enumerate(row.decomposition, start=1)
@@ -172,7 +172,10 @@ def question(run: OpenRun, row: Question) -> Parts:
         )
         for each in paragraphs
     ]  # fmt: skip
-    fields = values({"id": row.id, "answer": row.answer, "also right": ", ".join(row.answer_aliases)})
+    known = {"id": row.id, "answer": row.answer, "also right": ", ".join(row.answer_aliases)}
+    known |= {"hops": row.hop_count or "unknown"}
+    known |= {"rests on": "; ".join(each.title for each in row.supporting_documents) or "unknown"}
+    fields = values(known)
     return [Title(row.question), fields, *([DataTable(hops)] if hops else []), DocumentPanes(documents, is_folded=True)]
 
 

@@ -1,20 +1,33 @@
-"""Our own form: one `schemas.Question` a row, as `schemas.to_dict` gives it. `id`, `question` and `answer` suffice."""
+"""Our own form: one `schemas.Question` a row, as `schemas.to_dict` gives it. `id`, `question` and `answer` suffice.
+
+    {"id": "…", "question": "…", "answer": "…", "num_hops": 2,
+     "supporting": [{"title": "Title", "id": "0", "facts": ["Sentence."]}, …]}
+
+A supporting document has a title, or the id of a paragraph that has one; `facts` may be left out.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 
 from trailforge.pipelines.sources.fields import Fields
 from trailforge.pipelines.sources.rows import check_question, distinct_aliases
-from trailforge.schemas import Document, Hop, InvalidInput, Question, from_dict
+from trailforge.schemas import Document, Hop, InvalidInput, Question, SupportingDocument, from_dict
 
 NAME: str = "jsonl"
 KEYS = frozenset({"question"})
+_SUPPORTING = {field.name for field in fields(SupportingDocument)}
 
 
 def read(row: Fields) -> Question:
     """A row as a question. Raises `InvalidInput` naming the field, also for one that `Question` does not have."""
-    question = _trim(from_dict(Question, row.values))
+    others = {name: value for name, value in row.values.items() if name != "supporting"}
+    question = _trim(from_dict(Question, others))
+    titles = {paragraph.id: paragraph.title for paragraph in question.paragraphs}
+    if "supporting" in row:
+        supporting = tuple(_supporting(each, titles) for each in row.objects("supporting"))
+        question = replace(question, supporting=supporting)
     texts = {"id": question.id, "question": question.question, "answer": question.answer}
     for number, hop in enumerate(question.decomposition):
         texts |= {f"decomposition[{number}].question": hop.question, f"decomposition[{number}].answer": hop.answer}
@@ -22,6 +35,18 @@ def read(row: Fields) -> Question:
     if empty is not None:
         raise InvalidInput("empty", field=empty)
     return check_question(question)
+
+
+def _supporting(row: Fields, titles: Mapping[str, str]) -> SupportingDocument:
+    """`titles`: of the question's paragraphs, by id."""
+    if unknown := sorted(row.values.keys() - _SUPPORTING):
+        problem = f"unknown; a supporting document has {', '.join(sorted(_SUPPORTING))}"
+        raise InvalidInput(problem, field=row.name(unknown[0]))
+    key = row.text_or_empty("id") or None
+    title = row.text_or_empty("title") or titles.get(key or "", "")
+    if not title:
+        raise InvalidInput("expected its title, or the id of a paragraph that has one", field=row.name("title"))
+    return SupportingDocument(title=title, id=key, facts=tuple(filter(None, row.texts("facts"))))
 
 
 def _trim(question: Question) -> Question:

@@ -232,8 +232,8 @@ _REFERENCE = re.compile(r"#(\d{1,9})")
 def check_question(question: Question, *, hops: str = "decomposition", paragraphs: str = "paragraphs") -> Question:
     """The question, when its parts fit together; `hops` and `paragraphs` are the fields' names in the file.
 
-    Raises `InvalidInput` for two paragraphs of one id, a supporting paragraph that is not there, and a hop that
-    refers to itself, to a later one, or to none.
+    Raises `InvalidInput` for two paragraphs of one id, a supporting paragraph that is not there, a hop that refers to
+    itself, to a later one, or to none, and fewer hops than one.
     """
     ids = [paragraph.id for paragraph in question.paragraphs]
     twice = next((i for i, count in Counter(ids).items() if count > 1), None)
@@ -244,6 +244,12 @@ def check_question(question: Question, *, hops: str = "decomposition", paragraph
         _check_references(hop, position, name)
         if hop.support_id is not None and hop.support_id not in ids:
             raise InvalidInput(f"supporting paragraph {hop.support_id} is not among the paragraphs", field=name)
+    for position, document in enumerate(question.supporting):
+        if document.id is not None and document.id not in ids:
+            problem = f"supporting paragraph {document.id} is not among the paragraphs"
+            raise InvalidInput(problem, field=f"supporting[{position}].id")
+    if question.num_hops is not None and question.num_hops < 1:
+        raise InvalidInput(f"expected at least 1, found {question.num_hops}", field="num_hops")
     return question
 
 

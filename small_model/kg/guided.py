@@ -4,6 +4,9 @@ Given are the sub-questions and their order, and the form of each turn. The mode
 names and which relation a search asks the graph for, and what it takes from the results. What it reads wrongly stays
 wrong: the next query is made of it, and so some episodes fail.
 
+A comparison has two branches, which are searched for as the data set puts them in order; what they come to the model
+decides without another search.
+
 The thoughts are sentences drawn from `prompts/kg_thoughts.yaml` by a seeded generator. One before a search knows the
 answers of earlier searches alone; an answer is given with the source that shows it, or as a guess where none does.
 """
@@ -17,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from trailforge.generators.document_bundles.search_thoughts import names_in
-from trailforge.generators.kg_trajectories.reading import Reading
+from trailforge.generators.kg_trajectories.reading import Reading, clean_answer
 from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.inference import Meter, Sampling
 from trailforge.inference.asker import Asker, fill
@@ -32,7 +35,7 @@ from trailforge.retrieval import Retrieval
 from trailforge.retrieval.kg import KgStore, match_entity, match_relation
 from trailforge.retrieval.kg.folding import content_words, name_words
 from trailforge.rewards import mentions, normalize_answer
-from trailforge.schemas import KgStep, KgTriple, Message, Passage
+from trailforge.schemas import KgStep, KgTriple, Message, Passage, compared_names
 from trailforge.small_model.composing.composing import candidates, choice_of
 from trailforge.small_model.composing.mentions import mentions_of, names_of
 
@@ -108,6 +111,7 @@ def _relations_around(store: KgStore, query: str, entities: Iterable[str]) -> li
 
 _YEAR = re.compile(r"\d{3,4}")
 _ASKS_YEAR = re.compile(r"(?:(?:In|Since|Until) (?:which|what) year|When|Since when|Until when) ", re.IGNORECASE)
+_ASKS_WHETHER = re.compile(r"(?:Is|Are|Was|Were|Do|Does|Did|Has|Have|Had|Can|Could) ", re.IGNORECASE)
 _COUNTS = re.compile(r"How many ", re.IGNORECASE)
 _GLUE = re.compile(r" (?:of|of the|es|in the|for the|on the) ")
 _SOMETHING = 'root ::= " " [^ \\t\\n.,;:!?{}"] [^\\n]* "\\n"'
@@ -178,18 +182,20 @@ class GuidedEpisode:
     _segments: list[Segment] = field(default_factory=list)
 
     async def run(self) -> EpisodeRun:
-        """Search for every gold hop in order, then answer with the last one's answer.
+        """Search for every gold hop in order, then answer with the last one's answer, or what comparing them gives.
 
         It breaks off as `malformed` where the model reads nothing, and as `too_many_turns` where the hops are more
         than an episode may have.
         """
         question, config = self.tool.question, self.tool.context.config
-        self._messages += KG_SEARCH.opening(question.question)
+        self._messages += config.grammar.opening(question.question)
+        hops = question.decomposition[: question.hop_count]
+        compared = question.decomposition[len(hops) :]
         # One seed for all draws: they read the same while they decide the same, so pairs differ where it counts.
-        thoughts = Thoughts(f"{self.tool.context.seed}:{question.id}")
+        thoughts = Thoughts(f"{self.tool.context.seed}:{question.id}", compares=bool(compared))
         answers: dict[int, str] = {}
         done: KgStep | None = None
-        for position, hop in enumerate(question.decomposition, start=1):
+        for position, hop in enumerate(hops, start=1):
             if position >= config.episode.max_turns:
                 return self._finished("too_many_turns")
             query = one_line(resolve(hop.question, answers))
@@ -201,8 +207,16 @@ class GuidedEpisode:
             answers[position] = done.answer
         if done is None or not done.answer:
             return self._finished("malformed")
-        self._say(thoughts.last(done), answer=done.answer)
-        return self._finished("answered", done.answer)
+        if not compared:
+            self._say(thoughts.last(done), answer=done.answer)
+            return self._finished("answered", done.answer)
+        resolved = one_line(resolve(compared[-1].question, answers))
+        outcome = await self._compare(resolved, compared_names(question.question, compared[-1].question))
+        if not outcome:
+            return self._finished("malformed")
+        found = resolved.removeprefix(question.question).strip(" ()")
+        self._say(thoughts.comparing(done, found, outcome), answer=outcome)
+        return self._finished("answered", outcome)
 
     # What the model decides
 
@@ -229,6 +243,23 @@ class GuidedEpisode:
         )
         parts = [part.strip() for part in (reply.answer or "").strip().split("; ")]
         return [part for part in dict.fromkeys(parts) if part in choices][:most]
+
+    async def _compare(self, asked: str, names: Sequence[str]) -> str:
+        """What a comparison comes to: yes, no or one of the names; empty when the reply was cut.
+
+        `asked`: the question with what was found.
+        """
+        context = self.tool.context
+        names = names or name_choices(context.store, self.tool.question.question, ())
+        choices = ["yes", "no"] if _ASKS_WHETHER.match(asked) else [*names]
+        reply = await self.asker.text(
+            fill(PROMPTS.text(context.config.prompts.comparison), question=asked, choices="; ".join(choices)),
+            purpose="compare",
+            sampling=self._sampling(),
+            sample=self.sample,
+            grammar=choice_of(choices) if choices else _SOMETHING,
+        )
+        return clean_answer(reply.answer or "")
 
     async def _look(self, search: Search, sub_question: str) -> KgStep:
         """Search, and let the model read what it takes from it."""
@@ -286,20 +317,25 @@ class GuidedEpisode:
 class Thoughts:
     """The thoughts of one episode, in order; the same for the same seed. No sentence comes twice while others wait."""
 
-    def __init__(self, seed: str) -> None:
+    def __init__(self, seed: str, *, compares: bool = False) -> None:
+        self._suffix = "_comparison" if compares else ""
         self._say = Sentences(Prompts("trailforge.small_model").pools("kg_thoughts"), seed=seed).say
 
     def first(self, search: Search) -> str:
         """Before the first search."""
-        return " ".join([self._say("open"), *self._asking(search)])
+        return " ".join([self._say(f"open{self._suffix}"), *self._asking(search)])
 
     def following(self, done: KgStep, search: Search) -> str:
         """Between a search, whose answer stands in `done`, and the next."""
-        return " ".join([self._finding(done), self._say("next"), *self._asking(search)])
+        return " ".join([self._finding(done), self._say(f"next{self._suffix}"), *self._asking(search)])
 
     def last(self, done: KgStep) -> str:
         """After the last search."""
         return f"{self._finding(done)} {self._say('final')}"
+
+    def comparing(self, done: KgStep, found: str, outcome: str) -> str:
+        """After the last search of a comparison: what was found of each thing, and what that comes to."""
+        return f"{self._finding(done)} {self._say('compare', found=found, answer=one_line(outcome))}"
 
     def _asking(self, search: Search) -> list[str]:
         names = join_phrases([one_line(name) for name in search.entities])

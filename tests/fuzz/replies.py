@@ -107,7 +107,7 @@ def _r_search(case: bytes, _: Path) -> None:
 def _nl_dag(case: bytes, _: Path) -> None:
     text = text_of(case)
     nl_dag.find_problems(text)
-    nl_dag.read_titles(text)
+    nl_dag.read_passages(text)
     repairs, needed = nl_dag.find_repairs(text), nl_dag.find_problems(text, strict=True)
     plan = nl_dag.parse(text)
     assert bool(repairs) == (f"needs repair: {', '.join(repairs)}" in [problem.message for problem in needed])

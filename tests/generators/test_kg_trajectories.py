@@ -21,6 +21,7 @@ from trailforge.generators.kg_trajectories.generate import (
     KgPromptNames,
     ReadingConfig,
     generate,
+    hold_against_documents,
     reward_of,
     tells_its_steps,
 )
@@ -28,7 +29,7 @@ from trailforge.generators.kg_trajectories.rows import holds_format, kg_sft_row
 from trailforge.generators.kg_trajectories.selection import EpisodeSelectionConfig, contrastive_pairs, select
 from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.generators.kg_trajectories.work import episodes_of
-from trailforge.inference import Meter, Request
+from trailforge.inference import Meter, Prices, Request
 from trailforge.inference.prompts import Prompts
 from trailforge.protocols import KG_SEARCH, result_filters
 from trailforge.protocols.episodes import EpisodeConfig, run_episode
@@ -232,7 +233,8 @@ def told_otherwise(row: KgTrajectory) -> dict[str, KgTrajectory]:
 @pytest.mark.parametrize("change", ["answer", "stop", "query", "triples", "order", "fewer", "opening"])
 async def test_steps_that_a_conversation_does_not_tell_are_seen(graph: KgStore, change: str) -> None:
     good, *_ = await five(graph)
-    assert tells_its_steps(good) and not tells_its_steps(told_otherwise(good)[change])
+    opening = FREE.grammar.opening(QUESTION.question)
+    assert tells_its_steps(good, opening) and not tells_its_steps(told_otherwise(good)[change], opening)
 
 
 async def test_rewards_in_rows_are_those_of_the_episodes(graph: KgStore) -> None:
@@ -259,9 +261,9 @@ async def test_usage_and_provenance_count_each_call_once(graph: KgStore) -> None
     ctx = context(graph, agent(GOOD, GOOD), replace(FREE, episodes=2))
     made = await generate(QUESTION, ctx)
     keys = [key for row in made.candidates for key in row.provenance.call_keys]
-    # Three turns of each draw; both draws share two calls of the filter and two of the self-check.
-    assert made.usage.calls == len(set(keys)) == 10
-    assert made.usage.cost > 0
+    # Three turns of each draw; both draws share two calls of the filter.
+    assert made.meter.calls == len(set(keys)) == 8
+    assert made.meter.usage(Prices(prompt_per_million=1.0)).cost > 0
     assert len({row.uid for row in made.candidates}) == 2
 
 
@@ -470,7 +472,10 @@ def test_listed() -> None:
 
 
 def conflicting(context: KgContext) -> list[tuple[int, str, str]]:
-    (row,) = asyncio.run(generate(QUESTION, context)).candidates
+    async def checked() -> tuple[tuple[KgTrajectory, ...], Meter]:
+        return await hold_against_documents((await generate(QUESTION, context)).candidates, QUESTION, context)
+
+    ((row,), _) = asyncio.run(checked())
     assert row.flags == (("stale_or_conflicting",) if row.conflicts else ())
     return [(c.step, c.kg_value, c.document_value) for c in row.conflicts]
 
@@ -484,9 +489,9 @@ def free_script(request: Request) -> str:
 
 
 def reads(request: Request) -> str:
-    if request.purpose != "read":
+    if request.purpose != "self_check":
         return ""
-    return "Fritz Lang" if "Who directed" in prompt_text(request) else "Vienna"
+    return "Fritz Lang" if "the director of" in prompt_text(request) else "Vienna"
 
 
 def test_agreement_is_no_conflict(graph: KgStore) -> None:
@@ -508,7 +513,7 @@ def test_another_value_in_the_graph_is_flagged(
     other = store(tmp_path, (*changed, ("lorre", "born", "vienna")))
     assert conflicting(free(other)) == conflicts
     assert conflicting(free(other, self_check="off")) == []
-    cut = replace(free(other), client=CutModel(free_script, lambda request: request.purpose == "read"))
+    cut = replace(free(other), client=CutModel(free_script, lambda request: request.purpose == "self_check"))
     assert conflicting(cut) == []
 
 
@@ -552,7 +557,7 @@ async def test_a_kg_filter_that_was_cut_costs_its_episode_alone(graph: KgStore) 
     assert (row.sample, row.final_answer) == (0, "Vienna")
     (lost,) = generated.lost
     assert lost.sample == 1 and "it was cut" in str(lost.error)
-    assert generated.usage.cut_replies == 2, "what it cost is counted"
+    assert generated.meter.usage(made.prices).cut_replies == 2, "what it cost is counted"
     result = await episodes_of(QUESTION, made, KgRunConfig(generator=TWO))
     books = {line.name: line for line in result.stages}
     assert all(line.balance == 0 for line in result.stages)

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from tests.support.figures import pixels
 from trailforge.generators.kg_questions import card as questions_card
 from trailforge.generators.kg_questions.paths.config import share_out
 from trailforge.generators.kg_trajectories import card
+from trailforge.generators.kg_trajectories.config import KgRunConfig
 from trailforge.pipelines.cards.plots import FUNNEL
 from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.pipelines.runs.intake import run_configuration
@@ -47,7 +49,34 @@ def test_the_card_speaks_of_pairs_where_there_are_some(original_kg: Mapping[str,
     assert some.rows("pairs") and "`pairs` holds a good and a bad episode" in text_of(some)
     without = replace(some.manifest, files=tuple(f for f in some.manifest.files if not f.path.startswith("pairs/")))
     figures = card._summary(without, run_configuration(some.dataset, some.settings), card._Figures())
-    assert "There are no pairs." in figures and "`pairs`" not in figures
+    assert "There are no pairs: no episode was rejected for a mistake" in figures and "`pairs`" not in figures
+
+
+def test_the_card_says_why_there_are_no_pairs(finished_kg: Copies) -> None:
+    run = finished_kg("free")
+    without = replace(run.manifest, files=tuple(f for f in run.manifest.files if not f.path.startswith("pairs/")))
+    rows, rejected = run.rows("kg_trajectories"), [row for row in run.rows("rejected") if row.stage == "filter"]
+    selected = {row.question_id for row in rows}
+    wrong = next(
+        row for row in rejected if row.reason == "wrong_answer" and json.loads(row.payload)["question_id"] in selected
+    )
+    of_rest = [row for row in rejected if row.reason == "duplicate_episode"]
+    question = next(row for row in rows if row.question_id == json.loads(wrong.payload)["question_id"])
+    near = replace(wrong, payload=json.dumps(json.loads(wrong.payload) | {"final_answer": f"{question.answer} & Co"}))
+
+    def why(rows: list[Any], rejected: list[Any], config: KgRunConfig = FREE) -> str:
+        text = card.card(run.folder, without, config, rows, rejected)
+        return text.split("There are no pairs: ")[1].split(".\n")[0]
+
+    assert why(rows, of_rest) == "no episode was rejected for a mistake of its own"
+    assert why([question], [wrong]) == (
+        "of 1 episodes that were rejected for a mistake, 1 make theirs where no selected episode of the question "
+        "shows the better turn"
+    )
+    assert why([], [wrong, near]).endswith("2 belong to questions of which no episode was selected")
+    assert why([question], [near]).endswith("1 may be right by another name, which is nothing to teach")
+    none = replace(FREE, generator=replace(FREE.generator, max_pairs=0))
+    assert why([question], [wrong], none) == "`generator.max_pairs` asks for none"
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -59,7 +88,9 @@ def test_funnel_cost_and_origin_are_those_of_the_manifest(original_kg: Mapping[s
     assert f"| {m.calls} | {m.cut_replies} | {m.prompt_tokens} | {m.completion_tokens} | {m.cost:.4f} |" in text
     assert m.calls_per_accepted_row == round(m.calls / m.stages[-1].accepted, 2)
     assert f"`{'/'.join(m.inputs[0].path.split('/')[-2:])}` ({m.inputs[0].rows} rows read)" in text
-    assert f"Seed 0, configuration {m.config_hash}, trailforge {m.trailforge_version}" in text
+    run = original_kg[name]
+    seed = run_configuration(run.dataset, run.settings).seed
+    assert f"Seed {seed}, configuration {m.config_hash}, trailforge {m.trailforge_version}" in text
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -51,10 +51,9 @@ def test_books_count_what_the_folder_holds(original_kg: Mapping[str, FinishedKg]
     assert list(stages) == ["read", "search", "episode", "filter"]
     assert all(line.balance == 0 and line.accepted for line in stages.values())
     assert (stages["read"].inputs, stages["search"].inputs) == (21, 20)
-    assert (
-        stages["filter"].inputs
-        == stages["search"].accepted * run_configuration(run.dataset, run.settings).generator.episodes
-    )
+    episodes = run_configuration(run.dataset, run.settings).generator.episodes
+    assert stages["episode"].inputs == stages["search"].accepted * episodes
+    assert stages["filter"].inputs == stages["episode"].accepted
     assert stages["filter"].accepted == len(run.rows("kg_trajectories")) == len(run.rows("sft"))
     rejected = Counter((row.stage, row.reason) for row in run.rows("rejected"))
     for line in stages.values():

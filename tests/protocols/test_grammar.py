@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from trailforge.protocols import GRAPH_R1, KG_SEARCH, R_SEARCH, SEARCH_R1, graph_r1, kg_search
 from trailforge.protocols.base import TAGS, tags_in
+from trailforge.protocols.episodes import EpisodeConfig
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.repair import Repair
 from trailforge.protocols.turns import Labels, Observation, Search, Turn
@@ -221,13 +222,28 @@ def test_a_kg_search_without_a_plain_meaning_is_refused(body: str, problem: str)
         ("\\boxed{ \\text{Oslo} } it is", "\\text{Oslo}", []),
         ("\\boxed{{1, 2} and {3}}", "{1, 2} and {3}", []),
         ("\\boxed{a \\} b}", "a \\} b", []),
-        ("\\boxed{Rome}? No: \\boxed{Oslo}", "Oslo", []),
+        ("\\boxed{Oslo}, that is \\boxed{Oslo}", "Oslo", []),
         ("\\boxed{Oslo", "Oslo", ["unclosed_box"]),
         ("Oslo", "Oslo", ["unboxed_answer"]),
     ],
 )
 def test_the_box_of_an_answer(body: str, answer: str, repairs: list[Repair]) -> None:
     assert kg_search.read_answer(body) == (answer, repairs)
+
+
+@pytest.mark.parametrize("body", ["\\boxed{Rome}? No: \\boxed{Oslo}", "\\boxed{Oslo} or \\boxed{Rome"])
+def test_boxes_that_differ_are_no_answer(body: str) -> None:
+    with pytest.raises(MalformedReply, match="2 boxes that differ"):
+        kg_search.read_answer(body)
+    assert KG_SEARCH.final_answer(f"<answer>{body}</answer>") == ""
+
+
+def test_the_rules_tell_how_many_turns_there_are() -> None:
+    assert EpisodeConfig().max_turns == kg_search.MAX_TURNS
+    assert "at most 10 turns" in KG_SEARCH.opening("Why?")[0].content
+    fewer = kg_search.with_turns(4)
+    assert "at most 4 turns" in fewer.opening("Why?")[0].content
+    assert replace(fewer, system_prompt=KG_SEARCH.system_prompt) == KG_SEARCH
 
 
 def test_graph_r1_takes_a_query_as_object_or_statement() -> None:

@@ -138,7 +138,10 @@ def test_what_is_executed_is_counted_and_the_format_reads_the_raw_turn(grammar: 
     seen = read_transcript(run.messages, grammar.name)
     assert seen.num_searches == run.num_searches
     assert seen.retrieved_titles == tuple(
-        title for message in run.messages if message.role == "tool" for title in grammar.read_titles(message.content)
+        title
+        for message in run.messages
+        if message.role == "tool"
+        for title, _ in grammar.read_passages(message.content)
     )
     if grammar.format_rule != "sections" or run.stop == "answered":
         assert seen.answer == run.answer

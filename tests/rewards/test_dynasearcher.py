@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from trailforge.rewards import (
     DynaSearcherConstants,
     DynaSearcherReward,
     dynasearcher_reward,
+    nearest_similarities,
     per_turn_format_reward,
     r_acc,
     r_ans,
@@ -31,6 +32,7 @@ class Titled:
     """A document."""
 
     title: str
+    text: str = ""
 
 
 TITLES = st.lists(st.sampled_from("abcd").map(Titled), max_size=5)
@@ -45,10 +47,11 @@ def test_the_presets() -> None:
             penalty_floor=-0.2,
             penalty_decay=0.9,
             require_search=False,
+            cover_characters=True,
         )
         == PAPER
     )
-    assert DEFAULT.require_search
+    assert DEFAULT.require_search and not DEFAULT.cover_characters
 
 
 # Eq. 2
@@ -72,6 +75,23 @@ def test_the_presets() -> None:
 )
 def test_short_answers_are_covered_and_long_ones_weighed(prediction: str, golds: list[str], expected: float) -> None:
     assert r_ans(prediction, golds) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold", "by_words", "by_characters"),
+    [
+        ("1944", "4", 0.0, 1.0),
+        ("in Berlin", "in", 1.0, 1.0),
+        ("Berlin", "in", 0.0, 1.0),
+        ("yes no", "yes", 0.0, 1.0),
+        ("yes no", "no", 0.0, 1.0),
+        ("yes", "yes", 1.0, 1.0),
+    ],
+)
+def test_characters_cover_only_in_the_papers_own_reward(
+    prediction: str, gold: str, by_words: float, by_characters: float
+) -> None:
+    assert (r_ans(prediction, [gold]), r_ans(prediction, [gold], PAPER)) == (by_words, by_characters)
 
 
 def test_the_ratio_can_be_set() -> None:
@@ -110,9 +130,67 @@ def test_recall_matches_titles(supporting: list[str], retrieved: list[str], expe
     assert r_recall([Titled(title) for title in supporting], [Titled(title) for title in retrieved]) == expected
 
 
-def test_recall_by_another_likeness() -> None:
-    found = r_recall([Titled("Avatar")], [Titled("Avatar (film)")], same=lambda a, b: b.title.startswith(a.title))
-    assert found == 1.0
+LANG = "Fritz Lang was born in Vienna in the year 1890 and directed Metropolis."
+LIVES = "The director of Metropolis, Lang, came into the world at Vienna in December of 1890."
+DOGS = "Dogs are kept all over the world, and there are many breeds of them today."
+
+
+def alike(one: str, other: str) -> float:
+    """A stand-in for an encoder: two texts about Lang are near, others far."""
+    return 0.85 if "Lang" in one and "Lang" in other else 0.1
+
+
+@pytest.mark.parametrize(
+    ("passage", "nearest", "recall"),
+    [
+        (Titled("fritz  lang", "Whatever."), None, 1.0),  # by its title, and nothing is measured
+        (Titled("Chunk 7", f"He is known. {LANG} He died in Beverly Hills."), 1.0, 1.0),  # holds its words
+        (Titled("Chunk 8", "was born in Vienna in the year 1890, and directed"), 1.0, 1.0),  # a part of it
+        (Titled("Chunk 9", "born in Vienna in the year"), 0.1, 0.0),  # too few words to be its own
+        (Titled("A web page", LIVES), 0.85, 1.0),
+        (Titled("A web page", DOGS), 0.1, 0.0),
+        (Titled("A web page"), None, 0.0),
+    ],
+)
+def test_a_passage_of_another_title_counts_by_its_words_or_its_likeness(
+    passage: Titled, nearest: float | None, recall: float
+) -> None:
+    sought = [Titled("Fritz Lang", LANG)]
+    found = nearest_similarities(sought, [passage], alike)
+    assert found == (nearest,)
+    assert r_recall(sought, [passage], nearest=found, threshold=0.8) == recall
+
+
+def test_without_an_encoder_words_alone_are_compared() -> None:
+    sought = [Titled("Fritz Lang", LANG), Titled("Metropolis")]
+    passages = [Titled("A web page", LIVES), Titled("Chunk", LANG)]
+    assert nearest_similarities(sought, passages, None) == (1.0, None)
+    assert nearest_similarities(sought, passages[:1], None) == (None, None)
+    assert r_recall(sought, passages, nearest=(1.0, None)) == 0.5
+    assert r_recall(sought, passages[:1], nearest=(0.99, None)) == 0.0, "the paper's preset asks for the words"
+
+
+# A review's cases, computed by hand with the paper's constants: 2Wiki's annotations, i of a bridge comparison being 4.
+REVIEWED = {
+    "bridge comparison, 4 of 4 documents in 2 searches for 4 hops": (4, 4, 2, 4, 1.6),
+    "comparison, one of two documents in 1 search for 2 hops": (1, 2, 1, 2, 1 + 0.5 * (0.5 + 1 / 9)),
+    "comparison, both documents in 2 searches": (2, 2, 2, 2, 1.5),
+    "comparison, both documents in 3 searches": (2, 2, 3, 2, 1.45),
+    "comparison, both documents in 1 search": (2, 2, 1, 2, 1 + 0.5 * (1 + 1 / 9)),
+    "comparison, answered from the graph alone": (0, 2, 2, 2, 1.0),
+}
+
+
+@pytest.mark.parametrize("case", REVIEWED)
+def test_comparisons_are_paid_by_their_annotations(case: str) -> None:
+    found, documents, searches, hops, total = REVIEWED[case]
+    titles = [Titled(str(number)) for number in range(documents)]
+    recall = r_recall(titles, titles[:found])
+    reward = dynasearcher_reward(
+        prediction="yes", golds=["yes"], format_holds=True, recall=recall, searches=searches, hops=hops, constants=PAPER
+    )
+    assert reward.total == pytest.approx(total)
+    assert None not in asdict(reward).values()
 
 
 @given(TITLES.filter(bool), TITLES, TITLES)

@@ -46,7 +46,7 @@ def test_the_constants_are_the_papers() -> None:
         "r-search": RSearchConstants(format_weight=0.25, dag_weight=0.25, answer_weight=0.5),
         "dynasearcher": DynaSearcherConstants(
             format_floor=0.1, length_ratio=3.0, gain_scale=0.5, penalty_floor=-0.2, penalty_decay=0.9,
-            require_search=False,
+            require_search=False, cover_characters=True,
         ),
         "ragsearch": GraphR1Constants(base=-1.0, pay_per_turn=0.5, most_pay=1.0),
         "search-r1": SearchR1Constants(structure=0.0, final=0.0),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from importlib.resources import files
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trailforge.rewards import is_near_miss, mcts_reward, mentions, same_answer, score_answer, states
+from trailforge.rewards import is_near_miss, mcts_reward, mentions, other_names, same_answer, score_answer, states
 from trailforge.rewards.reading import fold, spell_in_figures
 
+NATIONS = files("trailforge.rewards").joinpath("nations.txt").read_text(encoding="utf-8")
 PIECES = st.sampled_from(
     [*"12 twelve 12th not no or and Paris Rome 23,597 3.12 CSU (CSU) May 7 2012 $4.3B million São U.S. the , .".split()]
 )
@@ -52,6 +56,16 @@ TEXTS = st.lists(PIECES, max_size=7).map(" ".join) | st.text(max_size=20)
         ("NBC", "not CBS but NBC"),
         ("CBS", "CBS rather than NBC"),
         ("1944", "not until 1944"),
+        ("French", "France"),
+        ("United States", "American"),
+        ("United States", "the USA"),
+        ("Netherlands", "Dutch"),
+        ("Tisch", "New York University's Tisch School of the Arts"),
+        ("Jeanne de Bar, Countess of Marle and Soissons", "Jeanne de Bar"),
+        ("Philip II, Duke of Burgundy", "Philip II, Duke of Burgundy"),
+        ("Metropolis (1927 film)", "Metropolis"),
+        ("1944", "since 1944"),
+        ("before 953", "before 953"),
         ("yes", "Yes, both are Danish"),
         ("no", "No, they are not"),
         ("unknown", "Unknown"),
@@ -70,6 +84,21 @@ def test_right_answers_are_right(gold: str, answer: str) -> None:
         ("12", "12, 13"),
         ("12", "12-13"),
         ("12", "more than 12"),
+        ("12", "over 12"),
+        ("12", "at least 12"),
+        ("5", "up to 5"),
+        ("953", "before 953"),
+        ("1944", "shortly after 1944"),
+        ("February 7, 2018", "before February 7, 2018"),
+        ("France", "Danish"),
+        ("Niger", "Nigerian"),
+        ("France", "not French"),
+        ("France", "French and Danish"),
+        ("Jeanne de Bar, Countess of Marle", "Jeanne de Bar, Duchess of York"),
+        ("acid (HCl)", "base"),
+        ("p53 (mutant)", "p53 of wild type, not the mutant"),
+        ("yes", "yes no"),
+        ("no", "yes and no"),
         ("1998", "1998 to 2000"),
         ("12", "3.12"),
         ("312", "3.12"),
@@ -104,6 +133,35 @@ def test_right_answers_are_right(gold: str, answer: str) -> None:
 )
 def test_wrong_answers_are_wrong(gold: str, answer: str) -> None:
     assert mcts_reward(answer, [gold]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("France", {"French Republic", "French", "France"}),
+        ("an American", {"United States", "America", "American"}),
+        ("Liliom (1934 film)", {"liliom"}),
+        ("Jeanne de Bar, the 3rd Countess of Marle", {"jeanne de bar"}),
+        ("Paris, Texas", set()),
+        ("Louis, Duke of Orléans", set()),
+        ("Philip II, Duke of Burgundy", set()),
+        ("p53 (mutant)", set()),
+        ("54 (film)", set()),
+        ("London, Paris and Rome", set()),
+        ("", set()),
+        ("a film of France", set()),
+        ("(" * 150 + "x (film", set()),
+    ],
+)
+def test_only_whole_names_go_by_others(text: str, names: set[str]) -> None:
+    found = set(other_names(text))
+    assert names <= found if names else not found
+
+
+def test_a_nation_name_means_one_nation() -> None:
+    """Or a lookup would depend on the order of the lines."""
+    names = [fold(n.strip()) for line in NATIONS.splitlines() for n in re.split("[:/]", line)]
+    assert len(names) == len(set(names)) > 400
 
 
 def test_an_answer_that_names_two_golds_is_right() -> None:

@@ -28,11 +28,18 @@ NO_PATH_MORE = 48
 """Paths that `paths_store` has for the configuration `tests.support.kg_worlds.LAX` and seed 0."""
 
 
-def searched_store(folder: Path, questions: Sequence[Question]) -> KgStore:
-    """The facts that the paragraphs of the world's questions tell, the misleading ones too."""
+def searched_store(folder: Path, questions: Sequence[Question], *, stale_every: int = 0) -> KgStore:
+    """The facts that the paragraphs of the world's questions tell, the misleading ones too.
+
+    `stale_every`: of every so many-th question the last fact has another value than the paragraphs.
+    """
     told = [re.fullmatch(r"The (\w+) of (\w+) is (\w+)\.", d.text[: d.text.index(".") + 1])
             for question in questions for d in question.paragraphs]  # fmt: skip
     facts = [(match[2], match[1], match[3]) for match in told if match]
+    changed = {question.answer for question in questions[::stale_every]} if stale_every else set[str]()
+    facts = [
+        (head, relation, world.name_of("stale", tail) if tail in changed else tail) for head, relation, tail in facts
+    ]
     entities = {f"e:{name}": (name,) for head, _, tail in facts for name in (head, tail)}
     return store_of(folder, [(f"e:{head}", relation, f"e:{tail}") for head, relation, tail in facts], entities)
 

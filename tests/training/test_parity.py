@@ -18,7 +18,7 @@ from tests.training.tiny import preset
 from trailforge.protocols import GRAPH_R1, REACT, r_search
 from trailforge.rewards import REWARD_PRESETS, MSearcherConstants, reward_preset, score_answer
 from trailforge.rewards.dynasearcher import PAPER
-from trailforge.schemas import RewardModel, SupportingDocument, to_dict
+from trailforge.schemas import RewardModel, SoughtDocument, to_dict
 from trailforge.training.adapters import slime, trl, verl
 from trailforge.training.scoring import split_text
 from trailforge.training.trl.rl import make_pay
@@ -70,7 +70,7 @@ def while_data_is_made(case: Case) -> float:
         return correct + length if not REACT.validate(case.messages, strict=True) else min(-1.0, correct + length - 0.2)
     assert case.run is not None
     if case.protocol == "kg_search":
-        supporting = [SupportingDocument(id=title, title=title) for title in case.truth.support_titles]
+        supporting = [SoughtDocument(id=title, title=title) for title in case.truth.support_titles]
         return kg_score(case.run, golds=golds, supporting=supporting, hops=case.truth.num_hops, constants=PAPER).total
     answer = score_answer(case.run.answer, golds)
     if case.protocol == "search_r1":

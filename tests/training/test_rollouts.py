@@ -267,7 +267,7 @@ async def test_a_plans_results_are_shortened_to_whole_sentences(tokenizer: Any) 
     for limit in (whole, whole // 2, whole // 4):
         short = await limit_observations(respond, grammar, count, limit)(Search(query="plan"))
         result = grammar.render_result(short)
-        assert count(result) <= limit and grammar.read_titles(result) == ["one", "two"] * 8
+        assert count(result) <= limit and [title for title, _ in grammar.read_passages(result)] == ["one", "two"] * 8
         assert short.passages == tuple(passage for node in short.nodes for passage in node.passages)
         assert all(passage.text.removesuffix(" …").endswith("little.") for passage in short.passages)
         assert any(passage.text.endswith(" …") for passage in short.passages) == (limit < whole)

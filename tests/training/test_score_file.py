@@ -198,6 +198,7 @@ def test_lengths_are_estimated_where_they_are_missing(tmp_path: Path) -> None:
         (line(tokens=-5), "tokens", "expected at least 0, got -5"),
         (line(num_hops=-3), "num_hops", "expected at least 1, got -3"),
         (line(num_hops=0), "num_hops", "expected at least 1, got 0"),
+        (line(support_titles=["A", "B"], support_texts=["a"]), "support_texts", "1 texts of 2 titles"),
         (line(answer=" "), "answer", "must not be blank"),
         (line(answer_aliases=["Wien", ""]), "answer_aliases", "must not be blank"),
         (line(ground_truth=TRUTH | {"num_hops": -3}), "num_hops", "expected at least 1, got -3"),

@@ -6,7 +6,7 @@ A row's prompt, `protocol` and `reward_preset` go together: the protocol of the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 
 from trailforge.pipelines.runs.finished import FinishedRun
@@ -29,7 +29,7 @@ def rl_rows(run: FinishedRun, protocol: str | None = None) -> Iterator[RlRow]:
     for row in run.rows(name, table.record):
         asked: AskedQuestion = row.asked()
         speaks = protocol if protocol and not asked.options else table.protocol  # other rewards compare no letters
-        yield _row(asked, run, speaks, (titles[each] for each in asked.support_ids if each in titles))
+        yield _row(asked, run, speaks, tuple(titles[each] for each in asked.support_ids if each in titles))
 
 
 def question_count(run: FinishedRun) -> int:
@@ -52,10 +52,10 @@ def stage_of(hops: int) -> int:
     return max(1, hops - 1)
 
 
-def _row(asked: AskedQuestion, run: FinishedRun, protocol: str, titles: Iterable[str]) -> RlRow:
-    hops, grammar = len(asked.hops), PROTOCOLS[protocol]
-    stage, difficulty = asked.curriculum or (stage_of(hops), float(hops))
-    truth = GroundTruth(
+def ground_truth(asked: AskedQuestion, protocol: str, titles: tuple[str, ...] = ()) -> GroundTruth:
+    """What rewards know of a question. `titles`: of its supporting documents in the run's corpus."""
+    grammar = PROTOCOLS[protocol]
+    return GroundTruth(
         target=asked.golds,
         answer_kind="options" if asked.options else "text",
         options=asked.options,
@@ -67,7 +67,14 @@ def _row(asked: AskedQuestion, run: FinishedRun, protocol: str, titles: Iterable
         allowed_tools=tuple(TOOLS) if grammar.searches == "plan" else (),
         reward_preset=grammar.reward,
         protocol=grammar.name,
+        support_texts=(*asked.support_texts, *("" for _ in titles)),
     )
+
+
+def _row(asked: AskedQuestion, run: FinishedRun, protocol: str, titles: tuple[str, ...]) -> RlRow:
+    hops, grammar = asked.num_hops or 0, PROTOCOLS[protocol]
+    stage, difficulty = asked.curriculum or (stage_of(hops), float(hops))
+    truth = ground_truth(asked, protocol, titles)
     known = "\0".join([protocol, asked.text, *truth.target])
     return RlRow(
         uid=hashlib.sha256(known.encode()).hexdigest()[:16],

@@ -250,19 +250,19 @@ def make_pay(preset: TrainPreset) -> Pay:
     scorer = scorer_of_training(preset)
 
     def pay(played: Sequence[tuple[RlRow, TokenEpisode]]) -> list[Reward]:
-        return scorer.score(
-            [
-                ToScore(
-                    messages=episode.messages,
-                    truth=row.reward_model.ground_truth,
-                    question=row.question,
-                    tokens=len(episode.ids),
-                )
-                for row, episode in played
-            ]
-        )
+        return scorer.score([to_score(row, episode) for row, episode in played])
 
     return pay
+
+
+def to_score(row: RlRow, episode: TokenEpisode) -> ToScore:
+    """An episode on a question, to be scored."""
+    return ToScore(
+        messages=episode.messages,
+        truth=row.reward_model.ground_truth,
+        question=row.question,
+        tokens=len(episode.ids),
+    )
 
 
 def make_generator(trainer: Any, config: RlConfig) -> Generator:

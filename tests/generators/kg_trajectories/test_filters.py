@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.kg_episodes import turn
+from trailforge.filters import first_rejection
 from trailforge.generators.kg_trajectories.filters import (
     KgEpisodeFilterConfig,
     answer_leaked,
@@ -31,6 +32,7 @@ from trailforge.generators.kg_trajectories.selection import (
     similarity,
 )
 from trailforge.protocols import KG_SEARCH
+from trailforge.rewards import same_answer
 from trailforge.schemas import (
     EntityLink,
     Hop,
@@ -91,7 +93,7 @@ def episode(*steps: KgStep, thoughts: tuple[str, ...] = (), answer: str = "Vienn
         question="In which city was the director of Metropolis born?",
         answer="Vienna",
         answer_aliases=("Wien",),
-        kind="good",
+        kind="good" if same_answer(answer, "Vienna") or answer == "Wien" else "bad",
         origin="oracle",
         plan=("Who directed Metropolis?", "In which city was #1 born?"),
         sample=0,
@@ -128,7 +130,6 @@ def test_a_sound_episode_is_kept_by_all() -> None:
             "answer_leaked",
             "unfitting_relation",
             "redundant_search",
-            "low_reward",
             "duplicate_episode",
         )
     ]
@@ -202,14 +203,29 @@ def test_unfitting_relation_is_rejected_for_itself_alone() -> None:
     assert unfitting_relation(episode(FIRST, of_itself)).keep, "what was searched for is no answer"
 
 
-def test_answer_leaked() -> None:
-    assert not answer_leaked(episode(thoughts=("It must be Vienna.",))).keep
-    assert not answer_leaked(episode(thoughts=("Hm.", "It must be Vienna."))).keep
-    assert answer_leaked(episode(thoughts=("Hm.", "Ah.", "So Vienna."))).keep
-    shown_first = episode(SECOND, FIRST, thoughts=("Hm.", "So Vienna, but let me look."))
-    assert answer_leaked(shown_first).keep
-    asked = episode(thoughts=("Vienna?",), question="Was he born in Vienna?")
-    assert answer_leaked(asked).keep
+OF_LANG = replace(SECOND, entities=(replace(SECOND.entities[0], mention="Lang", label="Fritz Lang"),))
+LEAKS = {
+    "checked by the search": (episode(FIRST, OF_LANG, thoughts=("Hm.", "It must be Vienna.")), True, False),
+    "checked by a later one": (
+        episode(FIRST, OF_LANG, thoughts=("It must be Vienna. I should verify this.",)), True, False,
+    ),
+    "shown before": (episode(thoughts=("Hm.", "Ah.", "So Vienna.")), True, True),
+    "shown by chance, of somebody else": (
+        episode(FIRST, replace(SECOND, documents=(replace(DOCUMENTS["2"], text="Vienna is a town."),)),
+                thoughts=("It must be Vienna.",)), False, False,
+    ),
+    "said again after the check": (episode(SECOND, FIRST, thoughts=("Hm.", "So Vienna, but let me look.")), True, True),
+    "stands in the question": (episode(thoughts=("Vienna?",), question="Was he born in Vienna?"), True, True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_a_guess_that_is_checked_is_no_leak_unless_none_may_be_made(name: str) -> None:
+    row, may_guess, never = LEAKS[name]
+    assert answer_leaked(row).keep is may_guess
+    assert answer_leaked(row, may_guess=False).keep is never
+    reasons = [v.reason for v in judge_kg_episode(row, [], KgEpisodeFilterConfig(known_early="never")) if not v.keep]
+    assert ("answer_leaked" in reasons) is not never
 
 
 def test_redundant_search() -> None:
@@ -220,13 +236,78 @@ def test_redundant_search() -> None:
     nothing_new = step("Who made it?", "2")
     assert "shows nothing new" in redundant_search(episode(FIRST, nothing_new, SECOND)).detail
     new_triple = step("Who made it?", "2", triples=(triple("a", "b", "c"),))
-    assert redundant_search(episode(FIRST, new_triple, SECOND)).keep
+    assert redundant_search(episode(FIRST, new_triple, SECOND)).keep, "in vain, but the next one is not"
     assert redundant_search(episode(FIRST, step("Who?"), SECOND)).keep, "finding nothing is no repetition"
+
+
+def film(key: str, text: str) -> KgStep:
+    """A search that shows one more document."""
+    return replace(step(f"{key}?"), documents=(Passage(id=key, title=key, text=text, score=0.5),))
+
+
+def test_a_search_that_brings_nothing_used_is_redundant_once_all_is_read() -> None:
+    noise = film("Dr. Mabuse", "Dr. Mabuse is a film of 1922.")
+    verdict = redundant_search(episode(FIRST, SECOND, noise))
+    assert not verdict.keep and "all that is was read before" in verdict.detail
+    assert redundant_search(episode(FIRST, noise, SECOND)).keep, "it was worth a try"
+    told = episode(FIRST, SECOND, noise, thoughts=("Hm.", "Ah.", "So.", "It is not the film of 1922, so Vienna."))
+    assert redundant_search(told).keep, "the answer draws on it"
+    by_mention = film("Thea", "Thea von Harbou wrote it.")
+    asks_for_her = replace(film("x", "She was born in Hof."), entities=(replace(FIRST.entities[0], mention="Harbou"),))
+    assert redundant_search(episode(FIRST, by_mention, asks_for_her, SECOND)).keep
+
+
+def test_what_is_said_of_another_by_chance_does_not_make_the_search_for_it_redundant() -> None:
+    by_chance = film("Trams", "Trams run in Vienna.")
+    of_him = replace(film("Lang", "Lang was born in Vienna."), entities=(replace(FIRST.entities[0], mention="Lang"),))
+    free = {"gold_hops": (), "plan": (), "origin": "policy"}
+    assert redundant_search(episode(by_chance, of_him, **free)).keep
+    assert not redundant_search(episode(of_him, by_chance, **free)).keep
 
 
 def test_low_reward() -> None:
     row = episode()
     assert low_reward(row, least=1.5).keep and not low_reward(row, least=1.6).keep
+    least = KgEpisodeFilterConfig(min_reward=1.6)
+    assert [v.reason for v in judge_kg_episode(row, [], least) if not v.keep] == ["low_reward"]
+
+
+def test_no_right_answer_is_put_aside_for_what_it_is_paid() -> None:
+    """F1 of a full name against a short gold answer, and many a surplus search."""
+    for reward in (KgReward(total=-0.1, r_acc=0.1, r_ans=0.1, r_recall=0.0, r_penalty=0.4, r_gain=-0.2),):
+        assert first_rejection(judge_kg_episode(episode(reward=reward), [], KgEpisodeFilterConfig())) is None
+
+
+def named(answer: str, *golds: str, said: str, **changes: Any) -> KgTrajectory:
+    """An episode with this final answer to a question of these gold ones; its second search says something."""
+    shown = replace(SECOND, documents=(Passage(id="1", title="Fritz Lang", text=said, score=0.5),))
+    hops = (episode().gold_hops[0], Hop(question="?", answer=golds[0]))
+    return episode(FIRST, shown, answer=answer, **{"answer_aliases": golds[1:], "gold_hops": hops, **changes})
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "said"),
+    [
+        ("France", "French", "Fritz Lang was a French director."),
+        ("French", "France", "Fritz Lang came from France."),
+        ("Tisch School of the Arts", "Tisch", "Fritz Lang taught at the Tisch School of the Arts."),
+        ("Jeanne de Bar", "Jeanne de Bar, Countess of Marle and Soissons", "Fritz Lang married Jeanne de Bar."),
+        ("Liliom", "Liliom (1934 film)", "Fritz Lang made Liliom."),
+    ],
+)
+def test_another_form_of_the_right_name_is_right_and_grounded(answer: str, gold: str, said: str) -> None:
+    row = named(answer, "x", said=said, question="Who?")
+    row = replace(row, answer=gold, answer_aliases=())
+    assert wrong_answer(row).keep and ungrounded_answer(row).keep
+    assert not ungrounded_answer(named(answer, gold, said="Fritz Lang was born.", question="Who?")).keep
+
+
+def test_a_judge_decides_on_near_misses() -> None:
+    near = episode(final_answer="the Viennese capital", judge_score=0.95, kind="good")
+    verdict = wrong_answer(near)
+    assert (verdict.keep, verdict.score) == (True, 0.95)
+    assert not wrong_answer(replace(near, judge_score=0.5, kind="bad")).keep
+    assert not wrong_answer(replace(near, judge_score=None)).keep, "who says so?"
 
 
 def test_duplicate_episode() -> None:
@@ -237,15 +318,15 @@ def test_duplicate_episode() -> None:
     assert duplicate_episode(episode(answer="Wien"), [row]).keep
 
 
-def rewarded(row: KgTrajectory, total: float) -> KgTrajectory:
-    return replace(row, reward=replace(row.reward, total=total))
+def rewarded(row: KgTrajectory, gain: float) -> KgTrajectory:
+    return replace(row, reward=replace(row.reward, r_gain=gain, total=row.reward.r_acc + gain))
 
 
 def test_selection_takes_the_best_and_then_the_unlike() -> None:
-    best = rewarded(episode(), 1.5)
-    alike = rewarded(episode(FIRST, replace(SECOND, query="Where was he born?")), 1.4)
+    best = rewarded(episode(), 0.5)
+    alike = rewarded(episode(FIRST, replace(SECOND, query="Where was he born?")), 0.4)
     other_way = (step("Metropolis film", "0", name="F"), step("Fritz Lang birth", "1", name="L"))
-    unlike = rewarded(episode(*(replace(s, answer=None) for s in other_way), plan=()), 1.3)
+    unlike = rewarded(episode(*(replace(s, answer=None) for s in other_way), plan=()), 0.3)
     config = EpisodeSelectionConfig(most=2, diversity=0.5, max_similarity=1.0)
     chosen = select([alike, unlike, best], config)
     assert chosen.selected == (best, unlike)
@@ -272,7 +353,7 @@ ANSWERS = st.sampled_from(["Vienna", "Wien", "Lviv", ""])
         st.builds(
             lambda answer, total, query: rewarded(episode(FIRST, replace(SECOND, query=query), answer=answer or "x",
                                                           final_answer=answer), total),
-            ANSWERS, st.sampled_from([0.5, 1.0, 1.5]), st.sampled_from(["a?", "b?", "c?"]),
+            ANSWERS, st.sampled_from([-0.5, 0.0, 0.5]), st.sampled_from(["a?", "b?", "c?"]),
         ),
         max_size=6,
     ),
@@ -284,4 +365,4 @@ def test_selection_accounts_for_every_episode_once(rows: list[KgTrajectory], mos
     assert sorted(map(id, [*chosen.selected, *rejected])) == sorted(map(id, rows))
     assert len(chosen.selected) <= most
     assert all(not verdict.keep and verdict.detail for _, verdict in chosen.rejected)
-    assert all(row.final_answer in ("Vienna", "Wien") and row.reward.total >= 1 for row in chosen.selected)
+    assert all(row.final_answer in ("Vienna", "Wien") for row in chosen.selected)

@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 
 from tests.generators.kg_trajectories.test_filters import FIRST, SECOND, episode, step, triple
 from tests.support.kg_episodes import turn
+from trailforge.generators.kg_trajectories.filters import ungrounded_answer
 from trailforge.generators.kg_trajectories.selection import (
     common_prefix,
     contrastive_pairs,
-    parts_for_the_better,
+    parting,
+    rests_on_form,
     select,
 )
 from trailforge.protocols import KG_SEARCH
 from trailforge.rewards import same_answer
-from trailforge.schemas import KgStep, KgTrajectory, Message, RelationLink
+from trailforge.schemas import KgStep, KgTrajectory, Message, Passage, RelationLink
 
 BORN = triple("e", "born", "Vienna")
 
@@ -41,7 +43,8 @@ def told(*steps: KgStep, answer: str = "Vienna", uid: str = "", **changes: Any) 
     turns.append(turn(read, answer=answer))
     said = iter(turns)
     messages = [replace(m, content=next(said)) if m.role == "assistant" else m for m in row.messages]
-    reward = replace(row.reward, total=1.5 if same_answer(answer, "Vienna") else 0.6)
+    is_right = same_answer(answer, "Vienna")
+    reward = replace(row.reward, r_acc=1.0 if is_right else 0.1, total=1.5 if is_right else 0.6)
     return replace(row, messages=tuple(messages), reward=reward, uid=uid or str(hash(tuple(turns))))
 
 
@@ -53,7 +56,7 @@ LOST = {
     "misread on the way, and right": (told(HELM, replace(FIT, query="In which city was Helm born?")), True),
     "asks amiss, and right": (told(FIRST, asking(SECOND, "died")), True),
     "asks amiss, then misreads": (told(FIRST, asking(SECOND, "died", answer="Lviv"), answer="Lviv"), True),
-    "asks as well, then misreads": (told(FIRST, replace(FIT, query="Where?", answer="Lviv"), answer="Lviv"), False),
+    "asks as well, then misreads": (told(FIRST, replace(FIT, query="Where?", answer="Lviv"), answer="Lviv"), True),
     "shows less, then misreads": (
         told(FIRST, replace(FIT, query="Where?", documents=(), answer="Lviv"), answer="Lviv"), True,
     ),
@@ -69,14 +72,27 @@ def test_a_pair_parts_where_the_bad_one_goes_wrong(name: str) -> None:
     bad, is_pair = LOST[name]
     (against,) = [verdict for row, verdict in select([bad]).rejected] or [None]
     assert against is not None
-    assert parts_for_the_better(GOOD, bad) is is_pair
+    place = parting(GOOD, bad)
+    assert (place is not None) == is_pair
+    if name != "asks as well, then misreads":
+        assert place in (None, common_prefix(GOOD.messages, bad.messages))
     assert len(contrastive_pairs([GOOD], [(bad, against)], 4)) == is_pair
 
 
-def test_the_good_one_of_a_pair_is_not_faulty_there_itself_and_its_end_no_worse() -> None:
+def test_the_good_one_of_a_pair_is_not_faulty_there_itself() -> None:
     amiss = told(FIRST, asking(SECOND, "died"))
-    assert not parts_for_the_better(told(FIRST, asking(SECOND, "buried")), amiss)
-    assert not parts_for_the_better(replace(GOOD, reward=replace(GOOD.reward, total=1.4)), amiss)
+    assert parting(told(FIRST, asking(SECOND, "buried")), amiss) is None
+    assert parting(GOOD, amiss) == 4
+
+
+def test_pairs_compare_accuracy_and_not_what_searches_were_spared() -> None:
+    amiss = told(FIRST, asking(SECOND, "died"))
+    (against,) = (verdict for _, verdict in select([amiss]).rejected)
+    spared = replace(amiss, reward=replace(amiss.reward, total=1.556))
+    (pair,) = contrastive_pairs([GOOD], [(spared, against)], 4)
+    assert (pair.good_reward, pair.bad_reward) == (1.5, 1.556)
+    less_right = replace(GOOD, kind="bad", reward=replace(GOOD.reward, r_acc=0.3))
+    assert contrastive_pairs([less_right], [(spared, against)], 4) == []
 
 
 def test_of_those_that_go_wrong_alike_one_is_paired() -> None:
@@ -93,7 +109,63 @@ def test_a_turn_that_cannot_be_read_is_the_worse_one() -> None:
     broken[4] = Message(role="assistant", content=broken[4].content.replace("</search>", ""), train=True)
     bad = replace(told(FIRST, replace(FIT, query="Where?")), messages=tuple(broken))
     assert KG_SEARCH.well_formed_turns(bad.messages) == [True, False, True]
-    assert parts_for_the_better(GOOD, bad)
+    assert parting(GOOD, bad) == 4
+
+
+# No pair rests on the form of a name
+
+
+@pytest.mark.parametrize("answer", ["Vienna and its suburbs", "the Vienna of old or so", "Vienna & Graz"])
+def test_no_pair_of_a_right_answer_by_another_name(answer: str) -> None:
+    near = told(FIRST, replace(FIT, answer=answer), answer=answer)
+    (against,) = (verdict for _, verdict in select([near]).rejected)
+    assert against.reason == "wrong_answer" and rests_on_form(near)
+    assert contrastive_pairs([GOOD], [(near, against)], 4) == []
+    assert contrastive_pairs([GOOD], [(replace(near, judge_score=0.7), against)], 4) == []
+    (pair,) = contrastive_pairs([GOOD], [(replace(near, judge_score=0.0), against)], 4)
+    assert pair.diverges_at == 6, "the judge is sure"
+
+
+def test_no_pair_of_a_right_answer_that_nothing_shows_in_these_words() -> None:
+    wien = told(FIRST, replace(FIT, answer="Wien"), answer="Wien")
+    unseen = told(FIRST, replace(FIT, answer="Vindobona"), answer="Vindobona", answer_aliases=("Vindobona",))
+    against = ungrounded_answer(replace(unseen, answer="Vindobona", answer_aliases=()))
+    assert parting(GOOD, wien) is None
+    assert contrastive_pairs([GOOD], [(replace(unseen, kind="good"), replace(against, keep=False))], 4) == []
+
+
+# Episodes that part in words before one of them errs
+
+
+def worded(row: KgTrajectory, thought: str) -> KgTrajectory:
+    """The same with another first thought."""
+    first = replace(row.messages[2], content=row.messages[2].content.replace("Let me see.", thought))
+    return replace(row, messages=(*row.messages[:2], first, *row.messages[3:]), uid=f"{row.uid}{thought}")
+
+
+def test_a_pair_goes_on_as_the_bad_one_up_to_its_mistake() -> None:
+    bad = worded(told(FIRST, asking(SECOND, "died")), "I begin with the film.")
+    (against,) = (verdict for _, verdict in select([bad]).rejected)
+    assert common_prefix(GOOD.messages, bad.messages) == 2
+    (pair,) = contrastive_pairs([GOOD], [(bad, against)], 4)
+    assert (pair.diverges_at, pair.good_uid, pair.bad_uid) == (4, GOOD.uid, bad.uid)
+    assert pair.good_messages == (*bad.messages[:4], *GOOD.messages[4:]) and pair.bad_messages == bad.messages
+    assert KG_SEARCH.validate(pair.good_messages, strict=True) == []
+
+
+def test_what_only_the_good_one_has_read_is_not_told_behind_the_bad_ones_words() -> None:
+    her = Passage(id="8", title="Thea", text="It was written by Harbou.", score=0.5)
+    with_her = replace(FIRST, documents=(*FIRST.documents, her))
+    good = told(with_her, replace(FIT, entities=(replace(FIT.entities[0], mention="Harbou"),)))
+    amiss = asking(SECOND, "died")
+    assert parting(good, worded(told(FIRST, amiss), "I begin.")) is None, "how should it know of her?"
+    assert parting(good, worded(told(with_her, amiss), "I begin.")) == 4
+
+
+def test_the_good_turn_does_not_search_for_what_the_bad_one_has_found() -> None:
+    both = replace(FIRST, documents=(*FIRST.documents, *SECOND.documents))
+    bad = worded(told(both, asking(SECOND, "died")), "I begin with the film.")
+    assert parting(GOOD, bad) is None
 
 
 STEPS = [
@@ -113,9 +185,9 @@ def test_every_pair_parts_at_a_first_mistake_and_no_two_alike(drawn: list[KgTraj
     pairs = contrastive_pairs(chosen.selected, chosen.rejected, 9)
     for pair in pairs:
         good, bad = rows[pair.good_uid], rows[pair.bad_uid]
-        assert pair.diverges_at == common_prefix(good.messages, bad.messages)
+        assert pair.diverges_at >= common_prefix(good.messages, bad.messages)
         first, second = bad.steps
         place = {4: first.answer != "Fritz Lang" or second.phrases == ("died",),
                  6: second.answer != "Vienna"}  # fmt: skip
-        assert place[pair.diverges_at] and pair.good_reward >= pair.bad_reward
+        assert place[pair.diverges_at] and good.reward.r_acc >= bad.reward.r_acc
     assert len({pair.bad_messages[: pair.diverges_at + 1] for pair in pairs}) == len(pairs)

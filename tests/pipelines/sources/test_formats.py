@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from trailforge.pipelines.sources import InvalidRow, read_questions
-from trailforge.schemas import Document, Hop, InvalidInput, Question, to_dict
+from trailforge.schemas import Document, Hop, InvalidInput, Question, SupportingDocument, compared_names, to_dict
 
 MUSIQUE: dict[str, Any] = {
     "id": "2hop__1_2",
@@ -119,6 +120,114 @@ def test_context_shapes_give_the_same_paragraphs(tmp_path: Path, row: object, da
     assert {p.source for p in found.paragraphs} == {dataset}
 
 
+SUPPORTING = (
+    SupportingDocument(title="Oslo", id="0", facts=("Oslo is a city.",)),
+    SupportingDocument(title="Not there"),
+)
+
+
+@pytest.mark.parametrize(
+    "facts", [[["Oslo", 0], ["Not there", 3]], {"title": ["Oslo", "Not there"], "sent_id": [0, 3]}]
+)
+def test_supporting_facts_say_what_the_answer_rests_on(tmp_path: Path, facts: object) -> None:
+    """Each of their documents is a hop; of two paragraphs of one title the first is meant."""
+    read = question(tmp_path, {**HOTPOTQA, "supporting_facts": facts})
+    assert (read.supporting, read.num_hops, read.decomposition) == (SUPPORTING, 2, ())
+    asked = read.asked()
+    assert (asked.num_hops, asked.support_titles) == (2, ("Oslo", "Not there"))
+    assert asked.support_texts == ("Oslo is a city. It is in Norway.", "")
+
+
+def test_facts_are_kept_once_and_those_without_a_sentence_left_out(tmp_path: Path) -> None:
+    facts = [["Oslo", 1], ["Oslo", 1], ["Oslo", 9], ["Oslo", -1], ["Oslo", 0]]
+    (only,) = question(tmp_path, {**HOTPOTQA, "supporting_facts": facts}).supporting
+    assert only.facts == ("It is in Norway.", "Oslo is a city.")
+
+
+def test_without_supporting_facts_nothing_is_known_of_them(tmp_path: Path) -> None:
+    read = question(tmp_path, {**HOTPOTQA, "supporting_facts": None})
+    assert (read.supporting, read.num_hops, read.hop_count, read.asked().num_hops) == ((), None, None, None)
+
+
+def test_a_decomposition_says_what_the_answer_rests_on_where_nothing_else_does(tmp_path: Path) -> None:
+    read = question(tmp_path, MUSIQUE)
+    assert (read.supporting, read.num_hops, read.hop_count) == ((), None, 2)
+    assert [(each.title, each.id) for each in read.supporting_documents] == [("Oslo", "0"), ("Norway", "7")]
+    assert read.asked().support_texts == ("Oslo is in Norway.", "Ann leads Norway.")
+
+
+AGES = [["Ann", "date of birth", "1 May 1900"], ["Bob", "date of birth", "2 June 1910"]]
+DIRECTORS = [["X (film)", "director", "Ann"], ["Y", "director", "Bob"]]
+COMPARED = [["Ann", 0], ["Bob", 0]]
+BRIDGED = [["X (film)", 0], ["Y", 0], ["Ann", 0], ["Bob", 0]]
+
+
+def compared(folder: Path, asked: str, answer: str, evidences: object, facts: object = COMPARED) -> Question:
+    row = {"id": "1", "question": asked, "answer": answer, "evidences": evidences, "supporting_facts": facts}
+    return question(folder, {**row, "context": [[title, [f"{title}."]] for title in ("Bob", "Ann", "Y", "X (film)")]})
+
+
+def test_2wiki_comparisons_have_two_branches_and_end_with_the_comparison(tmp_path: Path) -> None:
+    read = compared(tmp_path, "Who is older, Ann or Bob?", "Ann", AGES)
+    assert read.decomposition == (
+        Hop(question="When was Ann born?", answer="1 May 1900", support_id="1"),
+        Hop(question="When was Bob born?", answer="2 June 1910", support_id="0"),
+        Hop(question="Who is older, Ann or Bob? (Ann: #1; Bob: #2)", answer="Ann"),
+    )
+    assert (read.num_hops, read.hop_count, [each.title for each in read.supporting]) == (2, 2, ["Ann", "Bob"])
+    assert compared_names(read.question, read.decomposition[-1].question) == ("Ann", "Bob")
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_2wiki_bridge_comparisons_have_two_hops_a_branch(tmp_path: Path, order: tuple[int, int]) -> None:
+    asked = "Which film has the older director, X (Film) or Y?"
+    read = compared(tmp_path, asked, "X (Film)", [*DIRECTORS, *(AGES[n] for n in order)], BRIDGED)
+    first, second = (f"When was #{n + 1} born?" for n in order)
+    places = {n: place for place, n in enumerate(order, start=3)}
+    assert [hop.question for hop in read.decomposition] == [
+        "Who is the director of X (film)?",
+        "Who is the director of Y?",
+        first,
+        second,
+        f"{asked} (X (film): #1, #{places[0]}; Y: #2, #{places[1]})",
+    ]
+    assert read.num_hops == 4
+    assert compared_names(asked, read.decomposition[-1].question) == ("X (film)", "Y")
+
+
+def test_2wiki_a_name_may_differ_between_the_triples_of_a_branch(tmp_path: Path) -> None:
+    other = [["Anna B.", "date of birth", "1 May 1900"], ["Bob (director)", "date of birth", "2 June 1910"]]
+    read = compared(tmp_path, "Which is older?", "no", [*DIRECTORS, *other], BRIDGED)
+    assert [hop.question for hop in read.decomposition][2:4] == ["When was #1 born?", "When was #2 born?"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "evidences", "hops"),
+    [
+        ("Who?", "1 May 1900", AGES, 2),  # no name, no yes: a chain that is broken
+        ("Who?", "Ann", [AGES[0], ["Bob", "date of death", "1990"]], 2),  # what is compared is not the same
+        ("Who?", "Ann", [AGES[0], ["Ann", "date of birth", "1901"], AGES[1]], 2),  # two values of one thing
+        (
+            "Who?",
+            "Ann",
+            [["Ann", "birth", "1"], ["Ann", "death", "2"], ["Bob", "birth", "3"], ["Bob", "death", "4"]],
+            2,
+        ),
+        ("Who?", "Y", [*DIRECTORS, ["C", "date of birth", "1"], ["D", "date of birth", "2"]], 4),
+        ("Is #1 older?", "yes", AGES, 2),  # a mark that would be read as an answer
+    ],
+)
+def test_2wiki_comparisons_of_another_build_have_hops_but_no_decomposition(
+    tmp_path: Path, asked: str, answer: str, evidences: list[list[str]], hops: int
+) -> None:
+    read = compared(tmp_path, asked, answer, evidences, facts=None)
+    assert (read.decomposition, read.num_hops) == ((), hops)
+
+
+def test_a_hop_that_compares_nothing_has_no_names() -> None:
+    assert compared_names("Who?", "When was Ann born?") == compared_names("Who?", "Who? (Ann)") == ()
+
+
 def test_2wiki_without_paragraphs_is_for_a_corpus(tmp_path: Path) -> None:
     assert question(tmp_path, {"id": "1", "question": "q", "answer": "a", "evidences": []}).paragraphs == ()
 
@@ -165,6 +274,11 @@ def test_2wiki_evidence_that_is_no_triple_is_named(tmp_path: Path) -> None:
 
 def test_our_own_form_round_trips(tmp_path: Path) -> None:
     assert question(tmp_path, to_dict(OURS)) == OURS
+    annotated = replace(OURS, num_hops=3, supporting=(SupportingDocument(title="Oslo", id="p", facts=("It is.",)),))
+    assert question(tmp_path, to_dict(annotated)) == annotated
+    short = to_dict(OURS) | {"supporting": [{"id": "p"}, {"title": " Elsewhere "}]}
+    named = (SupportingDocument(title="Oslo", id="p"), SupportingDocument(title="Elsewhere"))
+    assert question(tmp_path, short) == replace(OURS, supporting=named)
     assert question(tmp_path, {"id": " 1", "question": "q ", "answer": " a"}) == Question(
         id="1", question="q", answer="a"
     )
@@ -215,6 +329,14 @@ BAD_ROWS: list[tuple[dict[str, Any], Edit, str | None, str]] = [
         "empty",
     ),
     (TWOWIKI, lambda r: r.update(supporting_facts=[[]]), "supporting_facts[0]", "found 0 items"),
+    (HOTPOTQA, lambda r: r.update(supporting_facts="x"), "supporting_facts", "expected a list, found a text"),
+    (HOTPOTQA, lambda r: r.update(supporting_facts=[["t", "0"]]), "supporting_facts[0][1]", "expected a whole number"),
+    (
+        HOTPOTQA,
+        lambda r: r.update(supporting_facts={"title": ["t"], "sent_id": []}),
+        "supporting_facts",
+        "1 titles, but 0 sentences",
+    ),
     (HOTPOTQA, lambda r: r.update(context=[]), "context", "empty list"),
     (HOTPOTQA, lambda r: r.update(context="x"), "context", "expected a list, found a text"),
     (HOTPOTQA, lambda r: r.update(context=[["t"]]), "context[0]", "expected [title, sentences], found 1 items"),
@@ -250,6 +372,14 @@ def test_a_bad_row_names_its_field_and_problem(
         (lambda r: r["decomposition"][0].update(answer=""), "decomposition[0].answer", "empty"),
         (lambda r: r["decomposition"][0].update(support_id="q"), "decomposition[0]", "supporting paragraph q is not"),
         (lambda r: r["paragraphs"].append(r["paragraphs"][0]), "paragraphs", "two paragraphs have the id p"),
+        (lambda r: r.update(num_hops=0), "num_hops", "expected at least 1, found 0"),
+        (lambda r: r.update(num_hops="2"), "num_hops", "expected int, got str"),
+        (lambda r: r.update(supporting="Oslo"), "supporting", "expected a list, found a text"),
+        (lambda r: r.update(supporting=["Oslo"]), "supporting[0]", "expected an object, found a text"),
+        (lambda r: r.update(supporting=[{"titel": "x"}]), "supporting[0].titel", "unknown; a supporting document has"),
+        (lambda r: r.update(supporting=[{"title": " "}]), "supporting[0].title", "expected its title, or the id of"),
+        (lambda r: r.update(supporting=[{"title": "x", "id": "q"}]), "supporting[0].id", "paragraph q is not among"),
+        (lambda r: r.update(supporting=[{"title": "x", "facts": [1]}]), "supporting[0].facts[0]", "expected a text"),
     ],
 )
 def test_a_bad_row_of_our_own_form(tmp_path: Path, edit: Edit, field: str, problem: str) -> None:
