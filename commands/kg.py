@@ -88,6 +88,14 @@ def stats(
 
 _Graph = Annotated[Path | None, typer.Option(help="Folder that `kg build` made. Default: the preset's.")]
 
+
+class Scope(StrEnum):
+    """What is searched."""
+
+    QUESTION = "question"
+    CORPUS = "corpus"
+
+
 _TRAJECTORIES = RunCommand(
     dataset="kg_trajectories",
     preset="dynasearcher",
@@ -95,6 +103,7 @@ _TRAJECTORIES = RunCommand(
     epilog="""Examples:\n
     trailforge kg build sample_data/kg --out kgs/sample\n
     trailforge kg-trajectories --preset demo --kg kgs/sample --questions my_questions.jsonl --out out/kg\n
+    trailforge kg-trajectories --kg kgs/wikidata5m --scope question --questions musique.jsonl.gz --out out/kg\n
     trailforge kg-trajectories --kg kgs/wikidata5m --documents indexes/wiki --questions train.jsonl.gz --out out/kg""",
 )
 
@@ -105,12 +114,17 @@ def _trajectories_of(
     ],
     kg: _Graph = None,
     documents: Annotated[
-        Path | None, typer.Option(help="Index (or file, for bm25) to search; default: each question's own paragraphs.")
+        Path | None, typer.Option(help="Index (or file, for bm25) to search. Default: the preset's.")
+    ] = None,
+    scope: Annotated[
+        Scope | None, typer.Option(help="question: search each question's own paragraphs. Default: the preset's.")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")] = None,
 ) -> MadeOf:
     """Turn questions into annotated search episodes over documents and a knowledge graph (DynaSearcher)."""
-    return MadeOf(files=(questions,), limit=limit, options={"kg": kg, "documents": documents})
+    return MadeOf(
+        files=(questions,), limit=limit, options={"kg": kg, "documents": documents, "scope": scope and scope.value}
+    )
 
 
 _QUESTIONS = RunCommand(

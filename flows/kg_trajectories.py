@@ -20,6 +20,7 @@ def kg_trajectories(
     out: Path,
     kg: Path | None = None,
     documents: Path | None = None,
+    scope: str | None = None,
     preset: str = "dynasearcher",
     model: str | None = None,
     model_name: str | None = None,
@@ -34,8 +35,8 @@ def kg_trajectories(
 ) -> Manifest:
     """Make search episodes over documents and a knowledge graph for the questions in a file.
 
-    `kg`: folder of a store; None keeps the preset's. `documents`: an index or file to search instead of the questions'
-    own paragraphs. The others are those of `RunRequest`.
+    `kg`: folder of a store; None keeps the preset's. `documents`: an index or file to search. `scope`: `question` for
+    the questions' own paragraphs; None keeps the preset's. The others are those of `RunRequest`.
     """
     return execute(
         RunRequest(
@@ -43,7 +44,7 @@ def kg_trajectories(
             out=out,
             preset=preset,
             files=(questions,),
-            options={"kg": kg, "documents": documents},
+            options={"kg": kg, "documents": documents, "scope": scope},
             model=model,
             model_name=model_name,
             limit=limit,

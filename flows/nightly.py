@@ -280,6 +280,7 @@ class _Making:
             caps=means.caps,
             verdicts=self._verdicts,
             **inputs,
+            **({"scope": make.scope} if make.scope else {}),
             **given,
         )
 

@@ -7,17 +7,27 @@ kept even if they no longer want it. Waiting for a retry holds no slot.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import random
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 from trailforge.inference.budget import Budget, Caps, Counters, Meter, Prices, count_reply
 from trailforge.inference.endpoint import Dialect, Endpoint, Failure
+from trailforge.inference.ledgers import ledger_url, open_ledger
 from trailforge.inference.ledgers.sqlite import Ledger
 from trailforge.inference.request import Reply, Request
 from trailforge.inference.thoughts import Reasoning, ThoughtReader
 from trailforge.inference.throttle import Permit, Throttle, ThrottleConfig
 from trailforge.schemas import BudgetExceeded, InvalidInput, OutputError, ServerUnavailable, Stalled, TrailforgeError
+from trailforge.schemas.files import user_cache
 
+T = TypeVar("T")
 _CLOSING_S = 5.0
 
 
@@ -226,3 +236,92 @@ class ModelClient:
         """Exponential with jitter, seconds."""
         ceiling = min(self._config.backoff_cap_s, self._config.backoff_s * 2 ** (attempt - 1))
         return ceiling * (0.5 + random.Random(f"{key} {attempt}").random() / 2)
+
+
+# On an event loop of its own, for whoever asks from several threads and loops, as trainers do
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """A model behind a URL. Its key comes from the environment: TRAILFORGE_API_KEY."""
+
+    url: str
+    """Of an OpenAI-compatible server; several of the same model with commas between them."""
+    model: str
+    """As the server knows it."""
+    ledger: str = ""
+    """File that remembers replies; empty: one in the user's cache. TRAILFORGE_LEDGER_URL goes over both."""
+    max_tokens: int = 2048
+    """Of a reply, with the thoughts of a model that has any."""
+    reasoning: Literal["separate", "inline"] = "separate"
+    """Where such a model's thoughts are: sent beside the reply, or in it, up to `</think>`."""
+    max_in_flight: int = 64
+    """Calls at a time, of one process."""
+    timeout_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        for name in ("url", "model"):
+            if not getattr(self, name).strip():
+                raise InvalidInput("must not be empty", field=name)
+        for name in ("max_tokens", "max_in_flight", "timeout_s"):
+            if getattr(self, name) <= 0:
+                raise InvalidInput(f"has to be more than 0, got {getattr(self, name)}", field=name)
+
+
+class ModelDesk:
+    """A `Client` that may be asked from any thread and any loop."""
+
+    def __init__(self, served: ServedModel, name: str) -> None:
+        """`name`: of its ledger in the user's cache. Raises `InvalidInput` for a bad ledger. Nothing is sent yet."""
+        ledger = ledger_url("")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=f"trailforge-{name}", daemon=True)
+        self._thread.start()
+        self.client = self.soon(_open(served, ledger, name)).result()
+        """For work that runs on the desk's own loop."""
+
+    def soon(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run on the desk's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def complete(self, request: Request, meter: Meter | None = None) -> Reply:
+        """See `inference.Client`."""
+        return await asyncio.wrap_future(self.soon(self.client.complete(request, meter)))
+
+    def close(self) -> None:
+        """End client, ledger and loop."""
+        if not self._loop.is_closed():
+            self.soon(self.client.aclose()).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+
+_opening = threading.Lock()
+
+
+def open_desk(served: ServedModel, name: str) -> ModelDesk:
+    """The desk of a model, one in a process, which lives as long as that. Raises as `ModelDesk`."""
+    # `cache` alone lets threads that ask at once compute at once: each would get a desk and a client of its own.
+    with _opening:
+        return _desk(served, name)
+
+
+@cache
+def _desk(served: ServedModel, name: str) -> ModelDesk:
+    desk = ModelDesk(served, name)
+    atexit.register(desk.close)
+    return desk
+
+
+async def _open(served: ServedModel, ledger: str, name: str) -> ModelClient:
+    """On the loop that it lives on."""
+    settings = ClientConfig(
+        base_url=served.url,
+        model=served.model,
+        reasoning=served.reasoning,
+        max_in_flight=served.max_in_flight,
+        timeout_s=served.timeout_s,
+    )
+    path = Path(served.ledger) if served.ledger else user_cache(name) / "calls.sqlite"
+    return ModelClient(settings, open_ledger(ledger, path))

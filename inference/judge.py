@@ -7,34 +7,18 @@ whoever scores: trainers and frameworks call rewards on event loops and threads 
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import re
 import threading
-from collections.abc import Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, TypeVar
 
-from trailforge.inference import (
-    ChatTurn,
-    Client,
-    ClientConfig,
-    Meter,
-    ModelClient,
-    Request,
-    Sampling,
-    ask_json,
-    ledger_url,
-    open_ledger,
-)
+from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
+from trailforge.inference.client import ModelDesk, ServedModel
 from trailforge.schemas import InvalidInput
-from trailforge.schemas.files import user_cache
-
-T = TypeVar("T")
 
 PROMPT = "judge.txt"
 
@@ -48,32 +32,13 @@ _PLACES = {"question", "reference", "answer"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeConfig:
-    """The model that scores answers. Its key comes from the environment: TRAILFORGE_API_KEY."""
+class JudgeConfig(ServedModel):
+    """The model that scores answers. R-Search's is GPT-4.1-Mini (section 3.4)."""
 
-    url: str
-    """Of an OpenAI-compatible server; several of the same model with commas between them."""
-    model: str
-    """As the server knows it. R-Search's is GPT-4.1-Mini (section 3.4)."""
     rubric: str = ""
     """Path of a text with {{question}}, {{reference}} and {{answer}}; empty: `inference/judge.txt`."""
-    ledger: str = ""
-    """File that remembers verdicts; empty: one in the user's cache. TRAILFORGE_LEDGER_URL goes over both."""
     max_tokens: int = 64
     """Of a verdict; more for a model that thinks first."""
-    reasoning: Literal["separate", "inline"] = "separate"
-    """Where such a model's thoughts are: sent beside the verdict, or in it, up to `</think>`."""
-    max_in_flight: int = 64
-    """Calls at a time, of one process."""
-    timeout_s: float = 120.0
-
-    def __post_init__(self) -> None:
-        for name in ("url", "model"):
-            if not getattr(self, name).strip():
-                raise InvalidInput("must not be empty", field=name)
-        for name in ("max_tokens", "max_in_flight", "timeout_s"):
-            if getattr(self, name) <= 0:
-                raise InvalidInput(f"has to be more than 0, got {getattr(self, name)}", field=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,40 +142,30 @@ def read_rubric(config: JudgeConfig) -> str:
 
 
 class JudgeDesk:
-    """A judge with a client on an event loop of its own: may be asked from any thread and any loop."""
+    """A judge at a desk: may be asked from any thread and any loop."""
 
     def __init__(self, config: JudgeConfig) -> None:
         """Raises `InvalidInput` for a rubric or a ledger that cannot be used. Nothing is sent yet."""
-        rubric, ledger = read_rubric(config), ledger_url("")
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="trailforge-judge", daemon=True)
-        self._thread.start()
-        self._client = self._soon(_open(config, ledger)).result()
-        self._judge = Judge(client=self._client, model=config.model, rubric=rubric, max_tokens=config.max_tokens)
+        rubric = read_rubric(config)
+        self._desk = ModelDesk(config, "judge")
+        self._judge = Judge(client=self._desk.client, model=config.model, rubric=rubric, max_tokens=config.max_tokens)
 
     def score(self, judged: Judged) -> Future[float]:
         """As `Judge.score`, some time: whoever waits for the result gets its errors."""
-        return self._soon(self._judge.score(judged))
+        return self._desk.soon(self._judge.score(judged))
 
     def check(self) -> None:
         """Raises `ServerUnavailable` when no server answers."""
-        self._soon(self._client.check()).result()
+        self._desk.soon(self._desk.client.check()).result()
 
     @property
     def told(self) -> dict[str, int]:
         """Calls that were paid and calls that the ledger knew, among others."""
-        return self._client.figures
+        return self._desk.client.figures
 
     def close(self) -> None:
         """End client, ledger and loop."""
-        if not self._loop.is_closed():
-            self._soon(self._client.aclose()).result()
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-
-    def _soon(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._desk.close()
 
 
 _opening = threading.Lock()
@@ -228,19 +183,3 @@ def _desk(config: JudgeConfig) -> JudgeDesk:
     desk = JudgeDesk(config)
     atexit.register(desk.close)
     return desk
-
-
-async def _open(config: JudgeConfig, ledger: str) -> ModelClient:
-    """On the loop that it lives on."""
-    settings = ClientConfig(
-        base_url=config.url,
-        model=config.model,
-        reasoning=config.reasoning,
-        max_in_flight=config.max_in_flight,
-        timeout_s=config.timeout_s,
-    )
-    return ModelClient(settings, open_ledger(ledger, _ledger_file(config)))
-
-
-def _ledger_file(config: JudgeConfig) -> Path:
-    return Path(config.ledger) if config.ledger else user_cache("judge") / "calls.sqlite"

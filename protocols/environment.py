@@ -10,12 +10,13 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
-from trailforge.inference import Client, Meter, Sampling
+from trailforge.inference import Meter
+from trailforge.inference.client import ServedModel, open_desk
 from trailforge.protocols.episodes import Respond
 from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.r_search import run_plan
+from trailforge.protocols.result_filters import DocumentFilter, KgFilter, ResultFilter
 from trailforge.protocols.turns import Labels, Observation, Search
 from trailforge.retrieval import (
     DenseIndex,
@@ -29,19 +30,10 @@ from trailforge.retrieval import (
     open_tools,
 )
 from trailforge.retrieval.dense import embedded_text
-from trailforge.retrieval.kg import MAX_KEPT, KgResult, KgStore, KgTool, TripleQuery, keep_triples
+from trailforge.retrieval.kg import KgResult, KgStore, KgTool, KgToolConfig
 from trailforge.retrieval.scope import LEXICAL
 from trailforge.retrieval.sentences import first_sentences
-from trailforge.rewards import mentions
 from trailforge.schemas import Document, InvalidInput, KgTriple, Passage, Question, SourceDocument
-
-KgFilter = Literal["model", "asked", "first", "none"]
-"""Which of the triples that the graph offers an agent reads. `model`: the paper's, which keeps up to five. `asked`: up
-to five of an entity that was matched surely, by the relation that is asked for or to another name in the query.
-`first`: the best five. `none`: all that are offered."""
-
-SURE = 0.9
-"""Score from which a name is taken for an entity: "Roman Polansky" is Roman Polanski, "George VI" not George II."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,48 +41,19 @@ class EnvironmentConfig(PlanToolsConfig):
     """How agents find documents, in training and evaluation. What the command line says goes over it.
 
     Of an index that is searched, empty prefixes are those that it names. Kind `web`, and what passages and the web are
-    like, is for agents that plan.
+    like, is for agents that plan; graph and filters are for those that do not.
     """
 
+    graph: KgToolConfig = field(default_factory=KgToolConfig)
+    """How a knowledge graph is searched."""
+    kg_filter: KgFilter = "first"
+    document_filter: DocumentFilter = "none"
+    filter_model: ServedModel | None = None
+    """Asked by filters `model`."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TripleFilter:
-    """Chooses the triples that an agent reads."""
-
-    rule: KgFilter = "first"
-    client: Client | None = None
-    """Asked by `model`, as is the next."""
-    model: str = ""
-    seed: int = 0
-    max_tokens: int = 2048
-    """Room for a reasoning model's thoughts."""
-
-    async def keep(
-        self, question: str, search: Search, found: KgResult, meter: Meter | None = None
-    ) -> tuple[KgTriple, ...]:
-        """Those of `found` that are kept. Raises what the client raises."""
-        match self.rule:
-            case "none":
-                return tuple(found.triples)
-            case "first":
-                return tuple(found.triples[:MAX_KEPT])
-            case "asked":
-                return asked_for(search.query, found)
-        if self.client is None:
-            raise ValueError("the filter `model` needs a client")
-        query = TripleQuery(
-            question=question, sub_query=search.query, entities=search.entities, relations=search.relations
-        )
-        kept = await keep_triples(
-            self.client,
-            self.model,
-            query,
-            found.triples,
-            seed=self.seed,
-            sampling=Sampling(max_tokens=self.max_tokens),
-            meter=meter,
-        )
-        return kept.triples
+    def __post_init__(self) -> None:
+        if "model" in (self.kg_filter, self.document_filter) and self.filter_model is None:
+            raise InvalidInput("a filter asks a model: say its url and model", field="filter_model")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +73,8 @@ class Environment:
     """For all protocols but those that plan."""
     kg: KgTool | None = None
     """For those that search a graph."""
-    triples: TripleFilter = field(default_factory=TripleFilter)
+    filters: ResultFilter = field(default_factory=ResultFilter)
+    """Of what a search found, for all but those that plan."""
     plan_tools: Tools | None = None
     """For those that plan."""
     top_k: int = 5
@@ -130,7 +94,7 @@ class Environment:
             raise InvalidInput(f"{grammar.name} searches a knowledge graph too; give --kg")
 
     def respond(self, grammar: Grammar, question: str, meter: Meter | None = None) -> Respond:
-        """The tools of an episode on a question. `meter` counts the calls of the triples' filter."""
+        """The tools of an episode on a question. `meter` counts the calls of the filters."""
 
         async def respond(search: Search) -> Observation:
             match grammar.searches:
@@ -140,37 +104,32 @@ class Environment:
                 case "graph":
                     return await self.search_graph(question, search, meter)
                 case "documents":
-                    assert self.documents is not None
-                    return Observation(passages=tuple(await self.documents.retrieve(search.query, self.top_k)))
+                    return Observation(passages=await self._documents_for(question, search, meter))
 
         return respond
 
     async def search_graph(self, question: str, search: Search, meter: Meter | None = None) -> Observation:
         """Ask graph and documents at once; `detail` is a `GraphFound`."""
-        assert self.documents is not None and self.kg is not None
-        found, passages = await asyncio.gather(
-            asyncio.to_thread(self.kg.search, search.entities, search.relations, search.query),
-            self.documents.retrieve(search.query, self.top_k),
+        (found, kept), passages = await asyncio.gather(
+            self._triples_for(question, search, meter), self._documents_for(question, search, meter)
         )
-        kept = await self.triples.keep(question, search, found, meter)
         return Observation(
-            passages=tuple(passages),
+            passages=passages,
             triples=tuple(map(labels, kept)),
             detail=GraphFound(found=found, kept=kept),
         )
 
+    async def _triples_for(
+        self, question: str, search: Search, meter: Meter | None
+    ) -> tuple[KgResult, tuple[KgTriple, ...]]:
+        assert self.kg is not None
+        found = await asyncio.to_thread(self.kg.search, search.entities, search.relations, search.query)
+        return found, await self.filters.keep(question, search, found, meter)
 
-def asked_for(query: str, found: KgResult) -> tuple[KgTriple, ...]:
-    """Up to five triples of surely matched entities, by a relation asked for or to what the query names too."""
-    sure = {match.entity_id for one in found.entities for match in one.matches[:1] if match.score >= SURE}
-    relations = {match.relation_id for one in found.relations for match in one.matches[:1]}
-    kept = []
-    for triple in found.triples:
-        ends = {triple.head: triple.tail_label, triple.tail: triple.head_label}
-        others = [label for entity, label in ends.items() if entity in sure]
-        if others and (triple.relation in relations or any(mentions(query, label) for label in others)):
-            kept.append(triple)
-    return tuple(kept[:MAX_KEPT])
+    async def _documents_for(self, question: str, search: Search, meter: Meter | None) -> tuple[Passage, ...]:
+        assert self.documents is not None
+        found = await self.documents.retrieve(search.query, self.top_k)
+        return await self.filters.keep_documents(question, search, found, meter)
 
 
 def labels(triple: KgTriple) -> Labels:
@@ -188,7 +147,6 @@ def open_environment(
     search: PlanToolsConfig | None = None,
     kg: Path | None = None,
     top_k: int = 5,
-    triples: TripleFilter | None = None,
 ) -> Environment:
     """What a protocol's agents search.
 
@@ -198,11 +156,12 @@ def open_environment(
     damaged graph.
     """
     search = search or PlanToolsConfig()
+    agents = search if isinstance(search, EnvironmentConfig) else EnvironmentConfig()
     if search.kind == "web" and grammar.searches != "plan":
         raise InvalidInput(f"{grammar.name} searches documents; the web is for agents that plan", field="retrieval")
     environment = Environment(
-        kg=_open_graph(kg) if kg and grammar.searches == "graph" else None,
-        triples=triples or TripleFilter(),
+        kg=_open_graph(kg, agents.graph) if kg and grammar.searches == "graph" else None,
+        filters=_open_filters(agents),
         top_k=top_k,
     )
     if grammar.searches == "plan":
@@ -219,11 +178,25 @@ def open_environment(
     return environment
 
 
-def _open_graph(folder: Path) -> KgTool:
+def _open_graph(folder: Path, config: KgToolConfig) -> KgTool:
     """Every byte of it checked, once for all processes of a training (`KgStore.check_once`)."""
     store = KgStore.open(folder)
     store.check_once()
-    return KgTool(store)
+    return KgTool(store, config)
+
+
+def _open_filters(search: EnvironmentConfig) -> ResultFilter:
+    """Trainers ask from several threads and loops, so the model is asked at a desk."""
+    served = search.filter_model
+    if served is None:
+        return ResultFilter(rule=search.kg_filter, documents=search.document_filter)
+    return ResultFilter(
+        rule=search.kg_filter,
+        documents=search.document_filter,
+        client=open_desk(served, "filters"),
+        model=served.model,
+        max_tokens=served.max_tokens,
+    )
 
 
 def _encoder(search: PlanToolsConfig) -> Encoder:

@@ -29,7 +29,7 @@ LEXICAL: Mapping[str, Callable[[Sequence[Document]], Retriever]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalConfig:
-    """How passages are found. Raises `InvalidInput` for a corpus scope without a corpus."""
+    """How passages are found. What is asked for is looked for by `check_retrieval`."""
 
     kind: RetrievalKind = "dense"
     encoder: str = PACKAGED
@@ -42,10 +42,6 @@ class RetrievalConfig:
     """What the encoder wants before a query, e.g. `query: ` for e5. Empty: what the index says, if one is searched."""
     passage_prefix: str = ""
     """What the encoder wants before a passage, e.g. `passage: ` for e5. Empty: as above."""
-
-    def __post_init__(self) -> None:
-        if self.scope == "corpus" and not self.corpus_index:
-            raise InvalidInput("the scope corpus needs an index (see `trailforge index`)", field="corpus_index")
 
 
 class Retrieval:
@@ -92,7 +88,7 @@ def check_retrieval(config: RetrievalConfig) -> None:
     """Whether what the configuration asks for is there, as far as can be said without loading any of it.
 
     Raises `RetrievalError` for a missing package, and for an index that is missing or of another encoder or prefix, and
-    `InvalidInput` for a corpus that is no file.
+    `InvalidInput` for a corpus that is not said, or is no file.
     """
     corpus = _find_corpus(config)
     if config.kind == "dense":
@@ -125,4 +121,13 @@ def open_retrieval(config: RetrievalConfig) -> Retrieval:
 
 
 def _find_corpus(config: RetrievalConfig) -> Path | None:
-    return Path(config.corpus_index or "") if config.scope == "corpus" else None
+    """The corpus, where one is to be searched. Raises `InvalidInput` when nobody said which."""
+    if config.scope != "corpus":
+        return None
+    if not config.corpus_index:
+        raise InvalidInput(
+            "a corpus is to be searched, and none is given: give --documents (see `trailforge index`) or corpus_index "
+            "in the preset, or search each question's own paragraphs: --scope question, in a preset scope: question",
+            field="retrieval.scope",
+        )
+    return Path(config.corpus_index)

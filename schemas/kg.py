@@ -9,9 +9,9 @@ from trailforge.schemas.bundle import FilterScore
 from trailforge.schemas.provenance import Provenance
 from trailforge.schemas.question import AskedQuestion, Hop, Question
 
-MatchKind = Literal["label", "alias", "word_order", "fuzzy"]
+MatchKind = Literal["label", "alias", "word_order", "unqualified", "fuzzy"]
 """How a name agrees with a mention, case, accents and punctuation aside: it is the label, it is an alias, it has the
-same words in another order, or it is only similar."""
+same words in another order, it does so without a bracket or up to a comma, or it is only similar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +87,9 @@ class RelationMatch:
     """0 to 1. Rounded to 6 decimals."""
     margin: float
     """As in `EntityMatch`."""
+    direction: Literal["out", "into"] | None = None
+    """Which end of its triples the phrase is said of: `out` the head ("directed by"), `into` the tail ("director of");
+    None where it may be either ("director")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,8 @@ class Make:
     """Parameters of the night that it is given."""
     needs: tuple[str, ...] = ()
     """As `takes`; where one was not given the data set is left out."""
+    scope: str = ""
+    """What its flow searches, where it may be told; empty: as the preset says."""
     config_hash: str = ""
     """Of the configuration that preset and parameters gave when the window was begun; empty where it is left out."""
 
@@ -62,9 +64,9 @@ def _check(make: Make, before: list[Make], datasets: tuple[str, ...]) -> None:
         raise InvalidInput(f"{make.folder!r}: expected a name of its own, of small letters", field="folder")
     if make.dataset not in datasets:
         raise InvalidInput(f"no data set {make.dataset!r}; there are {', '.join(datasets)}", field="dataset")
-    for field in ("takes", "needs"):
-        if unknown := sorted(set(getattr(make, field)) - set(PARAMETERS)):
-            raise InvalidInput(f"no parameter {unknown[0]!r}; there are {', '.join(PARAMETERS)}", field=field)
+    for name in ("takes", "needs"):
+        if unknown := sorted(set(getattr(make, name)) - set(PARAMETERS)):
+            raise InvalidInput(f"no parameter {unknown[0]!r}; there are {', '.join(PARAMETERS)}", field=name)
     if make.input == OF_DOCUMENTS:
         return
     givers = [each.folder for each in before if each.dataset == BUNDLES]

@@ -14,9 +14,9 @@ from trailforge.inference.prompts import Prompts
 from trailforge.pipelines.runs.graph import GraphRunConfig
 from trailforge.pipelines.runs.intake import RunInputs
 from trailforge.protocols import kg_search
-from trailforge.protocols.environment import KgFilter
 from trailforge.protocols.episodes import EpisodeConfig
 from trailforge.protocols.grammar import Grammar
+from trailforge.protocols.result_filters import DocumentFilter, KgFilter, filter_prompts
 from trailforge.retrieval import Retrieval, RetrievalConfig, check_retrieval
 from trailforge.retrieval.kg import CountTokens, KgStore, KgToolConfig
 from trailforge.rewards import DynaSearcherConstants
@@ -51,9 +51,10 @@ class KgPromptNames:
 
     @property
     def version(self) -> str:
-        """Hash of the texts behind these names, of the sentences of guided thoughts, and of the protocol's rules."""
+        """Hash of the texts behind these names, of the sentences of guided thoughts, of protocol and filters."""
         pools = PROMPTS.version(tuple(to_dict(self).values()), pools=_POOLS)
-        return hashlib.sha256(f"{pools}{kg_search.SYSTEM_PROMPT}{kg_search.USER_SUFFIX}".encode()).hexdigest()[:12]
+        tool = f"{kg_search.SYSTEM_PROMPT}{kg_search.USER_SUFFIX}{filter_prompts()}"
+        return hashlib.sha256(f"{pools}{tool}".encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,9 @@ class KgGeneratorConfig:
     """Documents of a search."""
     kg: KgToolConfig = field(default_factory=KgToolConfig)
     kg_filter: KgFilter = "model"
+    document_filter: DocumentFilter = "none"
     filter_max_tokens: int = 2048
+    """Of a filter's reply."""
     self_check: SelfCheck = "reading"
     """Hold what the graph says in selected episodes against what the documents say: a call for each fact that was asked
     for and of which a document may speak."""
@@ -221,9 +224,16 @@ class KgRunConfig(GraphRunConfig):
             return self
         return replace(self, retrieval=replace(self.retrieval, scope="corpus", corpus_index=str(documents)))
 
+    def within(self, scope: str | None) -> KgRunConfig:
+        """Over the questions' own paragraphs or a corpus, where one of them is asked for."""
+        return self if scope is None else replace(self, retrieval=replace(self.retrieval, scope=scope))
+
 
 def configure(config: KgRunConfig, inputs: RunInputs) -> KgRunConfig:
     """Over the graph and the documents that are given. Raises `InvalidInput` when what it searches is not there."""
-    config = config.on_graph(inputs.options.get("kg")).over(inputs.options.get("documents"))
+    scope, documents = inputs.options.get("scope"), inputs.options.get("documents")
+    if scope == "question" and documents is not None:
+        raise InvalidInput("--scope question searches each question's own paragraphs; leave --documents out")
+    config = config.within(scope).over(documents)
     check_retrieval(config.retrieval)
-    return config
+    return config.on_graph(inputs.options.get("kg"))

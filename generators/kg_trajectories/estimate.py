@@ -40,6 +40,8 @@ def estimate(inputs: RunInputs, config: KgRunConfig) -> Estimate:
     if is_free and generator.kg_filter == "model":
         offered = generator.kg.limits.max_tokens
         stages.append(stage_estimate("keep_triples", searches, offered, generator.filter_max_tokens, prices))
+    if is_free and generator.document_filter == "model":
+        stages.append(stage_estimate("keep_documents", searches, read, generator.filter_max_tokens, prices))
     if not is_free:
         prompt = read + count_tokens(PROMPTS.text(generator.prompts.answer))
         stages.append(stage_estimate("read", searches, prompt, generator.reading.max_tokens, prices))

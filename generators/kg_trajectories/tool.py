@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from trailforge.generators.kg_trajectories.config import KgContext
 from trailforge.inference import Meter
-from trailforge.protocols.environment import Environment, GraphFound, TripleFilter
+from trailforge.protocols.environment import Environment, GraphFound
+from trailforge.protocols.result_filters import ResultFilter
 from trailforge.protocols.turns import Observation, Search
 from trailforge.retrieval import LazyRetriever
 from trailforge.retrieval.kg import KgResult, KgTool
@@ -28,8 +29,9 @@ class SearchTool:
         environment = Environment(
             documents=LazyRetriever(lambda: context.retrieval.for_question(question)),
             kg=KgTool(context.store, config.kg, context.count_tokens),
-            triples=TripleFilter(
+            filters=ResultFilter(
                 rule=config.kg_filter,
+                documents=config.document_filter,
                 client=context.client,
                 model=context.model,
                 seed=context.seed,
@@ -42,7 +44,7 @@ class SearchTool:
     async def search(self, search: Search, meter: Meter) -> Observation:
         """Ask both; `detail` is the `KgStep` of it. Raises what retrieval and the model of the KG filter raise.
 
-        `meter` counts the calls of the filter.
+        `meter` counts the calls of the filters.
         """
         observed = await self.environment.search_graph(self.question.question, search, meter)
         graph = observed.detail
@@ -51,7 +53,7 @@ class SearchTool:
             index=0,
             sub_question=search.query,
             query=search.query,
-            entities=entity_links(graph.found, self.context.config.kg.entities_per_mention),
+            entities=entity_links(graph.found),
             relations=relation_links(graph.found),
             triples_offered=graph.found.triples,
             triples_kept=graph.kept,
@@ -61,8 +63,8 @@ class SearchTool:
         return replace(observed, detail=step)
 
 
-def entity_links(found: KgResult, searched: int) -> tuple[EntityLink, ...]:
-    """All matches of all mentions; the first `searched` of each were looked up."""
+def entity_links(found: KgResult) -> tuple[EntityLink, ...]:
+    """All matches of all mentions."""
     return tuple(
         EntityLink(
             mention=one.mention,
@@ -70,7 +72,7 @@ def entity_links(found: KgResult, searched: int) -> tuple[EntityLink, ...]:
             label=match.label if match else None,
             score=match.score if match else None,
             margin=match.margin if match else None,
-            is_searched=match is not None and place < searched,
+            is_searched=match is not None and place < one.searched,
         )
         for one in found.entities
         for place, match in enumerate(one.matches or (None,))

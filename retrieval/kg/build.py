@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from trailforge.retrieval.kg.columns import as_texts, bucket_bits, grouped, offsets, save, save_texts
-from trailforge.retrieval.kg.folding import name_words
+from trailforge.retrieval.kg.folding import name_words, unqualified
 from trailforge.retrieval.kg.gather import Gathered, NamedThings, codes_of
 from trailforge.retrieval.kg.graph import both_ways, sorted_triples
 from trailforge.retrieval.kg.layout import building, write_manifest
@@ -120,9 +120,13 @@ def _in_order(names: pa.LargeStringArray, owners: np.ndarray) -> tuple[pa.LargeS
 
 def _index_names(folder: Path, names: pa.LargeStringArray) -> int:
     """Write the index of entities' names; how many distinct words they have."""
-    words, counts = [], []
+    words, counts, cores = [], [], []
     for start in range(0, len(names), _CHUNK):
-        split = [name_words(name) for name in names.slice(start, _CHUNK).to_pylist()]
+        texts = names.slice(start, _CHUNK).to_pylist()
+        split = [name_words(name) for name in texts]
         counts.append(np.fromiter(map(len, split), np.int64, len(split)))
+        before = (name_words(core) if (core := unqualified(name)) else () for name in texts)
+        cores.append(np.fromiter(map(len, before), np.int64, len(split)))
         words.append(as_texts([word for each in split for word in each]))
-    return save_names(folder, pa.chunked_array(words, pa.large_string()).combine_chunks(), np.concatenate(counts))
+    every = pa.chunked_array(words, pa.large_string()).combine_chunks()
+    return save_names(folder, every, np.concatenate(counts), np.concatenate(cores))

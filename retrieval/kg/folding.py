@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from trailforge.retrieval.words import words_of
@@ -12,6 +12,8 @@ from trailforge.retrieval.words import words_of
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 """Marks over and under Latin, Greek and Cyrillic letters. Those of other scripts tell words apart and stay."""
 
+_QUALIFIER = re.compile(r"[\s_]*[\s_][(\[]|,[\s_]")
+"""Where what tells a name from its namesakes begins: a bracket or a comma, each with its space."""
 _FUNCTION_WORDS = frozenset(
     "a an and are as at by did do does for from had has have how in is it its of on or that the to was were what when "
     "where which who whom whose why with".split()
@@ -23,6 +25,16 @@ def fold(text: str) -> str:
     if not text.isascii():
         text = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
     return " ".join(text.casefold().split())
+
+
+def unqualified(name: str) -> str:
+    """A name without what only tells it from its namesakes: "Laserblast (1978 film)", "Jeanne de Bar, Countess of …".
+
+    Empty where nothing of the kind stands behind it, or no word before it.
+    """
+    found = _QUALIFIER.search(name)
+    core = name[: found.start()].strip() if found else ""
+    return core if words_of(core) else ""
 
 
 def name_words(name: str) -> list[str]:
@@ -45,13 +57,30 @@ class Spellings:
     in_order: list[str]
     """The same with the words sorted."""
     distinct: list[frozenset[str]]
+    """Of each its words, or those that say something, each once."""
 
     @classmethod
-    def of(cls, names: Iterable[Sequence[str]]) -> Spellings:
-        """From the words of names."""
+    def of(
+        cls, names: Iterable[Sequence[str]], distinct: Callable[[Sequence[str]], frozenset[str]] = frozenset
+    ) -> Spellings:
+        """From the words of names, of which `distinct` makes what they share."""
         names = list(names)
         return cls(
             [" ".join(words) for words in names],
             [" ".join(sorted(words)) for words in names],
-            [frozenset(words) for words in names],
+            [distinct(words) for words in names],
         )
+
+    def at(self, places: Sequence[int]) -> Spellings:
+        """Some of them."""
+        return Spellings(
+            [self.straight[place] for place in places],
+            [self.in_order[place] for place in places],
+            [self.distinct[place] for place in places],
+        )
+
+
+def distinct_words(words: Sequence[str]) -> frozenset[str]:
+    """Those that say something; of a name that has none such ("The Who"), all."""
+    every = frozenset(words)
+    return every - _FUNCTION_WORDS or every

@@ -77,6 +77,7 @@ class Gathered:
     def __init__(self) -> None:
         self.entities, self.relations = NamedThings(), NamedThings()
         self.rejected: list[RejectedRow] = []
+        self._values: set[str] = set()
         self.rows = 0
         """Read, the invalid ones too."""
         self._heads, self._relations, self._tails = _Texts(), _Texts(), _Texts()
@@ -95,6 +96,14 @@ class Gathered:
         if len(self._heads.fresh) >= _CHUNK:
             for column in (self._heads, self._relations, self._tails):
                 column.flush()
+
+    def fact(self, head: str, relation: str, value: str) -> None:
+        """A valid row that is a triple with a value instead of a tail: a date, a number, a text."""
+        key = value_id(value)
+        if key not in self._values:
+            self._values.add(key)
+            self.entities.add(key, [value])
+        self.triple(head, relation, key)
 
     def triples(self) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray]:
         """All heads, relations and tails, by id."""
@@ -119,6 +128,11 @@ class Gathered:
                 f"{len(self.rejected):,} of {self.rows:,} rows are invalid ({share:.0%}, at most {_MOST_INVALID:.0%}); "
                 f"the first: {self.rejected[0].detail}"
             )
+
+
+def value_id(value: str) -> str:
+    """The id of a value: between quotation marks, as no entity's is."""
+    return f'"{value}"'
 
 
 def codes_of(groups: Sequence[pa.ChunkedArray]) -> tuple[pa.LargeStringArray, list[np.ndarray]]:

@@ -37,7 +37,9 @@ from trailforge.schemas import (
 MANIFEST = "manifest.json"
 CHECKED = ".checked"
 """Note of the last check of all hashes; no part of the store."""
-FORMAT = 1
+FORMAT = 2
+_READABLE = (1, FORMAT)
+"""Format 1 does not find names by what stands before their bracket or comma."""
 _TEMPORARY = ".tmp-"
 _LOCK = ".lock"
 _SETTLED_S = 2.0
@@ -141,7 +143,7 @@ def read_manifest(folder: Path) -> StoreManifest:
         raise RetrievalError(f"{path} is damaged: {_MEND}") from error
     if not isinstance(content, dict) or "files" not in content or "stats" not in content:
         raise InvalidInput("is the manifest of something else than a knowledge graph", file=path)
-    if content.get("format") != FORMAT:
+    if content.get("format") not in _READABLE:
         raise RetrievalError(f"{folder} is not of store format {FORMAT}: {_MEND}")
     manifest = _manifest_of(content, path)
     for file in manifest.files:

@@ -7,25 +7,48 @@ of the sub-query they and their neighbours have, then by degree.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from trailforge.retrieval.kg.folding import Spellings, content_words, name_words
+from trailforge.retrieval.kg.folding import Spellings, content_words, distinct_words, name_words, unqualified
 from trailforge.retrieval.kg.layout import reads
-from trailforge.retrieval.kg.store import KgStore
+from trailforge.retrieval.kg.store import Direction, KgStore
 from trailforge.retrieval.kg.vocabulary import agreement
 from trailforge.schemas import EntityMatch, MatchKind, RelationMatch
 
-MIN_SCORE = 0.5
-"""What agrees less is no match."""
+MIN_SCORE = 0.65
+"""What agrees less is no match. See "What does a score of entity matching mean?" in docs/performance.md."""
 _ALIAS = 0.01
 """What a score loses when it is an alias that agrees."""
 _INEXACT = 0.98
-_SHARED = 0.9
+_BRACKETED = 0.95
+"""Weight of agreement with a name but for its bracket: "Laserblast (1978 film)" is Laserblast …"""
+_CONTINUED = 0.9
+"""… with a name that goes on after a comma, as "Jeanne de Bar, Countess of Marle" does …"""
+_CUT_AT_COMMA = 0.85
+"""… and with what stands before the mention's own comma: Springfield is not surely "Springfield, Oregon"."""
+_OTHER_WORD = 0.85
+"""Weight where a name lacks a word of the mention that others have, and is more than an edit away: Jim is not Van …"""
+_OTHER_NUMBER = 0.65
+"""… and where that is a number: the 16th Academy Awards are not the 36th."""
+_ALIKE = 0.75
+"""Agreement letter by letter that counts for a name which is not within some edits of the mention."""
+_SHARED = 0.89
 """Weight of sharing words, against agreeing letter by letter."""
+_NUMBER = re.compile(r"\d+(?:st|nd|rd|th)?")
+"""A misspelt one ("20p07") is no number."""
+_SAME = 0.9
+"""Score from which a phrase is a relation's name."""
+_BACK = 0.97
+"""Weight of a relation that is asked for the way back: "director of" is the way from the director."""
+_AUXILIARIES = frozenset("a an are did does has have is s the was were".split())
+"""Before a relation's name they say nothing."""
+_PREPOSITIONS = frozenset("at by for from in of on to".split())
+"""A name that ends with one leads from head to tail."""
 _MOST_WORDS = 12
 """Of a mention: longer ones are no names."""
 _MOST_NAMES = 256
@@ -49,7 +72,7 @@ class _Scored(NamedTuple):
 def match_entity(store: KgStore, mention: str, sub_query: str = "", k: int = 5) -> list[EntityMatch]:
     """The `k` entities that a mention may mean, best first; none when no name is similar."""
     words = name_words(mention)[:_MOST_WORDS]
-    best = _best_names(store, words, _nearest(store, store.names.candidates(words))) if words else []
+    best = [one for one in _best_entities(store, mention, words) if not store.is_value(one.row)]
     if not best or k <= 0:
         return []
     best.sort(key=lambda one: -one.score)
@@ -76,39 +99,69 @@ def match_entity(store: KgStore, mention: str, sub_query: str = "", k: int = 5) 
 
 @reads
 def match_relation(store: KgStore, phrase: str, k: int = 5) -> list[RelationMatch]:
-    """The `k` relations that a phrase may mean, best first; of equal score the one with the lower row first."""
+    """The `k` relations that a phrase may mean, best first; of equal score the one with the lower row first.
+
+    "Directed by" asks from the head of a triple to its tail, "director of" the way back: see `RelationMatch.direction`.
+    """
     words = name_words(phrase)[:_MOST_WORDS]
+    while len(words) > 1 and words[0] in _AUXILIARIES:
+        words = words[1:]
     if not words:
         return []
-    best: dict[int, tuple[float, str]] = {}
-    agreements = similarities(words, store.relation_name_words)
-    named = ((row, name) for row, names in enumerate(store.relation_names) for name in names)
-    for (row, name), agreed in zip(named, agreements, strict=True):
-        is_alias = name is not store.relation_names[row][0]
-        score = round(agreed - (_ALIAS if is_alias else 0.0), 6)
-        if score >= MIN_SCORE and (row not in best or score > best[row][0]):
-            best[row] = score, name
-    ranked = sorted(best, key=lambda row: (-best[row][0], row))
-    top = [best[row][0] for row in ranked[:2]] + [0.0, 0.0]
+    best = _best_wordings(store, words)
+    if words[-1] == "of" and len(words) > 1 and all(one.score < _SAME for one in best.values()):
+        for row, one in _best_wordings(store, words[:-1]).items():
+            if one.score >= _SAME and one.direction is None:
+                best[row] = _Worded(round(_BACK * one.score, 6), one.name, "into")
+    ranked = sorted(best, key=lambda row: (-best[row].score, row))
+    top = [best[row].score for row in ranked[:2]] + [0.0, 0.0]
     return [
         RelationMatch(
             relation_id=store.relation_id(row),
             label=store.relation_names[row][0],
-            name=best[row][1],
-            score=best[row][0],
-            margin=round(best[row][0] - top[0 if place else 1], 6),
+            name=best[row].name,
+            score=best[row].score,
+            margin=round(best[row].score - top[0 if place else 1], 6),
+            direction=best[row].direction,
         )
         for place, row in enumerate(ranked[: max(k, 0)])
     ]
 
 
-def similarities(words: Sequence[str], names: Spellings) -> list[float]:
+class _Worded(NamedTuple):
+    """A relation's best wording."""
+
+    score: float
+    name: str
+    direction: Direction | None
+
+
+def _best_wordings(store: KgStore, words: Sequence[str]) -> dict[int, _Worded]:
+    """Each relation with the one of its wordings that agrees best with these words."""
+    names = store.relation_wording_words
+    in_order = agreement(" ".join(sorted(words)), names.in_order)
+    spelt = np.maximum(agreement(" ".join(words), names.straight), in_order)
+    sharing = (place for word in words for place in store.relation_wordings_with.get(word, ()))
+    places = sorted({*np.flatnonzero(spelt >= MIN_SCORE).tolist(), *sharing})
+    agreements = similarities(words, frozenset(words), names.at(places))
+    best: dict[int, _Worded] = {}
+    for place, agreed in zip(places, agreements, strict=True):
+        row, name, is_reversed = store.relation_wordings[place]
+        score = round(agreed - (_ALIAS if name is not store.relation_names[row][0] else 0.0), 6)
+        if score >= MIN_SCORE and (row not in best or score > best[row].score):
+            leads_on = agreed == 1 and words[-1] in _PREPOSITIONS
+            best[row] = _Worded(score, name, "into" if is_reversed else "out" if leads_on else None)
+    return best
+
+
+def similarities(words: Sequence[str], distinct: frozenset[str], names: Spellings) -> list[float]:
     """How well names agree with a mention, 0 to 1, all by their words (see `name_words`); 1 only for the same words.
 
     The best of three: letter by letter (edits, a swap counted as one, over the longer length), the same with the words
-    sorted, and the share of distinct words in common times 0.9. All but sameness is capped at 0.98.
+    sorted, and the share of distinct words in common times 0.89. All but sameness is capped at 0.98. `distinct`: the
+    mention's words as the names' own `distinct` are made.
     """
-    asked, distinct = " ".join(words), frozenset(words)
+    asked = " ".join(words)
     in_order = agreement(" ".join(sorted(words)), names.in_order)
     spelt = np.maximum(agreement(asked, names.straight), in_order).tolist()
     rows = zip(names.straight, names.distinct, spelt, strict=True)
@@ -124,18 +177,101 @@ def _dice(words: frozenset[str], others: frozenset[str]) -> float:
     return 2 * len(words & others) / (len(words) + len(others))
 
 
-def _best_names(store: KgStore, words: Sequence[str], names: np.ndarray) -> list[_Scored]:
-    """Each entity with the one of these names that agrees best."""
-    owners = store.owners(names)
-    texts = store.name_texts(names)
-    split = [name_words(text) for text in texts]
-    rows = zip(owners.tolist(), store.are_labels(names, owners).tolist(), texts, split, strict=True)
-    best: dict[int, _Scored] = {}
-    for (row, is_label, name, others), agreed in zip(rows, similarities(words, Spellings.of(split)), strict=True):
-        score = round(agreed - (0.0 if is_label else _ALIAS), 6)
-        if score >= MIN_SCORE and (row not in best or score > best[row].score):
-            best[row] = _Scored(score, row, name, _kind(agreed, is_label, sorted(words) == sorted(others)))
+def _best_entities(store: KgStore, mention: str, words: Sequence[str]) -> list[_Scored]:
+    """The entities whose names agree with a mention, as it stands or without its own bracket or comma."""
+    core = unqualified(mention)
+    best = _best_names(store, words, is_whole=not core) if words else {}
+    if core and all(one.score < _INEXACT for one in best.values()):
+        weight = _weight(mention, core, _CUT_AT_COMMA)
+        for row, one in _best_names(store, name_words(core)[:_MOST_WORDS], is_whole=False).items():
+            score = round(weight * one.score, 6)
+            if score >= MIN_SCORE and (row not in best or score > best[row].score):
+                best[row] = one._replace(score=score, kind="unqualified")
     return list(best.values())
+
+
+def _best_names(store: KgStore, words: Sequence[str], *, is_whole: bool) -> dict[int, _Scored]:
+    """Each entity with the one of its names that agrees best with these words.
+
+    Of a whole mention names that go on with a bracket or comma are read up to there, too.
+    """
+    asked = _Asked.of(store, words)
+    owners = store.owners(asked.names)
+    texts = store.name_texts(asked.names)
+    places, read, weights = list(range(len(texts))), [name_words(text) for text in texts], [1.0] * len(texts)
+    for place, text in enumerate(texts if is_whole else ()):
+        if core := unqualified(text):
+            places.append(place)
+            read.append(name_words(core))
+            weights.append(_weight(text, core, _CONTINUED))
+    rows, are_labels = owners.tolist(), store.are_labels(asked.names, owners).tolist()
+    best: dict[int, _Scored] = {}
+    for place, others, weight, agreed in zip(places, read, weights, asked.agreements(read), strict=True):
+        row, is_label = rows[place], are_labels[place]
+        score = round(weight * agreed - (0.0 if is_label else _ALIAS), 6)
+        if score >= MIN_SCORE and (row not in best or score > best[row].score):
+            kind = _kind(agreed, is_label, sorted(words) == sorted(others))
+            best[row] = _Scored(score, row, texts[place], "unqualified" if weight < 1 and agreed == 1 else kind)
+    return best
+
+
+class _Asked(NamedTuple):
+    """A mention's words and the names they are held against."""
+
+    words: Sequence[str]
+    known: frozenset[str]
+    """Those that other names have as they are, and numbers."""
+    corrected: frozenset[str]
+    """Each as it is known, or the known word that is one edit from it."""
+    names: np.ndarray
+    is_near: bool
+    """The names are within some edits of the words; else they only share some."""
+
+    @classmethod
+    def of(cls, store: KgStore, words: Sequence[str]) -> _Asked:
+        """Look the words up, and names by them."""
+        variants = store.names.variants(words)
+        saying = distinct_words(words)
+        named = {word for word, each in zip(words, variants, strict=True) if each.exact is not None and len(word) > 1}
+        known = frozenset(word for word in saying if word in named or _is_number(word))
+        tiers = store.names.candidates(words, variants)
+        if any(map(len, tiers)):
+            return cls(words, known, saying, _nearest(store, tiers), True)
+        meant = [
+            store.names.vocabulary.text(int(near[0])) if each.exact is None and len(near := each.at(1, 1)) else word
+            for word, each in zip(words, variants, strict=True)
+        ]
+        return cls(words, known, distinct_words(meant), _nearest(store, [store.names.sharing(variants)]), False)
+
+    def agreements(self, names: Sequence[Sequence[str]]) -> list[float]:
+        """How well each of some names agrees, by its words.
+
+        Letter by letter only where it is near, or more than alike: Angela Kinsey is two thirds of Angela Lansbury.
+        """
+        found = similarities(self.words, self.corrected, Spellings.of(names, distinct_words))
+        if not self.is_near:
+            shared = [_SHARED * _dice(self.corrected, distinct_words(name)) for name in names]
+            found = [spelt if spelt >= _ALIKE else share for spelt, share in zip(found, shared, strict=True)]
+        return [agreed * self._share(name, agreed) for name, agreed in zip(names, found, strict=True)]
+
+    def _share(self, name: Sequence[str], agreed: float) -> float:
+        """What agreement with a name is worth that lacks words of the mention which other names have, or its number."""
+        lacking = self.known.difference(name)
+        if not lacking:
+            return 1.0
+        if any(map(_is_number, lacking)):
+            return _OTHER_NUMBER
+        is_one_edit = (1 - agreed) * max(len(" ".join(self.words)), len(" ".join(name))) < 1.5
+        return 1.0 if is_one_edit else _OTHER_WORD
+
+
+def _is_number(word: str) -> bool:
+    return _NUMBER.fullmatch(word) is not None
+
+
+def _weight(name: str, core: str, of_comma: float) -> float:
+    """What agreement with a name's part counts: a bracket is never part of the name itself."""
+    return of_comma if name[len(core) :].lstrip().startswith(",") else _BRACKETED
 
 
 def _kind(agreed: float, is_label: bool, has_same_words: bool) -> MatchKind:

@@ -26,6 +26,7 @@ from trailforge.retrieval.kg.columns import (
     offsets,
     places,
     save,
+    stretch,
     stretches,
 )
 from trailforge.retrieval.kg.vocabulary import MAX_EDITS, Variants, Vocabulary, save_vocabulary
@@ -54,19 +55,21 @@ class NameIndex:
         self._names = load(folder, "keys.names")
         self._words = load(folder, "names.words")
 
-    def candidates(self, words: Sequence[str]) -> list[np.ndarray]:
+    def variants(self, words: Sequence[str]) -> list[Variants]:
+        """What each of some words may mean."""
+        return [self.vocabulary.variants(word) for word in words]
+
+    def candidates(self, words: Sequence[str], variants: Sequence[Variants]) -> list[np.ndarray]:
         """Names that may be meant, the nearest first, in tiers.
 
-        Those of the same words in any order and those within one edit; if there are none, those with a space more or
-        less and those within two edits; failing that, names that share words.
+        Those of the same words in any order, those whose words up to a bracket or comma are the same, and those within
+        one edit; if there are none, those with a space more or less and those within two edits. `variants`: of the
+        words.
         """
-        variants = [self.vocabulary.variants(word) for word in words]
         tiers = self._within_one(variants)
         if not any(map(len, tiers)):
             tiers = [tier for other in self._spaced_otherwise(words) for tier in self._within_one(other)]
             tiers.append(self._within_two(variants))
-        if not any(map(len, tiers)):
-            tiers = [self._with_some(variants)]
         return tiers
 
     def exactly(self, words: Sequence[str]) -> np.ndarray:
@@ -89,7 +92,9 @@ class NameIndex:
             for i, choice in enumerate(variants)
             if missing <= {i}
         ]
-        return [self._look_up([] if missing else [total]), self._look_up(one)]
+        same = self._look_up([] if missing else [total])
+        is_whole = self._words[same] == min(len(variants), _MOST_WORDS)
+        return [same[is_whole], same[~is_whole], self._look_up(one)]
 
     def _within_two(self, variants: Sequence[Variants]) -> np.ndarray:
         """Names with one of these words misspelt by two edits, or two of them by one."""
@@ -129,12 +134,19 @@ class NameIndex:
             for cut in range(1, len(word) - 1):
                 others.append([*words[:i], word[:cut], word[cut + 1 :], *words[i + 1 :]])
         find = cache(self.vocabulary.find)
-        variants = cache(lambda word: self.vocabulary.variants(word, MAX_EDITS - 1))
+
+        @cache
+        def variants(word: str) -> Variants:
+            """The space is one edit, so that a known word stands as it is."""
+            row = find(word)
+            known = np.array([] if row is None else [row], np.int64)
+            return Variants(known, 0 * known) if len(known) else self.vocabulary.variants(word, MAX_EDITS - 1)
+
         plausible = [other for other in others if sum(find(word) is None for word in other) <= 1]
         return [[variants(word) for word in other] for other in plausible]
 
-    def _with_some(self, variants: Sequence[Variants]) -> np.ndarray:
-        """Names that share words: of those with the rarest words, the ones that share most."""
+    def sharing(self, variants: Sequence[Variants]) -> np.ndarray:
+        """Names that share words with a mention, or what these are nearest to: of the rarest, those that share most."""
         meant = sorted({int(v.words[0]) for v in variants if len(v.words)}, key=lambda word: (self._count(word), word))
         if not meant:
             return _NONE
@@ -157,10 +169,11 @@ class NameIndex:
         return int(self._by_word[0][word + 1]) - int(self._by_word[0][word])
 
 
-def save_names(folder: Path, words: pa.LargeStringArray, counts: np.ndarray) -> int:
+def save_names(folder: Path, words: pa.LargeStringArray, counts: np.ndarray, cores: np.ndarray) -> int:
     """Write the index of names, for `NameIndex`; how many distinct words there are.
 
-    `words`: of all names, one after the other; `counts`: how many each name has, at least one; shape (names,).
+    `words`: of all names, one after the other; `counts`: how many each name has, at least one; `cores`: how many of
+    these stand before its bracket or comma, 0 for names without; both of shape (names,).
     """
     encoded = words.dictionary_encode()
     codes, vocabulary = encoded.indices.to_numpy(), encoded.dictionary
@@ -171,16 +184,23 @@ def save_names(folder: Path, words: pa.LargeStringArray, counts: np.ndarray) -> 
     save(folder, "postings.starts", starts)
     save(folder, "postings.names", owners[order])
     del order, owners
-    sums = np.zeros(0, np.uint64)
-    if len(counts):
-        sums = np.add.reduceat(_hashes(np.arange(len(vocabulary)))[codes], offsets(counts)[:-1].astype(np.int64))
-    keys = mix(sums)
+    hashes, firsts = _hashes(np.arange(len(vocabulary)))[codes], offsets(counts)[:-1].astype(np.int64)
+    qualified = np.flatnonzero(cores)
+    lengths = cores[qualified].astype(np.int64)
+    keys = mix(np.concatenate([_sums(hashes, counts), _sums(hashes[stretch(firsts[qualified], lengths)], lengths)]))
+    rows = np.concatenate([np.arange(len(counts)), qualified])
+    del hashes
     bits = bucket_bits(len(keys), _PER_BUCKET)
     starts, order = grouped(buckets(keys, bits), 1 << bits)
     save(folder, "keys.starts", starts)
     save(folder, "keys.prints", _prints(keys)[order])
-    save(folder, "keys.names", order.astype(np.int32))
+    save(folder, "keys.names", rows[order].astype(np.int32))
     return len(vocabulary)
+
+
+def _sums(hashes: Keys, counts: np.ndarray) -> Keys:
+    """The sum of each so many hashes in turn, every count at least one; shape as `counts`."""
+    return np.add.reduceat(hashes, offsets(counts)[:-1].astype(np.int64)) if len(counts) else np.zeros(0, np.uint64)
 
 
 def _summed(variants: Sequence[Variants]) -> tuple[Keys, set[int]]:

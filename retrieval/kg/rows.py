@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import tarfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,10 @@ import pyarrow.parquet as pq
 
 from trailforge.schemas import InvalidInput, parse_json
 from trailforge.schemas.files import TOO_LONG, is_too_long, limited_lines, open_unpacked
+
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"(?:@[A-Za-z0-9-]+|\^\^\S+)', re.DOTALL)
+_DATE = re.compile(r"([+-]?)(\d{1,4})(?:-(\d\d)(?:-(\d\d)(?:T[\d:.]+Z?)?)?)?")
+_MONTHS = tuple("January February March April May June July August September October November December".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,24 @@ def text_of(value: Any) -> str | None:
     if isinstance(value, str):
         return " ".join(value.split()) or None
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def value_of(text: str) -> str | None:
+    """What a literal says, as people read it: RDF's, with language or type, or a date; None for anything else.
+
+    `"Ulm"@de` is Ulm, `"42"^^xsd:integer` 42, `+1879-03-14T00:00:00Z` 14 March 1879; with 00 for what is not known,
+    `1879-03-00` is March 1879.
+    """
+    quoted = _QUOTED.fullmatch(text)
+    inside = quoted[1].replace('\\"', '"') if quoted else text
+    date = _DATE.fullmatch(inside) if not quoted or "date" in text.lower() or inside[:1] in ("+", "-") else None
+    if date is None:
+        return " ".join(inside.split()) or None if quoted else None
+    year, month, day = int(date[2]), int(date[3] or 0), int(date[4] or 0)
+    if month > len(_MONTHS) or (not quoted and not date[3]):
+        return None
+    parts = [str(day) if day and month else "", _MONTHS[month - 1] if month else "", str(year)]
+    return " ".join(filter(None, parts)) + (" BC" if date[1] == "-" else "")
 
 
 def _kind(path: Path) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trailforge.retrieval.kg.gather import Gathered, NamedThings
-from trailforge.retrieval.kg.rows import Row, TextFile, has_header, members_of, readable, table_rows, text_of
+from trailforge.retrieval.kg.rows import Row, TextFile, has_header, members_of, readable, table_rows, text_of, value_of
 from trailforge.schemas import InvalidInput, parse_json
 from trailforge.schemas.files import read_limited
 
@@ -129,10 +129,10 @@ class Codex:
 class Tables:
     """Triples and names in tables: TSV, JSON Lines (each gzipped too) or Parquet.
 
-    Triples have the columns `head`, `relation`, `tail`, and may have `head_label`, `relation_label`, `tail_label`; a
-    TSV file without a header has the first three. Names have `id` (or `qid`, `pid`, `mid`), `label` and
-    `aliases` (a list, or a text with `|` between them); a
-    TSV file without a header has an id and then the names, the label first. Without a name an id is its own.
+    Triples have the columns `head`, `relation`, `tail` (an id, or a value as `rows.value_of` reads it), and may have
+    `head_label`, `relation_label`, `tail_label`; a TSV file without a header has the first three. Names have `id` (or
+    `qid`, `pid`, `mid`), `label` and `aliases` (a list, or a text with `|` between them); a TSV file without a header
+    has an id and then the names, the label first. Without a name an id is its own.
     """
 
     triples: tuple[Path, ...]
@@ -164,7 +164,7 @@ class KqaJson:
     """A `kb.json` as KQA Pro has it: concepts, entities, and their relations, each of which names one direction.
 
     Relations have no ids there, so their names are their ids. A concept that an entity or concept is `instanceOf`
-    becomes a triple, *instance of* or *subclass of*. Attributes hold values and no entities: they are left out.
+    becomes a triple, *instance of* or *subclass of*; so does an attribute, whose tail is a value.
     """
 
     path: Path
@@ -272,8 +272,13 @@ def _labelled_triple(row: Row, theirs: dict[str, str], labelled: set[tuple[str, 
         into.reject(row.file, row.number, None if row.problem else bad, problem, row.payload)
         return
     head, relation, tail = (str(key) for key in ids)
-    into.triple(head, relation, tail)
-    for end, key in (("head", head), ("relation", relation), ("tail", tail)):
+    value = value_of(tail)
+    if value is None:
+        into.triple(head, relation, tail)
+    else:
+        into.fact(head, relation, value)
+    named = (("head", head), ("relation", relation), ("tail", tail))
+    for end, key in named if value is None else named[:2]:
         label = text_of(row.fields.get(theirs[f"{end}_label"]))
         kind = "relation" if end == "relation" else "entity"
         if label and (kind, key, label) not in labelled:
@@ -284,6 +289,14 @@ def _labelled_triple(row: Row, theirs: dict[str, str], labelled: set[tuple[str, 
 def _kqa_triples(row: Row, key: str, is_a: str, into: Gathered) -> None:
     for concept in _listed(row, "instanceOf", into):
         into.triple(key, is_a, str(concept))
+    for position, attribute in enumerate(_listed(row, "attributes", into)):
+        fields = _fields(attribute)
+        name, value = text_of(fields.get("key")), _kqa_value(_fields(fields.get("value")))
+        if name is None or value is None:
+            payload = json.dumps(attribute, ensure_ascii=False)
+            into.reject(row.file, row.number, f"attributes[{position}]", "must have key and value", payload)
+        else:
+            into.fact(key, name, value)
     for position, relation in enumerate(_listed(row, "relations", into)):
         fields = _fields(relation)
         name, other = text_of(fields.get("predicate", fields.get("relation"))), text_of(fields.get("object"))
@@ -294,6 +307,19 @@ def _kqa_triples(row: Row, key: str, is_a: str, into: Gathered) -> None:
             into.reject(row.file, row.number, f"relations[{position}]", expected, payload)
         else:
             into.triple(*((key, name, other) if direction == "forward" else (other, name, key)))
+
+
+def _kqa_value(value: dict[str, Any]) -> str | None:
+    """A value with its unit, a date as people read it; None where there is none."""
+    content, unit = value.get("value"), value.get("unit")
+    if isinstance(content, float) and content.is_integer():
+        content = int(content)
+    text = str(content) if isinstance(content, int | float) and not isinstance(content, bool) else text_of(content)
+    if text is None:
+        return None
+    if value.get("type") == "date":
+        return value_of(text) or text
+    return f"{text} {unit}" if isinstance(unit, str) and unit not in ("", "1") else text
 
 
 def _listed(row: Row, field: str, into: Gathered) -> list[Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -20,6 +21,15 @@ from trailforge.schemas import InvalidInput, KgEntity, KgTriple
 
 Direction = Literal["out", "into"]
 """Which side of a triple an entity is on: `out` as its head, `into` as its tail."""
+_WORDINGS = "relation_aliases.txt"
+
+
+@cache
+def _common_wordings() -> dict[str, tuple[str, ...]]:
+    """What people call Wikidata's common relations, by the words of the label; `<` before what asks the way back."""
+    lines = (files("trailforge.retrieval.kg") / _WORDINGS).read_text(encoding="utf-8").splitlines()
+    rows = (line.split("\t") for line in lines)
+    return {" ".join(name_words(label)): tuple(others) for label, *others in rows}
 
 
 class KgStore:
@@ -133,6 +143,10 @@ class KgStore:
             (r for r in rows[int(starts[bucket]) : int(starts[bucket + 1])].tolist() if self._ids[r] == entity), None
         )
 
+    def is_value(self, row: int) -> bool:
+        """Whether it is no entity but what a fact says of one: a date, a number, a text."""
+        return self._ids[row].startswith('"') and not self.out.degree(row)
+
     def row(self, entity: str) -> int:
         """`find`, where the id must be there."""
         row = self.find(entity)
@@ -216,13 +230,42 @@ class KgStore:
 
     @cached_property
     def relation_words(self) -> list[frozenset[str]]:
-        """The words of all names of every relation, by row."""
-        return [frozenset(word for name in names for word in name_words(name)) for names in self.relation_names]
+        """The words of all that every relation is called, by row."""
+        words: list[set[str]] = [set() for _ in self.relation_names]
+        for row, name, is_reversed in self.relation_wordings:
+            if not is_reversed:
+                words[row].update(name_words(name))
+        return list(map(frozenset, words))
 
     @cached_property
-    def relation_name_words(self) -> Spellings:
-        """The words of every name of every relation, in the order of `relation_names`."""
-        return Spellings.of([name_words(name) for names in self.relation_names for name in names])
+    def relation_wordings(self) -> list[tuple[int, str, bool]]:
+        """All that relations are called: by row, the label first; True for what names the way from tail to head.
+
+        Its names; common wordings of Wikidata's relations where a relation of that label has no alias; and what asks
+        for the way back of any relation of that label.
+        """
+        common = _common_wordings()
+        found: list[tuple[int, str, bool]] = []
+        for row, names in enumerate(self.relation_names):
+            others = common.get(" ".join(name_words(names[0])), ())
+            found += [(row, name, False) for name in names]
+            found += [(row, name, False) for name in others if not name.startswith("<") and len(names) == 1]
+            found += [(row, name[1:], True) for name in others if name.startswith("<")]
+        return found
+
+    @cached_property
+    def relation_wording_words(self) -> Spellings:
+        """The words of all `relation_wordings`, in their order."""
+        return Spellings.of([name_words(name) for _, name, _ in self.relation_wordings])
+
+    @cached_property
+    def relation_wordings_with(self) -> dict[str, list[int]]:
+        """Which of the `relation_wordings` have a word."""
+        found: dict[str, list[int]] = {}
+        for place, words in enumerate(self.relation_wording_words.distinct):
+            for word in words:
+                found.setdefault(word, []).append(place)
+        return found
 
     @cached_property
     def _relation_rows(self) -> dict[str, int]:

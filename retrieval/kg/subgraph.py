@@ -7,7 +7,7 @@ and not triples: a hub's are ranked without reading them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from trailforge.retrieval.kg.columns import places, stretch
 from trailforge.retrieval.kg.folding import content_words, name_words
 from trailforge.retrieval.kg.graph import Adjacency
 from trailforge.retrieval.kg.layout import reads
-from trailforge.retrieval.kg.store import KgStore
+from trailforge.retrieval.kg.store import Direction, KgStore
 from trailforge.schemas import InvalidInput, KgTriple, estimate_tokens
 
 CountTokens = Callable[[str], int]
@@ -68,8 +68,12 @@ def subgraph(
     phrases: Sequence[str] = (),
     limits: SubgraphLimits | None = None,
     count_tokens: CountTokens = estimate_tokens,
+    asked: Collection[tuple[str, Direction]] = (),
 ) -> list[KgTriple]:
-    """The triples of entities, by id, that fit the phrases best: mentions, relations, the sub-query. Distinct.
+    """The triples of entities, by id, that fit the phrases best: mentions and relations. Distinct.
+
+    `asked`: relations by id that are asked for in one direction. Of an entity that has one of them so, words of a
+    relation's name count for these alone, and for all that are not the other way round: "child of" is not *child*.
 
     A triple shares a word when the word is in one of its relation's names or in the label of the other end, or in any
     name of it when that is another of the entities. In doubt relations take turns, and neighbours of high degree go
@@ -77,7 +81,7 @@ def subgraph(
     until one does not fit. Raises `InvalidInput` for an entity that the store has not.
     """
     limits = limits or SubgraphLimits()
-    search = _Search(store, list(dict.fromkeys(store.row(entity) for entity in entities)), phrases)
+    search = _Search(store, list(dict.fromkeys(store.row(entity) for entity in entities)), phrases, asked)
     found: dict[tuple[int, int, int], _Found] = {}
     for place in range(len(search.rows)):
         for one in search.around(place, limits.max_triples):
@@ -101,8 +105,11 @@ def _fitting(store: KgStore, found: list[_Found], limits: SubgraphLimits, count_
 class _Search:
     """What a search asks for, and what it finds around each entity."""
 
-    def __init__(self, store: KgStore, rows: list[int], phrases: Sequence[str]) -> None:
+    def __init__(
+        self, store: KgStore, rows: list[int], phrases: Sequence[str], asked: Collection[tuple[str, Direction]]
+    ) -> None:
         self._store, self.rows = store, rows
+        self._asked = {(store.relation_row(relation), direction == "into") for relation, direction in asked}
         self._wanted = {word for phrase in phrases for word in content_words(phrase)}
 
     def around(self, place: int, most: int) -> list[_Found]:
@@ -111,7 +118,7 @@ class _Search:
         found: list[_Found] = []
         for is_into, side in enumerate((self._store.out, self._store.into)):
             relations, others = self._read(side, row)
-            shared = self._shared(row, relations, others)
+            shared = self._shared(row, relations, others, bool(is_into))
             order = np.lexsort((others, -self._store.degrees(others), -shared))
             turns: dict[tuple[int, int], int] = {}
             for i in order.tolist():
@@ -156,9 +163,13 @@ class _Search:
         found = [int(side.edges[r]) + places(side.neighbours[side.edges[r] : side.edges[r + 1]], wanted) for r in runs]
         return np.concatenate(found or [np.zeros(0, np.int64)])
 
-    def _shared(self, row: int, relations: np.ndarray, others: np.ndarray) -> np.ndarray:
+    def _shared(self, row: int, relations: np.ndarray, others: np.ndarray, is_into: bool) -> np.ndarray:
         """How many of the wanted words each triple has; of another entity that was asked for all names count."""
-        by_relation = {r: self._wanted & self._store.relation_words[r] for r in np.unique(relations).tolist()}
+        against = self._against(row)
+        by_relation = {
+            r: frozenset() if (r, is_into) in against else self._wanted & self._store.relation_words[r]
+            for r in np.unique(relations).tolist()
+        }
         counts = np.zeros(len(others), np.int64)
         labels = self._store.labels_of(others)
         for i, (relation, other, label) in enumerate(zip(relations.tolist(), others.tolist(), labels, strict=True)):
@@ -166,6 +177,12 @@ class _Search:
             words = {word for name in names for word in name_words(name)}
             counts[i] = len(self._wanted & words | by_relation[relation])
         return counts
+
+    def _against(self, row: int) -> set[tuple[int, bool]]:
+        """The other way round of what is asked for in one direction, of an entity that has any of it."""
+        sides = (self._store.out, self._store.into)
+        has = any(relation in sides[is_into].relations_of(row) for relation, is_into in self._asked)
+        return {(relation, not is_into) for relation, is_into in self._asked} - self._asked if has else set()
 
     @cached_property
     def _named(self) -> np.ndarray:

@@ -19,8 +19,10 @@ from trailforge.schemas.text import escape_chat_tokens
 class KgToolConfig:
     """How the tool searches."""
 
-    entities_per_mention: int = 1
-    """Of each mention's matches, how many are searched; all that are offered stand in the result."""
+    entities_per_mention: int = 3
+    """Of each mention's matches, how many are searched at most; all that are offered stand in the result."""
+    max_behind: float = 0.02
+    """How far behind the best one's score a match may be to be searched too: namesakes, by label or alias."""
     matches_per_mention: int = 5
     limits: SubgraphLimits = field(default_factory=SubgraphLimits)
 
@@ -32,6 +34,8 @@ class MentionMatches:
     mention: str
     matches: tuple[EntityMatch, ...]
     """Best first; empty when nothing is similar."""
+    searched: int
+    """The first so many were searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,24 +71,32 @@ class KgTool:
     def search(self, mentions: Sequence[str], relations: Sequence[str] = (), sub_query: str = "") -> KgResult:
         """Match the mentions and rank the triples around them.
 
-        A relation phrase counts with its own words and with those of the label it matches best.
+        A relation phrase counts with its own words and with those of the labels it matches best. The sub-query tells
+        namesakes apart; it ranks triples only where no relation is named.
         """
-        config = self._config
-        entities = tuple(
-            MentionMatches(
-                mention=mention,
-                matches=tuple(match_entity(self.store, mention, sub_query, config.matches_per_mention)),
-            )
-            for mention in mentions
-        )
+        entities = tuple(self._matches(mention, sub_query) for mention in mentions)
         meant = tuple(
             PhraseMatches(phrase=phrase, matches=tuple(match_relation(self.store, phrase))) for phrase in relations
         )
-        searched = [match.entity_id for one in entities for match in one.matches[: config.entities_per_mention]]
-        labels = [one.matches[0].label for one in meant if one.matches]
-        phrases = [*mentions, *relations, *labels, sub_query]
-        triples = subgraph(self.store, searched, phrases, config.limits, self._count_tokens)
+        searched = [match.entity_id for one in entities for match in one.matches[: one.searched]]
+        best = [match for one in meant for match in one.matches if match.score == one.matches[0].score]
+        phrases = [*mentions, *relations, *(match.label for match in best), *(() if relations else (sub_query,))]
+        triples = subgraph(
+            self.store,
+            searched,
+            phrases,
+            self._config.limits,
+            self._count_tokens,
+            [(match.relation_id, match.direction) for one in meant for match in one.matches if match.direction],
+        )
         return KgResult(entities=entities, relations=meant, triples=tuple(triples))
+
+    def _matches(self, mention: str, sub_query: str) -> MentionMatches:
+        config = self._config
+        matches = match_entity(self.store, mention, sub_query, config.matches_per_mention)
+        least = matches[0].score - config.max_behind if matches else 0.0
+        near = sum(match.score >= round(least, 6) for match in matches)
+        return MentionMatches(mention=mention, matches=tuple(matches), searched=min(near, config.entities_per_mention))
 
 
 MAX_KEPT = 5
@@ -170,10 +182,11 @@ def filter_prompt(query: TripleQuery, offered: Sequence[KgTriple]) -> str:
         "entities": "; ".join(query.entities),
         "relations": "; ".join(query.relations),
     }
-    parts = _template().split("{{")
+    parts = filter_template().split("{{")
     named = [part.partition("}}") for part in parts[1:]]
     return parts[0] + "".join(escape_chat_tokens(fields[name]) + rest for name, _, rest in named)
 
 
-def _template() -> str:
+def filter_template() -> str:
+    """The prompt, with its places."""
     return files("trailforge.retrieval.kg").joinpath(PROMPT).read_text(encoding="utf-8")

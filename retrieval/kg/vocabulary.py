@@ -102,6 +102,10 @@ class Vocabulary:
         found = self._near(word, 0).tolist()
         return next((row for row, text in zip(found, self._texts.many(found), strict=True) if text == word), None)
 
+    def text(self, row: int) -> str:
+        """A word."""
+        return self._texts[row]
+
     def variants(self, word: str, most: int = MAX_EDITS) -> Variants:
         """The words within so many edits, fewer for short words."""
         most = min(most, most_edits(len(word)))

@@ -28,8 +28,8 @@ from trailforge.inference.prompts import Prompts, Sentences
 from trailforge.mcts.plan import references, resolve
 from trailforge.protocols import KG_SEARCH
 from trailforge.protocols.base import estimate_tokens, one_line
-from trailforge.protocols.environment import SURE
 from trailforge.protocols.episodes import EpisodeRun, EpisodeStep, Segment, StopReason
+from trailforge.protocols.result_filters import SURE
 from trailforge.protocols.turns import Search, Turn
 from trailforge.retrieval import Retrieval
 from trailforge.retrieval.kg import KgStore, match_entity, match_relation

@@ -31,7 +31,7 @@ from trailforge.generators.kg_trajectories.tool import SearchTool
 from trailforge.generators.kg_trajectories.work import episodes_of
 from trailforge.inference import Meter, Prices, Request
 from trailforge.inference.prompts import Prompts
-from trailforge.protocols import KG_SEARCH
+from trailforge.protocols import KG_SEARCH, result_filters
 from trailforge.protocols.episodes import EpisodeConfig, run_episode
 from trailforge.retrieval import RetrievalConfig, open_retrieval
 from trailforge.retrieval.kg import KgStore
@@ -69,6 +69,12 @@ GUIDED = KgGeneratorConfig(
     reading=ReadingConfig(reader="sentences", max_tokens=16, stop=("\n",)),
     prompts=KgPromptNames(answer="embedded_answer"),
 )
+
+
+@pytest.fixture(autouse=True)
+def always_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small graph never offers more triples than may be kept."""
+    monkeypatch.setattr(result_filters, "UNASKED", 0)
 
 
 @pytest.fixture(scope="module")
@@ -161,14 +167,14 @@ async def test_rewards_by_hand(graph: KgStore, name: str) -> None:
     assert reward["total"] == pytest.approx(reward["r_acc"] + reward["r_gain"])
 
 
-async def test_a_name_that_several_have_is_linked_to_all_and_searched_as_the_likeliest(tmp_path: Path) -> None:
+async def test_a_name_that_several_have_is_linked_to_all_and_all_are_searched(tmp_path: Path) -> None:
     namesake = (("other", "director", "painter"), ("painter", "born", "rosenberg"))
     two = store(tmp_path, (*TRIPLES, *namesake), (*ENTITIES, ("other", "Metropolis"), ("painter", "George Grosz")))
     row = await play(two, DIRECTOR, VIENNA)
     first, second = row.steps[0].entities
     assert (first.entity_id, second.entity_id) == ("metropolis", "other"), "of more triples"
-    assert [(link.score, link.margin, link.is_searched) for link in (first, second)] == [(1, 0, True), (1, 0, False)]
-    assert {triple.head for triple in row.steps[0].triples_kept} == {"metropolis"}
+    assert [(link.score, link.margin, link.is_searched) for link in (first, second)] == [(1, 0, True), (1, 0, True)]
+    assert {triple.head for triple in row.steps[0].triples_offered} == {"metropolis", "other"}
 
 
 async def test_a_name_that_the_graph_has_not_leaves_the_documents(graph: KgStore) -> None:

@@ -12,8 +12,12 @@ from tests.pipelines.kg_support import FREE, WRITTEN
 from tests.support.kg_agent import paths_store
 from tests.support.kg_worlds import film_store
 from trailforge.generators.kg_questions.config import KgQuestionRunConfig
+from trailforge.generators.kg_trajectories.config import KgRunConfig, configure
+from trailforge.pipelines.runs.intake import RunInputs
+from trailforge.presets import load_preset
 from trailforge.retrieval.kg.layout import MANIFEST
-from trailforge.schemas import InvalidInput, RetrievalError
+from trailforge.schemas import InvalidInput, RetrievalError, from_dict
+from trailforge.training.config import load_train_preset
 
 
 @pytest.fixture
@@ -66,3 +70,26 @@ def test_what_is_no_date_is_refused(as_of: str) -> None:
 def test_no_path_is_too_few() -> None:
     with pytest.raises(InvalidInput, match="has to be 1 or more"):
         KgQuestionRunConfig(count=0)
+
+
+def paper_config() -> KgRunConfig:
+    content = load_preset("dynasearcher", "kg_trajectories")
+    return from_dict(KgRunConfig, {name: section for name, section in content.items() if name != "server"})
+
+
+def test_the_papers_preset_searches_a_corpus_that_has_to_be_said_before_a_graph_is_read(graph: Path) -> None:
+    paper = paper_config()
+    assert paper.retrieval.scope == "corpus" and paper.within("question").retrieval.scope == "question"
+    with pytest.raises(InvalidInput, match=r"give --documents .* or search each question's own paragraphs: --scope"):
+        configure(paper, RunInputs(dataset="kg_trajectories", options={"kg": graph / "nowhere"}))
+    both = {"scope": "question", "documents": graph}
+    with pytest.raises(InvalidInput, match="leave --documents out"):
+        configure(paper, RunInputs(dataset="kg_trajectories", options=both))
+
+
+def test_training_searches_with_the_encoder_and_the_prefixes_that_data_is_made_with() -> None:
+    paper = paper_config()
+    training = load_train_preset("dynasearcher").retrieval
+    for name in ("kind", "encoder", "query_prefix", "passage_prefix"):
+        assert getattr(training, name) == getattr(paper.retrieval, name), name
+    assert training.graph == paper.generator.kg

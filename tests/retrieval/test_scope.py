@@ -130,8 +130,8 @@ def test_bm25_over_an_index_is_told_to_take_the_file(tmp_path: Path) -> None:
 
 
 def test_the_corpus_scope_needs_an_index() -> None:
-    with pytest.raises(InvalidInput, match="the scope corpus needs an index"):
-        RetrievalConfig(scope="corpus")
+    with pytest.raises(InvalidInput, match=r"give --documents .* or search each question's own paragraphs: --scope"):
+        check_retrieval(RetrievalConfig(scope="corpus", kind="bm25"))
 
 
 def test_a_corpus_is_json_lines_or_parquet(tmp_path: Path) -> None:

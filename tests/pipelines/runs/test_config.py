@@ -132,7 +132,6 @@ def test_where_benchmarks_are_does_not_decide_but_what_they_ask(tmp_path: Path) 
         ("caps: {max_tokens: -1}", "max_tokens", "a number from 0 on"),
         ("model: {prompt_price_per_million: -1.5}", "prompt_price_per_million", "a number from 0 on"),
         ("model: {completion_price_per_million: .nan}", "completion_price_per_million", "a number from 0 on"),
-        ("retrieval: {scope: corpus}", "corpus_index", "needs an index"),
         ("schedule: {worker_silence_s: 0}", "worker_silence_s", "has to be more than 0"),
         ("ledger: calls.sqlite", "ledger", "expected postgresql://user@host:5432/database"),
         ("ledger: postgresql://u:hunter2@db/calls", "ledger", "set TRAILFORGE_LEDGER_PASSWORD instead"),

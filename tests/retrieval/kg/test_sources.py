@@ -12,8 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.retrieval.kg.support import write_wikidata5m
-from trailforge.retrieval.kg import Codex, KgSource, KgStore, KqaJson, Tables, Wikidata5M, build_kg, open_source
+from trailforge.retrieval.kg import (
+    Codex,
+    KgSource,
+    KgStore,
+    KqaJson,
+    Tables,
+    Wikidata5M,
+    build_kg,
+    match_entity,
+    open_source,
+)
 from trailforge.retrieval.kg.gather import Gathered
+from trailforge.retrieval.kg.rows import value_of
 from trailforge.schemas import InvalidInput, RejectedRow, read_parquet
 
 
@@ -131,7 +142,11 @@ def test_kqa_json_both_directions(tmp_path: Path) -> None:
             "Q1": {
                 "name": "Metropolis",
                 "instanceOf": ["C1"],
-                "attributes": [{"key": "year", "value": {"type": "year", "value": 1927}}],
+                "attributes": [
+                    {"key": "year", "value": {"type": "year", "value": 1927}},
+                    {"key": "publication date", "value": {"type": "date", "value": "1927-01-10"}},
+                    {"key": "duration", "value": {"type": "quantity", "value": 153.0, "unit": "minute"}},
+                ],
                 "relations": [{"predicate": "director", "object": "Q2", "direction": "forward", "qualifiers": {}}],
             },
             "Q2": {
@@ -148,8 +163,39 @@ def test_kqa_json_both_directions(tmp_path: Path) -> None:
     assert triples(store) == {
         "Metropolis | director | Fritz Lang",
         "Metropolis | instance of | film",
+        "Metropolis | year | 1927",
+        "Metropolis | publication date | 10 January 1927",
+        "Metropolis | duration | 153 minute",
         "film | subclass of | work",
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("+1879-03-14T00:00:00Z", "14 March 1879"),
+        ("1879-03-14", "14 March 1879"),
+        ("+1879-03-00T00:00:00Z", "March 1879"),
+        ('"1879-00-00"^^<http://www.w3.org/2001/XMLSchema#date>', "1879"),
+        ("-0044-03-15T00:00:00Z", "15 March 44 BC"),
+        ('"Ulm"@de', "Ulm"),
+        ('"42"^^xsd:integer', "42"),
+        ("1879", None),
+        ("2001-13-01", None),
+        ('"Heroes"', None),
+        ("Q42", None),
+    ],
+)
+def test_a_value_is_written_as_people_read_it(text: str, value: str | None) -> None:
+    assert value_of(text) == value
+
+
+def test_values_are_tails_that_no_mention_finds(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("Q1\tborn on\t+1879-03-14T00:00:00Z\nQ1\tborn in\tQ2\n")
+    (tmp_path / "e.tsv").write_text("Q1\tAlbert Einstein\nQ2\tUlm\n")
+    store = built(open_source(tmp_path / "t.tsv", entities=[tmp_path / "e.tsv"]), tmp_path)
+    assert triples(store) == {"Albert Einstein | born on | 14 March 1879", "Albert Einstein | born in | Ulm"}
+    assert match_entity(store, "14 March 1879") == [] != match_entity(store, "Ulm")
 
 
 def test_kqa_json_whose_lists_are_none_is_told(tmp_path: Path) -> None:

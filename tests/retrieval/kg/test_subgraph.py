@@ -122,9 +122,24 @@ def test_the_tool_joins_matching_and_ranking(store: KgStore) -> None:
     assert all("Q1" in (t.head, t.tail) for t in result.triples)
 
 
-def test_the_tool_searches_as_many_matches_as_it_is_told(store: KgStore) -> None:
-    one = KgTool(store).search(["Paris"])
-    two = KgTool(store, KgToolConfig(entities_per_mention=2)).search(["Paris"])
+def test_namesakes_are_searched_while_they_are_near_and_not_too_many(store: KgStore) -> None:
+    for config, searched in (
+        (KgToolConfig(), 3),
+        (KgToolConfig(entities_per_mention=2), 2),
+        (KgToolConfig(max_behind=0.0), 2),
+        (KgToolConfig(entities_per_mention=1), 1),
+    ):
+        (found,) = KgTool(store, config).search(["Paris"]).entities
+        assert (found.searched, len(found.matches)) == (searched, 3)
+    one = KgTool(store, KgToolConfig(entities_per_mention=1)).search(["Paris"])
     assert {t.head for t in one.triples} == {"Q5", "Q7"}
-    assert {t.head for t in two.triples} == {"Q5", "Q6", "Q7"}
-    assert [len(m.matches) for m in one.entities] == [3]
+    assert {t.head for t in KgTool(store).search(["Paris"]).triples} == {"Q5", "Q6", "Q7"}
+    assert [each.searched for each in KgTool(store).search(["nobody at all"]).entities] == [0]
+
+
+def test_triples_are_ranked_by_mention_and_relation_and_by_the_sub_query_where_none_is_named(store: KgStore) -> None:
+    tool, query = KgTool(store), "Which country is the university of the employer in?"
+    asked = tool.search(["Albert Einstein"], ["place of birth"], query)
+    assert asked.triples[0].text == "Albert Einstein | place of birth | Ulm"
+    unsaid = tool.search(["Albert Einstein"], [], query)
+    assert unsaid.triples[0].text == "Albert Einstein | employer | Princeton University"

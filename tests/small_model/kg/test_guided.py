@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.kg_episodes import store
-from trailforge.protocols.environment import asked_for
+from trailforge.protocols.result_filters import asked_for
 from trailforge.retrieval.kg import KgStore, KgTool, build_kg, open_source
 from trailforge.small_model.kg.guided import name_choices
 

@@ -1,0 +1,132 @@
+"""Which of what a search found an agent reads (DynaSearcher, section 4.3.3): the filters of triples and documents.
+
+They are part of the tool, so that generation, evaluation and training show an agent the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from trailforge.inference import ChatTurn, Client, Meter, Request, Sampling, ask_json
+from trailforge.inference.asker import fill
+from trailforge.inference.prompts import Prompts
+from trailforge.protocols.base import passage_lines
+from trailforge.protocols.turns import Search
+from trailforge.retrieval.kg import MAX_KEPT, KgResult, TripleQuery, keep_triples
+from trailforge.retrieval.kg.tool import filter_template
+from trailforge.rewards import mentions
+from trailforge.schemas import InvalidInput, KgTriple, Passage
+
+KgFilter = Literal["model", "asked", "first", "none"]
+"""Which of the triples that the graph offers an agent reads. `model`: the paper's, which keeps up to five. `asked`: up
+to five of an entity that was matched surely, by the relation that is asked for or to another name in the query.
+`first`: the best five. `none`: all that are offered."""
+
+SURE = 0.9
+"""Score from which a name is taken for an entity: "Roman Polansky" is Roman Polanski, "George VI" not George II."""
+
+
+UNASKED = MAX_KEPT
+"""So many triples are kept without asking a model: there is nothing to choose."""
+DocumentFilter = Literal["model", "none"]
+"""Which of the documents that a search found an agent reads. `model`: those that a model says help. `none`: all."""
+
+_PROMPTS = Prompts("trailforge.protocols")
+PROMPT = "keep_documents"
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"keep": {"type": "array", "items": {"type": "integer"}}},
+    "required": ["keep"],
+    "additionalProperties": False,
+}
+"""Of the reply: numbers of documents, from 1; see `retrieval.kg.tool.SCHEMA`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultFilter:
+    """Chooses what an agent reads of what a search found."""
+
+    rule: KgFilter = "first"
+    """Of triples."""
+    documents: DocumentFilter = "none"
+    client: Client | None = None
+    """Asked by the rules `model`, as is the next."""
+    model: str = ""
+    seed: int = 0
+    max_tokens: int = 2048
+    """Room for a reasoning model's thoughts."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidInput` where a model is to choose and there is none."""
+        if "model" in (self.rule, self.documents) and self.client is None:
+            raise InvalidInput("a filter asks a model: say which one", field="filter_model")
+
+    async def keep(
+        self, question: str, search: Search, found: KgResult, meter: Meter | None = None
+    ) -> tuple[KgTriple, ...]:
+        """Those triples of `found` that are kept; no more than may be kept are kept unasked.
+
+        Raises what the client raises.
+        """
+        match self.rule:
+            case "none":
+                return tuple(found.triples)
+            case "first":
+                return tuple(found.triples[:MAX_KEPT])
+            case "asked":
+                return asked_for(search.query, found)
+        if len(found.triples) <= UNASKED:
+            return tuple(found.triples)
+        assert self.client is not None
+        query = TripleQuery(
+            question=question, sub_query=search.query, entities=search.entities, relations=search.relations
+        )
+        kept = await keep_triples(
+            self.client,
+            self.model,
+            query,
+            found.triples,
+            seed=self.seed,
+            sampling=Sampling(max_tokens=self.max_tokens),
+            meter=meter,
+        )
+        return kept.triples
+
+    async def keep_documents(
+        self, question: str, search: Search, found: Sequence[Passage], meter: Meter | None = None
+    ) -> tuple[Passage, ...]:
+        """Those documents that are kept, in the order they were found. Raises what the client raises."""
+        if self.documents == "none" or not found:
+            return tuple(found)
+        assert self.client is not None
+        documents = "\n".join(passage_lines(found))
+        prompt = fill(_PROMPTS.text(PROMPT), question=question, sub_query=search.query, documents=documents)
+        request = Request(
+            model=self.model,
+            prompt=(ChatTurn(role="user", content=prompt),),
+            sampling=Sampling(max_tokens=self.max_tokens),
+            seed=self.seed,
+            purpose=PROMPT,
+        )
+        kept = set((await ask_json(self.client, request, SCHEMA, meter))["keep"])
+        return tuple(passage for number, passage in enumerate(found, start=1) if number in kept)
+
+
+def filter_prompts() -> str:
+    """The texts by which models choose."""
+    return f"{filter_template()}{_PROMPTS.text(PROMPT)}"
+
+
+def asked_for(query: str, found: KgResult) -> tuple[KgTriple, ...]:
+    """Up to five triples of surely matched entities, by a relation asked for or to what the query names too."""
+    sure = {match.entity_id for one in found.entities for match in one.matches[:1] if match.score >= SURE}
+    relations = {match.relation_id for one in found.relations for match in one.matches[:1]}
+    kept = []
+    for triple in found.triples:
+        ends = {triple.head: triple.tail_label, triple.tail: triple.head_label}
+        others = [label for entity, label in ends.items() if entity in sure]
+        if others and (triple.relation in relations or any(mentions(query, label) for label in others)):
+            kept.append(triple)
+    return tuple(kept[:MAX_KEPT])

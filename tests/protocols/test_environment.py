@@ -1,0 +1,92 @@
+"""What agents read of what a search found: the same filters for data, evaluation and training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.retrieval.kg.support import store_of
+from tests.support.scripted import ScriptedModel, prompt_text
+from trailforge.inference import Request
+from trailforge.inference.client import ServedModel
+from trailforge.protocols import KG_SEARCH, SEARCH_R1
+from trailforge.protocols.environment import Environment, EnvironmentConfig, GraphFound, open_environment
+from trailforge.protocols.result_filters import ResultFilter
+from trailforge.protocols.turns import Observation, Search
+from trailforge.retrieval import Bm25Retriever
+from trailforge.retrieval.kg import KgTool
+from trailforge.schemas import Document, InvalidInput
+
+DOCUMENTS = [Document(id=str(n), title=f"Title {n}", text=f"Fritz Lang made film number {n}.") for n in range(1, 5)]
+SEARCH = Search(query="What did Fritz Lang make?", entities=("Fritz Lang",), relations=("director",))
+
+
+def triples(count: int) -> list[tuple[str, str, str]]:
+    return [(f"F{n}", "director", "Q1") for n in range(count)]
+
+
+async def searched(tmp_path: Path, films: int, filters: ResultFilter, grammar: str = "graph") -> Observation:
+    names = {"Q1": ["Fritz Lang"]} | {f"F{n}": [f"Film {n}"] for n in range(films)}
+    store = store_of(tmp_path / f"store-{films}-{filters.rule}", triples(films), names)
+    environment = Environment(documents=Bm25Retriever(DOCUMENTS), kg=KgTool(store), filters=filters, top_k=3)
+    return await environment.respond(KG_SEARCH if grammar == "graph" else SEARCH_R1, "Which film?")(SEARCH)
+
+
+def keeping(numbers: list[int]) -> ScriptedModel:
+    return ScriptedModel(lambda request: json.dumps({"keep": numbers}))
+
+
+@pytest.mark.parametrize(("films", "asked"), [(5, False), (6, True)])
+async def test_the_triples_filter_is_asked_only_where_it_has_to_choose(tmp_path: Path, films: int, asked: bool) -> None:
+    model = keeping([2])
+    found = await searched(tmp_path, films, ResultFilter(rule="model", client=model, model="m"))
+    assert len(found.triples) == (1 if asked else films) and len(model.requests) == asked
+    assert isinstance(found.detail, GraphFound) and len(found.detail.found.triples) == films
+
+
+@pytest.mark.parametrize("grammar", ["graph", "documents"])
+async def test_the_filter_of_documents_keeps_those_that_help_in_their_order(tmp_path: Path, grammar: str) -> None:
+    model = keeping([3, 1, 9])
+    plain = await searched(tmp_path, 1, ResultFilter(), grammar)
+    found = await searched(tmp_path / "again", 1, ResultFilter(documents="model", client=model, model="m"), grammar)
+    assert [p.title for p in found.passages] == [plain.passages[0].title, plain.passages[2].title]
+    (request,) = model.requests
+    assert request.purpose == "keep_documents" and f"2. ({plain.passages[1].title})" in prompt_text(request)
+    nothing = ResultFilter(documents="model", client=keeping([]), model="m")
+    assert (await searched(tmp_path / "none", 1, nothing, grammar)).passages == ()
+
+
+def test_a_filter_that_asks_a_model_wants_one() -> None:
+    with pytest.raises(InvalidInput, match="url and model"):
+        EnvironmentConfig(kg_filter="model")
+    with pytest.raises(InvalidInput, match="url and model"):
+        EnvironmentConfig(document_filter="model")
+    with pytest.raises(InvalidInput, match="say which one"):
+        ResultFilter(documents="model")
+
+
+async def test_an_environment_that_is_opened_asks_the_model_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As training and evaluation open it, from whatever loop."""
+    asked: list[Request] = []
+
+    class ModelDesk:
+        async def complete(self, request: Request, meter: object = None) -> object:
+            asked.append(request)
+            return await keeping([1]).complete(request)
+
+    monkeypatch.setattr("trailforge.protocols.environment.open_desk", lambda served, name: ModelDesk())
+    store = store_of(tmp_path / "store", triples(7), {"Q1": ["Fritz Lang"]})
+    config = EnvironmentConfig(
+        kg_filter="model", document_filter="model", filter_model=ServedModel(url="http://nobody", model="judge")
+    )
+    environment = open_environment(KG_SEARCH, DOCUMENTS, search=config, kg=store.folder)
+    found = await environment.respond(KG_SEARCH, "Which film?")(SEARCH)
+    assert (len(found.triples), len(found.passages)) == (1, 1)
+    assert {(request.purpose, request.model) for request in asked} == {
+        ("keep_triples", "judge"),
+        ("keep_documents", "judge"),
+    }
