@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from trailforge.commands.options import Retrieval
 from trailforge.commands.runs import MadeOf, RunCommand
 
 app = typer.Typer(
@@ -119,11 +120,14 @@ def _trajectories_of(
     scope: Annotated[
         Scope | None, typer.Option(help="question: search each question's own paragraphs. Default: the preset's.")
     ] = None,
+    retrieval: Retrieval = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N valid questions.")] = None,
 ) -> MadeOf:
     """Turn questions into annotated search episodes over documents and a knowledge graph (DynaSearcher)."""
     return MadeOf(
-        files=(questions,), limit=limit, options={"kg": kg, "documents": documents, "scope": scope and scope.value}
+        files=(questions,),
+        limit=limit,
+        options={"kg": kg, "documents": documents, "scope": scope and scope.value, "retrieval": retrieval},
     )
 
 

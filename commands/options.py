@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -25,6 +25,23 @@ class DocumentKind(StrEnum):
     GENERAL = "general"
 
 
+def _read_kind(text: str) -> str:
+    """Of the option `--retrieval`. Looked up when it is given: a look at `--help` loads no retrieval."""
+    from trailforge.retrieval.scope import RetrievalKind
+
+    if text not in (known := (*get_args(RetrievalKind), "web")):
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(known)}.")
+    return text
+
+
+Retrieval = Annotated[
+    str | None,
+    typer.Option(
+        parser=_read_kind,
+        metavar="KIND",
+        help="dense; bm25, which needs no encoder; web: live pages. Default: the preset's.",
+    ),
+]
 RedoOption = Annotated[
     Redo | None,
     typer.Option(help="Ask anew for the replies of this run that were cut, and for what follows from them."),

@@ -6,13 +6,14 @@ import dataclasses
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from trailforge.training.config import TrainPreset
     from trailforge.training.searched import Environment
+from trailforge.commands.options import Retrieval
 from trailforge.schemas import InvalidInput
 
 app = typer.Typer(
@@ -61,25 +62,6 @@ _Seed = Annotated[int | None, typer.Option(help="Default: the preset's.")]
 _Documents = Annotated[
     list[Path] | None,
     typer.Option(help="What is searched: finished runs (repeatable), or a corpus as `trailforge index` has it."),
-]
-
-
-def _read_kind(text: str) -> str:
-    """Of the option `--retrieval`. Looked up when it is given: a look at `--help` loads no retrieval."""
-    from trailforge.retrieval.scope import RetrievalKind
-
-    if text not in (known := (*get_args(RetrievalKind), "web")):
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(known)}.")
-    return text
-
-
-_Retrieval = Annotated[
-    str | None,
-    typer.Option(
-        parser=_read_kind,
-        metavar="KIND",
-        help="dense; bm25, which needs no encoder; web: live, for agents that plan. Default: the preset's.",
-    ),
 ]
 _Encoder = Annotated[
     str | None,
@@ -148,7 +130,7 @@ def rl(
     preset: _Preset,
     out: _Out,
     documents: _Documents = None,
-    retrieval: _Retrieval = None,
+    retrieval: Retrieval = None,
     encoder: _Encoder = None,
     query_prefix: _QueryPrefix = None,
     passage_prefix: _PassagePrefix = None,
@@ -202,7 +184,7 @@ def evaluate(
     preset: _Preset,
     model: Annotated[str, typer.Option(help="Folder or name of the model, or 'smollm2'.")],
     documents: _Documents = None,
-    retrieval: _Retrieval = None,
+    retrieval: Retrieval = None,
     encoder: _Encoder = None,
     query_prefix: _QueryPrefix = None,
     passage_prefix: _PassagePrefix = None,

@@ -21,6 +21,7 @@ def kg_trajectories(
     kg: Path | None = None,
     documents: Path | None = None,
     scope: str | None = None,
+    retrieval: str | None = None,
     preset: str = "dynasearcher",
     model: str | None = None,
     model_name: str | None = None,
@@ -36,7 +37,8 @@ def kg_trajectories(
     """Make search episodes over documents and a knowledge graph for the questions in a file.
 
     `kg`: folder of a store; None keeps the preset's. `documents`: an index or file to search. `scope`: `question` for
-    the questions' own paragraphs; None keeps the preset's. The others are those of `RunRequest`.
+    the questions' own paragraphs; None keeps the preset's. `retrieval`: `dense`, `bm25`, `web`; None as
+    before. The others are those of `RunRequest`.
     """
     return execute(
         RunRequest(
@@ -44,7 +46,7 @@ def kg_trajectories(
             out=out,
             preset=preset,
             files=(questions,),
-            options={"kg": kg, "documents": documents, "scope": scope},
+            options={"kg": kg, "documents": documents, "scope": scope, "retrieval": retrieval},
             model=model,
             model_name=model_name,
             limit=limit,

@@ -31,7 +31,7 @@ from trailforge.retrieval import (
 )
 from trailforge.retrieval.dense import embedded_text
 from trailforge.retrieval.kg import KgResult, KgStore, KgTool, KgToolConfig
-from trailforge.retrieval.scope import LEXICAL
+from trailforge.retrieval.scope import LEXICAL, open_web
 from trailforge.retrieval.sentences import first_sentences
 from trailforge.schemas import Document, InvalidInput, KgTriple, Passage, Question, SourceDocument
 
@@ -40,9 +40,12 @@ from trailforge.schemas import Document, InvalidInput, KgTriple, Passage, Questi
 class EnvironmentConfig(PlanToolsConfig):
     """How agents find documents, in training and evaluation. What the command line says goes over it.
 
-    Of an index that is searched, empty prefixes are those that it names. Kind `web`, and what passages and the web are
-    like, is for agents that plan; graph and filters are for those that do not.
+    Of an index that is searched, empty prefixes are those that it names. `web_news` and `longest_passage` are for
+    agents that plan; `web_url`, graph and filters are for those that do not.
     """
+
+    web_url: str = ""
+    """See `RetrievalConfig.web_url`."""
 
     graph: KgToolConfig = field(default_factory=KgToolConfig)
     """How a knowledge graph is searched."""
@@ -89,7 +92,7 @@ class Environment:
                 f"{grammar.name} runs plans over documents of several kinds; give --documents, or --retrieval web"
             )
         if grammar.searches != "plan" and self.documents is None:
-            raise InvalidInput(f"{grammar.name} searches documents; give --documents")
+            raise InvalidInput(f"{grammar.name} searches documents; give --documents, or --retrieval web")
         if grammar.searches == "graph" and self.kg is None:
             raise InvalidInput(f"{grammar.name} searches a knowledge graph too; give --kg")
 
@@ -151,14 +154,12 @@ def open_environment(
     """What a protocol's agents search.
 
     `corpus`: as `trailforge index` reads or makes it, or documents; for agents that plan, documents with their kinds,
-    which the web's tools do not look at. `search`: None for bm25. `kg`: a graph's folder. Raises `InvalidInput` for
+    at neither of which the web's tools look. `search`: None for bm25. `kg`: a graph's folder. Raises `InvalidInput` for
     what is missing, a live tool's key too, and `RetrievalError` for a missing package, model or index, and for a
     damaged graph.
     """
     search = search or PlanToolsConfig()
     agents = search if isinstance(search, EnvironmentConfig) else EnvironmentConfig()
-    if search.kind == "web" and grammar.searches != "plan":
-        raise InvalidInput(f"{grammar.name} searches documents; the web is for agents that plan", field="retrieval")
     environment = Environment(
         kg=_open_graph(kg, agents.graph) if kg and grammar.searches == "graph" else None,
         filters=_open_filters(agents),
@@ -169,6 +170,8 @@ def open_environment(
         sources = [each for each in found if isinstance(each, SourceDocument)]
         is_open = bool(sources) or search.kind == "web"
         environment = replace(environment, plan_tools=open_tools(search, sources) if is_open else None)
+    elif search.kind == "web":
+        environment = replace(environment, documents=open_web(_over_all(None, search)))
     elif isinstance(corpus, Path):
         environment = replace(environment, documents=_open_corpus(corpus, search))
     elif corpus:
@@ -212,17 +215,23 @@ def _index(documents: Sequence[Document], search: PlanToolsConfig) -> Retriever:
 
 
 def _open_corpus(path: Path, search: PlanToolsConfig) -> Retriever:
-    assert search.kind != "web"  # which only agents that plan search
-    config = RetrievalConfig(
+    nobodys = Question(id="", question="", answer="")  # the corpus is the same for every question
+    return asyncio.run(open_retrieval(_over_all(path, search)).for_question(nobodys))
+
+
+def _over_all(path: Path | None, search: PlanToolsConfig) -> RetrievalConfig:
+    """One corpus, or the web."""
+    return RetrievalConfig(
         kind=search.kind,
         encoder=search.encoder,
         query_prefix=search.query_prefix,
         passage_prefix=search.passage_prefix,
         scope="corpus",
-        corpus_index=str(path),
+        corpus_index=path and str(path),
+        web_url=search.web_url if isinstance(search, EnvironmentConfig) else "",
+        web_interval_s=search.web_interval_s,
+        longest_web_passage=search.longest_web_passage,
     )
-    nobodys = Question(id="", question="", answer="")  # the corpus is the same for every question
-    return asyncio.run(open_retrieval(config).for_question(nobodys))
 
 
 # Room

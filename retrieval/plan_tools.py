@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from trailforge.retrieval.base import LazyRetriever, Retriever
 from trailforge.retrieval.dense import DenseIndex, DenseRetriever, embedded_text
 from trailforge.retrieval.encoder import PACKAGED, Encoder
-from trailforge.retrieval.scope import LEXICAL, RetrievalKind
+from trailforge.retrieval.scope import LEXICAL, LONGEST_WEB_PASSAGE, RetrievalKind
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.schemas import Document, InvalidInput, Passage, SourceDocument, SourceKind
 
@@ -32,8 +32,6 @@ _KINDS: dict[str, tuple[SourceKind, ...]] = {
 }
 LONGEST_PASSAGE = 250
 """Words: most abstracts are shorter (of 1,831 of arXiv, 96 in 100), most news articles longer."""
-LONGEST_WEB_PASSAGE = 100
-"""Words: eight searches of two passages then fit what R-Search's training preset gives a plan's results."""
 _SPARE = 4
 
 

@@ -1,4 +1,4 @@
-"""How is searched, and where: each question's own paragraphs, or one corpus for all."""
+"""How is searched, and where: each question's own paragraphs, or one corpus or the web for all."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ LEXICAL: Mapping[str, Callable[[Sequence[Document]], Retriever]] = {
     "bm25": Bm25Retriever,
 }
 """Those that need no encoder: all but `dense`. A new one is a class in a file of its own, and two lines here."""
+LONGEST_WEB_PASSAGE = 100
+"""Words: eight searches of two passages then fit what R-Search's training preset gives a plan's results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalConfig:
     """How passages are found. What is asked for is looked for by `check_retrieval`."""
 
-    kind: RetrievalKind = "dense"
+    kind: Literal[RetrievalKind, "web"] = "dense"
+    """`web`: live pages, for all questions and whatever the scope."""
     encoder: str = PACKAGED
     """For `dense`: `minilm`, or any sentence-transformers name or path."""
     scope: Literal["question", "corpus"] = "question"
@@ -42,10 +45,21 @@ class RetrievalConfig:
     """What the encoder wants before a query, e.g. `query: ` for e5. Empty: what the index says, if one is searched."""
     passage_prefix: str = ""
     """What the encoder wants before a passage, e.g. `passage: ` for e5. Empty: as above."""
+    web_url: str = ""
+    """For `web`: a search that takes and gives what Tavily's does. Empty: Tavily itself."""
+    web_interval_s: float = 1.0
+    """For `web`: between the beginnings of two requests."""
+    longest_web_passage: int = LONGEST_WEB_PASSAGE
+    """For `web`: words, at the end of a sentence."""
+
+    @property
+    def searches_paragraphs(self) -> bool:
+        """Whether each question's own paragraphs are what is searched."""
+        return self.kind != "web" and self.scope == "question"
 
 
 class Retrieval:
-    """A worker's retrieval: its encoder (for `dense`), its corpus (None for the scope `question`), its kind.
+    """A worker's retrieval: its encoder (for `dense`), its corpus or the web (None for own paragraphs), its kind.
 
     Without an encoder the kind is how paragraphs are searched.
     """
@@ -88,8 +102,11 @@ def check_retrieval(config: RetrievalConfig) -> None:
     """Whether what the configuration asks for is there, as far as can be said without loading any of it.
 
     Raises `RetrievalError` for a missing package, and for an index that is missing or of another encoder or prefix, and
-    `InvalidInput` for a corpus that is not said, or is no file.
+    `InvalidInput` for a corpus that is not said, or is no file, and for the web's key that is not set.
     """
+    if config.kind == "web":
+        open_web(config)
+        return
     corpus = _find_corpus(config)
     if config.kind == "dense":
         check_encoder(config.encoder)
@@ -105,8 +122,10 @@ def open_retrieval(config: RetrievalConfig) -> Retrieval:
     """Load what the configuration asks for. An index brings its prefixes along, where the configuration has none.
 
     Raises `RetrievalError` for a missing package, a missing model, or an index that is missing, damaged or of another
-    encoder, and `InvalidInput` for a corpus file that cannot be read.
+    encoder, and `InvalidInput` for a corpus file that cannot be read, and for the web's key that is not set.
     """
+    if config.kind == "web":
+        return Retrieval(None, open_web(config))
     corpus = _find_corpus(config)
     if config.kind in LEXICAL:
         found = LEXICAL[config.kind](list(read_corpus(corpus))) if corpus else None
@@ -118,6 +137,15 @@ def open_retrieval(config: RetrievalConfig) -> Retrieval:
     encoder = Encoder(config.encoder, query_prefix=queries, passage_prefix=passages)
     found = DenseRetriever(DenseIndex.open(corpus, encoder), encoder) if corpus else None
     return Retrieval(encoder, found)
+
+
+def open_web(config: RetrievalConfig) -> Retriever:
+    """Live pages, as this says. Raises `InvalidInput` for a key that is not set, and for what is no address."""
+    from trailforge.retrieval.web.http import HttpConfig
+    from trailforge.retrieval.web.tools import pages_tool
+
+    http = HttpConfig(interval_s=config.web_interval_s)
+    return pages_tool(base_url=config.web_url, http=http, longest=config.longest_web_passage)
 
 
 def _find_corpus(config: RetrievalConfig) -> Path | None:

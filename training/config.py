@@ -210,8 +210,6 @@ class TrainPreset:
         constants = self.reward.constants
         if self.judge is not None and not isinstance(constants, RSearchConstants):
             raise InvalidInput(f"the reward {self.reward.kind} has no judge", field="judge")
-        if self.retrieval.kind == "web" and PROTOCOLS[self.protocol].searches != "plan":
-            raise InvalidInput(f"web, but agents of {self.protocol} search documents", field="retrieval.kind")
         if isinstance(constants, MSearcherConstants) and constants.max_tokens != self.rl.max_tokens:
             raise InvalidInput(
                 f"{constants.max_tokens}, but episodes end at rl.max_tokens = {self.rl.max_tokens}",

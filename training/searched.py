@@ -41,6 +41,8 @@ def open_environment(
         "kg": _hash_source(kg) if kg else None,
     }
     prefixes = {name: getattr(search, name) for name in ("query_prefix", "passage_prefix") if search.kind == "dense"}
+    if search.kind == "web" and search.web_url and grammar.searches != "plan":
+        searched["web_url"] = search.web_url
     return replace(environment, searched=searched | {name: text for name, text in prefixes.items() if text})
 
 

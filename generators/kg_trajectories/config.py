@@ -21,7 +21,15 @@ from trailforge.retrieval import Retrieval, RetrievalConfig, check_retrieval
 from trailforge.retrieval.kg import CountTokens, KgStore, KgToolConfig
 from trailforge.rewards import DynaSearcherConstants
 from trailforge.rewards.dynasearcher import DEFAULT, PAPER
-from trailforge.schemas import ContrastivePair, InvalidInput, KgTrajectory, SftRow, estimate_tokens, to_dict
+from trailforge.schemas import (
+    ContrastivePair,
+    InvalidInput,
+    KgTrajectory,
+    SftRow,
+    estimate_tokens,
+    from_dict,
+    to_dict,
+)
 from trailforge.schemas.plugins import check_plugin
 
 Reader = Literal["passages", "sentences"]
@@ -224,6 +232,12 @@ class KgRunConfig(GraphRunConfig):
             return self
         return replace(self, retrieval=replace(self.retrieval, scope="corpus", corpus_index=str(documents)))
 
+    def searched_by(self, kind: str | None) -> KgRunConfig:
+        """With this kind of retrieval, where one is asked for. Raises `InvalidInput` for one that is none."""
+        if kind is None:
+            return self
+        return replace(self, retrieval=from_dict(RetrievalConfig, to_dict(self.retrieval) | {"kind": kind}))
+
     def within(self, scope: str | None) -> KgRunConfig:
         """Over the questions' own paragraphs or a corpus, where one of them is asked for."""
         return self if scope is None else replace(self, retrieval=replace(self.retrieval, scope=scope))
@@ -234,6 +248,9 @@ def configure(config: KgRunConfig, inputs: RunInputs) -> KgRunConfig:
     scope, documents = inputs.options.get("scope"), inputs.options.get("documents")
     if scope == "question" and documents is not None:
         raise InvalidInput("--scope question searches each question's own paragraphs; leave --documents out")
+    config = config.searched_by(inputs.options.get("retrieval"))
+    if config.retrieval.kind == "web" and (scope or documents):
+        raise InvalidInput("the web is searched, whatever --scope and --documents say; leave them out")
     config = config.within(scope).over(documents)
     check_retrieval(config.retrieval)
     return config.on_graph(inputs.options.get("kg"))

@@ -35,7 +35,7 @@ def take_in(inputs: RunInputs, folder: Path, config: KgRunConfig) -> Settings:
         folder,
         config,
         shard_size=config.output.shard_size,
-        needs_paragraphs=config.retrieval.scope == "question",
+        needs_paragraphs=config.retrieval.searches_paragraphs,
         needs_decomposition=config.generator.is_led,
     )
 

@@ -47,7 +47,7 @@ def take_in(inputs: RunInputs, folder: Path, config: MctsRunConfig) -> Settings:
         folder,
         config,
         shard_size=config.output.shard_size,
-        needs_paragraphs=config.retrieval.scope == "question",
+        needs_paragraphs=config.retrieval.searches_paragraphs,
     )
 
 

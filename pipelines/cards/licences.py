@@ -91,7 +91,9 @@ def section(model: str, sources: Iterable[Source], config: CardConfig) -> str:
 
 
 def over_corpus(retrieval: RetrievalConfig, config: CardConfig) -> list[Source]:
-    """The corpus that passages come from, where they are not those of the inputs."""
+    """The corpus or web that passages come from, where they are not those of the inputs."""
+    if retrieval.kind == "web":
+        return [Source(name="pages of the web", licence=config.corpus_licence)]
     if not retrieval.corpus_index:
         return []
     return [Source(name=f"passages of {shorten_path(retrieval.corpus_index)}", licence=config.corpus_licence)]

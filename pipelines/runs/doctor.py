@@ -185,10 +185,13 @@ def encoder(name: str | None) -> Finding:
 def documents(config: RetrievalConfig) -> Finding:
     """What is searched is there and of the preset's encoder and prefixes. Raises as `check_retrieval`."""
     from trailforge.retrieval import check_retrieval
+    from trailforge.retrieval.web import tavily
 
-    if config.scope == "question":
+    if config.searches_paragraphs:
         return ok("documents", "each question's own paragraphs are searched")
     check_retrieval(config)
+    if config.kind == "web":
+        return ok("documents", f"the web is searched, and {tavily.KEY_VARIABLE} is set")
     return ok("documents", f"{config.corpus_index} can be searched ({config.kind})")
 
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from trailforge.retrieval.english import AUXILIARIES, WIDE_PREPOSITIONS
+from trailforge.retrieval.web.http import text_field
 from trailforge.schemas import parse_json
 
 KEY_VARIABLE = "GNEWS_API_KEY"
@@ -61,16 +62,11 @@ def gnews_hits(content: bytes) -> list[GNewsHit]:
         raise ValueError("expected an object with a list of objects 'articles'")
     hits = (
         GNewsHit(
-            title=_text(row.get("title")),
-            url=_text(row.get("url")),
-            text=CUT.sub("…", _text(row.get("content"))) or _text(row.get("description")),
-            published=_text(row.get("publishedAt"))[:10],
+            title=text_field(row.get("title")),
+            url=text_field(row.get("url")),
+            text=CUT.sub("…", text_field(row.get("content"))) or text_field(row.get("description")),
+            published=text_field(row.get("publishedAt"))[:10],
         )
         for row in rows
     )
     return [hit for hit in hits if hit.title and hit.url and hit.text]
-
-
-def _text(value: object) -> str:
-    """Trimmed; JSON may hold halves of surrogate pairs, which UTF-8 cannot."""
-    return value.strip().encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""

@@ -21,8 +21,10 @@ from trailforge.schemas import InvalidInput, ProviderError, RequestRefused, Serv
 T = TypeVar("T")
 
 _PASSING = {408, 425, 429}
-_ACCOUNT_REFUSED = {401, 402, 403}
-"""The key, or what it is paid for: no other request would pass."""
+_ACCOUNT_REFUSED = {401, 402, 403, 432, 433}
+"""The key, or what it is paid for (432 and 433 are Tavily's): no other request would pass."""
+_NOT_HERE = {301, 302, 303, 307, 308, 404, 405, 410}
+"""The address: no other request would pass either."""
 _LARGEST_BODY = 1 << 25
 _CHUNK = 1 << 16
 _USER_AGENT = "trailforge"
@@ -86,6 +88,8 @@ class Provider:
         if status in _ACCOUNT_REFUSED:
             hint = f"; check the key in {self._key_variable} and its quota" if self._key_variable else ""
             return ProviderError(where + hint)
+        if status in _NOT_HERE:
+            return ProviderError(f"{where}; check the address")
         return RequestRefused(where)
 
     def _delay_s(self, attempt: int, failure: _Passing) -> float:
@@ -165,13 +169,13 @@ async def _content(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _message(content: bytes) -> str:
-    """What an error's body says: in JSON under `errors`, `message` or `error`, else its first line."""
+    """What an error's body says: in JSON under `errors`, `message`, `detail` or `error`, else its first line."""
     text = content.decode("utf-8", errors="replace")
     try:
         problem = parse_json(text)
     except ValueError:
         return text
-    for name in ("errors", "message", "error"):
+    for name in ("errors", "message", "detail", "error"):
         if isinstance(problem, dict) and problem.get(name):
             problem = problem[name]
             break
@@ -209,6 +213,11 @@ def canonical_url(url: str) -> str:
     return urlunsplit(
         ("https", _WWW.sub("", parts.netloc.lower()), parts.path.rstrip("/"), urlencode(kept, errors="replace"), "")
     )
+
+
+def text_field(value: object) -> str:
+    """A reply's text, trimmed; empty for another value. JSON may hold halves of surrogate pairs, which UTF-8 cannot."""
+    return value.strip().encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""
 
 
 def key_from(variable: str, provider: str) -> str:

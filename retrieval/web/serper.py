@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from trailforge.retrieval.web.http import text_field
 from trailforge.schemas import parse_json
 
 KEY_VARIABLE = "SERPER_API_KEY"
@@ -37,9 +38,4 @@ def serper_hits(content: bytes, part: Literal["news", "organic"]) -> list[Serper
 
 
 def _hit(row: dict[str, Any]) -> SerperHit:
-    return SerperHit(**{name: _text(row.get(name)) for name in ("title", "link", "snippet", "date")})
-
-
-def _text(value: Any) -> str:
-    """Trimmed; JSON may hold halves of surrogate pairs, which UTF-8 cannot."""
-    return value.strip().encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""
+    return SerperHit(**{name: text_field(row.get(name)) for name in ("title", "link", "snippet", "date")})

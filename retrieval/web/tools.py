@@ -1,4 +1,5 @@
-"""Search tools of the web, as R-Search has them (section 4.1): GNews with Google News behind it, Google, and arXiv.
+"""Search tools of the web: for plans those of R-Search (section 4.1), GNews with Google News behind it, Google, and
+arXiv; for all other agents pages by Tavily, or a server that speaks as it does.
 
 Google is asked by way of Serper. What the sources find differs from day to day. A tool remembers what it found, so that
 within a process the same search gives the same passages and is paid once; a run that is taken up again searches anew.
@@ -19,6 +20,8 @@ from trailforge.retrieval.web import gnews
 from trailforge.retrieval.web.arxiv_api import QUERY_URL, all_words, arxiv_http, read_page
 from trailforge.retrieval.web.http import HttpConfig, Provider, canonical_url, key_from
 from trailforge.retrieval.web.serper import KEY_VARIABLE, NEWS_URL, SEARCH_URL, SerperHit, serper_hits
+from trailforge.retrieval.web.tavily import KEY_VARIABLE as TAVILY_KEY
+from trailforge.retrieval.web.tavily import search_address, tavily_hits, tavily_request
 from trailforge.schemas import Passage, ProviderError, RequestRefused, RetrievalError
 
 _LOG = logging.getLogger(__name__)
@@ -141,6 +144,28 @@ def arxiv_tool(*, base_url: str = QUERY_URL, http: HttpConfig | None = None, lon
             page = await connection.ask(base_url, read_page, params=params)
         papers = [entry for entry in page.entries if entry["title"] and entry["text"]]
         return [_passage(rank, p.get("id", ""), p["title"], p["text"]) for rank, p in enumerate(papers, 1)][:k]
+
+    return WebTool(fetch, longest)
+
+
+def pages_tool(*, base_url: str = "", http: HttpConfig | None = None, longest: int | None = None) -> WebTool:
+    """Pages by Tavily, or at an address that takes and gives the same. A query that it refuses finds nothing.
+
+    Raises `InvalidInput` that names the variable when the key is not set, and for what is no address.
+    """
+    url, key = search_address(base_url), key_from(TAVILY_KEY, "Tavily")
+    provider = Provider("Tavily", http or HttpConfig(), TAVILY_KEY)
+
+    async def fetch(query: str, k: int) -> list[Passage]:
+        headers = {"Authorization": f"Bearer {key}"}
+        try:
+            async with provider.connection(key) as connection:
+                hits = await connection.ask(url, tavily_hits, headers=headers, body=tavily_request(query, k))
+        except RequestRefused as refusal:
+            _LOG.warning("%s; this search finds nothing", refusal)
+            return []
+        dated = [(hit, f"{hit.published}: {hit.content}" if hit.published else hit.content) for hit in hits]
+        return [_passage(rank, hit.url, hit.title, text) for rank, (hit, text) in enumerate(dated, 1)][:k]
 
     return WebTool(fetch, longest)
 

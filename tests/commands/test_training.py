@@ -178,8 +178,13 @@ def test_what_is_searched(tmp_path: Path) -> None:
         environment = open_environment("r_search", (), search=live)
         assert set(environment.plan_tools or ()) == {"News", "Academic", "General"}
         assert environment.searched["retrieval"] == "web"
-        with pytest.raises(InvalidInput, match="react searches documents; the web is for agents that plan"):
+        patch.delenv("TAVILY_API_KEY", raising=False)
+        with pytest.raises(InvalidInput, match="set the environment variable TAVILY_API_KEY"):
             open_environment("react", [SAMPLE / "documents.jsonl"], search=live)
+        patch.setenv("TAVILY_API_KEY", "k")
+        mine = EnvironmentConfig(kind="web", web_url="https://search.example/search")
+        environment = open_environment("react", (), search=mine)
+        assert environment.documents and environment.searched["web_url"] == "https://search.example/search"
         patch.delenv(keys[0])
         with pytest.raises(InvalidInput, match="set the environment variable SERPER_API_KEY"):
             open_environment("r_search", (), search=live)

@@ -140,6 +140,7 @@ def test_licences_of_documents_are_theirs_and_of_questions_those_of_their_benchm
     over = over_corpus(RetrievalConfig(scope="corpus", corpus_index="/home/ann/indexes/wiki"), CardConfig())
     assert [each.name for each in over] == ["passages of indexes/wiki"]
     assert over_corpus(RetrievalConfig(), CardConfig()) == []
+    assert [each.name for each in over_corpus(RetrievalConfig(kind="web"), CardConfig())] == ["pages of the web"]
 
 
 def test_a_preset_tells_licences_and_languages_and_decides_no_row(original_run: FinishedRun, tmp_path: Path) -> None:

@@ -93,3 +93,24 @@ def test_training_searches_with_the_encoder_and_the_prefixes_that_data_is_made_w
     for name in ("kind", "encoder", "query_prefix", "passage_prefix"):
         assert getattr(training, name) == getattr(paper.retrieval, name), name
     assert training.graph == paper.generator.kg
+
+
+def test_the_web_is_searched_in_place_of_a_corpus_and_wants_its_key_first(
+    graph: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def configured(**options: object) -> KgRunConfig:
+        given = {"kg": graph, "retrieval": "web"} | options
+        return configure(paper_config(), RunInputs(dataset="kg_trajectories", options=given))
+
+    monkeypatch.setenv("TAVILY_API_KEY", "k")
+    retrieval = configured().retrieval
+    assert retrieval.kind == "web" and not retrieval.searches_paragraphs
+    for options in ({"scope": "question"}, {"documents": graph}):
+        with pytest.raises(InvalidInput, match=r"the web is searched.*leave them out"):
+            configured(**options)
+    with pytest.raises(InvalidInput, match="kind"):
+        configured(retrieval="solr")
+    assert configured(retrieval="bm25", scope="question").retrieval.searches_paragraphs
+    monkeypatch.delenv("TAVILY_API_KEY")
+    with pytest.raises(InvalidInput, match="set the environment variable TAVILY_API_KEY"):
+        configured()

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.retrieval.kg.support import store_of
+from tests.support.recorded import recorded
 from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.inference import Request
 from trailforge.inference.client import ServedModel
 from trailforge.protocols import KG_SEARCH, SEARCH_R1
 from trailforge.protocols.environment import Environment, EnvironmentConfig, GraphFound, open_environment
+from trailforge.protocols.grammar import Grammar
 from trailforge.protocols.result_filters import ResultFilter
 from trailforge.protocols.turns import Observation, Search
 from trailforge.retrieval import Bm25Retriever
@@ -90,3 +92,23 @@ async def test_an_environment_that_is_opened_asks_the_model_that_it_names(
         ("keep_triples", "judge"),
         ("keep_documents", "judge"),
     }
+
+
+@pytest.mark.parametrize("grammar", [KG_SEARCH, SEARCH_R1])
+async def test_documents_come_from_the_web_and_triples_from_the_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grammar: Grammar
+) -> None:
+    store = store_of(tmp_path / "store", triples(2), {"Q1": ["Fritz Lang"]})
+    hits = [{"title": f"Page {n}", "url": f"https://a.example/{n}", "content": "Lang made M. " * 9} for n in range(4)]
+    async with recorded(json.dumps({"results": hits})) as server:
+        live = EnvironmentConfig(kind="web", web_url=server.url, web_interval_s=0.0, longest_web_passage=6)
+        monkeypatch.delenv("TAVILY_API_KEY", raising=False)
+        with pytest.raises(InvalidInput, match="set the environment variable TAVILY_API_KEY"):
+            open_environment(grammar, None, search=live, kg=store.folder)
+        monkeypatch.setenv("TAVILY_API_KEY", "k")
+        environment = open_environment(grammar, DOCUMENTS, search=live, kg=store.folder, top_k=3)
+        found = await environment.respond(grammar, "Which film?")(SEARCH)
+    assert [passage.id for passage in found.passages] == [f"https://a.example/{n}" for n in range(3)]
+    assert {passage.text for passage in found.passages} == {"Lang made M. Lang made M. …"}
+    assert len(found.triples) == (2 if grammar is KG_SEARCH else 0)
+    assert server.asked == [{"query": SEARCH.query, "max_results": 3}]

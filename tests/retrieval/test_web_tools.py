@@ -13,7 +13,7 @@ from tests.support.recorded import Answer, recorded
 from trailforge.protocols import nl_dag
 from trailforge.retrieval.web.gnews import gnews_query
 from trailforge.retrieval.web.http import HttpConfig
-from trailforge.retrieval.web.tools import arxiv_tool, news_tool, serper_tools
+from trailforge.retrieval.web.tools import arxiv_tool, news_tool, pages_tool, serper_tools
 from trailforge.schemas import InvalidInput, Passage, PlanNode, ProviderError, RetrievalError, ServerUnavailable
 
 KEY = "s3cret/key"
@@ -28,6 +28,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
     monkeypatch.setenv("SERPER_API_KEY", KEY)
     monkeypatch.setenv("GNEWS_API_KEY", KEY)
+    monkeypatch.setenv("TAVILY_API_KEY", KEY)
 
 
 def hit(number: int, **changes: Any) -> dict[str, Any]:
@@ -213,3 +214,87 @@ async def test_a_refused_query_is_its_own_fault_and_the_rest_stops_the_run(
         else:
             with pytest.raises(error):
                 await nl_dag.execute(plan, {"News": news})
+
+
+def page(number: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "title": f"Page {number}",
+        "url": f"https://www.a.example/{number}",
+        "content": f"It says {number}.",
+        "score": 0.9,
+        "raw_content": None,
+    } | changes
+
+
+def pages(*results: dict[str, Any]) -> str:
+    return json.dumps(
+        {
+            "query": "as asked",
+            "follow_up_questions": None,
+            "answer": None,
+            "images": [],
+            "results": list(results),
+            "response_time": 0.94,
+            "request_id": "8f4b",
+        }
+    )
+
+
+async def test_pages_by_tavily() -> None:
+    dated = page(2, title=None, published_date="Mon, 10 Jun 2024 08:14:24 GMT", content=" It says\n2. ")
+    found = [page(1), page(7, content=""), page(8, url=None), dated, page(3)]
+    async with recorded(pages(*found)) as server:
+        tool = pages_tool(base_url=server.url, http=QUICK)
+        assert await tool.retrieve(" tide  mill ", 2) == [
+            Passage(id="https://www.a.example/1", title="Page 1", text="It says 1.", score=1.0),
+            Passage(
+                id="https://www.a.example/2",
+                title="a.example",
+                text="Mon, 10 Jun 2024 08:14:24 GMT: It says 2.",
+                score=0.5,
+            ),
+        ]
+        assert server.asked == [{"query": "tide mill", "max_results": 2}]
+        assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+
+
+async def test_tavily_is_asked_for_no_more_than_it_takes() -> None:
+    async with recorded(pages()) as server:
+        tool = pages_tool(base_url=server.url, http=QUICK)
+        assert await tool.retrieve("word " * 99, 30) == await tool.retrieve("w" * 500, 1) == []
+        assert server.asked == [
+            {"query": " ".join(["word"] * 80), "max_results": 20},
+            {"query": "w" * 400, "max_results": 1},
+        ]
+
+
+async def test_a_query_that_tavily_refuses_finds_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async with recorded(Answer(status=400, body='{"detail": {"error": "Query is not allowed."}}')) as server:
+        assert await pages_tool(base_url=server.url, http=QUICK).retrieve("x", 2) == []
+    assert "Query is not allowed.); this search finds nothing" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "says"),
+    [
+        (Answer(status=401, body='{"detail": {"error": "Invalid API key."}}'), ProviderError, "in TAVILY_API_KEY"),
+        (Answer(status=432, body='{"detail": {"error": "Over the plan."}}'), ProviderError, "Over the plan.*its quota"),
+        (Answer(status=404), ProviderError, "check the address"),
+        (Answer(status=429), ServerUnavailable, "status 429 after 2 attempts"),
+        (Answer(body='{"results": {}}'), ServerUnavailable, "cannot be read"),
+    ],
+)
+async def test_what_no_other_query_would_mend_stops_the_run(answer: Answer, error: type[Exception], says: str) -> None:
+    async with recorded(answer) as server:
+        with pytest.raises(error, match=says) as caught:
+            await pages_tool(base_url=server.url, http=QUICK).retrieve("x", 2)
+    assert KEY not in str(caught.value)
+
+
+def test_pages_want_a_key_and_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    for address in ("api.mine.example/search", "https://api.mine.example"):
+        with pytest.raises(InvalidInput, match=r"'web_url'.*as https://api.tavily.com/search is"):
+            pages_tool(base_url=address)
+    monkeypatch.delenv("TAVILY_API_KEY")
+    with pytest.raises(InvalidInput, match=r"^Tavily wants a key: set the environment variable TAVILY_API_KEY$"):
+        pages_tool()

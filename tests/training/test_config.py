@@ -71,7 +71,6 @@ def test_numbers_without_a_point_are_numbers(tmp_path: Path) -> None:
     ("changes", "field", "problem"),
     [
         ({"model": {}}, "model", "unknown; expected protocol, reward, sft, rl"),
-        ({"retrieval": {"kind": "web"}}, "retrieval.kind", "web, but agents of react search documents"),
         ({"retrieval": {"kind": "solr"}}, "retrieval.kind", "solr"),
         ({"sft": None}, "sft", "missing"),
         ({"protocol": "nl"}, "protocol", "'nl' is none of react, r_search"),

@@ -21,7 +21,7 @@ from trailforge.inference.vllm.server import VllmConfig
 from trailforge.pipelines.runs import doctor
 from trailforge.pipelines.runs.config import ModelConfig
 from trailforge.pipelines.runs.doctor import Finding, run_check
-from trailforge.retrieval import encoder
+from trailforge.retrieval import RetrievalConfig, encoder
 from trailforge.schemas import InvalidInput
 
 NOBODY = "http://127.0.0.1:9/v1"
@@ -221,6 +221,16 @@ def test_the_key_of_the_search_is_wanted_where_plans_search_the_web(monkeypatch:
     found = doctor.search_key("serper")
     assert found.level == "ok" and SECRET not in found.detail
     assert doctor.search_key("gnews").mend == "export GNEWS_API_KEY=…"
+
+
+def test_the_key_of_the_search_is_wanted_where_documents_come_from_the_web(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TAVILY_API_KEY", raising=False)
+    live = RetrievalConfig(kind="web", scope="corpus")
+    missing = run_check("documents", lambda: doctor.documents(live))
+    assert missing.level == "fault" and "set the environment variable TAVILY_API_KEY" in missing.detail + missing.mend
+    monkeypatch.setenv("TAVILY_API_KEY", SECRET)
+    found = doctor.documents(live)
+    assert found.level == "ok" and "TAVILY_API_KEY is set" in found.detail and SECRET not in found.detail
 
 
 PARSED = VllmConfig(reasoning_parser="deepseek_r1", max_model_len=32768)
