@@ -12,6 +12,7 @@ from trailforge.retrieval.words import words_of
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 """Marks over and under Latin, Greek and Cyrillic letters. Those of other scripts tell words apart and stay."""
 
+_BRACKET = re.compile(r"[\s_]*[\s_][(\[]")
 _QUALIFIER = re.compile(r"[\s_]*[\s_][(\[]|,[\s_]")
 """Where what tells a name from its namesakes begins: a bracket or a comma, each with its space."""
 _FUNCTION_WORDS = frozenset(
@@ -32,7 +33,16 @@ def unqualified(name: str) -> str:
 
     Empty where nothing of the kind stands behind it, or no word before it.
     """
-    found = _QUALIFIER.search(name)
+    return _cut(name, _QUALIFIER)
+
+
+def unbracketed(name: str) -> str:
+    """A name without its bracket, whatever comma it has: "Albert, Margrave of Meissen (1934–2012)". Empty as above."""
+    return _cut(name, _BRACKET)
+
+
+def _cut(name: str, at: re.Pattern[str]) -> str:
+    found = at.search(name)
     core = name[: found.start()].strip() if found else ""
     return core if words_of(core) else ""
 

@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from trailforge.retrieval.kg.folding import Spellings, content_words, distinct_words, name_words, unqualified
+from trailforge.retrieval.kg.folding import (
+    Spellings,
+    content_words,
+    distinct_words,
+    name_words,
+    unbracketed,
+    unqualified,
+)
 from trailforge.retrieval.kg.layout import reads
 from trailforge.retrieval.kg.store import Direction, KgStore
 from trailforge.retrieval.kg.vocabulary import agreement
@@ -178,29 +185,35 @@ def _dice(words: frozenset[str], others: frozenset[str]) -> float:
 
 
 def _best_entities(store: KgStore, mention: str, words: Sequence[str]) -> list[_Scored]:
-    """The entities whose names agree with a mention, as it stands or without its own bracket or comma."""
+    """The entities whose names agree with a mention, as it stands or without its own bracket or comma.
+
+    Before a comma stands the plainest part of a name, so that there only the same words are the same: Albert, Margrave
+    of Meissen is not Alberta.
+    """
     core = unqualified(mention)
-    best = _best_names(store, words, is_whole=not core) if words else {}
+    cuts = (unbracketed,) if core else (unbracketed, unqualified)
+    best = _best_names(store, words, cuts) if words else {}
     if core and all(one.score < _INEXACT for one in best.values()):
         weight = _weight(mention, core, _CUT_AT_COMMA)
-        for row, one in _best_names(store, name_words(core)[:_MOST_WORDS], is_whole=False).items():
+        for row, one in _best_names(store, name_words(core)[:_MOST_WORDS], ()).items():
+            is_near = one.score >= 1 - _ALIAS or weight > _CUT_AT_COMMA
             score = round(weight * one.score, 6)
-            if score >= MIN_SCORE and (row not in best or score > best[row].score):
+            if is_near and score >= MIN_SCORE and (row not in best or score > best[row].score):
                 best[row] = one._replace(score=score, kind="unqualified")
     return list(best.values())
 
 
-def _best_names(store: KgStore, words: Sequence[str], *, is_whole: bool) -> dict[int, _Scored]:
+def _best_names(store: KgStore, words: Sequence[str], cuts: Sequence[Callable[[str], str]]) -> dict[int, _Scored]:
     """Each entity with the one of its names that agrees best with these words.
 
-    Of a whole mention names that go on with a bracket or comma are read up to there, too.
+    Names are read as they stand and cut, too.
     """
     asked = _Asked.of(store, words)
     owners = store.owners(asked.names)
     texts = store.name_texts(asked.names)
     places, read, weights = list(range(len(texts))), [name_words(text) for text in texts], [1.0] * len(texts)
-    for place, text in enumerate(texts if is_whole else ()):
-        if core := unqualified(text):
+    for place, text in enumerate(texts):
+        for core in {cut(text) for cut in cuts} - {""}:
             places.append(place)
             read.append(name_words(core))
             weights.append(_weight(text, core, _CONTINUED))

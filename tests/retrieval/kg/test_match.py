@@ -154,6 +154,8 @@ QUALIFIED = {
     "Q8": ["Van Morrison"],
     "Q9": ["Jim Beam"],
     "Q10": ["36th Academy Awards"],
+    "Q11": ["Albert, Margrave of Meissen (1934–2012)"],
+    "Q12": ["Alberta"],
 }
 
 
@@ -177,6 +179,8 @@ def qualified(tmp_path_factory: pytest.TempPathFactory) -> KgStore:
         ("Galileo (1975 film)", []),
         ("Jim Morrison", []),
         ("16th Academy Awards", []),
+        ("Albert, Margrave of Meissen", ["Q11"]),
+        ("Albert, Duke of Saxony", []),
         ("Jeanne Moreau", []),
     ],
 )
