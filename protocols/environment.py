@@ -41,11 +41,13 @@ class EnvironmentConfig(PlanToolsConfig):
     """How agents find documents, in training and evaluation. What the command line says goes over it.
 
     Of an index that is searched, empty prefixes are those that it names. `web_news` and `longest_passage` are for
-    agents that plan; `web_url`, graph and filters are for those that do not.
+    agents that plan; `web_url`, `web_pages`, graph and filters are for those that do not.
     """
 
     web_url: str = ""
     """See `RetrievalConfig.web_url`."""
+    web_pages: int = 0
+    """See `RetrievalConfig.web_pages`."""
 
     graph: KgToolConfig = field(default_factory=KgToolConfig)
     """How a knowledge graph is searched."""
@@ -229,6 +231,7 @@ def _over_all(path: Path | None, search: PlanToolsConfig) -> RetrievalConfig:
         scope="corpus",
         corpus_index=path and str(path),
         web_url=search.web_url if isinstance(search, EnvironmentConfig) else "",
+        web_pages=search.web_pages if isinstance(search, EnvironmentConfig) else 0,
         web_interval_s=search.web_interval_s,
         longest_web_passage=search.longest_web_passage,
     )

@@ -51,6 +51,9 @@ class RetrievalConfig:
     """For `web`: between the beginnings of two requests."""
     longest_web_passage: int = LONGEST_WEB_PASSAGE
     """For `web`: words, at the end of a sentence."""
+    web_pages: int = 0
+    """For `web`: of how many of the pages of a search the text is read, as MSearcher's tool does; 0: what the search
+    says of them is all."""
 
     @property
     def searches_paragraphs(self) -> bool:
@@ -144,8 +147,14 @@ def open_web(config: RetrievalConfig) -> Retriever:
     from trailforge.retrieval.web.http import HttpConfig
     from trailforge.retrieval.web.tools import pages_tool
 
-    http = HttpConfig(interval_s=config.web_interval_s)
-    return pages_tool(base_url=config.web_url, http=http, longest=config.longest_web_passage)
+    if config.web_pages < 0:
+        raise InvalidInput("has to be 0 or more", field="web_pages")
+    return pages_tool(
+        base_url=config.web_url,
+        http=HttpConfig(interval_s=config.web_interval_s),
+        longest=config.longest_web_passage,
+        read_pages=config.web_pages,
+    )
 
 
 def _find_corpus(config: RetrievalConfig) -> Path | None:

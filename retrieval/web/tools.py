@@ -19,6 +19,7 @@ from trailforge.retrieval.sentences import first_sentences
 from trailforge.retrieval.web import gnews
 from trailforge.retrieval.web.arxiv_api import QUERY_URL, all_words, arxiv_http, read_page
 from trailforge.retrieval.web.http import HttpConfig, Provider, canonical_url, key_from
+from trailforge.retrieval.web.pages import PageReader
 from trailforge.retrieval.web.serper import KEY_VARIABLE, NEWS_URL, SEARCH_URL, SerperHit, serper_hits
 from trailforge.retrieval.web.tavily import KEY_VARIABLE as TAVILY_KEY
 from trailforge.retrieval.web.tavily import search_address, tavily_hits, tavily_request
@@ -148,13 +149,22 @@ def arxiv_tool(*, base_url: str = QUERY_URL, http: HttpConfig | None = None, lon
     return WebTool(fetch, longest)
 
 
-def pages_tool(*, base_url: str = "", http: HttpConfig | None = None, longest: int | None = None) -> WebTool:
+def pages_tool(
+    *,
+    base_url: str = "",
+    http: HttpConfig | None = None,
+    longest: int | None = None,
+    read_pages: int = 0,
+    reader: PageReader | None = None,
+) -> WebTool:
     """Pages by Tavily, or at an address that takes and gives the same. A query that it refuses finds nothing.
 
+    Of the first `read_pages` the page itself is read, of the others stands what the search says of them.
     Raises `InvalidInput` that names the variable when the key is not set, and for what is no address.
     """
     url, key = search_address(base_url), key_from(TAVILY_KEY, "Tavily")
     provider = Provider("Tavily", http or HttpConfig(), TAVILY_KEY)
+    reader = reader or PageReader(longest)
 
     async def fetch(query: str, k: int) -> list[Passage]:
         headers = {"Authorization": f"Bearer {key}"}
@@ -165,7 +175,8 @@ def pages_tool(*, base_url: str = "", http: HttpConfig | None = None, longest: i
             _LOG.warning("%s; this search finds nothing", refusal)
             return []
         dated = [(hit, f"{hit.published}: {hit.content}" if hit.published else hit.content) for hit in hits]
-        return [_passage(rank, hit.url, hit.title, text) for rank, (hit, text) in enumerate(dated, 1)][:k]
+        found = [_passage(rank, hit.url, hit.title, text) for rank, (hit, text) in enumerate(dated, 1)][:k]
+        return [*await asyncio.gather(*(reader.read(each, query) for each in found[:read_pages])), *found[read_pages:]]
 
     return WebTool(fetch, longest)
 
