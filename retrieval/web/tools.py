@@ -39,8 +39,7 @@ class WebTool:
     def __init__(self, fetch: _Fetch, longest: int | None = None) -> None:
         """`fetch`: the best passages for a query, at most so many. `longest`: words of a passage; None: no limit."""
         self._fetch, self._longest = fetch, longest
-        # One search at a time, which loses nothing as the source is asked so, and what two ask at once is paid once.
-        self._turn = asyncio.Lock()
+        self._under_way: dict[tuple[str, int], asyncio.Lock] = {}
         self._found: OrderedDict[tuple[str, int], list[Passage]] = OrderedDict()
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
@@ -50,8 +49,12 @@ class WebTool:
             return []
         if asked in self._found:
             return list(self._found[asked])
-        async with self._turn:
-            return list(self._found[asked] if asked in self._found else await self._search(asked))
+        # What two ask at once is paid once. Other searches need not wait until a slow page is read.
+        async with self._under_way.setdefault(asked, asyncio.Lock()):
+            try:
+                return list(self._found[asked] if asked in self._found else await self._search(asked))
+            finally:
+                self._under_way.pop(asked, None)
 
     async def _search(self, asked: tuple[str, int]) -> list[Passage]:
         try:

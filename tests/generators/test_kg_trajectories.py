@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.cut_replies import CutModel
 from tests.support.kg_episodes import BORN, DIED, DIRECTOR, ENTITIES, TRIPLES, agent, context, store, turn
+from tests.support.recorded import recorded
 from tests.support.rows import QUESTION, reread
 from tests.support.scripted import Script, prompt_text
 from tests.support.turns import kg_score
@@ -574,3 +576,24 @@ async def test_a_guided_reading_that_was_cut_ends_the_episode(graph: KgStore) ->
 async def test_a_guided_choice_that_was_cut_is_none(graph: KgStore) -> None:
     (row,) = (await generate(QUESTION, cutting(graph, reader, GUIDED, "choose_relation"))).candidates
     assert row.steps[0].phrases == ()
+
+
+# Documents of the web
+
+
+async def test_documents_of_the_web_stand_beside_triples_and_are_paid_by_their_words(
+    graph: KgStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The web's titles are others than the gold ones."""
+    monkeypatch.setenv("TAVILY_API_KEY", "k")
+    monkeypatch.setenv("no_proxy", "*")
+    gold = QUESTION.paragraphs[:2]
+    pages = [{"title": f"{p.title} - Film site", "url": f"https://a.example/{p.id}", "content": p.text} for p in gold]
+    async with recorded(json.dumps({"results": pages})) as server:
+        live = RetrievalConfig(kind="web", web_url=server.url, web_interval_s=0.0)
+        ctx = replace(context(graph, agent(GOOD), replace(FREE, episodes=1)), retrieval=open_retrieval(live))
+        (row,) = (await generate(QUESTION, ctx)).candidates
+    assert [document.id for document in row.steps[0].documents] == [f"https://a.example/{p.id}" for p in gold]
+    assert [t.text for t in row.steps[0].triples_kept] == ["Metropolis | director | Fritz Lang"]
+    assert [asked["query"] for asked in server.asked] == [step.query for step in row.steps]
+    assert row.reward.total == pytest.approx(1.5) and row.final_answer == "Vienna"

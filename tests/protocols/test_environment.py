@@ -106,6 +106,7 @@ async def test_documents_come_from_the_web_and_triples_from_the_graph(
         with pytest.raises(InvalidInput, match="set the environment variable TAVILY_API_KEY"):
             open_environment(grammar, None, search=live, kg=store.folder)
         monkeypatch.setenv("TAVILY_API_KEY", "k")
+        monkeypatch.setenv("no_proxy", "*")
         environment = open_environment(grammar, DOCUMENTS, search=live, kg=store.folder, top_k=3)
         found = await environment.respond(grammar, "Which film?")(SEARCH)
     assert [passage.id for passage in found.passages] == [f"https://a.example/{n}" for n in range(3)]

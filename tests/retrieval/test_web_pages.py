@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
@@ -119,6 +120,7 @@ def test_what_is_public() -> None:
 
 async def test_as_many_pages_are_read_as_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAVILY_API_KEY", "k")
+    monkeypatch.setenv("no_proxy", "*")
     async with recorded(Answer(body=PAGE, headers=HTML)) as pages:
         results = [{"title": f"Page {n}", "url": f"{pages.url}?n={n}", "content": "A mill."} for n in range(3)]
         async with recorded(json.dumps({"results": results})) as search:
@@ -128,5 +130,22 @@ async def test_as_many_pages_are_read_as_are_asked_for(monkeypatch: pytest.Monke
             found = await tool.retrieve("tide mill", 3)
         assert [MILL in passage.text for passage in found] == [True, True, False]
         assert [passage.title for passage in found] == ["Page 0", "Page 1", "Page 2"] and len(pages.asked) == 2
+
+
+async def test_a_slow_page_keeps_no_other_search_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAVILY_API_KEY", "k")
+    monkeypatch.setenv("no_proxy", "*")
+    async with recorded(Answer(body=PAGE, headers=HTML, delay_s=0.2)) as pages:
+        reply = json.dumps({"results": [{"title": "Page", "url": pages.url, "content": "A mill."}]})
+        async with recorded(reply) as search:
+            tool = pages_tool(
+                base_url=search.url, http=HttpConfig(interval_s=0.0), read_pages=1, reader=PageReader(20, anybody)
+            )
+            await asyncio.gather(*(tool.retrieve(query, 1) for query in ("tide mill", "corn mill", "tide mill")))
+    assert pages.most_busy == 2 and len(search.asked) == 2
+
+
+def test_fewer_pages_than_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAVILY_API_KEY", "k")
     with pytest.raises(InvalidInput, match="web_pages"):
         open_retrieval(RetrievalConfig(kind="web", web_pages=-1))
