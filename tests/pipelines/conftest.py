@@ -29,6 +29,7 @@ from tests.support.kg_agent import paths_store
 from trailforge.generators.kg_questions import DATASET as KG_QUESTIONS
 from trailforge.generators.kg_trajectories import DATASET as KG
 from trailforge.pipelines.engine.model_stage import ModelWork
+from trailforge.protocols import result_filters
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +68,12 @@ def finished_bundles(original_bundles: FinishedBundles, tmp_path: Path) -> Finis
     return replace(original_bundles, folder=copy)
 
 
+@pytest.fixture(autouse=True)
+def always_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The filter of triples: the small graph never offers more than may be kept."""
+    monkeypatch.setattr(result_filters, "UNASKED", 0)
+
+
 @pytest.fixture(scope="session")
 def original_kg(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, FinishedKg]:
     """Runs over a knowledge graph, by what they are: `free`, `guided`, `written`, `by_rule`. To be read only."""
@@ -75,6 +82,7 @@ def original_kg(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Finish
     paths = paths_store(folder / "paths").folder
     runs: dict[str, FinishedKg] = {}
     with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(result_filters, "UNASKED", 0)
         patched.setattr(ModelWork, "client", kg_client)
         for name, searching in (("free", FREE), ("guided", GUIDED)):
             made = make_trajectories(folder / name, source, searching.on_graph(searched))

@@ -71,8 +71,13 @@ class Given:
 
     name = "given"
 
-    def __init__(self, triples: Iterable[Ids], entities: Mapping[str, Sequence[str]] | None = None) -> None:
-        self._triples, self._entities = triples, entities or {}
+    def __init__(
+        self,
+        triples: Iterable[Ids],
+        entities: Mapping[str, Sequence[str]] | None = None,
+        relations: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self._triples, self._entities, self._relations = triples, entities or {}, relations or {}
 
     def files(self) -> list[Path]:
         """None."""
@@ -82,6 +87,8 @@ class Given:
         """See `KgSource`."""
         for key, names in self._entities.items():
             into.named(into.entities, key, names)
+        for key, names in self._relations.items():
+            into.named(into.relations, key, names)
         for triple in self._triples:
             into.triple(*triple)
 
