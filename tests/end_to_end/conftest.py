@@ -54,7 +54,7 @@ def demo_episodes(tmp_path_factory: pytest.TempPathFactory, sample_graph: Path) 
 @pytest.fixture(scope="package")
 def demo_kg_questions(tmp_path_factory: pytest.TempPathFactory, sample_graph: Path) -> Made:
     """Questions of that graph."""
-    return made(tmp_path_factory.mktemp("demo") / "run", "kg-questions", "--count", 3, kg=sample_graph)
+    return made(tmp_path_factory.mktemp("demo") / "run", "kg-questions", "--count", 6, kg=sample_graph)
 
 
 @pytest.fixture(scope="package")
