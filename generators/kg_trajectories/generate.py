@@ -133,7 +133,8 @@ async def _held(row: KgTrajectory, question: Question, context: KgContext) -> tu
     offer = _leader_of(context.config).offer if context.config.is_led else None
     reading = Reading(context=context, asker=_asker(question, context, meter), offer=offer)
     conflicts = await find_conflicts(row.steps, reading)
-    keys = tuple(dict.fromkeys((*row.provenance.call_keys, *meter.keys)))
+    # The facts are read at once, so that the order of these calls is that of their keys, not of their ends.
+    keys = tuple(dict.fromkeys((*row.provenance.call_keys, *sorted(meter.keys))))
     row = replace(row, conflicts=conflicts, provenance=replace(row.provenance, call_keys=keys))
     return replace(row, **made_of(row, question, context.config)), meter
 
