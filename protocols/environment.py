@@ -115,21 +115,19 @@ class Environment:
 
     async def search_graph(self, question: str, search: Search, meter: Meter | None = None) -> Observation:
         """Ask graph and documents at once; `detail` is a `GraphFound`."""
-        (found, kept), passages = await asyncio.gather(
-            self._triples_for(question, search, meter), self._documents_for(question, search, meter)
+        assert self.kg is not None and self.documents is not None
+        found, documents = await asyncio.gather(
+            asyncio.to_thread(self.kg.search, search.entities, search.relations, search.query),
+            self.documents.retrieve(search.query, self.top_k),
         )
+        # One filter after the other, so that a meter counts their calls in one order.
+        kept = await self.filters.keep(question, search, found, meter)
+        passages = await self.filters.keep_documents(question, search, documents, meter)
         return Observation(
             passages=passages,
             triples=tuple(map(labels, kept)),
             detail=GraphFound(found=found, kept=kept),
         )
-
-    async def _triples_for(
-        self, question: str, search: Search, meter: Meter | None
-    ) -> tuple[KgResult, tuple[KgTriple, ...]]:
-        assert self.kg is not None
-        found = await asyncio.to_thread(self.kg.search, search.entities, search.relations, search.query)
-        return found, await self.filters.keep(question, search, found, meter)
 
     async def _documents_for(self, question: str, search: Search, meter: Meter | None) -> tuple[Passage, ...]:
         assert self.documents is not None
