@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [row for asked in ASKED for row in made.mcts_rows(asked)]
     rows += [row for asked in ASKED[:9] for row in made.mcts_rows(asked, reflective=True)]
     runs = [made.mcts_run(home / "mcts", ASKED, rows), made.bundles_run(home / "b"), made.kg_run(home / "k", ASKED[:9])]
-    longest = max(row.token_estimate for row in rows[: len(ASKED)])
+    longest = min(row.token_estimate for row in rows[len(ASKED) :]) - 1  # reflective rows are cut, no others
     config = ViewConfig(validation_share=0.1, max_tokens=longest, long_rows="segments")
     make_training_set(runs, home / "set", config)
     export(home / "set", "trl", home / "trl")
@@ -102,7 +102,7 @@ def test_labels_are_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare_tokenizer(tokenizer)
     expected = list(open_set(folder / "set").rows("sft", "train", SftRow))
     assert len(found) == len(expected) >= 50
-    assert {row.protocol for row in expected} >= {"react", "r_search"} and any(
+    assert {row.protocol for row in expected} >= {"react", "r_search", "kg_search"} and any(
         row.segment_count > 1 for row in expected
     )
     for row, prepared in zip(expected, found, strict=True):
