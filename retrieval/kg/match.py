@@ -213,7 +213,7 @@ def _best_names(store: KgStore, words: Sequence[str], cuts: Sequence[Callable[[s
     texts = store.name_texts(asked.names)
     places, read, weights = list(range(len(texts))), [name_words(text) for text in texts], [1.0] * len(texts)
     for place, text in enumerate(texts):
-        for core in {cut(text) for cut in cuts} - {""}:
+        for core in filter(None, dict.fromkeys(cut(text) for cut in cuts)):
             places.append(place)
             read.append(name_words(core))
             weights.append(_weight(text, core, _CONTINUED))
