@@ -3,8 +3,8 @@
 torch, faiss and bm25s are loaded when they are first needed, not by importing this package.
 """
 
+from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.base import LazyRetriever, Retriever
-from trailforge.retrieval.bm25 import Bm25Retriever
 from trailforge.retrieval.corpus import build_index, read_corpus
 from trailforge.retrieval.dense import DenseIndex, DenseRetriever
 from trailforge.retrieval.encoder import Encoder

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.base import Retriever
-from trailforge.retrieval.bm25 import Bm25Retriever
 from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.dense import DenseIndex, DenseRetriever, embedded_text, read_meta
 from trailforge.retrieval.encoder import PACKAGED, Encoder, check_encoder

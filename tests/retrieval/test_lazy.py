@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from trailforge.retrieval import LazyRetriever
-from trailforge.retrieval.bm25 import Bm25Retriever
+from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.schemas import Document, RetrievalError
 
 

@@ -27,7 +27,7 @@ from trailforge.generators.kg_questions.worlds.searches import (
     most_per_answer,
 )
 from trailforge.pipelines.engine.files import new_folder, sha256_of
-from trailforge.retrieval.bm25 import Bm25Retriever
+from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.kg import KgStore
 from trailforge.retrieval.kg.layout import MANIFEST as STORE_MANIFEST
 from trailforge.schemas import Hop, InvalidInput, Question, SupportingDocument, to_dict

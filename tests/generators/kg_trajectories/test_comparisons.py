@@ -23,7 +23,7 @@ from trailforge.generators.kg_trajectories.selection import contrastive_pairs, s
 from trailforge.inference import Request
 from trailforge.protocols.episodes import EpisodeConfig
 from trailforge.retrieval import Retrieval
-from trailforge.retrieval.bm25 import Bm25Retriever
+from trailforge.retrieval.backends.bm25 import Bm25Retriever
 from trailforge.retrieval.kg import KgStore
 from trailforge.rewards import mentions
 from trailforge.schemas import Document, Hop, KgTrajectory, SupportingDocument, word_comparison

@@ -1,0 +1,36 @@
+"""Ways to find passages, one file each behind one declaration (`declaration.Backend`), loaded by name."""
+
+from importlib import import_module
+
+from trailforge.retrieval.backends.declaration import (
+    Backend,
+    BackendRetriever,
+    FoundPassage,
+    Index,
+    ShardMap,
+    Workbench,
+    check_known,
+    map_here,
+)
+
+BACKENDS = ("dense", "bm25", "hybrid", "linear_rag", "hippo_rag", "raptor", "hyper_graph_rag", "graph_rag")
+"""Their names: each is a module of this package whose `BACKEND` declares it."""
+
+
+def load_backend(name: str) -> Backend:
+    """The declaration of a back end. Raises `InvalidInput` that lists those there are."""
+    check_known(name, BACKENDS)
+    return import_module(f"{__name__}.{name}").BACKEND
+
+
+__all__ = [
+    "BACKENDS",
+    "Backend",
+    "BackendRetriever",
+    "FoundPassage",
+    "Index",
+    "ShardMap",
+    "Workbench",
+    "load_backend",
+    "map_here",
+]

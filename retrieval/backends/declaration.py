@@ -1,0 +1,123 @@
+"""What a back end is: one file that declares how its index is built, kept and searched.
+
+backend = load_backend("linear_rag")
+index = await backend.build(documents, backend.config(), tools)      in memory; `index.save(folder)` keeps it
+found = await index.find("Who …?", 5)                                passages, with scores and why
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from trailforge.inference.asker import Asker
+from trailforge.retrieval.encoder import Encoder
+from trailforge.schemas import Document, InvalidInput, Passage
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPassage:
+    """A passage that a search found, and why."""
+
+    passage: Passage
+    """Of the corpus; or what was made from several, as a summary, under an id of its own."""
+    why: str
+    """One line for who inspects a search: what led to it."""
+    sources: tuple[str, ...]
+    """Ids of the documents of the corpus that it is or was made from; what recall is counted over."""
+
+
+class Index(Protocol):
+    """Documents that one back end has made ready. The same query over the same documents finds the same passages."""
+
+    async def find(self, query: str, k: int) -> list[FoundPassage]:
+        """The best `k`, best first; fewer when there are not that many. Scores are rounded to 6 decimals, and ties come
+        in the order of the documents. Does not hold up the event loop.
+        """
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write all but the documents into a folder that exists and is empty, under names of its own."""
+        ...
+
+
+class ShardMap(Protocol):
+    """Does the parts of a build, here or elsewhere, each once: what a killed build has done is not done again."""
+
+    async def __call__(
+        self, name: str, work: Callable[[Sequence[Item]], Awaitable[Result]], items: Sequence[Item], per_shard: int
+    ) -> list[Result]:
+        """What `work` makes of each run of `per_shard` items, in their order.
+
+        A result is a numpy array, or what JSON can say. `name`: of this part of the build, once in a build.
+        """
+        ...
+
+
+async def map_here(
+    name: str, work: Callable[[Sequence[Item]], Awaitable[Result]], items: Sequence[Item], per_shard: int
+) -> list[Result]:
+    """A `ShardMap` that keeps nothing, one shard after the other."""
+    return [await work(items[start : start + per_shard]) for start in range(0, len(items), per_shard)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workbench:
+    """What a back end builds and searches with. None: there is none, and who needs one was refused before."""
+
+    encoder: Encoder | None = None
+    asker: Asker | None = None
+    """Of a model, for builds and searches that ask one."""
+    map: ShardMap = map_here
+
+    @property
+    def vectors(self) -> Encoder:
+        """The encoder, of a back end that `needs_encoder`."""
+        assert self.encoder is not None
+        return self.encoder
+
+    @property
+    def model(self) -> Asker:
+        """The model, where `Backend.asks_model` says that it is asked."""
+        assert self.asker is not None
+        return self.asker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """One way to find passages."""
+
+    name: str
+    config: type[Any]
+    """A frozen dataclass of its numbers; the defaults are its paper's, and need no model."""
+    build: Callable[[Sequence[Document], Any, Workbench], Awaitable[Index]]
+    """From documents (passages: they are not cut again), in memory."""
+    open: Callable[[Path, Sequence[Document], Any, Workbench], Index]
+    """What `Index.save` wrote, memory-mapped where it is large. Raises `RetrievalError` for what is not that."""
+    add: Callable[[Index, Sequence[Document], Any, Workbench], Awaitable[Index]] | None = None
+    """An index of the documents before and of more, where that is less work than building it anew."""
+    needs_encoder: bool = True
+    asks_model: Callable[[Any], Sequence[str]] = lambda config: ()
+    """For which of `build` and `find` a configuration asks a model."""
+
+
+class BackendRetriever:
+    """An index as a `Retriever`."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+
+    async def retrieve(self, query: str, k: int) -> list[Passage]:
+        """See `base.Retriever`."""
+        return [found.passage for found in await self.index.find(query, k)]
+
+
+def check_known(name: str, known: Sequence[str]) -> None:
+    """Raises `InvalidInput` that lists the back ends there are."""
+    if name not in known:
+        raise InvalidInput(f"no back end {name!r}; there are {', '.join(known)}", field="backend")
