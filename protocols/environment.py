@@ -84,6 +84,8 @@ class Environment:
     """For those that plan."""
     top_k: int = 5
     """Passages of a search; in plans, of each node."""
+    retriever: str = ""
+    """See `Provenance.retriever`."""
     searched: Mapping[str, object] = field(default_factory=dict)
     """What it was opened from, by hashes; empty where that is not known."""
 

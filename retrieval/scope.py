@@ -71,6 +71,11 @@ class Retrieval:
         self._encoder, self._corpus, self._kind = encoder, corpus, kind
         self._reader = SentenceReader(encoder)
 
+    @property
+    def name(self) -> str:
+        """See `Provenance.retriever`."""
+        return self._kind
+
     async def for_question(self, question: Question) -> Retriever:
         """The retriever of a question. Raises `InvalidInput` when it has no paragraphs to search."""
         if self._corpus is not None:
