@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from trailforge.retrieval.backends.declaration import Workbench
-from trailforge.schemas import RetrievalError
+from trailforge.schemas import Document, RetrievalError, install_hint
 
 PER_SHARD = 1024
 """Texts encoded at once: fixed, so that the same texts always give the same bits."""
+_SPARE_HITS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,26 @@ class Vectors:
             :count
         ]
 
+    def search(self, vector: np.ndarray, k: int) -> list[tuple[float, int]]:
+        """As `nearest`, by faiss: the same bits whatever the threads, where those of `nearest` are its platform's."""
+        rows = len(self)
+        k = min(k, rows)
+        if k <= 0:
+            return []
+        width = min(k + _SPARE_HITS, rows)
+        hits = self._hits(vector, width)
+        while width < rows and hits[-1][0] == hits[k - 1][0]:
+            width = min(2 * width, rows)
+            hits = self._hits(vector, width)
+        return hits[:k]
+
+    def _hits(self, vector: np.ndarray, width: int) -> list[tuple[float, int]]:
+        """The `width` best rows, best first. Rows that tie with the last one may be missing."""
+        faiss = load_faiss()
+        scores, rows = faiss.knn(vector.reshape(1, -1), self.matrix, width, faiss.METRIC_INNER_PRODUCT)
+        hits = [(round(float(score), 6), int(row)) for score, row in zip(scores[0], rows[0], strict=True)]
+        return sorted(hits, key=lambda hit: (-hit[0], hit[1]))
+
     def save(self, path: Path) -> None:
         """To a `.npy` file."""
         np.save(path, self.matrix)
@@ -59,3 +81,19 @@ async def embed(name: str, texts: Sequence[str], tools: Workbench) -> Vectors:
     """The vectors of texts, as passages, in shards under this name of the build."""
     shards = await tools.map(name, tools.vectors.documents, texts, PER_SHARD)
     return Vectors(np.concatenate(shards) if shards else np.zeros((0, tools.vectors.dimension), np.float32))
+
+
+def embedded_text(document: Document) -> str:
+    """What of a document is embedded: title and text."""
+    return f"{document.title}\n{document.text}" if document.title else document.text
+
+
+def load_faiss() -> Any:
+    """The package. Raises `RetrievalError` where it is missing."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise RetrievalError(
+            f"dense retrieval needs faiss: {install_hint('dense')}, or set retrieval.kind to bm25"
+        ) from error
+    return faiss
