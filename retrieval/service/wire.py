@@ -1,0 +1,83 @@
+"""What goes over the wire: passages as Search-R1's server writes them, and with what it does not say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from trailforge.retrieval.backends.declaration import FoundPassage
+from trailforge.schemas import Passage
+
+PORT = 8990
+"""Where the server listens, unless it is told otherwise."""
+RETRIEVE, OPEN, FIND, KG, HEALTH, STATS = "/retrieve", "/open", "/find", "/kg", "/health", "/stats"
+DETAILS = "details"
+"""The field of a request that asks for title and text apart, and why a passage was found. Other servers ignore it."""
+
+
+def encode_json(value: Any) -> bytes:
+    """As UTF-8. Halves of surrogate pairs, which it cannot hold, become `?`."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def title_and_text(title: str, text: str) -> str:
+    """`contents` of Search-R1's corpora: the title in quotation marks, alone on the first line, then the text."""
+    return f'"{" ".join(title.split())}"\n{text}'
+
+
+def plain_rows(found: Iterable[FoundPassage], with_scores: bool) -> list[dict[str, Any]]:
+    """What Search-R1's server answers to one query."""
+    documents = [(each.passage, title_and_text(each.passage.title, each.passage.text)) for each in found]
+    rows = [({"id": passage.id, "contents": contents}, passage.score) for passage, contents in documents]
+    return [{"document": row, "score": score} if with_scores else row for row, score in rows]
+
+
+def detailed_rows(found: Iterable[FoundPassage]) -> list[dict[str, Any]]:
+    """The same for who asks for `DETAILS`."""
+    return [
+        {
+            "document": {"id": each.passage.id, "title": each.passage.title, "text": each.passage.text},
+            "score": each.passage.score,
+            "why": each.why,
+            "sources": list(each.sources),
+        }
+        for each in found
+    ]
+
+
+def read_rows(rows: Sequence[Any]) -> list[FoundPassage]:
+    """What a server answered to one query, ours or Search-R1's. Raises `ValueError` for another shape."""
+    return [_read_row(row, rank) for rank, row in enumerate(rows, start=1)]
+
+
+def _read_row(row: Any, rank: int) -> FoundPassage:
+    if not isinstance(row, Mapping):
+        raise ValueError("a passage that is no object")
+    document = row.get("document", row)
+    if not isinstance(document, Mapping):
+        raise ValueError("a document that is no object")
+    title, text = document.get("title"), document.get("text")
+    if not isinstance(title, str) or not isinstance(text, str):
+        title, text = _split_contents(document.get("contents"))
+    score = row.get("score", 1 / rank)
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        raise ValueError("a score that is no number")
+    name = document.get("id")
+    key = title if name is None else str(name)
+    sources = row.get("sources")
+    return FoundPassage(
+        passage=Passage(id=key, title=title, text=text, score=round(float(score), 6)),
+        why=str(row.get("why") or ""),
+        sources=tuple(map(str, sources)) if isinstance(sources, list) else (key,),
+    )
+
+
+def _split_contents(contents: Any) -> tuple[str, str]:
+    """Title and text of what `title_and_text` makes."""
+    if not isinstance(contents, str):
+        raise ValueError("a document without contents")
+    title, _, text = contents.partition("\n")
+    title = title.strip()
+    is_quoted = len(title) > 1 and title[0] == title[-1] == '"'
+    return (title[1:-1] if is_quoted else title), text
