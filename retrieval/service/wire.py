@@ -11,7 +11,8 @@ from trailforge.schemas import Passage
 
 PORT = 8990
 """Where the server listens, unless it is told otherwise."""
-RETRIEVE, OPEN, FIND, KG, HEALTH, STATS = "/retrieve", "/open", "/find", "/kg", "/health", "/stats"
+RETRIEVE, SEARCH, OPEN, FIND, KG = "/retrieve", "/search", "/open", "/find", "/kg"
+HEALTH, STATS = "/health", "/stats"
 DETAILS = "details"
 """The field of a request that asks for title and text apart, and why a passage was found. Other servers ignore it."""
 
@@ -44,6 +45,17 @@ def detailed_rows(found: Iterable[FoundPassage]) -> list[dict[str, Any]]:
         }
         for each in found
     ]
+
+
+def knowledge_rows(found: Iterable[FoundPassage]) -> dict[str, Any]:
+    """What Graph-R1's server answers to one query, passages in place of its hyperedges."""
+    passages = [each.passage for each in found]
+    return {
+        "results": [
+            {"<knowledge>": f"{p.title}\n{p.text}" if p.title else p.text, "<coherence>": round(p.score, 3)}
+            for p in passages
+        ]
+    }
 
 
 def read_rows(rows: Sequence[Any]) -> list[FoundPassage]:
