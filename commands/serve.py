@@ -106,9 +106,8 @@ def _named(indexes: list[str]) -> dict[str, Path]:
 
 
 def _open(name: str, path: Path, cached: int, at_once: int) -> ServedIndex:
-    from trailforge.retrieval.backends.store import open_index
-
     from trailforge.retrieval.backends.bm25 import Bm25Retriever
+    from trailforge.retrieval.backends.store import open_index
     from trailforge.retrieval.corpus import read_corpus
     from trailforge.retrieval.service.searching import ServedIndex
     from trailforge.schemas import InvalidInput

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
@@ -31,6 +32,31 @@ class Spot:
     """Of the page, from 1."""
     text: str
     """The words with what is around them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagePart:
+    """What `/open` gives."""
+
+    id: str
+    title: str
+    part: int
+    """From 1."""
+    parts: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundWords:
+    """What `/find` gives."""
+
+    id: str
+    title: str
+    parts: int
+    count: int
+    """Of places in the page."""
+    matches: tuple[Spot, ...]
+    """The first of them."""
 
 
 @dataclass(frozen=True)
@@ -61,20 +87,19 @@ class OpenedPage:
         """The part, from 1, in which a character stands."""
         return max(1, bisect_right(self.starts, place))
 
-    def part(self, number: int) -> str:
-        """The text of a part, from 1; empty behind the last."""
+    def part(self, number: int) -> PagePart:
+        """One of the parts, from 1."""
         bounds = [*self.starts, len(self.text)]
-        return self.text[bounds[number - 1] : bounds[number]].strip() if 1 <= number <= self.parts else ""
+        text = self.text[bounds[number - 1] : bounds[number]].strip()
+        return PagePart(id=self.id, title=self.title, part=number, parts=self.parts, text=text)
 
-    def spots(self, words: str) -> tuple[int, list[Spot]]:
-        """How often these words stand there, one after the other, capitals aside; and the first of these places."""
-        if not words.split():
-            return 0, []
-        pattern = re.compile(r"\s+".join(map(re.escape, words.split())), re.IGNORECASE)
-        places = [match.span() for match in pattern.finditer(self.text)]
-        return len(places), [
-            Spot(part=self.part_at(first), text=_around(self.text, first, last)) for first, last in places[:_MOST_SPOTS]
-        ]
+    def find(self, words: str) -> FoundWords:
+        """Where these words stand there, one after the other, whatever their capitals and the space between them."""
+        pattern = r"\s+".join(map(re.escape, words.split()))
+        places = [match.span() for match in re.finditer(pattern, self.text, re.IGNORECASE)] if pattern else []
+        spots = (Spot(part=self.part_at(first), text=_around(self.text, first, last)) for first, last in places)
+        matches = tuple(islice(spots, _MOST_SPOTS))
+        return FoundWords(id=self.id, title=self.title, parts=self.parts, count=len(places), matches=matches)
 
 
 def _around(text: str, first: int, last: int) -> str:

@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from trailforge.retrieval.backends.declaration import FoundPassage
 from trailforge.retrieval.base import Retriever
+from trailforge.retrieval.service.figures import Times
 from trailforge.schemas import Document
 
 CACHED = 10_000
@@ -77,6 +78,8 @@ class ServedIndex:
         self.name, self.documents, self.backend = name, documents, backend
         self.hits = self.searches = 0
         """Queries answered from memory, those that others were asking at that moment included; and all others."""
+        self.times = Times()
+        """Of its queries, those from memory included."""
         self._index, self._cached, self._at_once = index, cached, at_once
         self._found: OrderedDict[_Asked, list[FoundPassage]] = OrderedDict()
         self._under_way: dict[_Asked, asyncio.Task[list[FoundPassage]]] = {}
@@ -100,6 +103,10 @@ class ServedIndex:
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """See `Index`. Whoever asks what is being searched waits for the same search."""
+        with self.times.around():
+            return await self._remembered(query, k)
+
+    async def _remembered(self, query: str, k: int) -> list[FoundPassage]:
         asked = (query, k)
         if asked in self._found:
             self.hits += 1

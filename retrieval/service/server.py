@@ -27,10 +27,10 @@ from aiohttp import web
 from trailforge.retrieval.backends.declaration import FoundPassage
 from trailforge.retrieval.kg import KgTool
 from trailforge.retrieval.service import wire
-from trailforge.retrieval.service.asked import MOST_K, Asked
-from trailforge.retrieval.service.figures import ServerFigures
+from trailforge.retrieval.service.figures import ServerFigures, Times
 from trailforge.retrieval.service.pages import PART_WORDS, CorpusPages, OpenedPage
 from trailforge.retrieval.service.searching import AT_ONCE, ServedIndex
+from trailforge.retrieval.service.wire import MOST_K, Asked
 from trailforge.retrieval.web.http import site_of
 from trailforge.retrieval.web.pages import PageReader
 from trailforge.schemas import InvalidInput, ProviderError, RetrievalError
@@ -80,6 +80,7 @@ class SearchServer:
         self._corpora = {each.name: each for each in corpora}
         self._pages = {name: CorpusPages(each.documents) for name, each in self._corpora.items() if each.documents}
         self._kg, self._reader = kg, reader
+        self._kg_times = Times()
         self._kg_slots = asyncio.Semaphore(AT_ONCE)
         self._web_pages: OrderedDict[str, str] = OrderedDict()
 
@@ -128,7 +129,8 @@ class SearchServer:
         match error:
             case _Refusal():
                 status, what = 429, "refused"
-                wait_s = self.figures.seconds_for(self.figures.waiting, AT_ONCE)
+                usual_s = max((each.times.usual_s for each in self._corpora.values()), default=0.0)
+                wait_s = self.figures.waiting * usual_s / AT_ONCE
                 headers["Retry-After"] = str(min(_LONGEST_WAIT_S, max(1, math.ceil(wait_s))))
             case TimeoutError():
                 status, what = 504, "timed_out"
@@ -189,8 +191,7 @@ class SearchServer:
 
         async def work() -> None:
             for place, query in places:
-                with self.figures.query():
-                    results[place] = encode(await served.find(query, k))
+                results[place] = encode(await served.find(query, k))
 
         with self._admitted(len(queries)):
             try:
@@ -213,22 +214,11 @@ class SearchServer:
 
     async def _open(self, asked: Asked) -> bytes:
         page = await self._page(asked)
-        number = asked.number("part", page.part_at(page.start), page.parts)
-        described = {"id": page.id, "title": page.title, "part": number, "parts": page.parts}
-        return wire.encode_json({**described, "text": page.part(number)})
+        return wire.encode_json(asdict(page.part(asked.number("part", page.part_at(page.start), page.parts))))
 
     async def _find(self, asked: Asked) -> bytes:
         page, words = await self._page(asked), asked.text("text")
-        count, spots = await asyncio.to_thread(page.spots, words)
-        return wire.encode_json(
-            {
-                "id": page.id,
-                "title": page.title,
-                "parts": page.parts,
-                "count": count,
-                "matches": list(map(asdict, spots)),
-            }
-        )
+        return wire.encode_json(asdict(await asyncio.to_thread(page.find, words)))
 
     async def _page(self, asked: Asked) -> OpenedPage:
         name, words = asked.text("page"), asked.number("words", PART_WORDS, _MOST_PART_WORDS)
@@ -258,7 +248,7 @@ class SearchServer:
         mentions = asked.texts("entities", _MOST_MENTIONS)
         relations = asked.texts("relations", _MOST_MENTIONS, is_needed=False)
         query = asked.text("query", "")
-        with self._admitted(1), self.figures.query():
+        with self._admitted(1), self._kg_times.around():
             async with self._kg_slots:
                 found = await asyncio.to_thread(self._kg.search, mentions, relations, query)
         return wire.encode_json(asdict(found))
@@ -273,8 +263,13 @@ class SearchServer:
         return web.json_response({**served, "kg": self._kg is not None, "web_pages": self._reader is not None})
 
     async def _stats(self, request: web.Request) -> web.Response:
-        corpora = {each.name: {"hits": each.hits, "searches": each.searches} for each in self._corpora.values()}
-        return web.json_response({**self.figures.report(), "corpora": corpora})
+        corpora = {
+            each.name: {"queries": each.hits + each.searches, "cache_hits": each.hits, "ms": each.times.report()}
+            for each in self._corpora.values()
+        }
+        graph = {"kg": {"ms": self._kg_times.report()}} if self._kg is not None else {}
+        queries = sum(each["queries"] for each in corpora.values())
+        return web.json_response({**self.figures.report(), "queries": queries, "corpora": corpora, **graph})
 
 
 def _reading(answer: Callable[[Asked], Awaitable[bytes]]) -> Callable[[web.Request], Awaitable[web.Response]]:

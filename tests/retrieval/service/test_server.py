@@ -17,10 +17,11 @@ from tests.support.recorded import Answer, recorded
 from trailforge.retrieval import Bm25Retriever
 from trailforge.retrieval.kg import KgTool
 from trailforge.retrieval.service.client import connect
+from trailforge.retrieval.service.pages import Spot
 from trailforge.retrieval.service.searching import RankedIndex, ServedIndex
 from trailforge.retrieval.service.server import SearchServer, ServerLimits
 from trailforge.retrieval.web.pages import PageReader
-from trailforge.schemas import Document
+from trailforge.schemas import Document, RetrievalError
 
 LANG = "When was Fritz Lang born?"
 
@@ -239,11 +240,13 @@ async def test_a_graph_is_searched_as_its_tool_does(tmp_path: Path) -> None:
 
 
 async def test_pages_and_spots_come_through_our_client() -> None:
-    """As plain objects."""
+    """As records; a part that there is not is an error."""
     async with serving(SearchServer([films(LONG)])) as url:
         client = connect(url, config=QUICK)
-        assert (await client.open_page("Badger"))["text"] == "It digs."
-        assert (await client.find_in_page("Badger", "digs"))["count"] == 1
+        assert (await client.open_page("Badger")).text == "It digs."
+        assert (await client.find_in_page("Badger", "digs")).matches == (Spot(part=1, text="It digs."),)
+        with pytest.raises(RetrievalError, match="from 1 to 1"):
+            await client.open_page("Badger", 2)
 
 
 async def test_figures_say_what_was_asked() -> None:
@@ -252,6 +255,7 @@ async def test_figures_say_what_was_asked() -> None:
         await asyncio.gather(*(post(f"{url}/retrieve", {"queries": [LANG, "Vienna"]}) for _ in range(3)))
         figures = await get(f"{url}/stats")
     assert (figures["requests"], figures["queries"], figures["in_flight"], figures["waiting"]) == (3, 6, 0, 0)
-    assert figures["corpora"]["films"] == {"hits": 4, "searches": 2}
-    assert 0 < figures["query_ms"]["p50"] <= figures["query_ms"]["p99"]
-    assert 0 < figures["request_ms"]["p50"] <= figures["request_ms"]["p99"]
+    films_figures = figures["corpora"]["films"]
+    assert (films_figures["queries"], films_figures["cache_hits"]) == (6, 4)
+    for spread in (films_figures["ms"], figures["request_ms"]):
+        assert 0 < spread["p50"] <= spread["p99"]
