@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
+
+from trailforge.schemas import InvalidInput
 
 RunFolder = Annotated[Path, typer.Argument(help="Folder of a run.", metavar="DIR")]
 
@@ -25,12 +27,18 @@ class DocumentKind(StrEnum):
     GENERAL = "general"
 
 
+BACK_ENDS = "dense, bm25, hybrid, linear_rag, hippo_rag, raptor, hyper_graph_rag, graph_rag"
+"""`retrieval.backends.BACKENDS`, which `--help` does not load; a test holds one against the other."""
+
+
 def _read_kind(text: str) -> str:
     """Of the option `--retrieval`. Looked up when it is given: a look at `--help` loads no retrieval."""
-    from trailforge.retrieval.scope import RetrievalKind
+    from trailforge.retrieval.retrievers import check_kind
 
-    if text not in (known := (*get_args(RetrievalKind), "web")):
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(known)}.")
+    try:
+        check_kind(text)
+    except InvalidInput as error:
+        raise typer.BadParameter(f"{error.problem}.") from None
     return text
 
 
@@ -39,7 +47,8 @@ Retrieval = Annotated[
     typer.Option(
         parser=_read_kind,
         metavar="KIND",
-        help="dense; bm25, which needs no encoder; web: live pages. Default: the preset's.",
+        help=f"A back end: {BACK_ENDS}. web: live pages. Or the URL of a server (`serve-search`). Default: the "
+        "preset's, else that of the index.",
     ),
 ]
 RedoOption = Annotated[

@@ -226,12 +226,13 @@ def _recipe(preset: str, logging: Log | None, seed: int | None, rollouts: Rollou
 
 def _searching(recipe: TrainPreset, retrieval: str | None, *encoder_options: str | None) -> TrainPreset:
     """A preset with what was said of encoder and prefixes; of another encoder its own prefixes are not taken over."""
-    names = ("kind", "encoder", "query_prefix", "passage_prefix")
-    values = (retrieval, *encoder_options)
-    given: dict[str, Any] = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+    names = ("encoder", "query_prefix", "passage_prefix")
+    given: dict[str, Any] = {
+        name: value for name, value in zip(names, encoder_options, strict=True) if value is not None
+    }
     if "encoder" in given and given["encoder"] != recipe.retrieval.encoder:
         given = {"query_prefix": "", "passage_prefix": "", **given}
-    return dataclasses.replace(recipe, retrieval=dataclasses.replace(recipe.retrieval, **given))
+    return dataclasses.replace(recipe, retrieval=dataclasses.replace(recipe.retrieval.of_kind(retrieval), **given))
 
 
 def _environment(recipe: TrainPreset, documents: list[Path] | None, kg: Path | None) -> Environment:
