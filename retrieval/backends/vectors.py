@@ -63,6 +63,10 @@ class Vectors:
         hits = [(round(float(score), 6), int(row)) for score, row in zip(scores[0], rows[0], strict=True)]
         return sorted(hits, key=lambda hit: (-hit[0], hit[1]))
 
+    def with_more(self, more: Vectors) -> Vectors:
+        """These rows and, below them, others."""
+        return Vectors(np.concatenate([self.matrix, more.matrix]))
+
     def save(self, path: Path) -> None:
         """To a `.npy` file."""
         np.save(path, self.matrix)
