@@ -24,7 +24,7 @@ from trailforge.pipelines.engine.pipeline import run_pipeline
 from trailforge.pipelines.engine.shards import ItemResult, Shard, read_receipt
 from trailforge.pipelines.runs.accounting import check_balance
 from trailforge.protocols.r_search import USER_SUFFIX
-from trailforge.retrieval import Tools, local_tools
+from trailforge.retrieval import PlanToolsConfig, Tools, local_tools
 from trailforge.schemas import (
     BundleQuestion,
     ContextOverflow,
@@ -43,7 +43,7 @@ Reply = Callable[[Request], str]
 
 @pytest.fixture(scope="module")
 def tools() -> Tools:
-    return local_tools(sample_documents())
+    return local_tools(sample_documents(), PlanToolsConfig(kind="bm25"))
 
 
 async def result_of(
