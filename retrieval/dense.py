@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from trailforge.retrieval.backends.dense import DenseIndex
 from trailforge.retrieval.backends.vectors import Vectors, load_faiss
+from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.seals import SEAL, is_as_sealed, seal
 from trailforge.schemas import Document, RetrievalError, parse_json
@@ -143,7 +144,7 @@ def read_meta(folder: Path, encoder: str, passage_prefix: str = "") -> IndexMeta
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise RetrievalError(f"{folder / META} is not of index format {_FORMAT}: build the index again")
     meta = _parse_meta(content, folder / META)
-    if meta.encoder != encoder:
+    if meta.encoder != (encoder := encoder_model(encoder)):
         raise _other(folder, meta, "encoder", encoder)
     if passage_prefix and meta.passage_prefix != passage_prefix:
         raise _other(folder, meta, "passage_prefix", passage_prefix)

@@ -107,7 +107,7 @@ def test_an_index_that_does_not_fit_is_refused_before_the_encoder_is_loaded(
 ) -> None:
     source = corpus(tmp_path / "passages.jsonl.gz", ROWS)
     save_index(source, tmp_path / "index")
-    monkeypatch.setattr("trailforge.retrieval.encoder._load", lambda name: pytest.fail(f"{name} was loaded"))
+    monkeypatch.setattr("trailforge.retrieval.encoder._load", lambda name, device: pytest.fail(f"{name} was loaded"))
     (tmp_path / "empty").mkdir()
     for changes, problem in (
         ({"corpus_index": str(tmp_path / "empty")}, "holds no index: make one with `trailforge index build`"),

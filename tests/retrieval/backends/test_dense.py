@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
@@ -11,13 +13,14 @@ import pytest
 
 from tests.retrieval.support import DOCUMENTS, ids, run
 from trailforge.retrieval import DenseIndex, DenseRetriever, Encoder
-from trailforge.retrieval.backends import Workbench, load_backend
+from trailforge.retrieval.backends import Workbench, load_backend, map_here
 from trailforge.retrieval.backends.vectors import embedded_text
 from trailforge.schemas import Document, RetrievalError
 
 pytestmark = pytest.mark.real_model
 
 BACKEND = load_backend("dense")
+VERBS = ("built", "sold", "lost", "found")
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +106,30 @@ def test_a_missing_package_comes_with_its_mend(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(RetrievalError, match=r"needs faiss: pip install 'trailforge\[dense\]'"):
         DenseIndex.build(DOCUMENTS, np.ones((5, 2), np.float32)).search(np.ones(2, np.float32), 1)
+
+
+def test_an_approximate_index_is_kept_with_the_recall_it_has(encoder: Encoder, tmp_path: Path) -> None:
+    """And grows: no passage that was there is embedded again."""
+    texts = [f"{name} number {n} was {verb} in {n + 1000}" for n in range(50) for name in "ABCDEF" for verb in VERBS]
+    documents = [Document(id=str(n), title="", text=text) for n, text in enumerate(texts)]
+    config = BACKEND.config(kind="hnsw")
+    embedded: list[int] = []
+
+    async def counting(name: str, work: Any, items: Sequence[Any], per_shard: int) -> list[Any]:
+        embedded.append(len(items))
+        return await map_here(name, work, items, per_shard)
+
+    tools = Workbench(encoder=encoder, map=counting)
+    built = run(BACKEND.build(documents[:1100], config, tools))
+    built.save(tmp_path)
+    assert BACKEND.add is not None
+    opened = BACKEND.open(tmp_path, documents[:1100], config, tools)
+    assert isinstance(opened, DenseRetriever)
+    grown = run(BACKEND.add(opened, documents, config, tools))
+    assert isinstance(grown, DenseRetriever)
+    assert embedded == [1100, 100]
+    for index, vectors in ((opened, 1100), (grown, 1200)):
+        assert index.stats["kind"] == "hnsw" and index.stats["vectors"] == vectors
+        assert index.stats["recall_at_10"] > 0.9
+    assert run(grown.find(texts[-1], 1))[0].passage.id == "1199"
+    assert run(opened.find(texts[5], 3)) == run(built.find(texts[5], 3))
