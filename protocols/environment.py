@@ -20,6 +20,7 @@ from trailforge.protocols.result_filters import DocumentFilter, KgFilter, Result
 from trailforge.protocols.turns import Labels, Observation, Search
 from trailforge.retrieval import PlanToolsConfig, RetrievalConfig, Retriever, Tools, open_retrieval, open_tools
 from trailforge.retrieval.backends import BACKENDS
+from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.kg import KgResult, KgStore, KgTool, KgToolConfig
 from trailforge.retrieval.retrievers import WEB, RetrieverConfig
 from trailforge.retrieval.scope import over_documents, resolved
@@ -205,7 +206,7 @@ def _describe(config: RetrieverConfig) -> dict[str, object]:
     described: dict[str, object] = {"retrieval": config.kind, "encoder": None}
     if config.kind in BACKENDS and (encoder := config.encoder_of(config.kind)) is not None:
         prefixes = {"query_prefix": config.query_prefix, "passage_prefix": config.passage_prefix}
-        described |= {"encoder": encoder} | {name: text for name, text in prefixes.items() if text}
+        described |= {"encoder": encoder_model(encoder)} | {name: text for name, text in prefixes.items() if text}
     if config.options:
         described["options"] = config.options
     if isinstance(config, RetrievalConfig) and config.kind == WEB and config.web_url:
@@ -240,6 +241,7 @@ def _over_all(path: Path | None, search: PlanToolsConfig) -> RetrievalConfig:
         kind=search.kind,
         options=search.options,
         encoder=search.encoder,
+        device=search.device,
         query_prefix=search.query_prefix,
         passage_prefix=search.passage_prefix,
         scope="corpus",

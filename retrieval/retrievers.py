@@ -37,8 +37,11 @@ class RetrieverConfig:
     options: dict[str, Any] = field(default_factory=dict, hash=False)
     """Numbers of the back end other than its own, by the names that its configuration has for them."""
     encoder: str = ""
-    """For back ends that need one: `minilm`, or any sentence-transformers name or path. Empty: that of the index which
-    is searched; where none is, `minilm`."""
+    """For back ends that need one: `minilm`, any sentence-transformers name or path, or a server's, `URL#MODEL`. Empty:
+    that of the index which is searched; where none is, `minilm`."""
+    device: str = "cpu"
+    """Of the encoder: `cpu`, `cuda`, `cuda:1`; `auto`: all GPUs there are; several with commas between them. Another
+    one changes the last bits of its vectors, no more."""
     query_prefix: str = ""
     """What the encoder wants before a query, e.g. `query: ` for e5. Empty: what the index says, if one is searched."""
     passage_prefix: str = ""
@@ -94,7 +97,8 @@ def open_encoder(config: RetrieverConfig, backend: str) -> Encoder | None:
     """The encoder that a back end wants; None where it wants none. Raises `RetrievalError` for one that is missing."""
     if (name := config.encoder_of(backend)) is None:
         return None
-    return Encoder(name, query_prefix=config.query_prefix, passage_prefix=config.passage_prefix)
+    prefixes = {"query_prefix": config.query_prefix, "passage_prefix": config.passage_prefix}
+    return Encoder(name, **prefixes, device=config.device)
 
 
 def check_in_memory(config: RetrieverConfig, backend: str) -> None:

@@ -13,6 +13,7 @@ from trailforge.retrieval.backends import load_backend
 from trailforge.retrieval.backends.store import IndexManifest, open_index, read_manifest
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import read_corpus
+from trailforge.retrieval.embeddings import encoder_model
 from trailforge.retrieval.encoder import Encoder, check_encoder
 from trailforge.retrieval.retrievers import (
     WEB,
@@ -72,13 +73,16 @@ class RetrievalConfig(RetrieverConfig):
         """Of the encoder that is wanted; None when none is. Raises `RetrievalError` for an index that is damaged."""
         if self.kind == WEB or self.server:
             return None
-        if (manifest := _manifest_of(_find_corpus(self))) is not None:
-            return manifest.encoder or None
+        if self.scope == "corpus" and self.corpus_index and Path(self.corpus_index).is_dir():
+            found = read_manifest(Path(self.corpus_index)).encoder
+            return (self.encoder or found) if found else None
         return self.encoder_of(self.kind or _USUAL)
 
     def deciding(self) -> dict[str, Any]:
-        """What decides the rows: of a corpus that is known by its content not the place."""
+        """What decides the rows: of what is known by its content not the place, and no device."""
         content = to_dict(self)
+        del content["device"]
+        content["encoder"] = encoder_model(self.encoder)
         if self.corpus_hash:
             del content["corpus_index"]
             if self.server == self.kind:
@@ -216,7 +220,7 @@ def resolved(config: RetrievalConfig) -> RetrievalConfig:
     return replace(
         config,
         kind=manifest.backend,
-        encoder=manifest.encoder,
+        encoder=config.encoder or manifest.encoder,
         query_prefix=config.query_prefix or manifest.query_prefix,
         passage_prefix=manifest.passage_prefix,
     )
@@ -308,7 +312,7 @@ def _check_index(config: RetrievalConfig, manifest: IndexManifest) -> None:
     """
     said = {"kind": (config.kind, manifest.backend)}
     if manifest.encoder:
-        said["encoder"] = config.encoder, manifest.encoder
+        said["encoder"] = encoder_model(config.encoder), manifest.encoder
         said["passage_prefix"] = config.passage_prefix, manifest.passage_prefix
     said |= {f"options.{name}": (value, manifest.config.get(name)) for name, value in config.options.items()}
     for name, (wanted, found) in said.items():
@@ -322,7 +326,7 @@ def _check_index(config: RetrievalConfig, manifest: IndexManifest) -> None:
             file=config.corpus_index,
         )
     if manifest.encoder:
-        check_encoder(manifest.encoder)
+        check_encoder(config.encoder or manifest.encoder)
 
 
 def _other(folder: object, name: str, found: object, wanted: object) -> RetrievalError:

@@ -106,12 +106,12 @@ class Pending:
 def _similarity(search: EnvironmentConfig) -> Similarity | None:
     """Of the encoder that documents are searched with, as far as the preset alone tells."""
     name = search.encoder_of(search.kind) if search.kind in BACKENDS else search.encoder if not search.kind else None
-    return _open_encoder(name, search.query_prefix, search.passage_prefix).similarity if name else None
+    return _open_encoder(name, search.query_prefix, search.passage_prefix, search.device).similarity if name else None
 
 
 @cache
-def _open_encoder(name: str, query_prefix: str, passage_prefix: str) -> Encoder:
-    return Encoder(name, query_prefix=query_prefix, passage_prefix=passage_prefix)
+def _open_encoder(name: str, query_prefix: str, passage_prefix: str, device: str) -> Encoder:
+    return Encoder(name, query_prefix=query_prefix, passage_prefix=passage_prefix, device=device)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from aiohttp import web
+
 from trailforge.retrieval import Encoder, read_corpus
-from trailforge.retrieval.backends.store import build_index
+from trailforge.retrieval.backends.store import OpenIndex, build_index
+from trailforge.retrieval.service.searching import ServedIndex
+from trailforge.retrieval.service.server import SearchServer
 from trailforge.schemas import Document
 
 
@@ -20,3 +26,27 @@ def save_index(
     encoder = Encoder(**of_encoder) if of_encoder else None
     asyncio.run(build_index(documents, folder, backend, config, encoder=encoder))
     return folder
+
+
+@contextmanager
+def serving(index: OpenIndex, name: str = "wiki") -> Iterator[str]:
+    """The address of a search server, in a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def start() -> web.AppRunner:
+        served = ServedIndex(name, index.index, index.documents, backend=index.manifest.backend)
+        runner = web.AppRunner(SearchServer([served]).application(), shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return runner
+
+    runner = asyncio.run_coroutine_threadsafe(start(), loop).result()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
