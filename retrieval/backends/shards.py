@@ -10,7 +10,7 @@ import json
 import os
 import resource
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,8 +102,7 @@ class KeptShards:
         if kept is None:
             with metering() as meter:
                 result = await work(items)
-            writing = asyncio.to_thread(_write, path, made_of, result, meter.usage(Prices()))
-            kept = await asyncio.shield(writing)  # what is finished is kept, also when another shard has failed
+            kept = await _finish(asyncio.to_thread(_write, path, made_of, result, meter.usage(Prices())))
             self._note_progress()
         self._usage += kept.usage
         return kept.result
@@ -133,6 +132,16 @@ async def _together(works: Sequence[Awaitable[None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _finish(writing: Coroutine[Any, Any, _Kept]) -> _Kept:
+    """Await to the end, also when another shard has failed: what was worked out is kept."""
+    task = asyncio.ensure_future(writing)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
 
 
 def _write(path: Path, made_of: str, result: Any, usage: Usage) -> _Kept:
