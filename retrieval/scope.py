@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trailforge.retrieval.backends import load_backend
-from trailforge.retrieval.backends.store import IndexManifest, open_index, read_manifest
+from trailforge.retrieval.backends.manifest import IndexManifest, read_manifest
+from trailforge.retrieval.backends.store import open_index
 from trailforge.retrieval.base import Retriever
 from trailforge.retrieval.corpus import read_corpus
 from trailforge.retrieval.embeddings import encoder_model
