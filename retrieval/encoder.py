@@ -69,6 +69,13 @@ class Encoder:
         """Cosine of two passages, -1 to 1; each is encoded by itself, so it is the same wherever they meet."""
         return float(self._passage(one) @ self._passage(other))
 
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Of each text, as its tokenizer has them, without what it puts around them."""
+        if not texts:
+            return []
+        found = self._model.tokenizer(list(texts), add_special_tokens=False, verbose=False)
+        return [len(ids) for ids in found["input_ids"]]
+
     async def query(self, text: str) -> np.ndarray:
         """`encode_query` off the event loop."""
         return await self.in_thread(self.encode_query, text)

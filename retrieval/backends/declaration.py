@@ -29,7 +29,8 @@ class FoundPassage:
     why: str
     """One line for who inspects a search: what led to it."""
     sources: tuple[str, ...]
-    """Ids of the documents of the corpus that it is or was made from; what recall is counted over."""
+    """Ids of the documents that it is or was made from; what recall is counted over. A back end says those of the
+    passages that it was given; where documents were cut into these (`corpus.cut`), `OpenIndex` says the documents'."""
 
 
 class Index(Protocol):
@@ -92,6 +93,17 @@ class Workbench:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCalls:
+    """What a build is expected to ask a model for one purpose, for `--dry-run`."""
+
+    purpose: str
+    calls: int
+    prompt_tokens: int
+    """Of all calls together, by `schemas.text.count_tokens`."""
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
     """One way to find passages."""
 
@@ -102,11 +114,13 @@ class Backend:
     """From documents (passages: they are not cut again), in memory."""
     open: Callable[[Path, Sequence[Document], Any, Workbench], Index]
     """What `Index.save` wrote, memory-mapped where it is large. Raises `RetrievalError` for what is not that."""
-    add: Callable[[Index, Sequence[Document], Any, Workbench], Awaitable[Index]] | None = None
+    add: Callable[[Any, Sequence[Document], Any, Workbench], Awaitable[Index]] | None = None
     """An index of the documents before and of more, where that is less work than building it anew."""
     needs_encoder: bool = True
     asks_model: Callable[[Any], Sequence[str]] = lambda config: ()
     """For which of `build` and `find` a configuration asks a model."""
+    estimate: Callable[[Sequence[Document], Any], Sequence[PlannedCalls]] = lambda documents, config: ()
+    """What a build of these documents would ask; nothing is loaded or sent. None where a build asks: nobody knows."""
 
 
 class BackendRetriever:

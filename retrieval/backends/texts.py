@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,11 +12,11 @@ from typing import overload
 import pyarrow as pa
 
 from trailforge.schemas import Document, RetrievalError
+from trailforge.schemas.text import count_tokens
 
 _COLUMNS = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string())])
 _ROWS = 4096
 """Of a batch: all but the last have as many, so that a row's batch is known without a search."""
-_TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +25,7 @@ class TextsWritten:
 
     documents: int
     tokens: int
-    """Words and marks of titles and texts: the same whatever back end, encoder and model."""
+    """Of titles and texts by `schemas.text.count_tokens`: the same whatever back end, encoder and model."""
     sha256: str
     """Of ids, titles and texts, in order."""
 
@@ -91,8 +90,3 @@ def write_texts(documents: Iterable[Document], path: Path) -> TextsWritten:
                     digest.update(len(encoded).to_bytes(8))
                     digest.update(encoded)
     return TextsWritten(documents=count, tokens=tokens, sha256=digest.hexdigest())
-
-
-def count_tokens(text: str) -> int:
-    """Words and marks."""
-    return len(_TOKEN.findall(text))
