@@ -1,4 +1,4 @@
-"""What goes over the wire: passages as Search-R1's server writes them, and with what it does not say."""
+"""What goes over the wire: passages as Search-R1's server writes them, and more; requests, checked."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trailforge.retrieval.backends.declaration import FoundPassage
-from trailforge.schemas import Passage
+from trailforge.schemas import InvalidInput, Passage, parse_json
 
 PORT = 8990
 """Where the server listens, unless it is told otherwise."""
-RETRIEVE, OPEN, FIND, KG, HEALTH, STATS = "/retrieve", "/open", "/find", "/kg", "/health", "/stats"
+RETRIEVE, SEARCH, OPEN, FIND, KG = "/retrieve", "/search", "/open", "/find", "/kg"
+HEALTH, STATS = "/health", "/stats"
 DETAILS = "details"
 """The field of a request that asks for title and text apart, and why a passage was found. Other servers ignore it."""
+LONGEST_TEXT = 1 << 15
+"""Characters of a query, a title or a mention."""
+MOST_K = 1000
 
 
 def encode_json(value: Any) -> bytes:
     """As UTF-8. Halves of surrogate pairs, which it cannot hold, become `?`."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+# Passages
 
 
 def title_and_text(title: str, text: str) -> str:
@@ -44,6 +51,17 @@ def detailed_rows(found: Iterable[FoundPassage]) -> list[dict[str, Any]]:
         }
         for each in found
     ]
+
+
+def knowledge_rows(found: Iterable[FoundPassage]) -> dict[str, Any]:
+    """What Graph-R1's server answers to one query, passages in place of its hyperedges."""
+    passages = [each.passage for each in found]
+    return {
+        "results": [
+            {"<knowledge>": f"{p.title}\n{p.text}" if p.title else p.text, "<coherence>": round(p.score, 3)}
+            for p in passages
+        ]
+    }
 
 
 def read_rows(rows: Sequence[Any]) -> list[FoundPassage]:
@@ -81,3 +99,60 @@ def _split_contents(contents: Any) -> tuple[str, str]:
     title = title.strip()
     is_quoted = len(title) > 1 and title[0] == title[-1] == '"'
     return (title[1:-1] if is_quoted else title), text
+
+
+# Requests
+
+
+class Asked:
+    """The object in a request's body."""
+
+    def __init__(self, body: bytes) -> None:
+        """Raises `InvalidInput` for what is no JSON object, as do all methods for a field of another kind."""
+        try:
+            fields = parse_json(body)
+        except ValueError as error:
+            raise InvalidInput(f"the body is no JSON ({error})") from None
+        if not isinstance(fields, dict):
+            raise InvalidInput("the body is no JSON object")
+        self._fields: dict[str, Any] = fields
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A text; the default where it is missing or null."""
+        value = self._fields.get(name)
+        if value is None and default is not None:
+            return default
+        return _text(value, name)
+
+    def texts(self, name: str, most: int, *, is_needed: bool = True) -> list[str]:
+        """A list of texts."""
+        value = self._fields.get(name)
+        if value is None and not is_needed:
+            return []
+        if not isinstance(value, list):
+            raise InvalidInput("has to be a list of texts", field=name)
+        if len(value) > most:
+            raise InvalidInput(f"{len(value)} of them; at most {most} in a request", field=name)
+        return [_text(each, name) for each in value]
+
+    def number(self, name: str, default: int, most: int) -> int:
+        """A whole number from 1 on; the default where it is missing, null or 0."""
+        value = self._fields.get(name) or default
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            raise InvalidInput(f"has to be a whole number from 1 to {most}", field=name)
+        return value
+
+    def flag(self, name: str) -> bool:
+        """Whether it is true; false where it is missing or null."""
+        value = self._fields.get(name)
+        if value not in (None, True, False) or (isinstance(value, int | float) and not isinstance(value, bool)):
+            raise InvalidInput("has to be true or false", field=name)
+        return bool(value)
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput("has to be text", field=name)
+    if len(value) > LONGEST_TEXT:
+        raise InvalidInput(f"{len(value)} characters; at most {LONGEST_TEXT}", field=name)
+    return value.encode("utf-8", "replace").decode("utf-8")  # halves of surrogate pairs, which encoders refuse
