@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import time
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
+from trailforge.commands.options import (
+    SERVED_MODEL,
+    ModelServer,
+    ServerModel,
+    ServerThoughts,
+    ServerUrl,
+    ThoughtsPlace,
+    ask_server,
+)
+
 if TYPE_CHECKING:
-    from trailforge.retrieval.kg import KgStore
-    from trailforge.retrieval.service.searching import ServedIndex
+    from trailforge.inference.asker import Asker
+    from trailforge.retrieval.kg import KgTool
+    from trailforge.retrieval.service.searching import Searchable, ServedIndex
+    from trailforge.retrieval.web.pages import PageReader
+    from trailforge.schemas import Document
 
 _WEB_AT_ONCE = 16
 """Searches of the web, which wait for others' servers."""
@@ -31,8 +47,8 @@ def serve_search(
     indexes: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Folders that `trailforge index build` made, or files of passages. NAME=FOLDER names one; the first "
-            "is searched where a request names none.",
+            help="Folders that `trailforge index build` made, files of passages, or other servers. NAME=INDEX names "
+            "one; the first is searched where a request names none.",
             metavar="[NAME=]INDEX...",
         ),
     ] = None,
@@ -56,31 +72,30 @@ def serve_search(
     at_once: Annotated[
         int | None, typer.Option(min=1, help="Searches of an index beside each other. Default: one a core.")
     ] = None,
+    model: ServerUrl = None,
+    model_name: ServerModel = SERVED_MODEL,
+    reasoning: ServerThoughts = ThoughtsPlace.SEPARATE,
+    one_by_one: Annotated[
+        bool, typer.Option("--one-by-one", help="Encode each query by itself: the same scores to the last digit.")
+    ] = False,
 ) -> None:
     """Search over HTTP, as Search-R1's retrieval server and more: /retrieve, /open, /find, /kg, /health, /stats."""
-    from trailforge.retrieval.kg import KgTool
-    from trailforge.retrieval.service.searching import AT_ONCE, RankedIndex, ServedIndex
+    from trailforge.retrieval.service.searching import AT_ONCE
     from trailforge.retrieval.service.server import SearchServer, ServerLimits, listen
     from trailforge.schemas import InvalidInput
 
     if not indexes and kg is None and not web:
         raise InvalidInput("nothing to serve: give an index, --kg or --web")
+    named, limits = _by_name(indexes or []), ServerLimits(k=k, timeout_s=timeout, queue=queue)
+    options: dict[str, Any] = {"cached": cached, "at_once": at_once or AT_ONCE, "is_together": not one_by_one}
+    model_server = ModelServer.of(model, model_name, reasoning, "", seed=0)
 
     async def run() -> None:
-        names = _named(indexes or [])
-        corpora = [_open(name, path, cached, at_once or AT_ONCE) for name, path in names.items()]
-        reader = None
-        if web:
-            from trailforge.retrieval.scope import RetrievalConfig, open_web
-            from trailforge.retrieval.web.pages import PageReader
-
-            found = RankedIndex(open_web(RetrievalConfig(kind="web", web_url=web_url)), "the web")
-            corpora.append(ServedIndex("web", found, backend="web", cached=cached, at_once=_WEB_AT_ONCE))
-            reader = PageReader()
-        graph = KgTool(_open_graph(kg)) if kg else None
-        limits = ServerLimits(k=k, timeout_s=timeout, queue=queue)
-        server = SearchServer(corpora, kg=graph, reader=reader, limits=limits)
-        await listen(server, host, port, tell=_tell)
+        async with _open_corpora(named, model_server, options) as corpora:
+            found, reader = _open_web(web_url, cached) if web else (None, None)
+            graph = _open_graph(kg) if kg else None
+            server = SearchServer([*corpora, *([found] if found else [])], kg=graph, reader=reader, limits=limits)
+            await listen(server, host, port, tell=_tell)
         if server.is_busy:  # its threads would be waited for
             sys.stdout.flush()
             os._exit(0)
@@ -88,51 +103,89 @@ def serve_search(
     asyncio.run(run())
 
 
-def _named(indexes: list[str]) -> dict[str, Path]:
-    """Paths by name: the one that is given, else the file's or folder's own."""
+@contextlib.asynccontextmanager
+async def _open_corpora(
+    named: Mapping[str, str], model: ModelServer | None, options: Mapping[str, Any]
+) -> AsyncIterator[list[ServedIndex]]:
+    """All of them, with who asks the model for each index."""
+    from trailforge.retrieval.service.client import is_address
+
+    async with contextlib.AsyncExitStack() as stack:
+        corpora = []
+        for name, what in named.items():
+            is_folder = not is_address(what) and Path(what).is_dir()
+            asker = await stack.enter_async_context(ask_server(model if is_folder else None, Path(what)))
+            corpora.append(_open_corpus(name, what, asker, options))
+        yield corpora
+
+
+def _open_corpus(name: str, what: str, asker: Asker | None, options: Mapping[str, Any]) -> ServedIndex:
+    from trailforge.retrieval.service.searching import ServedIndex
+
+    began = time.monotonic()
+    _tell(f"opening {name}: {what}")
+    index, documents, backend = _open(what, asker)
+    _tell(f"opened {name}: {backend}, {len(documents):,} passages, {time.monotonic() - began:.1f} s")
+    return ServedIndex(name, index, documents, backend=backend, **options)
+
+
+def _by_name(indexes: list[str]) -> dict[str, str]:
+    """What to open, by name: the one that is given, else the folder's, the file's or the server's own."""
+    from trailforge.retrieval.service.client import is_address
     from trailforge.schemas import InvalidInput
 
-    found: dict[str, Path] = {}
+    found: dict[str, str] = {}
     for each in indexes:
-        given, mark, path = each.partition("=")
-        name, path = (given, Path(path)) if mark and "/" not in given else ("", Path(each))
-        name = name or path.resolve().name.partition(".")[0]
-        if not path.exists():
-            raise InvalidInput("no such index; `trailforge index build` makes one", file=path)
+        name, mark, what = each.partition("=")
+        if not mark or "/" in name:  # an `=` of a path or an address
+            name, what = "", each
+        if is_address(what):
+            name = name or urlsplit(what).hostname or what
+        elif not Path(what).exists():
+            raise InvalidInput("no such index; `trailforge index build` makes one", file=what)
+        else:
+            name = name or Path(what).resolve().name.partition(".")[0]
         if name in found:
             raise InvalidInput(f"two indexes are called {name!r}: name them, as in wiki=indexes/a news=indexes/b")
-        found[name] = path
+        found[name] = what
     return found
 
 
-def _open(name: str, path: Path, cached: int, at_once: int) -> ServedIndex:
+def _open(what: str, asker: Asker | None) -> tuple[Searchable, Sequence[Document], str]:
+    """An index, its documents, and how it searches."""
     from trailforge.retrieval.backends.bm25 import Bm25Retriever
     from trailforge.retrieval.backends.store import open_index
     from trailforge.retrieval.corpus import read_corpus
-    from trailforge.retrieval.service.searching import ServedIndex
+    from trailforge.retrieval.service.client import connect, is_address
     from trailforge.schemas import InvalidInput
 
-    began = time.monotonic()
-    _tell(f"opening {name}: {path}")
-    if path.is_dir():
-        opened = open_index(path)
-        index, documents, backend = opened.index, opened.documents, opened.manifest.backend
-    else:
-        documents = list(read_corpus(path))
-        if not documents:
-            raise InvalidInput("holds no passages", file=path)
-        index, backend = Bm25Retriever(documents), "bm25"
-    _tell(f"opened {name}: {backend}, {len(documents):,} passages, {time.monotonic() - began:.1f} s")
-    return ServedIndex(name, index, documents, backend=backend, cached=cached, at_once=at_once)
+    if is_address(what):
+        return connect(what), (), "server"
+    if Path(what).is_dir():
+        opened = open_index(Path(what), asker=asker)
+        return opened.index, opened.documents, opened.manifest.backend
+    documents = list(read_corpus(Path(what)))
+    if not documents:
+        raise InvalidInput("holds no passages", file=what)
+    return Bm25Retriever(documents), documents, "bm25"
 
 
-def _open_graph(folder: Path) -> KgStore:
-    from trailforge.retrieval.kg import KgStore
+def _open_graph(folder: Path) -> KgTool:
+    from trailforge.retrieval.kg import KgStore, KgTool
 
     store = KgStore.open(folder)
     store.check_once()
     _tell(f"opened the graph {folder}: {store.stats.entities:,} entities, {store.stats.triples:,} triples")
-    return store
+    return KgTool(store)
+
+
+def _open_web(url: str, cached: int) -> tuple[ServedIndex, PageReader]:
+    from trailforge.retrieval.scope import RetrievalConfig, open_web
+    from trailforge.retrieval.service.searching import RankedIndex, ServedIndex
+    from trailforge.retrieval.web.pages import PageReader
+
+    found = RankedIndex(open_web(RetrievalConfig(kind="web", web_url=url)), "the web")
+    return ServedIndex("web", found, backend="web", cached=cached, at_once=_WEB_AT_ONCE), PageReader()
 
 
 def _tell(line: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ _NO_WORD = ""
 """Stands for the words of a document that has none: bm25s cannot index an empty list, and no query asks for it."""
 _SEARCHED_AT_ONCE = 2_000
 """Documents that are searched within a tenth of a millisecond, less than another thread takes to come to it."""
+
+_STRIPES = 64
+"""Rows of a stripe, which lie far from each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +63,7 @@ class Bm25Retriever:
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """See `Index`."""
-        found = await asyncio.to_thread(self._search, query, k)
-        asked = set(words_of(query))
-        return [
-            FoundPassage(passage=passage, why=_shared_words(asked, passage), sources=(passage.id,)) for passage in found
-        ]
+        return await asyncio.to_thread(self._find, query, k)
 
     async def retrieve(self, query: str, k: int) -> list[Passage]:
         """See `base.Retriever`."""
@@ -76,21 +76,51 @@ class Bm25Retriever:
         words = words_of(query)
         return self._index.get_scores(words) if words else np.zeros(len(self._documents), np.float32)
 
+    def _find(self, query: str, k: int) -> list[FoundPassage]:
+        asked = set(words_of(query))
+        return [
+            FoundPassage(passage=passage, why=_shared_words(asked, passage), sources=(passage.id,))
+            for passage in self._search(query, k)
+        ]
+
     def _search(self, query: str, k: int) -> list[Passage]:
         count = min(max(k, 0), len(self._documents))
         if not count:
             return []
         scores = self.scores(query)
-        # Only what may be among the best is rounded and sorted: what is equal when rounded is 1e-6 apart at most.
-        last = float(np.partition(scores, -count)[-count])
-        near = np.flatnonzero(scores.astype(np.float64) >= last - 2e-6)
+        near = near_best(scores, count)
         rounded = {int(row): round(float(scores[row]), 6) for row in near}
-        best = sorted(rounded, key=lambda row: (-rounded[row], row))[:count]
-        return [self._passage(row, rounded[row]) for row in best]
+        best = [row for row in sorted(rounded, key=lambda row: (-rounded[row], row))[:count] if rounded[row] > 0]
+        others = (row for row in range(len(self._documents)) if rounded.get(row, 0.0) == 0.0)
+        return [self._passage(row, rounded.get(row, 0.0)) for row in [*best, *islice(others, count - len(best))]]
 
     def _passage(self, row: int, score: float) -> Passage:
         document = self._documents[row]
         return Passage(id=document.id, title=document.title, text=document.text, score=score)
+
+
+def near_best(scores: np.ndarray, count: int) -> np.ndarray:
+    """Rows, rising, among which are the best `count` of scores from 0 on, and all that equal the last of these when
+    they are rounded to 6 decimals; none whose score is 0.
+    """
+    least = _at_least(scores, count)
+    near = np.flatnonzero(scores >= np.float32(least)) if least > 0 else np.flatnonzero(scores)
+    if len(near) <= count:
+        return near
+    found = scores[near].astype(np.float64)
+    # What is equal when rounded is 1e-6 apart at most.
+    return near[found >= np.partition(found, -count)[-count] - 2e-6]
+
+
+def _at_least(scores: np.ndarray, count: int) -> float:
+    """What the best `count` have at least, or 0: so many stripes of the scores have their best there. Putting these in
+    order instead of all scores, most of which are equal, is a small part of the work.
+    """
+    width = len(scores) // _STRIPES
+    if width < count:
+        return 0.0
+    best = scores[: width * _STRIPES].reshape(_STRIPES, width).max(axis=0)
+    return float(np.partition(best, -count)[-count]) * (1 - 1e-6) - 2e-6
 
 
 def _shared_words(asked: set[str], passage: Passage) -> str:

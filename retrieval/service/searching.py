@@ -73,8 +73,11 @@ class ServedIndex:
         backend: str = "",
         cached: int = CACHED,
         at_once: int = AT_ONCE,
+        is_together: bool = True,
     ) -> None:
-        """`documents`: whose pages can be opened. `backend`: how it searches. `cached`: queries; 0 keeps none."""
+        """`documents`: whose pages can be opened. `backend`: how it searches. `cached`: queries; 0 keeps none.
+        `is_together`: whether an index that gains by it gets several queries at once.
+        """
         self.name, self.documents, self.backend = name, documents, backend
         self.hits = self.searches = 0
         """Queries answered from memory, those that others were asking at that moment included; and all others."""
@@ -83,13 +86,14 @@ class ServedIndex:
         self._index, self._cached, self._at_once = index, cached, at_once
         self._found: OrderedDict[_Asked, list[FoundPassage]] = OrderedDict()
         self._under_way: dict[_Asked, asyncio.Task[list[FoundPassage]]] = {}
-        self._slots = asyncio.Semaphore(1 if isinstance(index, BatchIndex) else at_once)
+        self._together = index if is_together and isinstance(index, BatchIndex) else None
+        self._slots = asyncio.Semaphore(1 if self._together else at_once)
         self._gathered: dict[int, list[tuple[str, _Waiting]]] = {}
 
     @property
     def width(self) -> int:
         """Queries of one request that are worth searching at once."""
-        return _TOGETHER if isinstance(self._index, BatchIndex) else self._at_once
+        return _TOGETHER if self._together else self._at_once
 
     @property
     def is_busy(self) -> bool:
@@ -132,8 +136,8 @@ class ServedIndex:
             self._found.popitem(last=False)
 
     async def _search(self, query: str, k: int) -> list[FoundPassage]:
-        if isinstance(self._index, BatchIndex):
-            return await self._search_together(self._index, query, k)
+        if self._together is not None:
+            return await self._search_together(self._together, query, k)
         async with self._slots:
             return await self._index.find(query, k)
 

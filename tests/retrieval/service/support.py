@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +19,13 @@ from trailforge.schemas import Passage, RetrievalError
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 QUICK = SearchClientConfig(timeout_s=0.3, limit_s=1.0, backoff_s=0.01)
+
+
+def closed_port() -> int:
+    """One at which nothing listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 @asynccontextmanager

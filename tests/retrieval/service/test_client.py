@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from aiohttp import web
 
-from tests.retrieval.service.support import QUICK, answering, saying
+from tests.retrieval.service.support import QUICK, answering, closed_port, saying
 from tests.retrieval.support import run
 from trailforge.retrieval.service.client import SearchClientConfig, connect
 from trailforge.schemas import InvalidInput, Passage, RetrievalError
@@ -20,13 +19,6 @@ PLAIN = {
 }
 """As Search-R1's server answers."""
 LANG = Passage(id="7", title="Fritz Lang", text="He was born\nin Vienna.", score=1.234568)
-
-
-def closed_port() -> int:
-    """One at which nothing listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 @pytest.mark.parametrize("path", ["", "/", "/retrieve"])

@@ -102,6 +102,26 @@ async def test_an_index_that_gains_by_it_gets_what_is_waiting_at_once() -> None:
         assert (await post(f"{url}/retrieve", {"queries": ["good"]}))[0] == 200
 
 
+async def test_queries_are_searched_one_by_one_where_that_is_asked_for() -> None:
+    """Also by an index that would gain by several."""
+    index = ScriptedBatchIndex()
+    served = ServedIndex("echo", index, is_together=False)
+    await asyncio.gather(*(served.find(f"{n}", 1) for n in range(6)))
+    assert (index.batches, len(index.searched)) == ([], 6)
+
+
+async def test_a_server_before_a_server_keeps_what_it_has_found() -> None:
+    """Our client is an index that takes several queries at once."""
+    index = ScriptedIndex()
+    async with serving(SearchServer([ServedIndex("echo", index)])) as behind:
+        proxy = ServedIndex("proxy", connect(behind, config=PATIENT), backend="server")
+        async with serving(SearchServer([proxy])) as url:
+            for _ in range(2):
+                found = await connect(url, config=PATIENT).find_many(["a", "b", "a"], 1)
+        assert [each[0].passage.text for each in found] == ["a", "b", "a"] and found[0][0].why == "said so"
+        assert (await get(f"{behind}/stats"))["queries"] == 2
+
+
 async def test_a_large_request_lets_small_ones_come_between() -> None:
     """An agent's one query does not wait for a trainer's batch."""
 
