@@ -120,13 +120,16 @@ async def _open_corpora(
 
 
 def _open_corpus(name: str, what: str, asker: Asker | None, options: Mapping[str, Any]) -> ServedIndex:
+    from trailforge.retrieval.scope import corpus_hash
+    from trailforge.retrieval.service.client import is_address
     from trailforge.retrieval.service.searching import ServedIndex
 
     began = time.monotonic()
     _tell(f"opening {name}: {what}")
     index, documents, backend = _open(what, asker)
+    content_hash = "" if is_address(what) else corpus_hash(Path(what))
     _tell(f"opened {name}: {backend}, {len(documents):,} passages, {time.monotonic() - began:.1f} s")
-    return ServedIndex(name, index, documents, backend=backend, **options)
+    return ServedIndex(name, index, documents, backend=backend, content_hash=content_hash, **options)
 
 
 def _by_name(indexes: list[str]) -> dict[str, str]:

@@ -12,10 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trailforge.retrieval.backends.dense import DenseIndex
-from trailforge.retrieval.backends.vectors import embedded_text
-from trailforge.retrieval.dense import refuse_existing, save_index
-from trailforge.retrieval.encoder import PACKAGED, Encoder
 from trailforge.retrieval.sentences import split_sentences
 from trailforge.schemas import Document, InvalidInput, parse_json
 from trailforge.schemas.files import json_lines, open_unpacked, read_limited
@@ -25,8 +21,6 @@ Row = tuple[int, dict[str, Any]]
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
 """Of each text."""
 
-_PER_CHUNK = 1024
-"""Documents encoded at once: fixed, so that a corpus always gives the same bits."""
 _TEXT, _ROWS = (".txt", ".md"), (".json", ".jsonl", ".ndjson", ".parquet")
 _HEADING = re.compile(r"\A\s*#+[ \t]+(.+?)[ \t#]*(?:\n|\Z)")
 _WORD = re.compile(r"\S+")
@@ -120,30 +114,6 @@ def distinct(documents: Iterable[Document]) -> Iterator[Document]:
         if (texts := (document.title, document.text)) not in seen:
             yield replace(document, id=str(len(seen)))
             seen.add(texts)
-
-
-def build_index(
-    source: Path, folder: Path, encoder_name: str = PACKAGED, *, passage_prefix: str = "", query_prefix: str = ""
-) -> int:
-    """Embed a corpus and save its index; how many passages it has. Texts and vectors are held in memory meanwhile.
-
-    `query_prefix` is noted for those who search it. Raises `InvalidInput` naming file and row, and `RetrievalError` for
-    a missing encoder or a folder that exists.
-    """
-    import numpy as np
-    from rich.progress import track
-
-    refuse_existing(folder)
-    documents = list(read_corpus(source))
-    if not documents:
-        raise InvalidInput("holds no passages", file=source)
-    encoder = Encoder(encoder_name, passage_prefix=passage_prefix, query_prefix=query_prefix)
-    starts = range(0, len(documents), _PER_CHUNK)
-    chunks = ([embedded_text(d) for d in documents[start : start + _PER_CHUNK]] for start in starts)
-    watched = track(chunks, description="embedding", total=len(starts), disable=len(starts) == 1)
-    vectors = np.concatenate([encoder.encode_documents(chunk) for chunk in watched])
-    save_index(DenseIndex.build(documents, vectors), folder, encoder)
-    return len(documents)
 
 
 def read_corpus(source: Path) -> Iterator[Document]:

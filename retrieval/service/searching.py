@@ -71,14 +71,16 @@ class ServedIndex:
         documents: Sequence[Document] = (),
         *,
         backend: str = "",
+        content_hash: str = "",
         cached: int = CACHED,
         at_once: int = AT_ONCE,
         is_together: bool = True,
     ) -> None:
-        """`documents`: whose pages can be opened. `backend`: how it searches. `cached`: queries; 0 keeps none.
-        `is_together`: whether an index that gains by it gets several queries at once.
+        """`documents`: whose pages can be opened. `backend`: how it searches. `content_hash`: by which rows know it
+        (`scope.corpus_hash`). `cached`: queries; 0 keeps none. `is_together`: whether an index that gains by it gets
+        several queries at once.
         """
-        self.name, self.documents, self.backend = name, documents, backend
+        self.name, self.documents, self.backend, self.content_hash = name, documents, backend, content_hash
         self.hits = self.searches = 0
         """Queries answered from memory, those that others were asking at that moment included; and all others."""
         self.times = Times()

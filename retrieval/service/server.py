@@ -257,7 +257,9 @@ class SearchServer:
 
     async def _health(self, request: web.Request) -> web.Response:
         corpora = {
-            each.name: {"backend": each.backend, "passages": len(each.documents)} for each in self._corpora.values()
+            each.name: {"backend": each.backend, "passages": len(each.documents)}
+            | ({"hash": each.content_hash} if each.content_hash else {})
+            for each in self._corpora.values()
         }
         served: dict[str, Any] = {"status": "ok", "corpora": corpora, "k": self.limits.k}
         return web.json_response({**served, "kg": self._kg is not None, "web_pages": self._reader is not None})

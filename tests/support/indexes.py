@@ -13,6 +13,7 @@ from aiohttp import web
 
 from trailforge.retrieval import Encoder, read_corpus
 from trailforge.retrieval.backends.store import OpenIndex, build_index
+from trailforge.retrieval.scope import corpus_hash
 from trailforge.retrieval.service.searching import ServedIndex
 from trailforge.retrieval.service.server import SearchServer
 from trailforge.schemas import Document
@@ -36,7 +37,8 @@ def serving(index: OpenIndex, name: str = "wiki") -> Iterator[str]:
     thread.start()
 
     async def start() -> web.AppRunner:
-        served = ServedIndex(name, index.index, index.documents, backend=index.manifest.backend)
+        kept_as = {"backend": index.manifest.backend, "content_hash": corpus_hash(index.folder)}
+        served = ServedIndex(name, index.index, index.documents, **kept_as)
         runner = web.AppRunner(SearchServer([served]).application(), shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
