@@ -161,6 +161,7 @@ __all__ = [
     "arrow_schema",
     "build_index",
     "build_kg",
+    "connect",
     "cover_exact_match",
     "exact_match",
     "f1",
