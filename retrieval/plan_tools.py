@@ -58,7 +58,7 @@ def check_tools(config: PlanToolsConfig) -> None:
     elif config.kind in BACKENDS:
         check_in_memory(config, config.kind)
     else:
-        what = f"{config.kind} does not tell news and papers apart" if config.kind else "how are documents searched?"
+        what = "a server does not tell news from papers" if config.kind else "nobody says how documents are searched"
         raise InvalidInput(f"{what}; plans search by {', '.join((*BACKENDS, WEB))}: say which", field="kind")
 
 

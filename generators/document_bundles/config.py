@@ -165,5 +165,8 @@ def configure(config: BundleRunConfig, inputs: RunInputs) -> BundleRunConfig:
     config = config.against(inputs.options.get("benchmarks", []))
     config = replace(config, questions=config.questions and not inputs.options.get("bundles_only"))
     if config.questions:
-        check_tools(config.tools)
+        try:
+            check_tools(config.tools)
+        except InvalidInput as error:
+            raise InvalidInput(error.problem, field=error.field and f"tools.{error.field}") from None
     return config

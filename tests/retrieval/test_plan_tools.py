@@ -66,7 +66,7 @@ async def test_dense_tools_agree_on_who_searches_what(encoder: Encoder) -> None:
 
 async def test_opened_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await ids(open_tools(WORDS, DOCUMENTS), "News", "turbine") == ["s:1"]
-    for kind, problem in (("", "how are documents searched"), ("http://a:1", "does not tell news and papers apart")):
+    for kind, problem in (("", "nobody says how"), ("http://a:1", "does not tell news from papers")):
         with pytest.raises(InvalidInput, match=rf"{problem}.*; plans search by dense, bm25, .*web: say which"):
             open_tools(PlanToolsConfig(kind=kind), DOCUMENTS)
     for name in ("SERPER_API_KEY", "GNEWS_API_KEY"):

@@ -218,7 +218,7 @@ def worked(folder: Path, rows: list[BundleQuestion], monkeypatch: pytest.MonkeyP
     write_parquet(folder / "documents" / "part-0.parquet", SourceDocument, sample_documents())
     write_parquet(folder / "bundle_questions" / "part-0.parquet", BundleQuestion, rows)
     shard = Shard(name="part-0", input="bundle_questions/part-0.parquet", first=0, rows=len(rows))
-    config = BundleRunConfig(episodes=PlannedEpisodeConfig(**episodes))
+    config = BundleRunConfig(episodes=PlannedEpisodeConfig(**episodes), tools=PlanToolsConfig(kind="bm25"))
     work = ModelWork(stage=episode_stage, folder=str(folder), run_id="r", config=config)
     run_pipeline(work, folder, [shard], IN_PROCESS)
     return shard
