@@ -22,7 +22,6 @@ CountTokens = Callable[[Sequence[str]], Sequence[int]]
 """Of each text."""
 
 _TEXT, _ROWS = (".txt", ".md"), (".json", ".jsonl", ".ndjson", ".parquet")
-_HEADING = re.compile(r"\A\s*#+[ \t]+(.+?)[ \t#]*(?:\n|\Z)")
 _WORD = re.compile(r"\S+")
 
 
@@ -162,8 +161,9 @@ def _documents(file: Path, name: str) -> Iterator[tuple[int, Document]]:
 
 def _text_document(file: Path, name: str) -> Document:
     text, title = _content(file).strip(), file.name.partition(".")[0]
-    if _kind(file) == ".md" and (heading := _HEADING.match(text)):
-        title, text = heading[1].strip(), text[heading.end() :].strip() or text
+    first, _, rest = text.partition("\n")
+    if _kind(file) == ".md" and first.lstrip("#")[:1] in {" ", "\t"} and (heading := first.strip("# \t")):
+        title, text = heading, rest.strip() or text
     if not text:
         raise InvalidInput("must be a text that is not empty", file=file)
     return Document(id=name, title=title, text=text)

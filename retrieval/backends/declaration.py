@@ -34,7 +34,10 @@ class FoundPassage:
 
 
 class Index(Protocol):
-    """Documents that one back end has made ready. The same query over the same documents finds the same passages."""
+    """Documents that one back end has made ready. The same query over the same documents finds the same passages.
+
+    One may have `stats`, a dict that JSON can say, for who describes it: sizes, a measured recall.
+    """
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """The best `k`, best first; fewer when there are not that many. Scores are rounded to 6 decimals, and ties come
