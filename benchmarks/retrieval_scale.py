@@ -178,7 +178,7 @@ class _Untold(Sequence[Document]):
 
 def _report_dense(real: np.ndarray, sizes: Sequence[int], kinds: Sequence[str], jitter: float, work: Path) -> None:
     print(
-        "\n| dense | index | build s | effort | set for | recall@10 | p50 ms | p99 ms | in threads/s | own MB | shared |"
+        "\n| dense | index | build s | effort | set for | recall@10 | p50 ms | p99 ms | threads/s | own MB | shared |"
     )
     print(f"|---:|---|{'---:|' * 9}", flush=True)
     for size in sizes:
@@ -224,7 +224,7 @@ def _search_dense(folder: Path) -> dict[str, float]:
 
 
 def _report_bm25(sizes: Sequence[int], work: Path) -> None:
-    print("\n| BM25 | build s | p50 ms | p99 ms | in threads/s | own MB | shared |")
+    print("\n| BM25 | build s | p50 ms | p99 ms | threads/s | own MB | shared |")
     print("|---|---:|---:|---:|---:|---:|---:|", flush=True)
     for size in sizes:
         folder = _make_bm25(size, work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import bm25s
@@ -87,3 +88,15 @@ def test_what_is_kept_answers_alike_and_is_mapped(tmp_path: Path) -> None:
     (tmp_path / "bm25" / "data.csc.index.npy").write_bytes(b"nothing")
     with pytest.raises(RetrievalError, match="holds no BM25 index"):
         Bm25Retriever.open(tmp_path, DOCUMENTS)
+
+
+@pytest.mark.parametrize(("texts", "is_elsewhere"), [(3, False), (2_001, True)])
+def test_a_search_of_many_documents_leaves_the_event_loop_alone(
+    monkeypatch: pytest.MonkeyPatch, texts: int, is_elsewhere: bool
+) -> None:
+    """And one of a few is done sooner than another thread comes to it."""
+    retriever = Bm25Retriever([Document(id=str(n), title="", text=f"river {n}") for n in range(texts)])
+    scores, threads = retriever.scores, []
+    monkeypatch.setattr(retriever, "scores", lambda query: threads.append(threading.get_ident()) or scores(query))
+    assert ids(run(retriever.retrieve("river 2", 1))) == ["2"]
+    assert [thread != threading.get_ident() for thread in threads] == [is_elsewhere]
