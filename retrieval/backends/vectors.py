@@ -24,9 +24,9 @@ AnnKind = Literal["flat", "hnsw", "ivf_pq"]
 
 _SPARE_HITS = 8
 _ANN, _ANN_STATS = "ann.faiss", "ann.json"
-_CANDIDATES = 10
-"""For each wanted passage so many are ranked by their exact cosine, and at least `_FEWEST_CANDIDATES`."""
-_FEWEST_CANDIDATES = 100
+_CANDIDATES = {"hnsw": (4, 50), "ivf_pq": (40, 400)}
+"""For each wanted passage so many are ranked by their exact cosine, and at least so many: compressed vectors tell less
+of the order."""
 _LEAST_TO_TRAIN = 1_000
 """Vectors. Of fewer none of the approximate indexes can be trained, and all are compared."""
 _MEASURED_AT = 10
@@ -46,8 +46,9 @@ class AnnConfig:
     """Vectors, for `auto`: 50,000 of 384 dimensions are compared in 7 ms."""
     hnsw_up_to: int = 200_000
     """Vectors, for `auto`: of more the graph takes long to make."""
-    least_recall: float = 0.97
-    """Recall@10 against exact search that the effort of a search is set for, where the most effort reaches it."""
+    least_recall: float = 0.99
+    """Recall@10 against exact search that the effort of a search is set for, where the most effort reaches it. It is
+    measured with sentences of passages, which are nearer to passages than questions are: these find a little less."""
     links: int = 16
     """Of a node of the graph (HNSW's M)."""
     build_effort: int = 80
@@ -83,6 +84,11 @@ class Ann:
     index: Any
     """Of faiss."""
     stats: AnnStats
+
+    def width(self, k: int) -> int:
+        """Candidates for `k` wanted."""
+        each, least = _CANDIDATES[self.stats.kind]
+        return max(each * k, least)
 
     def candidates(self, vector: np.ndarray, width: int) -> np.ndarray:
         """About the `width` best rows, in any order."""
@@ -124,8 +130,7 @@ class Vectors:
         k = min(k, len(self))
         if k <= 0:
             return []
-        width = max(_CANDIDATES * k, _FEWEST_CANDIDATES)
-        if self.ann is not None and width < len(self) // 4:
+        if self.ann is not None and (width := self.ann.width(k)) <= len(self) // 4:
             rows = np.sort(self.ann.candidates(vector, width))
             if len(rows) >= k:
                 exact = self.matrix[rows].astype(np.float64) @ vector.astype(np.float64)
