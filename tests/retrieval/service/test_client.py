@@ -85,6 +85,7 @@ def test_what_passes_is_asked_again(first: object) -> None:
         ({"result": [[3]]}, "a passage that is no object"),
         ({"result": [[{"document": {"id": "1"}}]]}, "a document without contents"),
         ({"result": [[{"document": {"contents": "a\nb"}, "score": "high"}]]}, "a score that is no number"),
+        ({"result": [[{"document": {"contents": "a\nb"}, "score": 10**400}]]}, "a score that is no number"),
     ],
 )
 def test_a_refusal_or_another_shape_is_an_error_at_once(said: object, shown: str) -> None:
