@@ -30,6 +30,7 @@ from trailforge.commands.options import (
 from trailforge.schemas.text import visible
 
 if TYPE_CHECKING:
+    from trailforge.retrieval import Encoder
     from trailforge.retrieval.backends import Backend, FoundPassage
     from trailforge.retrieval.backends.manifest import IndexManifest
     from trailforge.retrieval.corpus import Chunking
@@ -62,7 +63,11 @@ _Settings = Annotated[
     typer.Option("--set", help="Number or choice of the back end, as k1=1.2. Repeatable.", metavar="NAME=VALUE"),
 ]
 _EncoderName = Annotated[
-    str, typer.Option("--encoder", help="'minilm' (packaged), or any sentence-transformers name or path.")
+    str, typer.Option("--encoder", help="'minilm' (packaged), any sentence-transformers name or path, or URL#MODEL.")
+]
+_Device = Annotated[str, typer.Option(help="Of the encoder: cpu, cuda, cuda:1, auto; several with commas to build.")]
+_OtherEncoder = Annotated[
+    str | None, typer.Option("--encoder", help="Where the index's encoder is now: its path, or URL#MODEL of a server.")
 ]
 _PassagePrefix = Annotated[
     str, typer.Option(help="What the encoder wants before a passage, e.g. 'passage: ' for e5. Kept in the index.")
@@ -95,6 +100,7 @@ def build(
     backend: _Backend = "dense",
     settings: _Settings = None,
     encoder_name: _EncoderName = "minilm",
+    device: _Device = "cpu",
     passage_prefix: _PassagePrefix = "",
     query_prefix: _QueryPrefix = "",
     chunk_tokens: _ChunkTokens = None,
@@ -132,7 +138,9 @@ def build(
         options: dict[str, Any] = {"chunking": chunking, "corpus_name": corpus.name, "prices": prices_of(server)}
         async with ask_server(server, out) as asker:
             if declared.needs_encoder:
-                options["encoder"] = Encoder(encoder_name, query_prefix=query_prefix, passage_prefix=passage_prefix)
+                options["encoder"] = Encoder(
+                    encoder_name, query_prefix=query_prefix, passage_prefix=passage_prefix, device=device
+                )
             with _progress() as report:
                 return await build_index(documents, out, backend, config, asker=asker, report=report, **options)
 
@@ -147,6 +155,8 @@ def build(
 def add(
     folder: _Folder,
     corpus: _Corpus,
+    encoder_name: _OtherEncoder = None,
+    device: _Device = "cpu",
     model: ServerUrl = None,
     model_name: ServerModel = SERVED_MODEL,
     reasoning: ServerThoughts = ThoughtsPlace.SEPARATE,
@@ -165,9 +175,10 @@ def add(
     documents = _documents_of(corpus)
 
     async def make() -> IndexManifest:
+        options: dict[str, Any] = {"prices": prices_of(server), "encoder": _open_encoder(folder, encoder_name, device)}
         async with ask_server(server, folder) as asker:
             with _progress() as report:
-                return await add_to_index(documents, folder, asker=asker, prices=prices_of(server), report=report)
+                return await add_to_index(documents, folder, asker=asker, report=report, **options)
 
     _print_figures(folder, asyncio.run(make()))
 
@@ -211,6 +222,8 @@ def query(
     text: Annotated[str, typer.Argument(help="What is looked for.", metavar="QUERY")],
     k: Annotated[int, typer.Option("--k", min=1, help="At most so many passages.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, with whole texts.")] = False,
+    encoder_name: _OtherEncoder = None,
+    device: _Device = "cpu",
     model: ServerUrl = None,
     model_name: ServerModel = SERVED_MODEL,
     reasoning: ServerThoughts = ThoughtsPlace.SEPARATE,
@@ -224,7 +237,7 @@ def query(
 
     async def search() -> tuple[list[FoundPassage], float]:
         async with ask_server(server, folder) as asker:
-            opened = await asyncio.to_thread(lambda: open_index(folder, asker=asker))
+            opened = open_index(folder, encoder=_open_encoder(folder, encoder_name, device), asker=asker)
             began = time.perf_counter()
             found = await opened.find(text, k)
             return found, 1e3 * (time.perf_counter() - began)
@@ -240,6 +253,18 @@ def query(
 def register(root: typer.Typer) -> None:
     """Add the commands."""
     root.add_typer(app, name="index")
+
+
+def _open_encoder(folder: Path, name: str | None, device: str) -> Encoder | None:
+    """The encoder of an index, where it is not simply the one that its manifest names."""
+    from trailforge.retrieval import Encoder
+    from trailforge.retrieval.backends.manifest import read_manifest
+
+    manifest = read_manifest(folder)
+    if not manifest.encoder or (name is None and device == "cpu"):
+        return None
+    prefixes = {"query_prefix": manifest.query_prefix, "passage_prefix": manifest.passage_prefix}
+    return Encoder(name or manifest.encoder, device=device, **prefixes)
 
 
 def _read_chunking(tokens: int | None, overlap: int) -> Chunking | None:
@@ -275,6 +300,7 @@ def _read_settings(config: type[Any], pairs: Sequence[str]) -> Any:
 def _documents_of(corpus: Path) -> Iterator[Document]:
     """A corpus in any of its shapes. Raises `InvalidInput` for none of them, some of it when it is read."""
     from trailforge.pipelines.runs.finished import MANIFEST
+    from trailforge.pipelines.sources import holds_questions, read_paragraphs
     from trailforge.retrieval.corpus import distinct, read_corpus
     from trailforge.schemas import InvalidInput
 
@@ -282,37 +308,9 @@ def _documents_of(corpus: Path) -> Iterator[Document]:
         raise InvalidInput("no such file or folder", file=corpus)
     if corpus.is_dir() and (corpus / MANIFEST).is_file():
         return distinct(_of_run(corpus))
-    if corpus.is_file() and _has_questions(corpus):
-        return distinct(_of_questions(corpus))
+    if corpus.is_file() and holds_questions(corpus):
+        return distinct(read_paragraphs(corpus))
     return read_corpus(corpus)
-
-
-def _has_questions(file: Path) -> bool:
-    """Whether the first row of a file is a question, and no passage."""
-    from trailforge.pipelines.sources.rows import JsonRow, iter_rows
-    from trailforge.schemas import InvalidInput
-
-    if file.suffix in {".parquet", ".txt", ".md"}:
-        return False
-    try:
-        first = next(iter(iter_rows(file)), None)
-    except InvalidInput:
-        return False  # who reads it says what is wrong
-    row = first.value if isinstance(first, JsonRow) and isinstance(first.value, dict) else {}
-    return "question" in row and "text" not in row
-
-
-def _of_questions(file: Path) -> Iterator[Document]:
-    from trailforge.pipelines.sources import InvalidRow, read_questions
-    from trailforge.schemas import InvalidInput
-
-    paragraphs = 0
-    for question in read_questions(file):
-        if not isinstance(question, InvalidRow):
-            paragraphs += len(question.paragraphs)
-            yield from question.paragraphs
-    if not paragraphs:
-        raise InvalidInput("no question of it brings paragraphs", file=file)
 
 
 def _of_run(folder: Path) -> Iterator[Document]:
@@ -370,6 +368,9 @@ def _print_figures(folder: Path, manifest: IndexManifest) -> None:
     per_million = f"{manifest.hours_per_million:.3g} h"
     if manifest.cost_per_million is not None:
         per_million += f", {manifest.cost_per_million:.4g} to pay"
+    if manifest.stats:
+        settings += "; " if settings else ""
+        settings += ", ".join(f"{name}: {value}" for name, value in manifest.stats.items())
     rows = [
         ("index", f"{manifest.documents:,} passages{cut_from}, {corpus.tokens:,} tokens, in {folder}"),
         ("back end", f"{manifest.backend} ({settings})" if settings else manifest.backend),

@@ -14,9 +14,9 @@ from trailforge.pipelines.datasets import dataset_names, load_dataset
 from trailforge.pipelines.sources import hotpotqa, jsonl, musique, twowiki
 from trailforge.pipelines.sources.fields import Fields
 from trailforge.pipelines.sources.rows import InvalidRow, JsonRow, iter_rows
-from trailforge.schemas import InvalidInput, Question, SourceDocument
+from trailforge.schemas import Document, InvalidInput, Question, SourceDocument
 
-__all__ = ["FORMATS", "InvalidRow", "read_questions"]
+__all__ = ["FORMATS", "InvalidRow", "holds_questions", "read_paragraphs", "read_questions"]
 
 
 class _Reader(Protocol):
@@ -132,3 +132,30 @@ def read_benchmark(path: Path) -> Iterator[str]:
         if not question.strip():
             raise InvalidInput(f"no question; expected a text in {', '.join(_ASKING)}", file=path, row=row.row)
         yield question.strip()
+
+
+_TEXTS = frozenset({".parquet", ".txt", ".md"})
+"""Ends of names of files that hold no questions."""
+
+
+def holds_questions(path: Path) -> bool:
+    """Whether the first row of a file is a question, and no passage. A file that cannot be read holds none."""
+    if path.suffix in _TEXTS:
+        return False
+    try:
+        first = next(iter(iter_rows(path)), None)
+    except InvalidInput:
+        return False
+    row = first.value if isinstance(first, JsonRow) and isinstance(first.value, dict) else {}
+    return "question" in row and "text" not in row
+
+
+def read_paragraphs(path: Path) -> Iterator[Document]:
+    """The paragraphs of a file's questions, as they come. Raises `InvalidInput` as `read_questions`, and for none."""
+    found = False
+    for question in read_questions(path):
+        if isinstance(question, Question):
+            found = found or bool(question.paragraphs)
+            yield from question.paragraphs
+    if not found:
+        raise InvalidInput("no question of it brings paragraphs to search", file=path)

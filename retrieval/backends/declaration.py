@@ -34,7 +34,10 @@ class FoundPassage:
 
 
 class Index(Protocol):
-    """Documents that one back end has made ready. The same query over the same documents finds the same passages."""
+    """Documents that one back end has made ready. The same query over the same documents finds the same passages.
+
+    One may have `stats`, a dict that JSON can say, for who describes it: sizes, a measured recall.
+    """
 
     async def find(self, query: str, k: int) -> list[FoundPassage]:
         """The best `k`, best first; fewer when there are not that many. Scores are rounded to 6 decimals, and ties come
@@ -115,7 +118,8 @@ class Backend:
     open: Callable[[Path, Sequence[Document], Any, Workbench], Index]
     """What `Index.save` wrote, memory-mapped where it is large. Raises `RetrievalError` for what is not that."""
     add: Callable[[Any, Sequence[Document], Any, Workbench], Awaitable[Index]] | None = None
-    """An index of the documents before and of more, where that is less work than building it anew."""
+    """From an index, one of all these documents, of which the first are its own, where that is less work than building
+    it anew."""
     needs_encoder: bool = True
     asks_model: Callable[[Any], Sequence[str]] = lambda config: ()
     """For which of `build` and `find` a configuration asks a model."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,8 @@ class IndexManifest:
     """How the documents of the corpus were cut into them; None: not at all."""
     corpus: CorpusFigures = CorpusFigures()
     figures: BuildFigures = BuildFigures()
+    stats: dict[str, Any] = field(default_factory=dict)
+    """What the index says of itself (`Index.stats`)."""
     files: tuple[SealedFile, ...] = ()
     seal: str = ""
     """See `retrieval.seals`."""

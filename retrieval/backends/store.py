@@ -151,7 +151,7 @@ async def add_to_index(
         manifest=manifest,
         passages=chain(before.documents, more),
         documents=counted,
-        make=lambda passages, tools: add(before.index, passages[manifest.documents :], config, tools),
+        make=lambda passages, tools: add(before.index, passages, config, tools),
         tools=Workbench(encoder=before.encoder, asker=asker),
         prices=prices,
         report=report,
@@ -246,8 +246,13 @@ class _Build:
                 index.save(unfinished / _INDEX)
                 shutil.copyfile(kept / _TEXTS, unfinished / _TEXTS)
                 figures = self._figures(shards.usage + meter.usage(Prices()), shards.spent)
-                files = tuple(describe_files(unfinished))
-                write_manifest(unfinished, replace(manifest, figures=manifest.figures + figures, files=files))
+                manifest = replace(
+                    manifest,
+                    figures=manifest.figures + figures,
+                    stats=dict(getattr(index, "stats", {})),
+                    files=tuple(describe_files(unfinished)),
+                )
+                write_manifest(unfinished, manifest)
             shutil.rmtree(place, ignore_errors=True)
         _swap(self.folder)
         return read_manifest(self.folder)
@@ -333,7 +338,7 @@ def _describe(backend: Backend, config: Any, tools: Workbench) -> IndexManifest:
 def _hash_build(manifest: IndexManifest, asker: Asker | None) -> str:
     """Of what a build's shards depend on."""
     made_of = to_dict(manifest)
-    for name in ("query_prefix", "figures", "files", SEAL):
+    for name in ("query_prefix", "figures", "stats", "files", SEAL):
         del made_of[name]
     made_of["corpus"] = manifest.corpus.sha256
     if manifest.model and asker is not None:

@@ -87,6 +87,14 @@ def test_paragraphs_of_questions_are_a_corpus(tmp_path: Path) -> None:
     assert json.loads(run("stats", tmp_path / "index", "--json"))["documents"] == len(paragraphs)
 
 
+def test_questions_without_paragraphs_are_no_corpus(tmp_path: Path) -> None:
+    path = tmp_path / "questions.jsonl"
+    path.write_text('{"id": "q", "question": "Who?", "answer": "He"}\n')
+    with pytest.raises(InvalidInput, match=r"questions\.jsonl: no question of it brings paragraphs"):
+        run("build", path, *BM25, "--out", tmp_path / "index")
+    assert [each.name for each in tmp_path.iterdir()] == ["questions.jsonl"]
+
+
 def test_a_back_end_that_takes_no_documents_later_says_so(index: Path, corpus: Path) -> None:
     with pytest.raises(InvalidInput, match="bm25 takes no documents later"):
         run("add", index, corpus)

@@ -177,11 +177,10 @@ class LengthsBackend:
         self, index: Lengths, documents: Sequence[Document], config: LengthsConfig, tools: Workbench
     ) -> Lengths:
         """See `Backend`."""
-        lengths = await tools.map("lengths", self.count, [d.text for d in documents], config.per_shard)
-        both = [*index.documents, *documents]
-        return Lengths(
-            both, np.concatenate([index.lengths, *lengths]), [*index.words, *[d.text.split() for d in documents]]
-        )
+        more = documents[len(index.documents) :]
+        lengths = await tools.map("lengths", self.count, [d.text for d in more], config.per_shard)
+        words = [*index.words, *(d.text.split() for d in more)]
+        return Lengths(documents, np.concatenate([index.lengths, *lengths]), words)
 
     def open(self, folder: Path, documents: Sequence[Document], config: LengthsConfig, tools: Workbench) -> Lengths:
         """See `Backend`."""
