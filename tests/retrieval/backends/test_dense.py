@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -133,3 +134,15 @@ def test_an_approximate_index_is_kept_with_the_recall_it_has(encoder: Encoder, t
         assert index.stats["recall_at_10"] > 0.9
     assert run(grown.find(texts[-1], 1))[0].passage.id == "1199"
     assert run(opened.find(texts[5], 3)) == run(built.find(texts[5], 3))
+
+
+@pytest.mark.parametrize(("count", "is_elsewhere"), [(5, False), (2_001, True)])
+def test_a_search_of_many_vectors_leaves_the_event_loop_alone(
+    encoder: Encoder, monkeypatch: pytest.MonkeyPatch, count: int, is_elsewhere: bool
+) -> None:
+    documents = [Document(id=str(n), title="", text="") for n in range(count)]
+    retriever = DenseRetriever(DenseIndex.build(documents, np.eye(count, 384, dtype=np.float32)), encoder)
+    search, threads = DenseIndex.search, []
+    monkeypatch.setattr(DenseIndex, "search", lambda *of: threads.append(threading.get_ident()) or search(*of))
+    assert len(run(retriever.find("Oslo", 2))) == 2
+    assert [thread != threading.get_ident() for thread in threads] == [is_elsewhere]
