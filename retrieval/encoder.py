@@ -87,6 +87,12 @@ class Encoder:
         """Vector of shape (dimension,); read-only, since it is kept for the next time."""
         return self._cached(text)
 
+    def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of shape (len(texts), dimension), in one pass: less work than one by one, and the last bits of each
+        may depend on the others. Nothing is kept for the next time.
+        """
+        return self._model.encode([self.query_prefix + text for text in texts])
+
     def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of shape (len(texts), dimension). The same list gives the same bits; part of it may not."""
         return self._model.encode([self.passage_prefix + text for text in texts])
@@ -102,6 +108,10 @@ class Encoder:
     async def query(self, text: str) -> np.ndarray:
         """`encode_query` off the event loop."""
         return await self.in_thread(self.encode_query, text)
+
+    async def queries(self, texts: Sequence[str]) -> np.ndarray:
+        """`encode_queries` off the event loop."""
+        return await self.in_thread(self.encode_queries, texts)
 
     async def documents(self, texts: Sequence[str]) -> np.ndarray:
         """`encode_documents` off the event loop; what is searched meanwhile goes before."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import ctypes
 import os
 import random
 import threading
@@ -241,15 +242,29 @@ class _Line:
 
 _opening = threading.Lock()
 _lines: list[_Line] = []
+"""The process's own, once somebody asks."""
 
 
 def _line() -> _Line:
-    """The process's own. A forked child, in which no thread of its parent lives on, gets another."""
     with _opening:
-        if not _lines or _lines[-1].process != os.getpid():
+        if not _lines:
             _lines.append(_Line())
-            atexit.register(_lines[-1].close)
-        return _lines[-1]
+            atexit.register(_lines[0].close)
+        return _lines[0]
+
+
+def _leave_to_parent() -> None:
+    """A forked child, in which the thread does not live on, gets a line of its own. It must not take the parent's apart
+    when it ends, either: they share what the sockets are watched by, and the parent would hear of no more replies.
+    """
+    global _opening
+    _opening = threading.Lock()
+    for line in _lines:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(line))
+    _lines.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _pause_s(attempt: int, failure: _Passing, config: SearchClientConfig) -> float:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import accumulate
 
 import numpy as np
 
@@ -21,7 +21,7 @@ _MOST_SPOTS = 20
 _AROUND = 200
 """Characters on either side of what was found."""
 _BETWEEN = "\n\n"
-_WORD = re.compile(r"\S+\s*")
+_WORD, _TOKEN = re.compile(r"\S+\s*"), re.compile(r"\S+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +95,22 @@ class OpenedPage:
 
     def find(self, words: str) -> FoundWords:
         """Where these words stand there, one after the other, whatever their capitals and the space between them."""
-        pattern = r"\s+".join(map(re.escape, words.split()))
-        places = [match.span() for match in re.finditer(pattern, self.text, re.IGNORECASE)] if pattern else []
-        spots = (Spot(part=self.part_at(first), text=_around(self.text, first, last)) for first, last in places)
-        matches = tuple(islice(spots, _MOST_SPOTS))
+        wanted, tokens = _folded(words), list(_TOKEN.finditer(self.text))
+        folded = [token.group().casefold() for token in tokens]
+        starts = [0, *accumulate(len(token) + 1 for token in folded)]
+        text, places = " ".join(folded), list[int]()
+        at = text.find(wanted) if wanted else -1
+        while at >= 0:
+            places.append(at)
+            at = text.find(wanted, at + len(wanted))
+
+        def place(folded_at: int) -> int:
+            """In the text as it is."""
+            number = bisect_right(starts, folded_at, hi=len(tokens)) - 1
+            return min(tokens[number].start() + folded_at - starts[number], tokens[number].end())
+
+        spans = [(place(at), place(at + len(wanted) - 1) + 1) for at in places[:_MOST_SPOTS]]
+        matches = tuple(Spot(part=self.part_at(first), text=_around(self.text, first, last)) for first, last in spans)
         return FoundWords(id=self.id, title=self.title, parts=self.parts, count=len(places), matches=matches)
 
 
@@ -162,5 +174,5 @@ class _Rows:
         return self._rows[first:last].tolist()
 
 
-def _folded(title: str) -> str:
-    return " ".join(title.casefold().split())
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())

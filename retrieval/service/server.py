@@ -28,7 +28,7 @@ from trailforge.retrieval.backends.declaration import FoundPassage
 from trailforge.retrieval.kg import KgTool
 from trailforge.retrieval.service import wire
 from trailforge.retrieval.service.figures import ServerFigures, Times
-from trailforge.retrieval.service.pages import PART_WORDS, CorpusPages, OpenedPage
+from trailforge.retrieval.service.pages import PART_WORDS, CorpusPages, OpenedPage, PagePart
 from trailforge.retrieval.service.searching import AT_ONCE, ServedIndex
 from trailforge.retrieval.service.wire import MOST_K, Asked
 from trailforge.retrieval.web.http import site_of
@@ -214,7 +214,11 @@ class SearchServer:
 
     async def _open(self, asked: Asked) -> bytes:
         page = await self._page(asked)
-        return wire.encode_json(asdict(page.part(asked.number("part", page.part_at(page.start), page.parts))))
+
+        def cut() -> PagePart:
+            return page.part(asked.number("part", page.part_at(page.start), page.parts))
+
+        return wire.encode_json(asdict(await asyncio.to_thread(cut)))
 
     async def _find(self, asked: Asked) -> bytes:
         page, words = await self._page(asked), asked.text("text")

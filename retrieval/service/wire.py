@@ -18,6 +18,8 @@ DETAILS = "details"
 LONGEST_TEXT = 1 << 15
 """Characters of a query, a title or a mention."""
 MOST_K = 1000
+_HIGHEST = 1e300
+"""Of a score; beyond it JSON's numbers are none of ours."""
 
 
 def encode_json(value: Any) -> bytes:
@@ -79,7 +81,7 @@ def _read_row(row: Any, rank: int) -> FoundPassage:
     if not isinstance(title, str) or not isinstance(text, str):
         title, text = _split_contents(document.get("contents"))
     score = row.get("score", 1 / rank)
-    if isinstance(score, bool) or not isinstance(score, int | float):
+    if isinstance(score, bool) or not isinstance(score, int | float) or not -_HIGHEST < score < _HIGHEST:
         raise ValueError("a score that is no number")
     name = document.get("id")
     key = title if name is None else str(name)

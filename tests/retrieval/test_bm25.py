@@ -9,10 +9,12 @@ import threading
 from pathlib import Path
 
 import bm25s
+import numpy as np
 import pytest
 
 from tests.retrieval.support import DOCUMENTS, ids, run
 from trailforge.retrieval import Bm25Retriever
+from trailforge.retrieval.backends.bm25 import near_best
 from trailforge.retrieval.words import words_of
 from trailforge.schemas import Document, RetrievalError
 
@@ -59,6 +61,32 @@ def test_the_best_few_are_the_first_of_all(k: int) -> None:
     assert len({passage.score for passage in every}) < 40 == len(every)
     assert sorted(every, key=lambda passage: (-passage.score, int(passage.id))) == every
     assert run(retriever.retrieve("river 3", k)) == every[:k]
+
+
+@pytest.mark.parametrize("kind", ["spread", "equal", "sparse", "close"])
+@pytest.mark.parametrize("count", [1, 5, 100])
+def test_the_best_are_among_those_that_are_put_in_order(kind: str, count: int) -> None:
+    """Whatever the scores: all that have a place among the best by the rule of ties, and none of score 0."""
+    dice = np.random.default_rng(count)
+    scores = {
+        "spread": lambda: dice.random(20_000) * 40,
+        "equal": lambda: dice.integers(0, 4, 20_000) * 1.5,
+        "sparse": lambda: dice.random(20_000) * (dice.random(20_000) < 0.002),
+        "close": lambda: 20 + dice.integers(0, 4, 20_000) * 5e-7,
+    }[kind]().astype(np.float32)
+    near = near_best(scores, count).tolist()
+    order = sorted(range(len(scores)), key=lambda row: (-round(float(scores[row]), 6), row))
+    assert {row for row in order[:count] if scores[row] > 0} <= set(near)
+    assert near == sorted(near) and all(scores[row] > 0 for row in near)
+    assert len(near) < 200 or kind in ("equal", "close")
+
+
+def test_documents_that_share_no_word_fill_up_in_their_order() -> None:
+    """Also where the words are in fewer documents than are asked for, of many."""
+    documents = [Document(id=str(n), title="", text="rare" if n in (70, 300) else f"usual {n}") for n in range(500)]
+    passages = run(Bm25Retriever(documents).retrieve("rare", 5))
+    assert ids(passages) == ["70", "300", "0", "1", "2"]
+    assert passages[1].score > 0 == passages[2].score
 
 
 def test_the_index_holds_the_scores_that_its_package_gives() -> None:

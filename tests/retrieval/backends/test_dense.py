@@ -41,6 +41,24 @@ def test_the_nearest_comes_first_with_its_cosine(index: DenseIndex, encoder: Enc
     assert all(passage.score == round(passage.score, 6) for passage in passages)
 
 
+def test_several_queries_take_one_pass_of_the_encoder(
+    index: DenseIndex, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They find what each finds by itself; scores agree but for their last decimal."""
+    retriever, passes = DenseRetriever(index, encoder), []
+    queries = ["Who directed Metropolis?", "the capital of a country in the Alps, of which there are two", "?"]
+    alone = [run(retriever.find(query, 3)) for query in queries]
+    encode = encoder._model.encode
+    monkeypatch.setattr(encoder._model, "encode", lambda texts: passes.append(len(texts)) or encode(texts))
+    together = run(retriever.find_many(queries, 3))
+    assert passes == [3]
+    for one, other in zip(alone, together, strict=True):
+        assert [(each.passage.id, each.why, each.sources) for each in one] == [
+            (each.passage.id, each.why, each.sources) for each in other
+        ]
+        assert [each.passage.score for each in one] == pytest.approx([each.passage.score for each in other], abs=5e-6)
+
+
 @pytest.mark.parametrize(("k", "found"), [(1, 1), (5, 5), (99, 5), (0, 0), (-1, 0)])
 def test_k_may_be_anything(index: DenseIndex, encoder: Encoder, k: int, found: int) -> None:
     assert len(run(DenseRetriever(index, encoder).retrieve("capital", k))) == found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -84,6 +85,7 @@ def test_what_passes_is_asked_again(first: object) -> None:
         ({"result": [[3]]}, "a passage that is no object"),
         ({"result": [[{"document": {"id": "1"}}]]}, "a document without contents"),
         ({"result": [[{"document": {"contents": "a\nb"}, "score": "high"}]]}, "a score that is no number"),
+        ({"result": [[{"document": {"contents": "a\nb"}, "score": 10**400}]]}, "a score that is no number"),
     ],
 )
 def test_a_refusal_or_another_shape_is_an_error_at_once(said: object, shown: str) -> None:
@@ -170,6 +172,38 @@ def test_one_client_serves_many_threads_and_loops() -> None:
                 calls = [threads.submit(lambda: asyncio.run(client.retrieve("?", 1))) for _ in range(12)]
                 found = await asyncio.gather(*map(asyncio.wrap_future, calls))
         assert found == [[LANG]] * 12 and len(asked) == 12
+
+    run(search())
+
+
+FORKING = """
+import asyncio, os, sys
+from trailforge.retrieval.service.client import SearchClientConfig, connect
+client = connect(sys.argv[1], config=SearchClientConfig(timeout_s=5.0, limit_s=5.0))
+search = lambda: len(asyncio.run(client.retrieve("?", 1)))
+found = [search()]
+for with_search in (True, False):
+    child = os.fork()
+    if not child:
+        sys.exit(0 if not with_search or search() == 1 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    found.append(search())
+assert found == [1, 1, 1]
+"""
+
+
+def test_a_forked_process_searches_too_and_leaves_its_parent_alone() -> None:
+    """Whether it searches or not before it ends; nobody says a word on stderr."""
+
+    async def search() -> None:
+        answer, asked = saying(PLAIN)
+        async with answering(answer) as url:
+            script = await asyncio.create_subprocess_exec(
+                sys.executable, "-W", "error", "-c", FORKING, url, stderr=asyncio.subprocess.PIPE
+            )
+            _, problems = await script.communicate()
+        assert (script.returncode, problems) == (0, b"")
+        assert len(asked) == 4
 
     run(search())
 

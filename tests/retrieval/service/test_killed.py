@@ -17,8 +17,10 @@ from typing import Any
 
 import pytest
 
+from tests.retrieval.kg.support import small_store
 from tests.retrieval.service.support import closed_port, get, post
 from tests.retrieval.support import DOCUMENTS
+from tests.support.recorded import recorded
 from tests.support.scripted import ScriptedModel
 from trailforge.commands.serve import serve_search
 from trailforge.inference import Request
@@ -140,6 +142,26 @@ def test_what_cannot_be_served_is_said(index: Path, tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(InvalidInput, match=f"cannot listen at 127.0.0.1:{port} .*; give another --port"):
             serve_search([str(index)], port=port)
+
+
+async def test_the_command_serves_graph_and_web_too(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each under its path or its name; where the web is searched its pages may be opened."""
+    small_store(tmp_path)
+    monkeypatch.setenv("TAVILY_API_KEY", "tvly-test")
+    hit = {"title": "Mills", "url": "https://mills.example/1", "content": "Tide mills."}
+    async with recorded(json.dumps({"results": [hit]})) as web:
+        words = (str(index), "--kg", str(tmp_path / "store"), "--web", "--web-url", web.url, "--port", "0")
+        with started(*words) as (_, url):
+            health = await get(f"{url}/health")
+            found = await connect(url, corpus="web").find("tide mills", 3)
+            triples = (await connect(url).search_kg(["Einstein"], ["born in"])).triples
+            status, refused, _ = await post(f"{url}/open", {"page": web.url})
+    assert (list(health["corpora"]), health["kg"], health["web_pages"]) == (["films", "web"], True, True)
+    assert [(each.passage.id, each.why) for each in found] == [("https://mills.example/1", "result 1 of the web")]
+    assert triples[0].tail_label == "Ulm"
+    assert status == 502 and "is not public" in refused["error"]
 
 
 def test_listening_to_the_network_is_warned_of(index: Path) -> None:

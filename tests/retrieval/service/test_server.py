@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.support.recorded import Answer, recorded
 from trailforge.retrieval import Bm25Retriever
 from trailforge.retrieval.kg import KgTool
 from trailforge.retrieval.service.client import connect
-from trailforge.retrieval.service.pages import Spot
+from trailforge.retrieval.service.pages import OpenedPage, Spot
 from trailforge.retrieval.service.searching import RankedIndex, ServedIndex
 from trailforge.retrieval.service.server import SearchServer, ServerLimits
 from trailforge.retrieval.web.pages import PageReader
@@ -194,6 +195,16 @@ async def test_words_are_found_in_a_page_whatever_their_capitals_and_line_ends()
     assert "The otter swims. Otters use stone tools." in found["matches"][0]["text"]
     assert (often["count"], len(often["matches"])) == (60, 20)
     assert (none["count"], none["matches"]) == (0, [])
+
+
+def test_a_long_page_is_searched_in_linear_time() -> None:
+    """A megabyte, with words that nearly stand everywhere; letters that grow when their capitals are taken off."""
+    page = OpenedPage("1", "", "ab " * 350_000 + "İstanbul at the end", 1000)
+    began = time.process_time()
+    assert page.find("ab " * 10_000 + "c").count == 0
+    (spot,) = page.find("İSTANBUL  at").matches
+    assert time.process_time() - began < 10.0
+    assert spot.part == page.parts and spot.text.endswith("İstanbul at the end")
 
 
 async def test_pages_of_the_web_are_opened_once() -> None:
