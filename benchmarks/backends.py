@@ -8,6 +8,10 @@ a query has encoded besides itself.
 
     make bench B=backends ARGS="--backends dense,bm25,hybrid,linear_rag --cache FOLDER --out table.md"
     make bench B=backends ARGS="--backends linear_rag --sets musique --half tune --grid linear_rag.threshold=.3,.4,.5"
+    make bench B=backends ARGS="--sets musique --copies 23 --cache FOLDER"
+
+The last asks LinearRAG over copies of a corpus, 23 of MuSiQue's for 100 k passages: vectors with jitter, and names of
+their own but for those that stand in more than 1 passage of 100.
 
 `--cache` keeps corpora and vectors: `SET/passages.jsonl`, `SET/questions.jsonl`, `SET/vectors.npy` (of the passages)
 and `SET/encoded.npy` (of other texts). $TRAILFORGE_DATA holds the question files.
@@ -23,6 +27,7 @@ import json
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +38,9 @@ from threadpoolctl import threadpool_limits
 
 from trailforge.pipelines.sources import read_questions
 from trailforge.retrieval.backends import BACKENDS, Index, Workbench, load_backend
+from trailforge.retrieval.backends.graph import NameFinder
+from trailforge.retrieval.backends.linear_rag import LinearRagIndex
+from trailforge.retrieval.backends.vectors import Vectors
 from trailforge.retrieval.dense import embedded_text
 from trailforge.retrieval.encoder import Encoder
 from trailforge.schemas import Document, Question
@@ -195,6 +203,47 @@ async def _sources(index: Index, question: str) -> list[str]:
     return list(dict.fromkeys(source for each in found for source in each.sources))
 
 
+async def measure_copies(corpus: QuestionSet, copies: int, encoder: KeptEncoder) -> str:
+    """Milliseconds that LinearRAG takes over a corpus of many copies."""
+    passages = corpus.passages
+    backend = load_backend("linear_rag")
+    config = backend.config()
+    small = await backend.build(passages, config, Workbench(encoder=encoder))
+    assert isinstance(small, LinearRagIndex)
+    finder = NameFinder.of(passages)
+    read = list(finder.sentences(passages))
+    stands_in = Counter(key for _, key in {(each.passage, key) for each in read for key in each.names})
+    everywhere = {key for key, count in stands_in.items() if count > len(passages) / 100}
+    documents = [replace(each, id=f"{each.id}-{copy}") for copy in range(copies) for each in passages]
+    copied = [
+        each._replace(
+            passage=each.passage + copy * len(passages),
+            names=[key if key in everywhere or not copy else f"{key} {copy}" for key in each.names],
+        )
+        for copy in range(copies)
+        for each in read
+    ]
+    rng = np.random.default_rng(0)
+    vectors = [_jittered(each, copies, rng) for each in (small.passages, small.sentences)]
+    index = LinearRagIndex.of(documents, config, encoder, finder, copied, *vectors)
+    took: list[float] = []
+    with threadpool_limits(1):
+        for each in [each for each in corpus.questions if each.half == "test"]:
+            encoder.encode_query(each.question)
+            started = time.process_time()
+            await _sources(index, each.question)
+            took.append(1e3 * (time.process_time() - started))
+    middle, last = np.percentile(took, (50, 99))
+    return f"linear_rag, {len(documents):,} passages: {middle:.0f} / {last:.0f} CPU ms"
+
+
+def _jittered(vectors: Vectors, copies: int, rng: np.random.Generator) -> Vectors:
+    """Copies whose cosines with the first are about .98."""
+    matrix = np.tile(vectors.matrix, (copies, 1))
+    matrix[len(vectors) :] += rng.standard_normal(matrix[len(vectors) :].shape, np.float32) * 0.01
+    return Vectors(matrix / np.linalg.norm(matrix, axis=1, keepdims=True))
+
+
 def interval(gains: np.ndarray) -> tuple[float, float]:
     """Where 95 % of the means of resampled questions lie."""
     drawn = np.random.default_rng(0).integers(0, len(gains), (_RESAMPLES, len(gains)))
@@ -230,7 +279,7 @@ def _configs(backend: str, grid: Sequence[str]) -> Iterator[tuple[str, Any]]:
                 yield f"{backend}, {fields} {value}", replace(default, **dict(zip(names, parts, strict=True)))
 
 
-async def _table(given: argparse.Namespace) -> Iterator[str]:
+async def _table(given: argparse.Namespace) -> list[str]:
     lines: list[str] = []
     for name in given.sets.split(","):
         corpus = QuestionSet.read(name, given.cache)
@@ -248,7 +297,16 @@ encoded, thousand | query, CPU ms p50 / p99 |",
                 dense = figures if label == "dense" else dense
                 lines.append(describe(label, figures, dense))
                 print(lines[-1], flush=True)
-    return iter(lines)
+    return lines
+
+
+async def _copies(given: argparse.Namespace) -> list[str]:
+    lines: list[str] = []
+    for name in given.sets.split(","):
+        corpus = QuestionSet.read(name, given.cache)
+        encoder = KeptEncoder(given.cache / name if given.cache else None, corpus.passages)
+        lines.append(await measure_copies(corpus, given.copies, encoder))
+    return lines
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -270,10 +328,11 @@ def main() -> None:
     parser.add_argument("--sets", default=",".join(FILES))
     parser.add_argument("--half", default="test", choices=("tune", "test", "all"))
     parser.add_argument("--grid", action="append", default=[], metavar="BACKEND.FIELD=VALUE,VALUE")
+    parser.add_argument("--copies", type=int, default=0, help="of each corpus, for LinearRAG's milliseconds alone")
     parser.add_argument("--cache", type=Path, help="folder that keeps corpora and vectors")
     parser.add_argument("--out", type=Path, help="Markdown file")
     given = parser.parse_args()
-    lines = asyncio.run(_table(given))
+    lines = asyncio.run(_copies(given) if given.copies else _table(given))
     text = "\n".join(lines)
     print(text)
     if given.out:
