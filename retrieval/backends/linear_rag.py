@@ -274,7 +274,8 @@ async def _build(documents: Sequence[Document], config: LinearRagConfig, tools: 
     finder, read = await asyncio.to_thread(_read_names, documents)
     passages = await embed("passages", [embedded_text(document) for document in documents], tools)
     sentences = await embed("sentences", _read_with_title(documents, read), tools)
-    return LinearRagIndex.of(documents, config, tools.vectors, finder, read, passages, sentences)
+    of = LinearRagIndex.of
+    return await asyncio.to_thread(of, documents, config, tools.vectors, finder, read, passages, sentences)
 
 
 async def _add(
@@ -288,7 +289,8 @@ async def _add(
     passages = await embed("passages", [embedded_text(document) for document in documents[known:]], tools)
     sentences = await embed("sentences", _read_with_title(documents, new), tools)
     passages, sentences = index.passages.with_more(passages), index.sentences.with_more(sentences)
-    return LinearRagIndex.of(documents, config, tools.vectors, finder, read, passages, sentences)
+    of = LinearRagIndex.of
+    return await asyncio.to_thread(of, documents, config, tools.vectors, finder, read, passages, sentences)
 
 
 def _open(folder: Path, documents: Sequence[Document], config: LinearRagConfig, tools: Workbench) -> LinearRagIndex:
