@@ -122,6 +122,7 @@ async def write_reports(
         for _, community in here:
             _extract_report(community, graph, config)
         if config.reports == "model":
+            here = [(number, each) for number, each in here if len(each.members) >= config.smallest_report]
             texts = [
                 facts_of(community, graph, parts[number], config.report_input_tokens) for number, community in here
             ]

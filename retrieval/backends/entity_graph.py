@@ -66,6 +66,8 @@ class GraphRagConfig:
     """A larger one is divided again."""
     level: int = 2
     """Of communities whose reports are searched: no deeper than that, 0 being the largest ones."""
+    smallest_report: int = 3
+    """Entities of a community on which a model writes; of two, their relation says all. Released: any."""
     report_tokens: int = 2000
     report_input_tokens: int = 8000
     """Of what a model reads for a report."""
