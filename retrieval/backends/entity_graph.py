@@ -1,42 +1,21 @@
-"""The graph of GraphRAG: entities and relations with what passages say of them, merged over a corpus."""
+"""The graph of GraphRAG: entities, relations with what passages say of them, and communities within communities."""
 
 from __future__ import annotations
 
+import random
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import combinations
 from typing import Any, Literal
 
 from trailforge.inference import Sampling
-from trailforge.inference.asker import Asker, fill
-from trailforge.retrieval.backends.declaration import Workbench
-from trailforge.retrieval.backends.summaries import ASKED_AT_ONCE, PROMPTS, ask_each, lead_sentences, within
-from trailforge.retrieval.entities import CaseCounts, merge_short_names, names_of
-from trailforge.retrieval.sentences import split_sentences
-from trailforge.schemas import Document, MalformedReply
+from trailforge.retrieval.backends.graph import key_of
 
 Facts = dict[str, list[list[Any]]]
 """What a passage says, as JSON: entities [name, kind, description], relations [source, target, description, weight]."""
 
-_MOST_IN_SENTENCE = 12
-"""Names of a sentence that are related with each other; more are a list."""
-_TEXT = {"type": "string"}
-_ENTITY = {"name": _TEXT, "kind": _TEXT, "description": _TEXT}
-_RELATION = {"source": _TEXT, "target": _TEXT, "description": _TEXT, "strength": {"type": "number"}}
-
-
-def _array(fields: dict[str, Any]) -> dict[str, Any]:
-    item = {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
-    return {"type": "array", "items": item}
-
-
-_FACTS_SCHEMA = {
-    "type": "object",
-    "properties": {"entities": _array(_ENTITY), "relations": _array(_RELATION)},
-    "required": ["entities", "relations"],
-    "additionalProperties": False,
-}
+_turn = threading.Lock()
+"""igraph draws from one generator for the whole process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,31 +122,14 @@ class EntityGraph:
         return sum(len(self.entities[end].relations) for end in (relation.source, relation.target))
 
 
-async def build_graph(documents: Sequence[Document], config: GraphRagConfig, tools: Workbench) -> EntityGraph:
-    """The graph of a corpus."""
-    if config.extraction == "names":
-        graph = merge_facts(named_facts(documents))
-        for thing in (*graph.entities, *graph.relations):
-            thing.descriptions = [lead_sentences(thing.descriptions, config.named_tokens)]
-        return graph
-
-    async def work(part: Sequence[Document]) -> list[Facts | None]:
-        return await ask_each(lambda document: ask_facts(tools.model, document, config), part)
-
-    facts = [found for shard in await tools.map("facts", work, documents, ASKED_AT_ONCE) for found in shard]
-    graph = merge_facts(facts)
-    await _merge_descriptions(graph, config, tools)
-    return graph
-
-
 def merge_facts(facts: Sequence[Facts | None]) -> EntityGraph:
-    """One graph of what each passage says. Names are the same but for capitals and white space; None: nothing known."""
+    """One graph of what each passage says. Names are the same when their words are (`key_of`); None: nothing known."""
     graph = EntityGraph(lost_passages=sum(found is None for found in facts))
     rows: dict[str, int] = {}
     pairs: dict[tuple[int, int], int] = {}
 
     def entity(name: str, kind: str, description: str, passage: int) -> int:
-        row = rows.setdefault(" ".join(name.split()).casefold(), len(graph.entities))
+        row = rows.setdefault(key_of(name) or name, len(graph.entities))
         if row == len(graph.entities):
             graph.entities.append(GraphEntity(" ".join(name.split()), kind))
         found = graph.entities[row]
@@ -201,107 +163,71 @@ def _put(description: str, passage: int, thing: GraphEntity | GraphRelation) -> 
         thing.passages.append(passage)
 
 
-# Without a model
+# Communities
 
 
-def named_facts(documents: Sequence[Document]) -> list[Facts]:
-    """Names and titles as entities, each related with those of the same sentence; the title is in every sentence."""
-    sentences = [split_sentences(document.text) for document in documents]
-    counts = CaseCounts.of(document.text for document in documents)
-    names = merge_short_names([names_of(d.title, d.text, counts) for d in documents])
-    found: list[Facts] = []
-    for document, own, texts in zip(documents, names, sentences, strict=True):
-        known = {name.key: name.text for name in own}
-        facts: Facts = {"entities": [], "relations": []}
-        for sentence in texts:
-            keys = [_full_name(name.key, known) for name in names_of("", sentence, counts)]
-            written = [known[key] for key in keys if key]
-            here = list(
-                {name.casefold(): name for name in (*filter(None, [document.title.strip()]), *written)}.values()
-            )
-            facts["entities"] += [[name, "", sentence] for name in here]
-            related = combinations(here[:_MOST_IN_SENTENCE], 2)
-            facts["relations"] += [[source, target, sentence, 1.0] for source, target in related]
-        found.append(facts)
+@dataclass(slots=True)
+class EntityCommunity:
+    """Entities that are more closely related with each other than with others."""
+
+    level: int
+    """0: of the whole graph; 1: of one of level 0 …"""
+    parent: int | None
+    """Its number in the list of all communities."""
+    members: list[int]
+    """Rows of entities, ascending."""
+    relations: list[int] = field(default_factory=list)
+    """Rows of those between members, the one whose entities have most relations first."""
+    passages: list[int] = field(default_factory=list)
+    """Rows of those that these relations are from, ascending."""
+    title: str = ""
+    text: str = ""
+    """The report."""
+    rating: float = 0.0
+    """0 to 10 by a model; without one, relations within."""
+
+
+def find_communities(graph: EntityGraph, largest: int, seed: int) -> list[EntityCommunity]:
+    """Communities of two entities or more, level by level: Leiden by modularity, and again in each that is too large.
+
+    Entities without a relation are in none. What Leiden does not divide stays as large as it is.
+    """
+    import igraph
+
+    related = [row for row, entity in enumerate(graph.entities) if entity.relations]
+    places = {row: place for place, row in enumerate(related)}
+    ends = [(places[relation.source], places[relation.target]) for relation in graph.relations]
+    whole = igraph.Graph(n=len(related), edges=ends)
+    whole.es["weight"] = [max(relation.weight, 1e-9) for relation in graph.relations]
+    found: list[EntityCommunity] = []
+    waiting: list[tuple[int | None, list[int]]] = [(None, list(range(len(related))))] if related else []
+    with _turn:
+        igraph.set_random_number_generator(random.Random(seed))
+        try:
+            for parent, within in waiting:
+                for part in _divide(whole, within, is_whole=parent is None):
+                    level = 0 if parent is None else found[parent].level + 1
+                    found.append(EntityCommunity(level, parent, [related[place] for place in part]))
+                    if len(part) > largest:
+                        waiting.append((len(found) - 1, part))
+        finally:
+            igraph.set_random_number_generator(random)
+    for community in found:
+        _add_relations(community, graph)
     return found
 
 
-def _full_name(key: str, known: dict[str, str]) -> str | None:
-    """The key of a document's name that a sentence's name is, or is the end of."""
-    return key if key in known else next((name for name in known if name.endswith(f" {key}")), None)
+def _divide(whole: Any, within: list[int], *, is_whole: bool) -> list[list[int]]:
+    """The communities of a part of the graph; none when it is one, or of single entities."""
+    part = whole.induced_subgraph(within)
+    clusters = part.community_leiden(objective_function="modularity", weights="weight", n_iterations=-1)
+    parts = sorted(sorted(within[place] for place in cluster) for cluster in clusters if len(cluster) > 1)
+    return parts if is_whole or len(clusters) > 1 else []
 
 
-# With a model
-
-
-async def ask_facts(asker: Asker, document: Document, config: GraphRagConfig) -> Facts:
-    """What a passage says, by a model. Raises `MalformedReply` when its first reply cannot be used; later ones may."""
-    passage = f"{document.title}\n{document.text}" if document.title else document.text
-    kinds = ", ".join(config.kinds)
-    prompt = fill(PROMPTS.text("graph_rag_facts"), kinds=kinds, passage=passage)
-    facts = _read(await asker.json(prompt, _FACTS_SCHEMA, purpose="facts", sampling=config.sampling))
-    for _ in range(config.gleanings):
-        prompt = fill(PROMPTS.text("graph_rag_gleaning"), kinds=kinds, passage=passage, found=_listed(facts))
-        try:
-            more = _read(await asker.json(prompt, _FACTS_SCHEMA, purpose="gleaning", sampling=config.sampling))
-        except MalformedReply:
-            break
-        if not any(more.values()):
-            break
-        facts = {name: facts[name] + more[name] for name in facts}
-    return facts
-
-
-def _read(reply: dict[str, Any]) -> Facts:
-    """A reply as facts, without what has no name."""
-    entities = [[each["name"].strip(), each["kind"].strip(), each["description"].strip()] for each in reply["entities"]]
-    relations = [
-        [each["source"].strip(), each["target"].strip(), each["description"].strip(), float(each["strength"])]
-        for each in reply["relations"]
-    ]
-    return {
-        "entities": [entity for entity in entities if entity[0]],
-        "relations": [relation for relation in relations if relation[0] and relation[1]],
-    }
-
-
-def _listed(facts: Facts) -> str:
-    entities = [f"- {name} ({kind})" for name, kind, _ in facts["entities"]]
-    relations = [f"- {source} – {target}: {description}" for source, target, description, _ in facts["relations"]]
-    return "\n".join(["Entities", *(entities or ["none"]), "Relations", *(relations or ["none"])])
-
-
-async def _merge_descriptions(graph: EntityGraph, config: GraphRagConfig, tools: Workbench) -> None:
-    """Leave one description to every entity and relation."""
-    named: list[tuple[str, GraphEntity | GraphRelation]] = [(entity.name, entity) for entity in graph.entities]
-    for relation in graph.relations:
-        ends = (graph.entities[end].name for end in (relation.source, relation.target))
-        named.append((" – ".join(ends), relation))
-    several = [(name, thing) for name, thing in named if len(thing.descriptions) >= config.merged_from]
-    items = [(name, thing.descriptions) for name, thing in several]
-
-    async def work(part: Sequence[tuple[str, list[str]]]) -> list[str | None]:
-        return await ask_each(partial(_ask_merged, tools.model, config), part)
-
-    shards = await tools.map("descriptions", work, items, ASKED_AT_ONCE)
-    for (_, thing), merged in zip(several, (text for shard in shards for text in shard), strict=True):
-        thing.descriptions = [merged or lead_sentences(thing.descriptions, config.description_tokens)]
-
-
-async def _ask_merged(asker: Asker, config: GraphRagConfig, item: tuple[str, Sequence[str]]) -> str:
-    """One description of several; where they are too long for one call, what came of the first goes into the next."""
-    name, waiting = item[0], sorted(item[1])
-    while True:
-        count = max(within(waiting, config.merge_input_tokens), 2)
-        prompt = fill(
-            PROMPTS.text("graph_rag_merge"),
-            name=name,
-            words=str(3 * config.description_tokens // 4),
-            descriptions="\n".join(f"- {text}" for text in waiting[:count]),
-        )
-        merged = await asker.matching(
-            prompt, lambda reply: reply.strip() or None, purpose="merge", sampling=config.sampling
-        )
-        waiting = [merged, *waiting[count:]]
-        if len(waiting) == 1:
-            return merged
+def _add_relations(community: EntityCommunity, graph: EntityGraph) -> None:
+    members = set(community.members)
+    rows = {row for member in members for row in graph.entities[member].relations}
+    inner = [row for row in rows if {graph.relations[row].source, graph.relations[row].target} <= members]
+    community.relations = sorted(inner, key=lambda row: (-graph.degree(graph.relations[row]), row))
+    community.passages = sorted({passage for row in inner for passage in graph.relations[row].passages})

@@ -26,11 +26,10 @@ import numpy as np
 import pyarrow as pa
 
 from trailforge.inference.asker import fill
-from trailforge.retrieval.backends.communities import EntityCommunity, find_communities, write_reports
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
-from trailforge.retrieval.backends.entity_graph import EntityGraph, GraphRagConfig, build_graph
-from trailforge.retrieval.backends.summaries import PROMPTS, ask_each, within
+from trailforge.retrieval.backends.entity_graph import EntityCommunity, EntityGraph, GraphRagConfig, find_communities
 from trailforge.retrieval.backends.vectors import Vectors, embed
+from trailforge.retrieval.backends.writing import PROMPTS, ask_each, build_graph, within, write_reports
 from trailforge.retrieval.dense import embedded_text
 from trailforge.schemas import Document, Passage, RetrievalError
 from trailforge.schemas.text import estimate_tokens
@@ -258,7 +257,7 @@ class GraphRagIndex:
 
     def _reports_of(self, entities: Sequence[int]) -> list[tuple[int, int]]:
         """Reports with how many of the entities are in their communities: the most first, then by rating."""
-        communities = self._columns["entities"][2].take(entities).drop_null().to_pylist()
+        communities = self._columns["entities"][2].take(pa.array(entities, pa.int32())).drop_null().to_pylist()
         matches = {community: communities.count(community) for community in communities}
         ratings = {community: self.parts.reports["rating"][community].as_py() for community in matches}
         return sorted(matches.items(), key=lambda each: (-each[1], -ratings[each[0]], each[0]))

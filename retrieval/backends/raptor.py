@@ -7,7 +7,8 @@ above .1. Each cluster becomes a summary, a node of the next layer. A search tak
 Without a model (`summaries: extractive`) a summary is the first sentences of the passages nearest to the middle of the
 cluster; with one, it is one call per cluster. What differs from the authors' code: PCA in the place of UMAP, unless
 `reduction: umap`; a node that no cluster has above .1 stays in its most probable one; clusters of the same nodes are
-one; a cluster that is too long and cannot be split is cut in runs; tokens are estimated.
+one; a cluster that is too long and cannot be split is cut in runs; a node that is a cluster by itself is not summarised
+but goes into the next layer as it is; tokens are estimated.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ import pyarrow as pa
 
 from trailforge.inference import Sampling
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
-from trailforge.retrieval.backends.summaries import ASKED_AT_ONCE, ask_each, lead_sentences, within, write_summary
 from trailforge.retrieval.backends.vectors import Vectors, embed
+from trailforge.retrieval.backends.writing import ASKED_AT_ONCE, ask_each, lead_sentences, within, write_summary
 from trailforge.retrieval.dense import embedded_text
 from trailforge.retrieval.encoder import Encoder
 from trailforge.retrieval.threads import one_thread
@@ -160,7 +161,7 @@ def _cluster_once(vectors: np.ndarray, neighbours: int, config: RaptorConfig) ->
 
 
 def _reduce(vectors: np.ndarray, neighbours: int, config: RaptorConfig) -> np.ndarray:
-    dimensions = max(min(config.dimensions, len(vectors) - 2), 1)
+    dimensions = max(min(config.dimensions, len(vectors) - 2, vectors.shape[1]), 1)
     if config.reduction == "pca":
         from sklearn.decomposition import PCA
 
@@ -212,7 +213,8 @@ class _TreeBuild:
             clusters = await self._clusters(layer, nodes)
             if len(clusters) >= len(nodes):
                 break
-            nodes = await self._add(layer, clusters)
+            alone = {cluster[0] for cluster in clusters if len(cluster) == 1}
+            nodes = sorted(alone) + await self._add(layer, [cluster for cluster in clusters if len(cluster) > 1])
             layer += 1
         return SummaryTree(Vectors(self.vectors), pa.Table.from_pylist(self.rows, _COLUMNS), self.lost)
 
@@ -221,7 +223,7 @@ class _TreeBuild:
             lengths = [estimate_tokens(self.texts[node]) for node in part[0]]
             return await asyncio.to_thread(find_clusters, self.vectors[part[0]], lengths, self.config)
 
-        [clusters] = await self.tools.map(f"clusters of layer {layer}", work, [nodes], 1)
+        [clusters] = await self.tools.map(f"clusters-{layer}", work, [nodes], 1)
         return [[nodes[place] for place in cluster] for cluster in clusters]
 
     async def _add(self, layer: int, clusters: list[list[int]]) -> list[int]:
@@ -236,9 +238,7 @@ class _TreeBuild:
             self.rows.append({"title": title, "text": text, "layer": layer, "children": cluster, "leaves": leaves})
             self.leaves.append(leaves)
         self.texts += texts
-        self.vectors = np.concatenate(
-            [self.vectors, (await embed(f"summaries of layer {layer}", texts, self.tools)).matrix]
-        )
+        self.vectors = np.concatenate([self.vectors, (await embed(f"vectors-{layer}", texts, self.tools)).matrix])
         return list(range(first, len(self.texts)))
 
     async def _summaries(self, layer: int, groups: list[list[str]]) -> list[str]:
@@ -251,7 +251,7 @@ class _TreeBuild:
             async def work(part: Sequence[list[str]]) -> list[str | None]:
                 return await ask_each(lambda texts: write_summary(self.tools.model, texts, words, sampling), part)
 
-            shards = await self.tools.map(f"texts of layer {layer}", work, groups, ASKED_AT_ONCE)
+            shards = await self.tools.map(f"summaries-{layer}", work, groups, ASKED_AT_ONCE)
             written = [text for shard in shards for text in shard]
             self.lost += written.count(None)
         return [
