@@ -66,6 +66,8 @@ _REPORTS = pa.schema(
     ]
 )
 _TABLES = {"entities": _ENTITIES, "relations": _RELATIONS, "reports": _REPORTS}
+_DOCUMENTS = b"documents"
+"""Beside the columns: how many documents a table is of."""
 _MOST_POINTS_TEXT = 1000
 """Words of points that a model is asked for; of the answer twice as many. The released numbers."""
 _POINT = {
@@ -95,6 +97,7 @@ class CommunityIndex:
     reports: pa.Table
     entity_vectors: Vectors
     passage_vectors: Vectors
+    """None unless passages are ordered by them."""
     lost: dict[str, int]
     """Passages and reports for which a model's reply could not be used."""
 
@@ -127,7 +130,7 @@ async def _build(documents: Sequence[Document], config: GraphRagConfig, tools: W
         relations,
         reports,
         await embed("entities", described, tools),
-        await embed("passages", [embedded_text(document) for document in documents], tools),
+        await embed("passages", list(map(embedded_text, documents)) if config.order == "passages" else [], tools),
         lost,
     )
     return GraphRagIndex(documents, parts, config, tools)
@@ -178,8 +181,10 @@ class GraphRagIndex:
             raise RetrievalError(f"{folder} holds no graph ({error}): build the index again") from error
         vectors = [Vectors.open(folder / f"{name}.npy") for name in ("entities", "passages")]
         schemas = [table.schema for table in tables]
-        if [len(each) for each in vectors] != [len(tables[0]), len(documents)] or schemas != [*_TABLES.values()]:
-            raise RetrievalError(f"the graph in {folder} is not of these documents: build the index again")
+        sizes = [len(tables[0]), len(documents) if config.order == "passages" else len(vectors[1])]
+        made_of = (schemas[0].metadata or {}).get(_DOCUMENTS) == str(len(documents)).encode()
+        if not made_of or [len(each) for each in vectors] != sizes or schemas != [*_TABLES.values()]:
+            raise RetrievalError(f"the graph in {folder} is not of these documents and settings: build the index again")
         return cls(
             documents, CommunityIndex(tables[0], tables[1], tables[2], vectors[0], vectors[1], {}), config, tools
         )
@@ -187,7 +192,8 @@ class GraphRagIndex:
     def save(self, folder: Path) -> None:
         """See `Index`."""
         for name, schema in _TABLES.items():
-            with pa.ipc.new_file(str(folder / f"{name}.arrow"), schema) as writer:
+            noted = schema.with_metadata({_DOCUMENTS: str(len(self._documents))})
+            with pa.ipc.new_file(str(folder / f"{name}.arrow"), noted) as writer:
                 writer.write_table(getattr(self.parts, name))
         self.parts.entity_vectors.save(folder / "entities.npy")
         self.parts.passage_vectors.save(folder / "passages.npy")

@@ -303,6 +303,8 @@ async def test_the_same_documents_give_the_same_bytes_and_what_is_opened_finds_t
     opened = GRAPH_RAG.open(tmp_path / "a", DOCUMENTS, CONFIG, bench())
     for query in ("Who directed Metropolis?", "capital"):
         assert await opened.find(query, 5) == await (await build()).find(query, 5) != []
+    with pytest.raises(RetrievalError, match="not of these documents and settings"):
+        GRAPH_RAG.open(tmp_path / "a", DOCUMENTS, replace(CONFIG, order="passages"), bench())
     with pytest.raises(RetrievalError, match="not of these documents"):
         GRAPH_RAG.open(tmp_path / "a", DOCUMENTS[1:], CONFIG, bench())
     (tmp_path / "a" / "reports.arrow").unlink()
