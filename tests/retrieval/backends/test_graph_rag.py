@@ -18,8 +18,9 @@ from trailforge.inference import Request
 from trailforge.retrieval.backends import load_backend
 from trailforge.retrieval.backends.entity_graph import EntityGraph, Facts, GraphRagConfig, find_communities, merge_facts
 from trailforge.retrieval.backends.graph_rag import GraphRagIndex, report_batches
+from trailforge.retrieval.backends.shards import KeptShards
 from trailforge.retrieval.backends.writing import facts_of, named_facts, write_reports
-from trailforge.schemas import Document, RetrievalError
+from trailforge.schemas import Document, RetrievalError, ServerUnavailable
 
 GRAPH_RAG = load_backend("graph_rag")
 CONFIG = GraphRagConfig()
@@ -396,6 +397,24 @@ async def test_nothing_found_ends_the_gleanings() -> None:
     model = ScriptedModel(script(lambda text: reply(text)))
     await build(PASSAGES[:1], replace(ASKED, gleanings=3), model)
     assert [request.purpose for request in model.requests] == ["facts", "gleaning"]
+
+
+async def test_a_build_that_broke_off_goes_on_with_what_is_missing(tmp_path: Path) -> None:
+    config = replace(ASKED, reports="model", smallest_report=2)
+    every = script(lambda text: reply(text), more=reply("az"))
+
+    def broken(request: Request) -> str:
+        if request.purpose == "report":
+            raise ServerUnavailable("gone")
+        return every(request)
+
+    first, second = ScriptedModel(broken), ScriptedModel(lambda request: report())
+    with pytest.raises(ServerUnavailable):
+        await GRAPH_RAG.build(PASSAGES, config, replace(bench(first), map=KeptShards(tmp_path)))
+    index = await GRAPH_RAG.build(PASSAGES, config, replace(bench(second), map=KeptShards(tmp_path)))
+    assert {request.purpose for request in second.requests} == {"report"}
+    whole = await build(PASSAGES, config, ScriptedModel(lambda r: report() if r.purpose == "report" else every(r)))
+    assert isinstance(index, GraphRagIndex) and index.parts.reports == whole.parts.reports
 
 
 # Global search

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.support.scripted import ScriptedModel, prompt_text
 from trailforge.inference import Request
 from trailforge.retrieval.backends import load_backend
 from trailforge.retrieval.backends.raptor import RaptorConfig, RaptorIndex, find_clusters, fit_mixture, members
+from trailforge.retrieval.backends.shards import KeptShards
 from trailforge.retrieval.backends.writing import lead_sentences, within
 from trailforge.schemas import Document, RetrievalError
 
@@ -256,3 +258,21 @@ async def test_a_summary_that_cannot_be_used_is_made_of_first_sentences_and_coun
     asked = await build(config=replace(SMALL, summaries="model"), model=model)
     assert asked.tree.lost_summaries == len(asked.tree.summaries) > 0
     assert asked.tree.summaries == index.tree.summaries
+
+
+async def test_a_build_that_broke_off_pays_no_summary_twice(tmp_path: Path) -> None:
+    config = replace(SMALL, summaries="model")
+    first, second = ScriptedModel(summarise), ScriptedModel(summarise)
+
+    class Broken(WordEncoder):
+        async def documents(self, texts: Sequence[str]) -> np.ndarray:
+            if texts[0].startswith("Summary"):
+                raise RetrievalError("broken off")
+            return await super().documents(texts)
+
+    with pytest.raises(RetrievalError, match="broken off"):
+        await RAPTOR.build(DOCUMENTS, config, replace(bench(first, Broken()), map=KeptShards(tmp_path)))
+    built = await RAPTOR.build(DOCUMENTS, config, replace(bench(second), map=KeptShards(tmp_path)))
+    whole = await build(config=config, model=ScriptedModel(summarise))
+    assert isinstance(built, RaptorIndex) and built.tree.summaries == whole.tree.summaries
+    assert first.requests and not {r.key for r in first.requests} & {r.key for r in second.requests}
