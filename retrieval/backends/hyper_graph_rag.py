@@ -83,7 +83,7 @@ class HyperGraphRagConfig:
     """Of a reply, thoughts included."""
 
 
-class Mention(NamedTuple):
+class FactEntity(NamedTuple):
     """An entity in a fact."""
 
     name: str
@@ -99,15 +99,15 @@ class Fact(NamedTuple):
     text: str
     weight: float
     """How completely it is understood by itself: 0 to 10 by a model, 1 for a sentence."""
-    mentions: tuple[Mention, ...]
+    entities: tuple[FactEntity, ...]
 
 
 def sentence_facts(documents: Sequence[Document], finder: NameFinder) -> list[list[Fact]]:
     """Of each document its sentences, about the names in them and the document's title; no model is asked."""
     facts: list[list[Fact]] = [[] for _ in documents]
     for row, sentence, names in finder.sentences(documents):
-        mentions = (Mention(name, float(names.count(name))) for name in dict.fromkeys(names))
-        facts[row].append(Fact(f"{documents[row].title}. {sentence}", 1.0, tuple(mentions)))
+        entities = (FactEntity(name, float(names.count(name))) for name in dict.fromkeys(names))
+        facts[row].append(Fact(f"{documents[row].title}. {sentence}", 1.0, tuple(entities)))
     return facts
 
 
@@ -141,17 +141,17 @@ def _facts_of_reply(reply: dict[str, Any]) -> list[Fact]:
         Fact(
             _one_line(fact["fact"]),
             min(max(float(fact["completeness"]), 0.0), 10.0),
-            tuple(_mention(name, described.get(key_of(name), {})) for name in fact["entities"]),
+            tuple(_entity(name, described.get(key_of(name), {})) for name in fact["entities"]),
         )
         for fact in reply["facts"]
         if fact["fact"].strip()
     ]
 
 
-def _mention(name: str, entity: Mapping[str, Any]) -> Mention:
+def _entity(name: str, entity: Mapping[str, Any]) -> FactEntity:
     weight = min(max(float(entity.get("importance", _USUAL_IMPORTANCE)), 0.0), 100.0)
     about = f"{entity['type']}: {entity['description']}" if entity else ""
-    return Mention(_one_line(entity.get("name", name)), weight, _one_line(about))
+    return FactEntity(_one_line(entity.get("name", name)), weight, _one_line(about))
 
 
 def _one_line(text: str) -> str:
@@ -210,7 +210,7 @@ def join_facts(facts: Iterable[Sequence[Fact] | None], documents: int) -> tuple[
     from scipy.sparse import coo_array
 
     texts, names, about = dict[str, str](), dict[str, str](), defaultdict[int, dict[str, None]](dict)
-    rows, entities = defaultdict[str, int](count().__next__), defaultdict[str, int](count().__next__)
+    rows, keys = defaultdict[str, int](count().__next__), defaultdict[str, int](count().__next__)
     joins, sources, weights, lost = defaultdict[tuple[int, int], float](float), [], defaultdict[int, float](float), 0
     for document, stated in enumerate(facts):
         lost += stated is None
@@ -219,11 +219,11 @@ def join_facts(facts: Iterable[Sequence[Fact] | None], documents: int) -> tuple[
             texts.setdefault(words, fact.text)
             weights[rows[words]] += fact.weight
             sources.append((rows[words], document))
-            for mention in fact.mentions:
-                if key := key_of(mention.name):
-                    names.setdefault(key, mention.name)
-                    joins[entities[key], rows[words]] += mention.weight
-                    about[entities[key]].update({mention.about: None} if mention.about else {})
+            for entity in fact.entities:
+                if key := key_of(entity.name):
+                    names.setdefault(key, entity.name)
+                    joins[keys[key], rows[words]] += entity.weight
+                    about[keys[key]].update({entity.about: None} if entity.about else {})
     pairs = np.array([*joins], np.int32).reshape(-1, 2).T
     stating = np.array(sorted(set(sources)), np.int32).reshape(-1, 2).T
     graph = HyperGraph(
@@ -377,7 +377,9 @@ async def _build(documents: Sequence[Document], config: HyperGraphRagConfig, too
 
 def _facts_in(kept: Any) -> list[Fact] | None:
     """Facts as they were, or as JSON has them."""
-    return kept and [Fact(text, weight, tuple(Mention(*each) for each in mentions)) for text, weight, mentions in kept]
+    return kept and [
+        Fact(text, weight, tuple(FactEntity(*each) for each in mentions)) for text, weight, mentions in kept
+    ]
 
 
 def _open(

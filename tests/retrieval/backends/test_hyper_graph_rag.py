@@ -22,9 +22,11 @@ from trailforge.retrieval.backends.hyper_graph_rag import (
     Fact,
     HyperGraphRagConfig,
     HyperGraphRagIndex,
-    Mention,
     join_facts,
     sentence_facts,
+)
+from trailforge.retrieval.backends.hyper_graph_rag import (
+    FactEntity as Joined,
 )
 from trailforge.retrieval.backends.vectors import Vectors
 from trailforge.schemas import Document, RetrievalError
@@ -36,12 +38,10 @@ DOCUMENTS = (
     Document(id="c", title="Vienna", text="Vienna is the capital of Austria."),
     Document(id="d", title="Austria", text="Vienna is the capital of Austria."),
 )
-LANG_DIRECTED = Fact("Fritz Lang directed Metropolis.", 9.0, (Mention("Metropolis", 90.0), Mention("Fritz Lang", 80.0)))
-LANG_BORN = Fact("Fritz Lang was born in Vienna.", 10.0, (Mention("Fritz Lang", 100.0), Mention("Vienna", 60.0)))
-LANG_DIED = Fact(
-    "Fritz Lang died in Beverly Hills.", 8.0, (Mention("Fritz Lang", 100.0), Mention("Beverly Hills", 50.0))
-)
-CAPITAL = Fact("Vienna is the capital of Austria.", 10.0, (Mention("Vienna", 100.0), Mention("the Austria", 70.0)))
+LANG_DIRECTED = Fact("Fritz Lang directed Metropolis.", 9.0, (Joined("Metropolis", 90.0), Joined("Fritz Lang", 80.0)))
+LANG_BORN = Fact("Fritz Lang was born in Vienna.", 10.0, (Joined("Fritz Lang", 100.0), Joined("Vienna", 60.0)))
+LANG_DIED = Fact("Fritz Lang died in Beverly Hills.", 8.0, (Joined("Fritz Lang", 100.0), Joined("Beverly Hills", 50.0)))
+CAPITAL = Fact("Vienna is the capital of Austria.", 10.0, (Joined("Vienna", 100.0), Joined("the Austria", 70.0)))
 AGAIN = CAPITAL._replace(text="vienna is the capital of Austria")
 FACTS = ((LANG_DIRECTED,), (LANG_BORN, LANG_DIED), (CAPITAL,), (AGAIN,))
 NEARNESS = {"Fritz Lang": 0.9, "Vienna": 0.8, LANG_DIRECTED.text: 0.9, LANG_BORN.text: 0.8}
@@ -164,9 +164,9 @@ def _slowly(
     joined: dict[tuple[str, str], float] = {}
     for fact in (fact for passage in facts for fact in passage):
         stated[fact.text] = stated.get(fact.text, 0) + fact.weight
-        for mention in fact.mentions:
-            joined.setdefault((mention.name, fact.text), 0)
-            joined[mention.name, fact.text] += mention.weight
+        for each in fact.entities:
+            joined.setdefault((each.name, fact.text), 0)
+            joined[each.name, fact.text] += each.weight
     names = sorted(dict.fromkeys(name for name, _ in joined), key=lambda name: -nearness[name])[:entities]
     degree = {node: sum(node in pair for pair in joined) for pair in joined for node in pair}
     pairs = [pair for name in names for pair in joined if pair[0] == name]
@@ -187,7 +187,7 @@ async def test_any_graph_is_ranked_as_a_slow_reading_ranks_it(seed: int, tmp_pat
     documents = [Document(id=str(n), title="", text="") for n in range(rng.randint(1, 12))]
     facts = [
         [
-            Fact(f"fact{row} {n}", rng.random() * 10, tuple(Mention(name, rng.random() * 100) for name in some))
+            Fact(f"fact{row} {n}", rng.random() * 10, tuple(Joined(name, rng.random() * 100) for name in some))
             for n in range(rng.randint(1, 3))
             for some in [rng.sample(names, rng.randint(0, min(4, len(names))))]
         ]
@@ -216,7 +216,7 @@ async def test_any_graph_is_ranked_as_a_slow_reading_ranks_it(seed: int, tmp_pat
 
 def test_sentences_are_facts_about_their_names_and_the_title() -> None:
     facts = sentence_facts(DOCUMENTS, NameFinder.of(DOCUMENTS))
-    assert [[(fact.text, {each.name for each in fact.mentions}) for fact in stated] for stated in facts[:2]] == [
+    assert [[(fact.text, {each.name for each in fact.entities}) for fact in stated] for stated in facts[:2]] == [
         [
             ("Metropolis (1927 film). Metropolis is a silent film.", {"metropolis"}),
             ("Metropolis (1927 film). Fritz Lang directed it.", {"metropolis", "fritz lang"}),
@@ -259,11 +259,11 @@ ASKED = HyperGraphRagConfig(facts="model", entities=2, hyperedges=2)
 
 def reply_of(*facts: Fact) -> str:
     """What a model would reply that reads these facts out of a passage."""
-    described = {mention.name: mention for fact in facts for mention in fact.mentions}
+    described = {each.name: each for fact in facts for each in fact.entities}
     entities = [
         {"name": m.name, "type": "x", "description": m.about, "importance": m.weight} for m in described.values()
     ]
-    named = [{"fact": f.text, "completeness": f.weight, "entities": [m.name for m in f.mentions]} for f in facts]
+    named = [{"fact": f.text, "completeness": f.weight, "entities": [m.name for m in f.entities]} for f in facts]
     return json.dumps({"entities": entities, "facts": named})
 
 
@@ -355,10 +355,10 @@ async def test_odd_replies_are_brought_into_form() -> None:
 def test_facts_in_other_words_are_several_and_in_other_marks_one() -> None:
     graph, described = join_facts(
         [
-            [Fact("Vienna is the capital.", 5.0, (Mention("The Vienna", 1.0, "A capital."),))],
+            [Fact("Vienna is the capital.", 5.0, (Joined("The Vienna", 1.0, "A capital."),))],
             None,
             [
-                Fact("Vienna is the capital", 4.0, (Mention("vienna", 2.0, "On the Danube."),)),
+                Fact("Vienna is the capital", 4.0, (Joined("vienna", 2.0, "On the Danube."),)),
                 Fact("The capital is Vienna.", 3.0, ()),
             ],
         ],
