@@ -4,7 +4,6 @@ A fact (hyperedge) is a statement with the entities it is about. A search begins
 are nearest to the query. List 1 is the facts of these entities, by how many others entity and fact are joined to, then
 by the weight of the entity in the fact; list 2 is the nearest facts by their weight. A fact's coherence is the sum of
 1/rank over its places in both. A fact keeps the passages that state it, so that passages are found through facts.
-Without a model, each sentence is a fact about the names in it and the title (`facts: sentences`).
 
 Other than published: a passage is read whole (corpora are cut before), a model is asked in one turn what it left out,
 and what is said of an entity is cut where it is long, not summarised.
@@ -63,9 +62,10 @@ _USUAL_IMPORTANCE = 50.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HyperGraphRagConfig:
-    """The numbers of Graph-R1's environment. Facts are sentences, which needs no model; the paper's are `model`."""
+    """The numbers of Graph-R1's environment. Of sentences `seeds: names` and `order: similarity` find more (measured)."""
 
     facts: Literal["sentences", "model"] = "sentences"
+    """Each sentence is one, about the names in it and the title; or what a model reads out, as published."""
     unit: Literal["passages", "facts"] = "passages"
     """What a search finds. Graph-R1's agent reads facts."""
     entities: int = 5

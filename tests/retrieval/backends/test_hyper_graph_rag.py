@@ -122,21 +122,14 @@ async def test_facts_can_be_what_is_found() -> None:
         (LANG_DIED.text, 0.5, ("b",)),
         (CAPITAL.text, 0.25, ("c", "d")),
     ]
-    assert [(each.passage.id, each.passage.title) for each in found[:2]] == [
-        ("fact-1", "Fritz Lang"),
-        ("fact-0", "Metropolis (1927 film)"),
-    ]
+    assert [(each.passage.id, each.passage.title) for each in found[:1]] == [("fact-1", "Fritz Lang")]
 
 
 async def test_both_lists_can_go_by_similarity() -> None:
     """List 1: of Lang directed (.9), born (.8; of Vienna again), died (.1), capital (.1). List 2: directed, born."""
     found = await index_of(FACTS, HyperGraphRagConfig(entities=2, hyperedges=2, order="similarity")).find("q", 9)
-    assert [(each.passage.id, each.passage.score) for each in found] == [
-        ("a", 2.0),
-        ("b", round(1 / 2 + 1 / 3 + 1 / 2, 6)),
-        ("c", 0.2),
-        ("d", 0.2),
-    ]
+    scores = [(each.passage.id, each.passage.score) for each in found]
+    assert scores == [("a", 2.0), ("b", round(1 / 2 + 1 / 3 + 1 / 2, 6)), ("c", 0.2), ("d", 0.2)]
 
 
 async def test_a_search_can_begin_with_what_the_query_names() -> None:
