@@ -20,6 +20,7 @@ from trailforge.retrieval.retrievers import WEB
 
 _PUBLISHED: Mapping[str, str] = MappingProxyType(
     {"musique": "CC BY 4.0", "hotpotqa": "CC BY-SA 4.0", "2wikimultihopqa": "Apache-2.0"}
+    | {"morehopqa": "CC BY 4.0", "bamboogle": "MIT", "frames": "Apache-2.0"}
 )
 """Of benchmarks, as their authors publish them. A file is known by its form alone, so it may be another's."""
 _HUB_IDS = frozenset(

@@ -7,11 +7,11 @@ A row that cannot be used comes out as an `InvalidRow` in its place; only a file
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from trailforge.pipelines.datasets import dataset_names, load_dataset
-from trailforge.pipelines.sources import hotpotqa, jsonl, musique, twowiki
 from trailforge.pipelines.sources.fields import Fields
 from trailforge.pipelines.sources.rows import InvalidRow, JsonRow, iter_rows
 from trailforge.schemas import Document, InvalidInput, Question, SourceDocument
@@ -31,8 +31,9 @@ class _Reader(Protocol):
         ...
 
 
-_READERS: tuple[_Reader, ...] = (musique, twowiki, hotpotqa, jsonl)
+_MODULES = ("musique", "twowiki", "hotpotqa", "morehopqa", "flashrag", "bamboogle", "frames", "jsonl")
 """In the order in which they are tried: what a later one needs, an earlier one may have too."""
+_READERS = tuple(cast(_Reader, import_module(f"{__name__}.{name}")) for name in _MODULES)
 
 FORMATS = ("auto", *(reader.NAME for reader in _READERS))
 """What `read_questions` takes as `format`."""
