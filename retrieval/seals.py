@@ -1,13 +1,44 @@
-"""Seals: a description of files, which holds their hashes, holds its own one as well."""
+"""Sealed folders: built beside their place and renamed, and described by a manifest that holds their files' hashes and
+its own.
+
+Opening one compares sizes; who uses one reads every byte once (`check_once`).
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from trailforge.schemas import OutputError, RetrievalError, sync
+
 SEAL = "seal"
+CHECKED = ".checked"
+"""Note of the last check of all hashes; no part of the folder's content."""
+_TEMPORARY = ".tmp-"
+_LOCK = ".lock"
+_SETTLED_S = 2.0
+"""A file that was written less long ago may be written again within the same tick of the file system's clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedFile:
+    """A file of a sealed folder."""
+
+    name: str
+    """Relative to the folder, with slashes."""
+    bytes: int
+    sha256: str
 
 
 def seal(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -22,3 +53,131 @@ def is_as_sealed(content: Mapping[str, Any]) -> bool:
 
 def _make_seal(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+@contextlib.contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    """A folder to write to, which becomes `folder` at the end, or is removed when something goes wrong.
+
+    What killed builds left beside it is removed. Raises `OutputError` when the folder exists or cannot be written.
+    """
+    refuse_existing(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(folder)
+        temporary = folder.with_name(f".{folder.name}{_TEMPORARY}{uuid.uuid4().hex[:8]}")
+        temporary.mkdir()
+        try:
+            with held(temporary):
+                yield temporary
+                for path in [*temporary.rglob("*"), temporary]:
+                    sync(path)
+                (temporary / _LOCK).unlink()
+                os.rename(temporary, folder)
+                sync(folder.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    except OSError as error:
+        raise OutputError(f"cannot write {folder}: {error.strerror or error}; give another folder") from error
+
+
+def refuse_existing(folder: Path) -> None:
+    """Raises `OutputError` when a folder cannot be made there, for something is."""
+    if folder.exists():
+        raise OutputError(f"{folder} exists; give another folder, or remove it first")
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process; a kill lets go of it. Raises `BlockingIOError` when another one has it."""
+    with open(folder / _LOCK, "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+def describe_files(folder: Path) -> list[SealedFile]:
+    """Of all files in a folder and below, in order, with their hashes; but for those that begin with a dot."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    named = sorted((path.relative_to(folder).as_posix(), path) for path in paths)
+    return [SealedFile(name=name, bytes=path.stat().st_size, sha256=file_hash(path)) for name, path in named]
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file's bytes. Raises `OSError`."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_sizes(folder: Path, files: Sequence[SealedFile], mend: str) -> None:
+    """Raises `RetrievalError` for the first file that is missing or of another size."""
+    for file in files:
+        if not _has_size(folder / file.name, file.bytes):
+            raise RetrievalError(f"{folder / file.name} is missing or damaged: {mend}")
+
+
+def check_hashes(folder: Path, files: Sequence[SealedFile], mend: str) -> None:
+    """Read every byte. Raises as `check_sizes`, and for the first file that differs."""
+    check_sizes(folder, files, mend)
+    for file in files:
+        if file_hash(folder / file.name) != file.sha256:
+            raise RetrievalError(f"{folder / file.name} is damaged: {mend}")
+
+
+def check_once(folder: Path, manifest: str, files: Sequence[SealedFile], mend: str) -> None:
+    """`check_hashes`, unless that was done since anything in the folder was written. Processes wait for the first one.
+
+    The folder keeps a note of each file's inode, size and times. Every write moves a file's time of change, which no
+    program can set, and a copy has other inodes, so that what was noted is what is there; only what a disk loses
+    without a write goes unnoticed. A folder that cannot be written to is read anew each time.
+    """
+    with _one_at_a_time(folder / manifest):
+        check_sizes(folder, files, mend)
+        names = [manifest, *(file.name for file in files)]
+        noted, newest = _state(folder, names)
+        with contextlib.suppress(OSError):
+            if (folder / CHECKED).read_text(encoding="utf-8", errors="replace") == noted:
+                return
+        check_hashes(folder, files, mend)
+        if newest < time.time() - _SETTLED_S and _state(folder, names)[0] == noted:
+            _write_note(folder, noted)
+
+
+def _has_size(path: Path, size: int) -> bool:
+    try:
+        return path.is_file() and path.stat().st_size == size
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
+@contextlib.contextmanager
+def _one_at_a_time(manifest: Path) -> Iterator[None]:
+    """Hold the manifest, where the file system can lock."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            file = stack.enter_context(manifest.open("rb"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _state(folder: Path, names: Sequence[str]) -> tuple[str, float]:
+    """What tells that no file was written in between, and when the last one was (seconds since 1970)."""
+    states = [(name, (folder / name).stat()) for name in names]
+    lines = [f"{name} {at.st_ino} {at.st_size} {at.st_mtime_ns} {at.st_ctime_ns}" for name, at in states]
+    return "\n".join(lines), max(at.st_ctime for _, at in states)
+
+
+def _write_note(folder: Path, note: str) -> None:
+    temporary = folder / f"{CHECKED}{_TEMPORARY}{uuid.uuid4().hex[:8]}"
+    with contextlib.suppress(OSError):
+        temporary.write_text(note, encoding="utf-8")
+        os.replace(temporary, folder / CHECKED)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove the temporary folders of builds of this folder whose process is gone."""
+    ours = re.compile(re.escape(f".{folder.name}{_TEMPORARY}") + "[0-9a-f]{8}")
+    for leftover in list(folder.parent.iterdir()):
+        if not ours.fullmatch(leftover.name) or leftover.is_symlink() or not leftover.is_dir():
+            continue
+        with contextlib.suppress(BlockingIOError, FileNotFoundError), held(leftover):
+            shutil.rmtree(leftover, ignore_errors=True)

@@ -230,6 +230,8 @@ def _revive(hint: Any, value: Any, name: str) -> Any:
         return value
     if inner is float and type(value) is int:
         return float(value)
+    if origin is dict:
+        inner = dict  # whatever JSON has in it
     if type(value) is not inner:
         raise InvalidInput(f"expected {inner.__name__}, got {type(value).__name__}", field=name)
     return value

@@ -54,7 +54,10 @@ class ShardMap(Protocol):
     ) -> list[Result]:
         """What `work` makes of each run of `per_shard` items, in their order.
 
-        A result is a numpy array, or what JSON can say. `name`: of this part of the build, once in a build.
+        A result is a numpy array, or what JSON can say, and comes as JSON reads it: tuples are lists then, and keys
+        texts. Items are texts, numbers, records, arrays, or lists and dicts of them: what was made of other items is
+        made anew. `name`: of this part of the build, once in a build, of letters, digits, - and _. Several shards may
+        be worked on side by side.
         """
         ...
 

@@ -12,9 +12,10 @@ from trailforge.retrieval.kg.columns import as_texts, bucket_bits, grouped, offs
 from trailforge.retrieval.kg.folding import name_words, unqualified
 from trailforge.retrieval.kg.gather import Gathered, NamedThings, codes_of
 from trailforge.retrieval.kg.graph import both_ways, sorted_triples
-from trailforge.retrieval.kg.layout import building, write_manifest
+from trailforge.retrieval.kg.layout import write_manifest
 from trailforge.retrieval.kg.names import save_names
 from trailforge.retrieval.kg.sources import KgSource
+from trailforge.retrieval.seals import building
 from trailforge.schemas import InvalidInput, KgStats, RejectedRow, write_parquet
 
 REJECTED = "rejected.parquet"

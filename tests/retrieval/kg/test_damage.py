@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from trailforge.retrieval import seals
 from trailforge.retrieval.kg import KgStore, KgTool, layout, match_entity, match_relation
 from trailforge.schemas import InvalidInput, RetrievalError
 
@@ -86,20 +87,20 @@ def test_damage_anywhere_is_an_error_of_ours_and_after_the_check_no_answer_is_wr
 
 
 def test_the_files_are_all_of_them(store: KgStore) -> None:
-    assert {*FILES, "rejected.parquet"} == {path.name for path in store.folder.iterdir()} - {layout.CHECKED}
+    assert {*FILES, "rejected.parquet"} == {path.name for path in store.folder.iterdir()} - {seals.CHECKED}
 
 
 @pytest.fixture
 def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the files that are hashed, as they are."""
     names: list[str] = []
-    real = layout._sha256
+    real = seals.file_hash
 
     def counted(path: Path) -> str:
         names.append(path.name)
         return real(path)
 
-    monkeypatch.setattr(layout, "_sha256", counted)
+    monkeypatch.setattr(seals, "file_hash", counted)
     return names
 
 
@@ -114,8 +115,8 @@ def flipped(path: Path) -> None:
 def test_a_store_is_hashed_once_and_again_after_any_write(
     tmp_path: Path, store: KgStore, hashed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layout, "_SETTLED_S", -60.0)
-    shutil.copytree(store.folder, tmp_path / "store", ignore=shutil.ignore_patterns(layout.CHECKED))
+    monkeypatch.setattr(seals, "_SETTLED_S", -60.0)
+    shutil.copytree(store.folder, tmp_path / "store", ignore=shutil.ignore_patterns(seals.CHECKED))
     opened = KgStore.open(tmp_path / "store")
     assert hashed == [], "opening reads no column"
     opened.check_once()
@@ -126,13 +127,13 @@ def test_a_store_is_hashed_once_and_again_after_any_write(
     for _ in range(2):  # what was found damaged is not taken for checked
         with pytest.raises(RetrievalError, match=r"out\.neighbours\.npy is damaged: build the store again"):
             opened.check_once()
-    assert {path.name for path in opened.folder.glob(".*")} == {layout.CHECKED}
+    assert {path.name for path in opened.folder.glob(".*")} == {seals.CHECKED}
 
 
 def test_files_that_were_just_written_are_not_noted_as_checked(
     tmp_path: Path, store: KgStore, hashed: list[str]
 ) -> None:
-    shutil.copytree(store.folder, tmp_path / "store", ignore=shutil.ignore_patterns(layout.CHECKED))
+    shutil.copytree(store.folder, tmp_path / "store", ignore=shutil.ignore_patterns(seals.CHECKED))
     opened = KgStore.open(tmp_path / "store")
     opened.check_once()
     opened.check_once()
@@ -142,9 +143,9 @@ def test_files_that_were_just_written_are_not_noted_as_checked(
 def test_a_store_that_cannot_be_written_to_is_checked_all_the_same(
     tmp_path: Path, store: KgStore, hashed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layout, "_SETTLED_S", -60.0)
-    shutil.copytree(store.folder, tmp_path / "store", ignore=shutil.ignore_patterns(layout.CHECKED))
-    (tmp_path / "store" / layout.CHECKED).mkdir()  # no file can be put there, by whomever
+    monkeypatch.setattr(seals, "_SETTLED_S", -60.0)
+    shutil.copytree(store.folder, tmp_path / "store", ignore=shutil.ignore_patterns(seals.CHECKED))
+    (tmp_path / "store" / seals.CHECKED).mkdir()  # no file can be put there, by whomever
     for times in (1, 2):
         KgStore.open(tmp_path / "store").check_once()
         assert len(hashed) == times * len(FILES)

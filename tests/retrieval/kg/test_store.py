@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.retrieval.kg.support import Given, Ids, small_store, store_of, write_wikidata5m
 from trailforge.retrieval.kg import KgStore, Wikidata5M, build_kg
-from trailforge.retrieval.kg.layout import building
+from trailforge.retrieval.seals import building
 from trailforge.schemas import InvalidInput, KgEntity, KgTriple, OutputError, RetrievalError
 
 GOLDEN = Path(__file__).parent / "golden_store.json"

@@ -1,0 +1,207 @@
+"""The shards of a build, kept as they are finished: a build that was killed goes on with those that are missing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import resource
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trailforge.inference import Prices, Usage, metering
+from trailforge.retrieval.backends.declaration import Item, Result
+from trailforge.retrieval.seals import file_hash
+from trailforge.schemas import OutputError, sync, to_dict
+
+Report = Callable[[str, int, int], None]
+"""Told of a part of a build by its name: shards that are finished, and all."""
+_PROGRESS = "progress.json"
+_NOTE_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a build has taken so far, by all processes that worked on it."""
+
+    seconds: float = 0.0
+    """Of the clock on the wall; what a killed process did after its last shard is not known."""
+    peak_memory_bytes: int = 0
+    """Of the largest process."""
+
+
+class KeptShards:
+    """A `ShardMap` over a folder, for one build. Shards are named by their part and place, and hold what they are of.
+
+    One is taken from the folder when its items are those of now. What a shard asked a model is kept with it, so that
+    it counts whoever paid for it.
+    """
+
+    def __init__(self, folder: Path, *, at_once: int = 1, report: Report | None = None) -> None:
+        """`at_once`: how many shards are worked on side by side. Raises `OSError`."""
+        self._folder, self._at_once, self._report = folder, at_once, report
+        self._names: set[str] = set()
+        self._usage = Usage()
+        self._before = _read_progress(folder)
+        self._began = self._noted = time.monotonic()
+
+    @property
+    def usage(self) -> Usage:
+        """Of the models that finished shards asked."""
+        return self._usage
+
+    @property
+    def spent(self) -> Spent:
+        """Up to now."""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return Spent(
+            seconds=round(self._before.seconds + time.monotonic() - self._began, 3),
+            peak_memory_bytes=max(self._before.peak_memory_bytes, peak),
+        )
+
+    async def __call__(
+        self, name: str, work: Callable[[Sequence[Item]], Awaitable[Result]], items: Sequence[Item], per_shard: int
+    ) -> list[Result]:
+        """See `ShardMap`."""
+        if name in self._names or not name.replace("_", "").replace("-", "").isalnum():
+            raise ValueError(f"{name!r}: the name of a part is of letters, digits, - and _, and once in a build")
+        self._names.add(name)
+        folder = self._folder / name
+        folder.mkdir(exist_ok=True)
+        starts = range(0, len(items), per_shard)
+        results: list[Any] = [None] * len(starts)
+        waiting, done = iter(enumerate(starts)), 0
+
+        async def work_through() -> None:
+            nonlocal done
+            for number, start in waiting:
+                results[number] = await self._shard(folder / f"{number:08}", work, items[start : start + per_shard])
+                done += 1
+                if self._report is not None:
+                    self._report(name, done, len(starts))
+
+        await _together([work_through() for _ in range(min(self._at_once, len(starts)))])
+        return results
+
+    async def _shard(
+        self, path: Path, work: Callable[[Sequence[Item]], Awaitable[Result]], items: Sequence[Item]
+    ) -> Result:
+        made_of = _hash_items(items)
+        kept = await asyncio.to_thread(_read, path, made_of)
+        if kept is None:
+            with metering() as meter:
+                result = await work(items)
+            kept = await asyncio.to_thread(_write, path, made_of, result, meter.usage(Prices()))
+            self._note_progress()
+        self._usage += kept.usage
+        return kept.result
+
+    def _note_progress(self) -> None:
+        if time.monotonic() - self._noted >= _NOTE_EVERY_S:
+            self._noted = time.monotonic()
+            unfinished = self._folder / f".{_PROGRESS}"
+            unfinished.write_text(json.dumps(to_dict(self.spent)), encoding="utf-8")
+            os.replace(unfinished, self._folder / _PROGRESS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A finished shard."""
+
+    result: Any
+    usage: Usage
+
+
+async def _together(works: Sequence[Awaitable[None]]) -> None:
+    """Await all; the first error ends the others, and is raised."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _write(path: Path, made_of: str, result: Any, usage: Usage) -> _Kept:
+    """Keep a shard; its result as it will be read. Raises `OutputError`."""
+    receipt: dict[str, Any] = {
+        "made_of": made_of,
+        "calls": usage.calls,
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "cut_replies": usage.cut_replies,
+    }
+    try:
+        if isinstance(result, np.ndarray):
+            array = path.with_suffix(".npy")
+            _put(array, lambda file: np.save(file, result))
+            receipt["array"] = file_hash(array)
+        else:
+            receipt["result"] = result
+        content = json.dumps(receipt).encode()
+        _put(path.with_suffix(".json"), lambda file: file.write(content))
+    except OSError as error:
+        raise OutputError(f"cannot write {path.parent}: {error.strerror or error}") from error
+    kept = _read(path, made_of)
+    assert kept is not None, path
+    return kept
+
+
+def _read(path: Path, made_of: str) -> _Kept | None:
+    """A shard that is kept whole and is of these items."""
+    try:
+        receipt = json.loads(path.with_suffix(".json").read_bytes())
+        if receipt["made_of"] != made_of:
+            return None
+        if "array" not in receipt:
+            result = receipt["result"]
+        elif file_hash(path.with_suffix(".npy")) != receipt["array"]:
+            return None
+        else:
+            result = np.load(path.with_suffix(".npy"))
+        counts = ("calls", "prompt_tokens", "completion_tokens", "cut_replies")
+        return _Kept(result, Usage(**{name: receipt[name] for name in counts}))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _put(path: Path, write: Callable[[Any], object]) -> None:
+    unfinished = path.with_name(f".{path.name}")
+    with unfinished.open("wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(unfinished, path)
+    sync(path.parent)
+
+
+def _read_progress(folder: Path) -> Spent:
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return Spent(**json.loads((folder / _PROGRESS).read_bytes()))
+    return Spent()
+
+
+def _hash_items(items: Sequence[Any]) -> str:
+    """Raises `TypeError` for what has no plain form: it could not be told from other items."""
+    return hashlib.sha256(json.dumps(list(items), default=_as_plain, sort_keys=True).encode()).hexdigest()
+
+
+def _as_plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return [str(value.dtype), value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()]
+    if isinstance(value, np.generic):
+        return value.item()
+    if dataclasses.is_dataclass(value):
+        return to_dict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    raise TypeError(f"items of a shard are texts, numbers, records, arrays, lists or dicts of them, not {type(value)}")

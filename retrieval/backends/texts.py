@@ -1,0 +1,98 @@
+"""The documents of an index: written as Arrow, read memory-mapped, so that processes share one copy."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import overload
+
+import pyarrow as pa
+
+from trailforge.schemas import Document, RetrievalError
+
+_COLUMNS = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string())])
+_ROWS = 4096
+"""Of a batch: all but the last have as many, so that a row's batch is known without a search."""
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextsWritten:
+    """What was written."""
+
+    documents: int
+    tokens: int
+    """Words and marks of titles and texts: the same whatever back end, encoder and model."""
+    sha256: str
+    """Of ids, titles and texts, in order."""
+
+
+class MappedDocuments(Sequence[Document]):
+    """Documents by row, with id, title and text."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._length = sum(batch.num_rows for batch in batches)
+
+    @classmethod
+    def open(cls, path: Path) -> MappedDocuments:
+        """What `write_texts` wrote. Raises `RetrievalError` for what is not that."""
+        try:
+            reader = pa.ipc.open_file(pa.memory_map(str(path)))
+            batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
+        except (OSError, pa.ArrowException) as error:
+            raise RetrievalError(f"{path} is missing or damaged: build the index again") from error
+        if reader.schema != _COLUMNS or any(batch.num_rows != _ROWS for batch in batches[:-1]):
+            raise RetrievalError(f"{path} holds other columns than an index does: build the index again")
+        return cls(batches)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, row: int) -> Document: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Document]: ...
+    def __getitem__(self, row: int | slice) -> Document | list[Document]:
+        if isinstance(row, slice):
+            return [self._document(each) for each in range(*row.indices(self._length))]
+        if not -self._length <= row < self._length:
+            raise IndexError(row)
+        return self._document(row % self._length)
+
+    def __iter__(self) -> Iterator[Document]:
+        for batch in self._batches:
+            for row in batch.to_pylist():
+                yield Document(**row)
+
+    def _document(self, row: int) -> Document:
+        batch, place = self._batches[row // _ROWS], row % _ROWS
+        key, title, text = (batch.column(number)[place].as_py() for number in range(3))
+        return Document(id=key, title=title, text=text)
+
+
+def write_texts(documents: Iterable[Document], path: Path) -> TextsWritten:
+    """Write documents to a file, a few thousand in memory at a time. Raises `OSError`."""
+    count, tokens, digest = 0, 0, hashlib.sha256()
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _COLUMNS) as writer:
+        rest = iter(documents)
+        while some := list(islice(rest, _ROWS)):
+            columns = [[d.id for d in some], [d.title for d in some], [d.text for d in some]]
+            writer.write_batch(pa.record_batch([pa.array(each, pa.string()) for each in columns], schema=_COLUMNS))
+            count += len(some)
+            for document in some:
+                tokens += count_tokens(document.title) + count_tokens(document.text)
+                for part in (document.id, document.title, document.text):
+                    encoded = part.encode()
+                    digest.update(len(encoded).to_bytes(8))
+                    digest.update(encoded)
+    return TextsWritten(documents=count, tokens=tokens, sha256=digest.hexdigest())
+
+
+def count_tokens(text: str) -> int:
+    """Words and marks."""
+    return len(_TOKEN.findall(text))
