@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from trailforge.inference import Sampling
 from trailforge.inference.asker import Asker, fill
 from trailforge.inference.prompts import Prompts
 from trailforge.retrieval.backends.declaration import Backend, FoundPassage, Workbench
 from trailforge.retrieval.backends.graph import NameFinder, PassageGraph, key_of, min_max, open_sparse, save_sparse
+from trailforge.retrieval.backends.texts import MappedDocuments, write_texts
 from trailforge.retrieval.backends.vectors import Vectors, embed
 from trailforge.retrieval.dense import embedded_text
 from trailforge.schemas import ITEM_ERRORS, Document, Passage, RetrievalError, parse_json
@@ -39,7 +39,7 @@ _PER_SHARD = 32
 """Passages that a model reads at once."""
 _ROWS = 1024
 """Phrases whose neighbours are looked up at once."""
-_META = "hippo_rag.json"
+_META, _PHRASES, _FACTS = "hippo_rag.json", "phrases.json", "facts.arrow"
 _PRONOUNS = frozenset(
     "he she it they him her them his hers its their theirs this that these those who which i we you".split()
 )
@@ -100,8 +100,9 @@ class FactTable:
     """The facts of a corpus by row, each once however many passages state it."""
 
     phrases: Sequence[str]
-    facts: Sequence[str]
-    """Their texts."""
+    """Their keys."""
+    facts: Sequence[Document]
+    """Their texts, kept as those of a corpus are."""
     about: csr_array
     """1 where a fact is about a phrase, shape (facts, phrases)."""
     stated: csr_array
@@ -119,7 +120,7 @@ class FactTable:
         about = [(row, phrases[phrase]) for (_, fact), row in facts.items() for phrase in sorted(set(fact))]
         return cls(
             list(phrases),
-            [text for text, _ in facts],
+            [Document(id=str(row), title="", text=text) for row, (text, _) in enumerate(facts)],
             _sparse(about, np.ones(len(about)), (len(facts), len(phrases))),
             _sparse(stated, np.fromiter(stated.values(), float, len(stated)), (len(facts), passages)),
         )
@@ -133,18 +134,20 @@ class FactTable:
     def edges(self, synonyms: csr_array) -> tuple[np.ndarray, np.ndarray]:
         """Of the graph, phrases before passages: shape (edges, 2), and weights.
 
-        As in the released code, what joins two phrases has an edge from each end, so that it counts twice beside the
-        edge of passage and phrase, and being synonyms takes the place of sharing facts.
+        A fact weighs 1 for each of its phrases, shared among the others; a triple's two have all of it. As in the
+        released code, what joins two phrases has an edge from each end, so that it counts twice beside the edge of
+        passage and phrase, and being synonyms takes the place of sharing facts.
         """
-        often = self.stated.sum(axis=1)
-        shared = (self.about.T @ self.about.multiply(often[:, None])).tocsr()
-        shared = shared - shared.multiply(synonyms > 0) + synonyms
-        shared.setdiag(0)
-        one, other = shared.nonzero()
+        from scipy.sparse import diags_array
+
+        others = np.maximum(self.about.sum(axis=1) - 1, 1)
+        shared = (self.about.T @ diags_array(self.stated.sum(axis=1) / others) @ self.about).tocsr()
+        shared = (shared - shared.multiply(synonyms > 0) + synonyms).tocoo()
+        one, other = shared.coords
+        is_pair = one != other
         passages, phrases = self.in_passages().nonzero()
-        between = np.stack([one, other], 1), np.stack([passages + len(self.phrases), phrases], 1)
-        weights = np.asarray(shared[one, other]).ravel(), np.ones(len(passages))
-        return np.concatenate(between), np.concatenate(weights)
+        pairs = np.stack([one[is_pair], other[is_pair]], 1), np.stack([passages + len(self.phrases), phrases], 1)
+        return np.concatenate(pairs), np.concatenate([shared.data[is_pair], np.ones(len(passages))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +168,8 @@ class FactGraph:
         """To files."""
         for name in ("passages", "facts", "phrases"):
             getattr(self, name).save(folder / f"{name}.npy")
-        for name in ("phrases", "facts"):
-            _save_texts(folder / f"{name}.arrow", getattr(self.table, name))
+        write_texts(self.table.facts, folder / _FACTS)
+        (folder / _PHRASES).write_text(json.dumps(self.table.phrases, ensure_ascii=False), encoding="utf-8")
         save_sparse(folder, "about", self.table.about)
         save_sparse(folder, "stated", self.table.stated)
         self.finder.save(folder)
@@ -177,13 +180,10 @@ class FactGraph:
     def open(cls, folder: Path) -> FactGraph:
         """What `save` wrote, memory-mapped. Raises `RetrievalError` for what is not that."""
         vectors = {name: Vectors.open(folder / f"{name}.npy") for name in ("passages", "facts", "phrases")}
-        phrases, facts = (_open_texts(folder / f"{name}.arrow") for name in ("phrases", "facts"))
-        table = FactTable(phrases.to_pylist(), facts, open_sparse(folder, "about"), open_sparse(folder, "stated"))
-        path = folder / _META
-        try:
-            lost = int(parse_json(path.read_text(encoding="utf-8"))["lost"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RetrievalError(f"{path} is missing or damaged ({error}): build the index again") from error
+        facts = MappedDocuments.open(folder / _FACTS)
+        matrices = open_sparse(folder, "about"), open_sparse(folder, "stated")
+        table = FactTable(_read(folder / _PHRASES), facts, *matrices)
+        lost = _read(folder / _META)["lost"]
         return cls(table, NameFinder.open(folder), graph=PassageGraph.open(folder), lost=lost, **vectors)
 
 
@@ -225,7 +225,7 @@ class HippoRagIndex:
     async def _recognised(self, query: str, facts: dict[int, float]) -> dict[int, float]:
         """The facts that a model holds useful, best first as before; all of them where its reply cannot be used."""
         rows = list(facts)
-        numbered = "\n".join(f"{number}. {self.parts.table.facts[row]}" for number, row in enumerate(rows, 1))
+        numbered = "\n".join(f"{number}. {self.parts.table.facts[row].text}" for number, row in enumerate(rows, 1))
         prompt = fill(_PROMPTS.text("hippo_rag_filter"), question=query, facts=numbered)
         try:
             reply = await self._tools.model.json(
@@ -284,7 +284,7 @@ class HippoRagIndex:
         stated = [fact for fact in near.facts if table.stated[fact, row]]
         held = [table.phrases[phrase] for phrase in seeds if self._held[row, phrase]]
         if stated:
-            return f"states: {'; '.join(str(table.facts[fact]) for fact in stated)}"
+            return f"states: {'; '.join(table.facts[fact].text for fact in stated)}"
         if held:
             return f"speaks of {', '.join(held)}"
         return f"linked with {', '.join(table.phrases[phrase] for phrase in seeds)}"
@@ -304,7 +304,7 @@ async def _build(documents: Sequence[Document], config: HippoRagConfig, tools: W
     statements, lost = await _statements(documents, finder, config, tools)
     table = await asyncio.to_thread(FactTable.of, statements, len(documents))
     passages = await embed("passages", [embedded_text(document) for document in documents], tools)
-    facts = await embed("facts", table.facts, tools)
+    facts = await embed("facts", [fact.text for fact in table.facts], tools)
     phrases = await embed("phrases", table.phrases, tools)
     synonyms = await _synonyms(table.phrases, phrases, config, tools)
     nodes = len(table.phrases) + len(documents)
@@ -399,24 +399,18 @@ def _best(scores: np.ndarray, k: int) -> list[tuple[float, int]]:
     return [(float(rounded[row]), int(row)) for row in order]
 
 
+def _read(path: Path) -> Any:
+    try:
+        return parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RetrievalError(f"{path} is missing or damaged ({error}): build the index again") from error
+
+
 def _sparse(places: Iterable[tuple[int, int]], values: np.ndarray, shape: tuple[int, int]) -> csr_array:
     from scipy.sparse import coo_array
 
     rows, columns = np.array(list(places), np.int32).reshape(-1, 2).T
     return coo_array((values, (rows, columns)), shape=shape).tocsr()
-
-
-def _save_texts(path: Path, texts: Sequence[str]) -> None:
-    table = pa.table({"text": pa.array(list(texts), pa.large_string())})
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
-
-
-def _open_texts(path: Path) -> pa.ChunkedArray:
-    try:
-        return pa.ipc.open_file(pa.memory_map(str(path))).read_all()["text"]
-    except (OSError, pa.ArrowInvalid, KeyError) as error:
-        raise RetrievalError(f"{path} is missing or damaged ({error}): build the index again") from error
 
 
 def _open(folder: Path, documents: Sequence[Document], config: HippoRagConfig, tools: Workbench) -> HippoRagIndex:
