@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,6 +22,8 @@ from trailforge.schemas import Document, RetrievalError, parse_json
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+Kept = TypeVar("Kept", dict[str, Any], list[Any])
+
 _QUALIFIER = re.compile(r"\s*\([^()]*\)\s*$")
 """What tells titles of one name apart: (1977 film)."""
 _WORD = re.compile(r"\w+")
@@ -27,12 +31,13 @@ _LONGEST_NAME = 10
 """Words of a name that is looked up in a text."""
 _TOLERANCE = 1e-9
 """Change of all scores together at which PageRank ends; they add up to 1."""
-_NAMES = "names.json"
+_NAMES, _KEYS = "names.json", "keys.json"
+_LEAST_SHARE = 0.499
 
 
 def key_of(name: str) -> str:
-    """What names that are written alike share: their words, case-folded, without a leading `the`."""
-    return " ".join(words_of(name)).removeprefix("the ")
+    """What names that are written alike share: their words, case-folded, without accents and a leading `the`."""
+    return " ".join(words_of(_without_accents(name))).removeprefix("the ")
 
 
 def title_key(title: str) -> str:
@@ -46,6 +51,17 @@ def min_max(scores: np.ndarray) -> np.ndarray:
         return scores
     low, high = scores.min(), scores.max()
     return (scores - low) / (high - low) if high > low else np.ones_like(scores)
+
+
+def best_rows(scores: np.ndarray, k: int) -> list[tuple[int, float]]:
+    """The best `k`, best first: row and score, rounded to 6 decimals; ties in the order of the rows."""
+    count = min(max(k, 0), len(scores))
+    if not count:
+        return []
+    # Only what may be among the best is rounded and sorted: what is equal when rounded is 1e-6 apart at most.
+    last = float(np.partition(scores, -count)[-count])
+    near = ((int(row), round(float(scores[row]), 6)) for row in np.flatnonzero(scores >= last - 2e-6))
+    return sorted(near, key=lambda hit: (-hit[1], hit[0]))[:count]
 
 
 class NamedSentence(NamedTuple):
@@ -67,7 +83,7 @@ class NameFinder:
     def __init__(self, titles: Iterable[str], counts: CaseCounts) -> None:
         """`titles`: keys of titles. `counts`: of texts like those that will be read."""
         self._counts = counts
-        self._titles = {key for key in titles if key and not self._is_common(key)}
+        self._title_keys = {key for key in titles if key and not self._is_common(key)}
 
     @classmethod
     def of(cls, documents: Sequence[Document]) -> NameFinder:
@@ -77,18 +93,14 @@ class NameFinder:
     @classmethod
     def open(cls, folder: Path) -> NameFinder:
         """What `save` wrote. Raises `RetrievalError` for what is not that."""
-        path = folder / _NAMES
-        try:
-            kept = parse_json(path.read_text(encoding="utf-8"))
-            return cls(kept["titles"], CaseCounts(Counter(dict.fromkeys(kept["ordinary"], 1)), Counter()))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RetrievalError(f"{path} is missing or damaged ({error}): build the index again") from error
+        kept = _read(folder / _NAMES, dict)
+        return cls(kept["titles"], CaseCounts(Counter(dict.fromkeys(kept["ordinary"], 1)), Counter()))
 
     def save(self, folder: Path) -> None:
         """What finds names in questions, to a file; of the counts it keeps which single words are ordinary."""
         words = {word for word in (*self._counts.plain, *self._counts.capital) if " " not in word and word[0] != "("}
         ordinary = sorted(word for word in words if self._counts.is_ordinary(word) and word not in COMMON_WORDS)
-        kept = json.dumps({"titles": sorted(self._titles), "ordinary": ordinary}, ensure_ascii=False)
+        kept = json.dumps({"titles": sorted(self._title_keys), "ordinary": ordinary}, ensure_ascii=False)
         (folder / _NAMES).write_text(kept, encoding="utf-8")
 
     def sentences(self, documents: Iterable[Document], first: int = 0) -> Iterator[NamedSentence]:
@@ -102,9 +114,13 @@ class NameFinder:
                 names = self.names(sentence)
                 yield NamedSentence(row, sentence, names if not own or own in names else [own, *names])
 
+    def titles(self, text: str) -> list[str]:
+        """Keys of the titles in a text in their order, once for each time."""
+        return list(self._known(text, self._title_keys, is_lenient=False))
+
     def names(self, text: str) -> list[str]:
-        """Keys of the names in a text in their order, once for each time."""
-        titled = list(self._known(text, self._titles, is_lenient=False))
+        """Keys of the titles in a text, and then of its other names, once for each time."""
+        titled = self.titles(text)
         covered = {key for long in titled for key in _parts(long)}
         found = [(key_of(name.text), name.count) for name in names_of("", text, self._counts)]
         return titled + [key for key, count in found if key and key not in covered for _ in range(count)]
@@ -119,7 +135,7 @@ class NameFinder:
 
     def _known(self, text: str, known: Mapping[str, int] | set[str], *, is_lenient: bool) -> Iterator[str]:
         """Known names from left to right, at each place the longest."""
-        words = _WORD.findall(text)
+        words = _WORD.findall(_without_accents(text))
         folded = [word.casefold() for word in words]
         at = 0
         while at < len(words):
@@ -141,6 +157,12 @@ class NameFinder:
 
     def _is_common(self, key: str) -> bool:
         return all(word in COMMON_WORDS or len(word) < 2 for word in key.split(" "))
+
+
+def _without_accents(text: str) -> str:
+    if text.isascii():
+        return text
+    return "".join(letter for letter in unicodedata.normalize("NFKD", text) if not unicodedata.combining(letter))
 
 
 def _parts(key: str) -> Iterator[str]:
@@ -202,6 +224,47 @@ class PassageGraph:
         return cls(open_sparse(folder, "graph"))
 
 
+class KnownNames:
+    """The names of an index by their keys."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        """`keys`: by row."""
+        self.keys = keys
+        self.rows: Mapping[str, int] = {key: row for row, key in enumerate(keys)}
+
+    def nearest(self, key: str) -> tuple[int, float] | None:
+        """The name that shares most words with another: its row, and the shared part of the words of both.
+
+        None when that is less than half. Of several it is the first.
+        """
+        words = set(key.split(" "))
+        best = None
+        for row in sorted({row for word in words for row in self._with_word.get(word, ())}):
+            there = set(self.keys[row].split(" "))
+            share = len(words & there) / len(words | there)
+            if share > (best[1] if best else _LEAST_SHARE):
+                best = row, share
+        return best
+
+    @functools.cached_property
+    def _with_word(self) -> Mapping[str, Sequence[int]]:
+        """The rows of names with a word. Words that say nothing lead to none."""
+        rows = defaultdict[str, list[int]](list)
+        for row, key in enumerate(self.keys):
+            for word in set(key.split(" ")) - COMMON_WORDS:
+                rows[word].append(row)
+        return rows
+
+    def save(self, folder: Path) -> None:
+        """To a file."""
+        (folder / _KEYS).write_text(json.dumps(self.keys, ensure_ascii=False), encoding="utf-8")
+
+    @classmethod
+    def open(cls, folder: Path) -> KnownNames:
+        """What `save` wrote. Raises `RetrievalError` for what is not that."""
+        return cls(_read(folder / _KEYS, list))
+
+
 @dataclass(frozen=True, slots=True)
 class Mentions:
     """Which names stand in which sentences and passages."""
@@ -225,9 +288,23 @@ class Mentions:
                 counts[sentence.passage, name] += count
         return cls(
             list(rows),
-            _sparse(list(counts), np.fromiter(counts.values(), float, len(counts)), (passages, len(rows))),
-            _sparse(within, np.ones(len(within)), (len(sentences), len(rows))),
+            sparse(list(counts), np.fromiter(counts.values(), float, len(counts)), (passages, len(rows))),
+            sparse(within, np.ones(len(within)), (len(sentences), len(rows))),
         )
+
+
+def sparse(places: Sequence[tuple[int, int]], values: np.ndarray, shape: tuple[int, int]) -> csr_array:
+    """A matrix from (row, column) and the value there."""
+    from scipy.sparse import coo_array
+
+    rows, columns = np.array(places, np.int32).reshape(-1, 2).T
+    return coo_array((values, (rows, columns)), shape=shape).tocsr()
+
+
+def row_of(matrix: csr_array, row: int) -> tuple[np.ndarray, np.ndarray]:
+    """Columns, ascending, and values of a row."""
+    start, end = matrix.indptr[row], matrix.indptr[row + 1]
+    return matrix.indices[start:end], matrix.data[start:end]
 
 
 def save_sparse(folder: Path, name: str, matrix: csr_array) -> None:
@@ -249,8 +326,11 @@ def open_sparse(folder: Path, name: str) -> csr_array:
         raise RetrievalError(f"{folder / name} is missing or damaged ({error}): build the index again") from error
 
 
-def _sparse(places: Sequence[tuple[int, int]], values: np.ndarray, shape: tuple[int, int]) -> csr_array:
-    from scipy.sparse import coo_array
-
-    rows, columns = np.array(places, np.int32).reshape(-1, 2).T
-    return coo_array((values, (rows, columns)), shape=shape).tocsr()
+def _read(path: Path, kind: type[Kept]) -> Kept:
+    try:
+        kept = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise RetrievalError(f"{path} is missing or damaged ({error}): build the index again") from error
+    if not isinstance(kept, kind):
+        raise RetrievalError(f"{path} is damaged: build the index again")
+    return kept

@@ -41,6 +41,10 @@ class Vectors:
             :count
         ]
 
+    def with_more(self, more: Vectors) -> Vectors:
+        """These rows and, below them, others."""
+        return Vectors(np.concatenate([self.matrix, more.matrix]))
+
     def save(self, path: Path) -> None:
         """To a `.npy` file."""
         np.save(path, self.matrix)

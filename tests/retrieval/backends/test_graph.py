@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from trailforge.retrieval.backends.graph import (
+    KnownNames,
     Mentions,
     NamedSentence,
     NameFinder,
     PassageGraph,
+    best_rows,
     key_of,
     min_max,
     title_key,
@@ -68,6 +70,7 @@ def test_a_saved_graph_walks_the_same_way(tmp_path: Path) -> None:
 
 def test_a_key_is_the_same_however_a_name_is_written() -> None:
     assert key_of("The O’Neal Bros.") == key_of("o'neal bros") == "o neal bros"
+    assert key_of("Beyoncé") == "beyonce"
     assert title_key("Metropolis (1927 film)") == "metropolis"
     assert title_key("(500)") == "500"
 
@@ -109,7 +112,7 @@ def test_a_saved_finder_reads_questions_the_same_way(tmp_path: Path) -> None:
     opened = NameFinder.open(tmp_path)
     for question in ("Film by Fritz Lang?", "Born in Vienna?", "was the silent film by lang"):
         assert opened.question_names(question, {"lang": 1}) == FINDER.question_names(question, {"lang": 1})
-    (tmp_path / "names.json").write_text("{}")
+    (tmp_path / "names.json").write_text("[]")
     with pytest.raises(RetrievalError, match="build the index again"):
         NameFinder.open(tmp_path)
 
@@ -120,3 +123,24 @@ def test_mentions_count_names_in_passages_and_mark_them_in_sentences() -> None:
     assert mentions.keys == ["a", "b"]
     assert mentions.in_passages.toarray().tolist() == [[2, 2], [0, 0], [0, 1]]
     assert mentions.in_sentences.toarray().tolist() == [[1, 1], [1, 0], [0, 1]]
+
+
+def test_the_best_rows_are_the_first_of_all_also_where_scores_tie() -> None:
+    scores = np.array([0.5, 0.7, 0.5 + 1e-7, 0.5, 0.1])
+    assert best_rows(scores, 2) == [(1, 0.7), (0, 0.5)]
+    assert best_rows(scores, 9) == [(1, 0.7), (0, 0.5), (2, 0.5), (3, 0.5), (4, 0.1)]
+    assert best_rows(scores, 0) == best_rows(scores, -1) == best_rows(np.zeros(0), 3) == []
+
+
+def test_an_unknown_name_is_the_known_one_that_shares_most_words(tmp_path: Path) -> None:
+    names = KnownNames(["nicholas i of russia", "nicholas ii of russia", "lahave river", "nicholas", "the of"])
+    assert names.nearest("nicholas i") == (0, 0.5)
+    assert names.nearest("nicholas ii russia") == (1, 0.75)
+    assert names.nearest("lahave") == (2, 0.5)
+    assert names.nearest("lahave town hall") is None
+    assert names.nearest("of the") is None
+    names.save(tmp_path)
+    assert KnownNames.open(tmp_path).rows == names.rows
+    (tmp_path / "keys.json").write_text('["half')
+    with pytest.raises(RetrievalError, match="build the index again"):
+        KnownNames.open(tmp_path)
