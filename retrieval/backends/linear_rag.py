@@ -39,24 +39,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearRagConfig:
-    """The paper's numbers. Its chunks have no titles: that these are names and are read with each sentence is ours.
+    """The numbers with which the authors' program runs when it is told nothing else.
 
-    Names are found by rule (`retrieval.entities`) and by the titles of the corpus, where the authors have spaCy. Their
-    edges between a chunk and the next are left out: passages of a corpus are in no order.
+    Their settings for single data sets have thresholds from .1 to .5. Theirs are chunks without titles: that a title is
+    a name, of every sentence of its passage too, and is embedded with each, is ours. Names are found by rule and by the
+    titles of the corpus (`graph.NameFinder`), not by spaCy, and a name that the corpus lacks is taken for the one that
+    shares most of its words, not for the nearest by embedding. Edges between one chunk and the next are left out:
+    passages of a corpus are in no order.
     """
 
     damping: float = 0.5
     """Share of the steps that go on; at the others the walk begins anew."""
     rounds: int = 2
-    """How often scores are handed on. The authors' `max_iterations` is one more."""
-    sentences_per_name: int = 1
+    """How often scores are handed on; the authors' `max_iterations` is one more."""
+    sentences_per_name: int = 3
     """Through which a name hands its score on; the authors' `top_k_sentence`."""
-    threshold: float = 0.5
-    """Least score of a name that hands on or is reached."""
-    dense_weight: float = 1.5
+    threshold: float = 0.4
+    """Least score of a name that hands on or is reached; the authors' `iteration_threshold`."""
+    dense_weight: float = 2.0
     """Of min-max cosine beside the names of a passage; the authors' `passage_ratio`."""
     passage_weight: float = 0.05
-    """Of passages beside names where the walk begins."""
+    """Of passages beside names where the walk begins; the authors' `passage_node_weight`."""
 
 
 class Reached(NamedTuple):
@@ -271,7 +274,8 @@ async def _build(documents: Sequence[Document], config: LinearRagConfig, tools: 
     finder, read = await asyncio.to_thread(_read_names, documents)
     passages = await embed("passages", [embedded_text(document) for document in documents], tools)
     sentences = await embed("sentences", _read_with_title(documents, read), tools)
-    return LinearRagIndex.of(documents, config, tools.vectors, finder, read, passages, sentences)
+    of = LinearRagIndex.of
+    return await asyncio.to_thread(of, documents, config, tools.vectors, finder, read, passages, sentences)
 
 
 async def _add(
@@ -285,7 +289,8 @@ async def _add(
     passages = await embed("passages", [embedded_text(document) for document in documents[known:]], tools)
     sentences = await embed("sentences", _read_with_title(documents, new), tools)
     passages, sentences = index.passages.with_more(passages), index.sentences.with_more(sentences)
-    return LinearRagIndex.of(documents, config, tools.vectors, finder, read, passages, sentences)
+    of = LinearRagIndex.of
+    return await asyncio.to_thread(of, documents, config, tools.vectors, finder, read, passages, sentences)
 
 
 def _open(folder: Path, documents: Sequence[Document], config: LinearRagConfig, tools: Workbench) -> LinearRagIndex:

@@ -121,3 +121,18 @@ def test_an_index_to_which_passages_are_added_is_that_of_all_of_them() -> None:
 @pytest.mark.parametrize(("k", "count"), [(0, 0), (-1, 0), (99, 5)])
 def test_k_may_be_anything(k: int, count: int) -> None:
     assert len(find(build(), QUESTION, k)) == count
+
+
+@pytest.mark.parametrize("texts", [["", "?"], ["no name in here", ""]])
+def test_passages_without_names_or_words_can_be_searched(texts: list[str], tmp_path: Path) -> None:
+    documents = [Document(id=text, title="", text=text) for text in texts]
+    tools = bench(TableEncoder({"no name in here": 0.5}))
+
+    async def asked() -> list[list[FoundPassage]]:
+        index = await BACKEND.build(documents, BACKEND.config(), tools)
+        index.save(tmp_path)
+        opened = BACKEND.open(tmp_path, documents, BACKEND.config(), tools)
+        return [await each.find(query, 5) for each in (index, opened) for query in ("", "Who is Fritz Lang?")]
+
+    for found in run(asked()):
+        assert sorted(each.passage.id for each in found) == sorted(texts)
