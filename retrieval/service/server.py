@@ -144,7 +144,9 @@ class SearchServer:
                 status, what = 404, "refused"
             case InvalidInput():
                 status, what = 400, "refused"
-            case RetrievalError() | ProviderError():
+            case RetrievalError():  # which comes again, unlike what a gateway's status says
+                status, what = 424, "failed"
+            case ProviderError():
                 status, what = 502, "failed"
             case _:
                 status, what = 500, "failed"

@@ -161,7 +161,7 @@ async def test_the_command_serves_graph_and_web_too(
     assert (list(health["corpora"]), health["kg"], health["web_pages"]) == (["films", "web"], True, True)
     assert [(each.passage.id, each.why) for each in found] == [("https://mills.example/1", "result 1 of the web")]
     assert triples[0].tail_label == "Ulm"
-    assert status == 502 and "is not public" in refused["error"]
+    assert status == 424 and "is not public" in refused["error"]
 
 
 def test_listening_to_the_network_is_warned_of(index: Path) -> None:

@@ -98,7 +98,11 @@ async def test_an_index_that_gains_by_it_gets_what_is_waiting_at_once() -> None:
         for body, (_, reply, _) in zip(bodies, replies, strict=True):
             assert [rows[0]["contents"] for rows in reply["result"]] == [f'"Echo"\n{q}' for q in body["queries"]]
         status, reply, _ = await post(f"{url}/retrieve", {"queries": ["good", "bad"]})
-        assert (status, reply) == (502, {"error": "the index is broken"})
+        assert (status, reply) == (424, {"error": "the index is broken"})
+        searches = len(index.batches)
+        with pytest.raises(RetrievalError, match="the index is broken"):
+            await connect(url, config=PATIENT).retrieve("bad", 1)
+        assert len(index.batches) == searches + 1  # it would come again
         assert (await post(f"{url}/retrieve", {"queries": ["good"]}))[0] == 200
 
 

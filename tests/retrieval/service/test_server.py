@@ -217,7 +217,7 @@ async def test_pages_of_the_web_are_opened_once() -> None:
             _, again, _ = await post(f"{url}/find", {"page": site.url, "text": "mill"})
             status, refused, _ = await post(f"{url}/open", {"page": f"{site.url}/other"})
     assert (first["text"], again["count"], len(site.asked)) == ("The tide mill.", 1, 1)
-    assert status == 502 and "status 404" in refused["error"]
+    assert status == 424 and "status 404" in refused["error"]
 
 
 async def test_a_retriever_is_served_as_an_index() -> None:
