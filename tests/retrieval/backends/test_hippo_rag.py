@@ -12,6 +12,7 @@ from typing import Any, cast
 import igraph
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from tests.retrieval.backends.support import TableEncoder
 from tests.retrieval.support import run
@@ -182,6 +183,17 @@ def test_a_sentence_shares_its_weight_among_its_phrases() -> None:
     edges, weights = index.parts.table.edges(index.parts.table.about.T @ index.parts.table.about * 0)
     assert sorted(map(tuple, edges.tolist()))[:6] == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
     assert weights.tolist() == [0.5] * 6 + [1.0] * 3
+
+
+def test_being_synonyms_takes_the_place_of_sharing_a_fact() -> None:
+    """Each of two synonyms has an edge of their cosine, and none of the fact beside it."""
+    triples = {"Wien": [["Vienna", "is called", "Wien"]]}
+    client = ScriptedModel(lambda request: reply(request, triples))
+    index = build(tools=bench(client), documents=DOCUMENTS[2:3])
+    cosine = csr_array(np.array([[0, 0.9], [0.9, 0]]))
+    edges, weights = index.parts.table.edges(cosine)
+    assert edges.tolist() == [[0, 1], [1, 0], [2, 0], [2, 1]]
+    assert weights.tolist() == [0.9, 0.9, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("question", ["What was it?", "", "Who wrote Hamlet?"])
