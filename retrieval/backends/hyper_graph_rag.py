@@ -62,7 +62,7 @@ _USUAL_IMPORTANCE = 50.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HyperGraphRagConfig:
-    """The numbers of Graph-R1's environment. Of sentences `seeds: names` and `order: similarity` find more (measured)."""
+    """The numbers of Graph-R1's environment. Over sentences `seeds: names`, `order: similarity` find more, measured."""
 
     facts: Literal["sentences", "model"] = "sentences"
     """Each sentence is one, about the names in it and the title; or what a model reads out, as published."""
